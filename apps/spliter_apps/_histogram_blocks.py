@@ -1,0 +1,164 @@
+"""What a block of points may be, and its columns as NumPy arrays.
+
+A block is an array of shape (n, ndim), a DataFrame, one column alone (an array of shape (n,) or a
+Series), or a tuple of these side by side, as partitions of several aligned collections yield
+them. Everything else is refused with a word on how to convert it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter import InvalidArgumentError
+
+Member: TypeAlias = npt.NDArray[Any]
+"""Array of shape (n, k) of booleans, integers or real floating point numbers."""
+
+REAL_KINDS = "biuf"
+
+
+def real_array(value: Any, name: str) -> npt.NDArray[Any]:
+    """Return an array as a plain ndarray if its elements are real numbers, none of them masked.
+
+    Parameters
+    ----------
+    value : object
+        What ought to be an array.
+    name : str
+        What to call it in an error.
+
+    Returns
+    -------
+    ndarray
+        The same memory.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not an array, or not of real numbers, or an element is masked.
+    """
+    if not isinstance(value, np.ndarray):
+        raise InvalidArgumentError(f"{name}: {_not_an_array(value)}")
+    if value.dtype.kind not in REAL_KINDS:
+        raise InvalidArgumentError(
+            f"{name} must be real numbers, got dtype {value.dtype}; convert with "
+            "astype(float), or leave out what is not numeric"
+        )
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise InvalidArgumentError(
+            f"{name}: masked elements have no bin (NumPy's histogram ignores the mask); say "
+            "what they stand for: in points, map_blocks(lambda block: "
+            "block.astype(float).filled(numpy.nan)) leaves their rows out"
+        )
+    return np.asarray(value)
+
+
+def _not_an_array(value: Any) -> str:
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    if hasattr(value, "tocsr") or hasattr(value, "todense"):
+        return (
+            f"a {kind} is sparse, and a histogram counts the zeros too; make the blocks dense "
+            "first, for example map_blocks(lambda block: block.todense())"
+        )
+    return f"expected a NumPy array or a pandas object, got a {kind}; convert the blocks first"
+
+
+def block_members(block: Any) -> list[Member]:
+    """Return the arrays of a block, side by side.
+
+    Parameters
+    ----------
+    block : ndarray, DataFrame, Series, or tuple of these
+        See the module.
+
+    Returns
+    -------
+    list of ndarray, shape (n, k)
+        Views of the block where its columns are NumPy arrays. Columns of pandas' own
+        number types are converted to float64, missing values to NaN.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If something is not one- or two-dimensional real numbers, or the numbers of rows
+        differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [member.shape for member in block_members((np.zeros((3, 2)), np.ones(3)))]
+    [(3, 2), (3, 1)]
+    """
+    if isinstance(block, tuple):
+        members = [member for part in block for member in block_members(part)]
+        if len({len(member) for member in members}) > 1:
+            raise InvalidArgumentError(
+                "columns side by side must have as many rows each, got "
+                f"{[len(member) for member in members]}"
+            )
+        return members
+    if hasattr(block, "iloc"):
+        return _pandas_columns(block)
+    array = real_array(block, "a block of points")
+    if array.ndim not in {1, 2}:
+        raise InvalidArgumentError(
+            f"a block of points must have shape (n, ndim) or (n,), got {array.shape}"
+        )
+    return [array if array.ndim == 2 else array[:, None]]
+
+
+def _pandas_columns(block: Any) -> list[Member]:
+    if block.ndim == 1:
+        return [_pandas_column(block, f"series {block.name!r}")]
+    # By position: names may occur twice.
+    return [
+        _pandas_column(block.iloc[:, at], f"column {block.columns[at]!r}")
+        for at in range(block.shape[1])
+    ]
+
+
+def _pandas_column(series: Any, name: str) -> Member:
+    own_numbers = not isinstance(series.dtype, np.dtype) and series.dtype.kind in REAL_KINDS
+    values = (
+        series.to_numpy(dtype=np.float64, na_value=np.nan) if own_numbers else np.asarray(series)
+    )
+    return real_array(values, name)[:, None]
+
+
+def weights_column(block: Any) -> npt.NDArray[np.float64]:
+    """Return a block of weights as float64, the only type that NumPy sums them in.
+
+    Parameters
+    ----------
+    block : ndarray of shape (n,), or Series
+        Real weights.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        A view if they are float64.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If they are not one column of real numbers that fit float64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> weights_column(np.array([1, 2]))
+    array([1., 2.])
+    """
+    if hasattr(block, "iloc") and block.ndim == 1:
+        block = block_members(block)[0][:, 0]
+    weights = real_array(block, "a block of weights")
+    if weights.ndim != 1:
+        raise InvalidArgumentError(f"a block of weights must have shape (n,), got {weights.shape}")
+    if not np.can_cast(weights.dtype, np.float64):
+        raise InvalidArgumentError(
+            f"weights of dtype {weights.dtype} do not fit float64; convert them first"
+        )
+    return weights.astype(np.float64, copy=False)

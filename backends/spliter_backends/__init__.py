@@ -1,0 +1,3 @@
+"""Backends of SplIter: modules named after their engine, imported when it is first used."""
+
+from __future__ import annotations

@@ -1,0 +1,434 @@
+"""What runs on a Dask worker: find a partition's blocks in its memory and iterate.
+
+A partition arrives here once, as the value of a small task of its own, and later tasks
+name that value. A task that gets a partition starts in :func:`run_at_location`, which
+checks that the blocks are still in this worker's memory::
+
+    all here ──────────────────────────────> run
+    some not in any memory ─> leave the thread pool, wait until Dask has made them again
+                              (or BlockLostError if nobody can)
+    more of them elsewhere ─> re-pin this task there, Reschedule, tell the client
+    a few elsewhere ────────> run; read those from the peer when their turn comes,
+                              count them, tell the client
+
+The client plans again before its next pass (see ``dask_backend``); the future that the
+user holds is the one Dask made for this task, whatever happens in between. Blocks are
+never made dependencies of the task: that would cost an edge per block and pass, and
+would need all of them in memory at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dask.typing import Key
+from distributed import Reschedule, Worker, get_worker, secede
+from distributed.protocol.pickle import dumps
+from distributed.threadpoolexecutor import thread_state
+from distributed.utils import sync
+from distributed.utils_comm import gather_from_workers
+
+from spliter import (
+    AlignmentError,
+    BlockLostError,
+    BlockTimeoutError,
+    Partition,
+    PartitionNotLocalError,
+)
+from spliter._split import count_rows
+
+FETCH_BATCH_NBYTES: Final = 32 * 2**20
+"""Blocks read from a peer ahead of their turn: enough to pay for the round trip of many
+small blocks, little enough not to matter in a worker's memory."""
+
+MAX_MOVES: Final = 2
+"""Times that one worker sends the same task elsewhere. Two workers that each see more of
+a partition at the other (blocks in motion) would otherwise pass it on for ever."""
+
+READ_ATTEMPTS: Final = 6
+"""Reads of one key before it is read on the event loop. Two threads that unspill the
+same key at once make zict's buffer raise KeyError for a key it has."""
+
+_MISSING: Final = object()
+
+_moves: Counter[Key] = Counter()
+_MOVES_KEPT: Final = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class WorkerSource:
+    """The blocks of one partition, by their keys. This is what gets pickled.
+
+    Parameters
+    ----------
+    members : tuple of tuple
+        For each aligned collection the keys of its blocks, in the partition's order.
+    nbytes : tuple of int
+        Bytes of each block of the first collection.
+    indexes : tuple of tuple of int
+        Block index of each block, for messages.
+    topic, token : str
+        Where, and as whom, to report drift to the client.
+    timeout : float
+        Seconds to wait for blocks without any progress.
+    """
+
+    members: tuple[tuple[Key, ...], ...]
+    nbytes: tuple[int, ...]
+    indexes: tuple[tuple[int, ...], ...]
+    topic: str
+    token: str
+    timeout: float
+
+    def read(self) -> Iterator[Any]:
+        """Yield the blocks if they are in the memory of the worker this runs on."""
+        try:
+            worker = get_worker()
+        except ValueError:
+            raise PartitionNotLocalError(
+                "a partition can be iterated at its location only; give it to a function "
+                "decorated with spliter.task, or to partition.submit(fn)"
+            ) from None
+        return _Reading(worker, self, fetch=False).read()
+
+
+def run_at_location(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call a task function at a worker, its partitions bound to the worker's memory.
+
+    Parameters
+    ----------
+    fn : callable
+        The user's function.
+    args, kwargs
+        Its arguments.
+
+    Returns
+    -------
+    object
+        Whatever it returns; whatever it raises is raised.
+    """
+    worker = get_worker()
+    bound = {name: _arrive(worker, value) for name, value in kwargs.items()}
+    return fn(*(_arrive(worker, value) for value in args), **bound)
+
+
+def _arrive(worker: Worker, value: Any) -> Any:
+    if not isinstance(value, Partition) or not isinstance(value.source, WorkerSource):
+        return value
+    reading = _Reading(worker, value.source, fetch=True)
+    reading.settle(planned=value.location)
+    return value.at_location(reading)
+
+
+def hold(value: Any) -> Any:
+    """Return the argument; run where a block is wanted, it leaves a copy there."""
+    return value
+
+
+class _Reading:
+    """One task's view of a partition's blocks at one worker."""
+
+    def __init__(self, worker: Worker, source: WorkerSource, *, fetch: bool) -> None:
+        self._worker = worker
+        self._source = source
+        self._fetch_allowed = fetch
+
+    def read(self) -> Iterator[Any]:
+        """Yield the blocks in order, tuples where collections are aligned."""
+        source = self._source
+        fetched: dict[Key, Any] = {}
+        if len(source.members) == 1:
+            for at, key in enumerate(source.members[0]):
+                block = self._here(key)
+                yield self._elsewhere(at, key, fetched) if block is _MISSING else block
+            return
+        for at, keys in enumerate(zip(*source.members, strict=True)):
+            here = [self._here(key) for key in keys]
+            blocks = tuple(
+                self._elsewhere(at, key, fetched) if block is _MISSING else block
+                for key, block in zip(keys, here, strict=True)
+            )
+            _check_rows(source.indexes[at], blocks)
+            yield blocks
+
+    def _here(self, key: Key) -> Any:
+        """Read a block from this worker's memory (or its spill file)."""
+        data = self._worker.data
+        for attempt in range(READ_ATTEMPTS):
+            try:
+                return data[key]
+            except KeyError:
+                if key not in data:
+                    return _MISSING
+                time.sleep(0.001 * 2**attempt)
+        return _MISSING
+
+    def _elsewhere(self, at: int, key: Key, fetched: dict[Key, Any]) -> Any:
+        """Read a block from another worker, a batch of those that follow with it."""
+        if not self._fetch_allowed:
+            raise PartitionNotLocalError(
+                f"block {self._source.indexes[at]} is not in the memory of "
+                f"{self._worker.address}; start the task with spliter.task or "
+                "partition.submit, which run it where the partition's blocks are"
+            )
+        if key not in fetched:
+            wanted = self._missing(start=at, most=FETCH_BATCH_NBYTES) or [key]
+            if key not in wanted:
+                wanted.insert(0, key)
+            fetched.update(self._fetch(wanted))
+        return fetched.pop(key)
+
+    def _keys(self, start: int = 0) -> Iterator[tuple[int, Key]]:
+        for at in range(start, len(self._source.nbytes)):
+            for member in self._source.members:
+                yield at, member[at]
+
+    def _missing(self, start: int = 0, most: float = float("inf")) -> list[Key]:
+        """Keys from a block on that are not in this worker's memory, up to some bytes."""
+        data = self._worker.data
+        found: list[Key] = []
+        nbytes = 0
+        for at, key in self._keys(start):
+            if key not in data:
+                found.append(key)
+                nbytes += self._source.nbytes[at]
+                if nbytes >= most:
+                    break
+        return found
+
+    def settle(self, planned: str) -> None:
+        """Make sure, before the user's code starts, that this is the place to run it."""
+        missing = self._missing()
+        if missing or self._worker.address != planned:
+            self._report()
+        if not missing:
+            return
+        keys = [key for _, key in self._keys()]
+        holders = self._wait_in_memory(keys)
+        here = self._worker.address
+        running = {here, *self._ask("ncores_running")}
+        bytes_at: Counter[str] = Counter({here: 0})
+        for at, key in self._keys():
+            for address in holders[key]:
+                if address in running:
+                    bytes_at[address] += max(self._source.nbytes[at], 1)
+        best = min(bytes_at, key=lambda address: (-bytes_at[address], address != here, address))
+        if best != here:
+            self._move_task(best)
+
+    def _move_task(self, address: str) -> None:
+        """Have the scheduler start this task again at another worker.
+
+        Should that worker go meanwhile, the client has the task released from the pin.
+        """
+        key = self._worker.get_current_task()
+        if _moves[key] >= MAX_MOVES:
+            return
+        if len(_moves) > _MOVES_KEPT:  # keys of tasks that never came back
+            _moves.clear()
+        _moves[key] += 1
+        try:
+            self._ask("set_restrictions", worker={key: [address]})
+        except KeyError:  # the task was cancelled meanwhile
+            return
+        raise Reschedule
+
+    def _fetch(self, keys: list[Key]) -> dict[Key, Any]:
+        """Read blocks from whoever has them, and count and report it."""
+        deadline = time.monotonic() + self._source.timeout
+        data: dict[Key, Any] = {}
+        remote: list[Key] = []
+        pause = 0.01
+        while wanted := [key for key in keys if key not in data]:
+            if time.monotonic() > deadline:
+                raise self._timed_out(wanted)
+            holders = self._wait_in_memory(wanted)
+            found, from_peers = sync(
+                self._worker.loop,
+                _gather,
+                self._worker,
+                holders,
+                callback_timeout=self._source.timeout,
+            )
+            data.update(found)
+            remote += from_peers
+            if len(found) < len(wanted):
+                time.sleep(pause)
+                pause = min(pause * 2, 0.5)
+        if remote:
+            size = {key: self._source.nbytes[at] for at, key in self._keys()}
+            self._report(len(remote), sum(size[key] for key in remote))
+        return data
+
+    def _wait_in_memory(self, keys: Collection[Key]) -> dict[Key, Sequence[str]]:
+        """Wait until every key is in some worker's memory; return the holders.
+
+        Leaves the worker's thread pool while waiting, so that the tasks that make lost
+        blocks again can have the thread.
+        """
+        keys = list(keys)
+        waited = False
+        pause = 0.02
+        fewest = len(keys) + 1
+        deadline = 0.0
+        while True:
+            holders = self._ask("who_has", keys=keys)
+            absent = [key for key in keys if not holders.get(key)]
+            if not absent:
+                return {key: tuple(holders[key]) for key in keys}
+            self._check_not_lost(absent)
+            if len(absent) < fewest:
+                fewest = len(absent)
+                deadline = time.monotonic() + self._source.timeout
+            elif time.monotonic() > deadline:
+                raise self._timed_out(absent)
+            if not waited:
+                waited = True
+                _leave_thread_pool()
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.5)
+
+    def _check_not_lost(self, keys: Sequence[Key]) -> None:
+        states = self._ask("get_task_status", keys=keys)
+        gone = [key for key in keys if states[key] in (None, "forgotten")]
+        erred = [key for key in keys if states[key] == "erred"]
+        if gone:
+            raise self._lost(
+                gone,
+                "are no longer known to the scheduler: they were cancelled, "
+                "or scattered to a worker that has died. Make the collection and split it again",
+            )
+        if erred:
+            raise self._lost(
+                erred,
+                "were lost with a worker, and making them again failed; "
+                "client.recreate_error_locally on the collection shows the error",
+            )
+
+    def _ask(self, what: str, **question: Any) -> dict[Key, Any]:
+        """Ask the scheduler, from a task's thread."""
+        answer: dict[Key, Any] = sync(
+            self._worker.loop,
+            getattr(self._worker.scheduler, what),
+            callback_timeout=self._source.timeout,
+            **question,
+        )
+        return answer
+
+    def _indexes_of(self, keys: Collection[Key]) -> tuple[tuple[int, ...], ...]:
+        wanted = set(keys)
+        found = {self._source.indexes[at]: None for at, key in self._keys() if key in wanted}
+        return tuple(found)
+
+    def _lost(self, keys: Collection[Key], why: str) -> BlockLostError:
+        blocks = self._indexes_of(keys)
+        return BlockLostError(f"{_name(blocks)} {why}", blocks)
+
+    def _timed_out(self, keys: Collection[Key]) -> BlockTimeoutError:
+        states = sorted(set(self._ask("get_task_status", keys=list(keys)).values()))
+        return BlockTimeoutError(
+            f"{_name(self._indexes_of(keys))} did not get into any worker's memory within "
+            f"{self._source.timeout:g} s without progress (the scheduler has them as "
+            f"{', '.join(states)}); the limit is the Dask setting spliter.block-timeout"
+        )
+
+    def _report(self, blocks: int = 0, nbytes: int = 0) -> None:
+        """Tell the client that the plan is out of date, and what had to be moved.
+
+        Goes the same way as the message that the task has finished, and before it: by
+        the time the user has the result, the client has the count.
+        """
+        self._worker.log_event(
+            self._source.topic,
+            {"split": self._source.token, "blocks": blocks, "nbytes": nbytes},
+        )
+
+
+async def _gather(
+    worker: Worker, holders: Mapping[Key, Sequence[str]]
+) -> tuple[dict[Key, Any], list[Key]]:
+    """Read keys, on the event loop: those held here from memory, the others from peers.
+
+    Returns what was got, and which of it came from peers. What could not be got is left
+    out; the caller asks again who has it.
+    """
+    data = {key: worker.data[key] for key in holders if key in worker.data}
+    remote: dict[Key, Collection[str]] = {
+        key: [address for address in held if address != worker.address]
+        for key, held in holders.items()
+        if key not in data
+    }
+    remote = {key: held for key, held in remote.items() if held}
+    found, _, failed, silent = await gather_from_workers(remote, rpc=worker.rpc, who=worker.address)
+    if failed:
+        raise BlockLostError(f"blocks {failed} could not be deserialized on {worker.address}")
+    claimed: dict[str, list[Key]] = {}
+    for key in holders.keys() - data.keys() - found.keys():
+        for address in holders[key]:
+            claimed.setdefault(address, []).append(key)
+    for address in claimed.keys() - set(silent):
+        await _disown(worker, address, claimed[address])
+    return {**data, **found}, list(found)
+
+
+async def _disown(worker: Worker, address: str, keys: list[Key]) -> None:
+    """Have a worker tell the scheduler that it does not have keys it is listed for.
+
+    ``replicate`` and ``rebalance`` beside the active memory manager leave such entries
+    behind (distributed 2026.8): the worker has dropped the key, the scheduler still adds
+    it as a holder. Nothing in Dask corrects them, and a lost key is only made again once
+    no holder is listed.
+    """
+    if address == worker.address:
+        say_not_here(keys, worker)
+        return
+    try:
+        await worker.rpc(address).run(function=dumps(say_not_here), kwargs=dumps({"keys": keys}))
+    except OSError:  # it is gone; the scheduler will find out by itself
+        return
+
+
+def say_not_here(keys: Sequence[Key], dask_worker: Worker) -> None:
+    """Run on a worker's event loop: disown those of `keys` that it does not have.
+
+    Parameters
+    ----------
+    keys : sequence of key
+        Keys the scheduler lists this worker for.
+    dask_worker : distributed.Worker
+        Given by Dask.
+    """
+    for key in keys:
+        if key not in dask_worker.data:
+            dask_worker.batched_send(
+                {
+                    "op": "release-worker-data",
+                    "key": key,
+                    "stimulus_id": f"spliter-not-here-{time.time()}",
+                }
+            )
+
+
+def _leave_thread_pool() -> None:
+    """Give this task's thread back, if it has not been given back already."""
+    if getattr(thread_state, "proceed", False):
+        secede()
+
+
+def _check_rows(index: tuple[int, ...], blocks: tuple[Any, ...]) -> None:
+    """Refuse aligned blocks of different lengths, where sizes were not known before."""
+    rows = [count_rows(block) for block in blocks]
+    if len(set(rows)) > 1:
+        raise AlignmentError(
+            f"the aligned blocks at {index} have {rows} rows; the collections are not "
+            "blocked alike, so their rows would be paired wrongly"
+        )
+
+
+def _name(blocks: tuple[tuple[int, ...], ...], most: int = 5) -> str:
+    shown = ", ".join(map(str, blocks[:most])) + (", ..." if len(blocks) > most else "")
+    return f"{len(blocks)} block(s) ({shown})"

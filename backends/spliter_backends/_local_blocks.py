@@ -1,0 +1,451 @@
+"""The blocks of collections in this process, and partitions' references to them.
+
+Each kind of collection is opened into the same three facts: its block grid, the bytes of
+each block, and how to get the block at a position. The blocks of a Split are kept in a
+:class:`Store`; partitions refer to it, and when pickled carry only its token, never data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import sys
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from spliter import (
+    BlockGrid,
+    Location,
+    Movement,
+    PartitionNotLocalError,
+    Placement,
+    PlannedPartition,
+    SplitClosedError,
+    UnsupportedCollectionError,
+)
+from spliter._grid import UNKNOWN, IntArray
+
+MEMMAP_BLOCK_BYTES = 32 * 2**20
+"""About the size of a block cut from a memory map: big enough to read at disk speed,
+small enough that every thread has some in memory."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """One collection, opened.
+
+    Parameters
+    ----------
+    grid : BlockGrid
+        Its blocks.
+    nbytes : ndarray of int64, shape (nblocks,)
+        Bytes of each block.
+    read : callable
+        Takes a block's position in C order and returns the block.
+    """
+
+    grid: BlockGrid
+    nbytes: IntArray
+    read: Callable[[int], Any]
+
+
+def is_block(value: Any) -> bool:
+    """Whether a value can be a block of a list: has an axis 0, or is itself a list.
+
+    Parameters
+    ----------
+    value : object
+        Element of a list.
+
+    Returns
+    -------
+    bool
+        ``True`` for arrays, DataFrames, Series, sparse matrices and lists; ``False`` for
+        scalars, strings, and pieces of another engine's collections.
+    """
+    if isinstance(value, list):
+        return True
+    if hasattr(type(value), "__dask_graph__"):
+        return False
+    shape = getattr(value, "shape", None)
+    return isinstance(shape, tuple) and len(shape) > 0
+
+
+def row_count(block: Any) -> int:
+    """Return the number of items of a block along axis 0, ``-1`` if it has none.
+
+    Parameters
+    ----------
+    block : object
+        Anything.
+
+    Returns
+    -------
+    int
+        Number of rows.
+    """
+    shape = getattr(block, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return int(shape[0])
+    return len(block) if hasattr(block, "__len__") else UNKNOWN
+
+
+def block_nbytes(block: Any) -> int:
+    """Return about how many bytes a block takes in memory.
+
+    Parameters
+    ----------
+    block : object
+        A block in memory.
+
+    Returns
+    -------
+    int
+        Bytes of its buffers where it has some, else of the object itself.
+    """
+    if isinstance(block, np.ma.MaskedArray):
+        return int(block.nbytes) + int(np.ma.getmask(block).nbytes)
+    nbytes = getattr(block, "nbytes", None)
+    if isinstance(nbytes, int | np.integer):
+        return int(nbytes)
+    if hasattr(block, "memory_usage"):
+        return int(np.sum(block.memory_usage()))
+    # SciPy's sparse matrices keep their buffers in attributes, some of them in tuples.
+    buffers = _arrays(getattr(block, "__dict__", {}).values())
+    return sum(buffer.nbytes for buffer in buffers) or sys.getsizeof(block)
+
+
+def _arrays(values: Any) -> Iterator[np.ndarray[Any, Any]]:
+    for value in values:
+        if isinstance(value, np.ndarray):
+            yield value
+        elif isinstance(value, tuple):
+            yield from _arrays(value)
+
+
+def open_list(blocks: Sequence[Any]) -> Opened:
+    """Open a list of blocks in memory.
+
+    Parameters
+    ----------
+    blocks : sequence of block
+        Lengths may differ.
+
+    Returns
+    -------
+    Opened
+        With one block along each further axis if the blocks agree on all of them.
+
+    Raises
+    ------
+    UnsupportedCollectionError
+        If it is empty, or an element is not a block.
+    """
+    kept = tuple(blocks)
+    if not kept:
+        raise UnsupportedCollectionError(
+            f"an empty {type(blocks).__name__} has no blocks to split; pass at least one "
+            "block (it may have no rows)"
+        )
+    for position, block in enumerate(kept):
+        if not is_block(block):
+            raise UnsupportedCollectionError(
+                f"element {position} of the list is a {type(block).__name__}, not a block; "
+                "every element must be an array of at least one axis, a DataFrame or Series, "
+                "a sparse matrix or a list, all in memory"
+            )
+    trailing = {getattr(block, "shape", ())[1:] for block in kept}
+    further = trailing.pop() if len(trailing) == 1 else ()
+    rows = tuple(row_count(block) for block in kept)
+    grid = BlockGrid((rows, *((int(size),) for size in further)))
+    return Opened(grid, _sizes(kept), kept.__getitem__)
+
+
+def open_memmap(array: np.memmap[Any, Any], threads: int) -> Opened:
+    """Open a memory map: its rows are cut into blocks of about 32 MiB.
+
+    Blocks are smaller where there would be fewer of them than threads, and never less
+    than one row. They are views: bytes are read from the file when a task touches them.
+
+    Parameters
+    ----------
+    array : memmap of at least one axis
+        The map.
+    threads : int
+        Fewest blocks, as far as there are rows.
+
+    Returns
+    -------
+    Opened
+        With one block along each further axis.
+    """
+    length = array.shape[0]
+    row_bytes = array.itemsize * math.prod(array.shape[1:])
+    rows = min(MEMMAP_BLOCK_BYTES // max(row_bytes, 1), -(-length // threads))
+    grid = BlockGrid((cut(length, max(rows, 1)), *((size,) for size in array.shape[1:])))
+    starts = (0, *accumulate(grid.chunks[0]))
+
+    def read(position: int) -> Any:
+        return array[starts[position] : starts[position + 1]]
+
+    return Opened(grid, _known(grid, array.itemsize), read)
+
+
+def open_zarr(array: Any) -> Opened:
+    """Open a Zarr array: its blocks are its shards, or its chunks if it has none.
+
+    Parameters
+    ----------
+    array : zarr.Array of at least one axis
+        The array; nothing is read until a task asks for a block.
+
+    Returns
+    -------
+    Opened
+        With the array's own grid.
+    """
+    steps = array.shards or array.chunks
+    chunks = tuple(cut(size, step) for size, step in zip(array.shape, steps, strict=True))
+    grid = BlockGrid(chunks)
+    starts = [(0, *accumulate(axis)) for axis in chunks]
+
+    def read(position: int) -> Any:
+        index = grid.index(position)
+        return array[tuple(slice(at[i], at[i + 1]) for at, i in zip(starts, index, strict=True))]
+
+    return Opened(grid, _known(grid, array.dtype.itemsize), read)
+
+
+def open_values(grid: BlockGrid, values: Sequence[Any]) -> Opened:
+    """Open blocks in memory whose grid is given; unknown row counts are looked up.
+
+    Parameters
+    ----------
+    grid : BlockGrid
+        Their grid.
+    values : sequence of block
+        The blocks in C order.
+
+    Returns
+    -------
+    Opened
+        With the number of rows filled in where the blocks have any.
+    """
+    kept = tuple(values)
+    if not grid.has_known_items:
+        across = max(grid.nblocks // max(grid.shape[0], 1), 1)
+        grid = grid.with_row_counts([row_count(block) for block in kept[::across]])
+    return Opened(grid, _sizes(kept), kept.__getitem__)
+
+
+def cut(length: int, step: int) -> tuple[int, ...]:
+    """Return the sizes of the pieces of an axis: `step` each, the last one what is left.
+
+    Parameters
+    ----------
+    length : int
+        Length of the axis; an axis of length 0 is one piece.
+    step : int
+        Length of a piece, at least 1.
+
+    Returns
+    -------
+    tuple of int
+        The sizes; they add up to `length`.
+
+    Examples
+    --------
+    >>> cut(10, 4), cut(0, 4)
+    ((4, 4, 2), (0,))
+    """
+    whole, rest = divmod(length, step)
+    return (step,) * whole + ((rest,) if rest or not whole else ())
+
+
+def _sizes(blocks: Sequence[Any]) -> IntArray:
+    return np.fromiter((block_nbytes(block) for block in blocks), np.int64, count=len(blocks))
+
+
+def _known(grid: BlockGrid, itemsize: int) -> IntArray:
+    sizes = grid.block_sizes(itemsize)
+    assert sizes is not None, "cut from a shape, so every size is known"
+    return sizes
+
+
+@dataclass(eq=False)
+class Store:
+    """The opened collections of one Split, found again by token in the same process."""
+
+    collections: tuple[Opened, ...]
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+# Weak: a pickled partition must not keep the blocks alive.
+_stores: weakref.WeakValueDictionary[str, Store] = weakref.WeakValueDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class LocalSource:
+    """The blocks of one partition, in this process."""
+
+    store: Store
+    positions: IntArray
+
+    def read(self) -> Iterator[Any]:
+        """Return an iterator over the blocks, or tuples of aligned blocks.
+
+        Returns
+        -------
+        iterator of block
+
+        Raises
+        ------
+        SplitClosedError
+            If the Split let go of the blocks.
+        """
+        if not self.store.collections:
+            raise SplitClosedError("the Split of this partition was closed; split again")
+        return _read(self.store.collections, self.positions)
+
+    def pinned(self) -> LocalSource:
+        """Return a source of the same blocks that closing the Split does not affect.
+
+        Returns
+        -------
+        LocalSource
+            For a task that has been submitted.
+        """
+        return LocalSource(dataclasses.replace(self.store), self.positions)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a token."""
+        return _find, (self.store.token, self.positions, os.getpid())
+
+
+@dataclass(frozen=True, eq=False)
+class AwaySource:
+    """A partition's source, unpickled where its blocks are not."""
+
+    token: str
+    positions: IntArray
+    process: int
+
+    def read(self) -> Iterator[Any]:
+        """Refuse.
+
+        Raises
+        ------
+        PartitionNotLocalError
+            Always.
+        """
+        here = os.getpid()
+        gone = (
+            "whose Split is gone; keep the Split"
+            if here == self.process
+            else (
+                f"of process {self.process}, and this is process {here}; iterate the partition "
+                "there, pass the task's result instead, or split the data in this process"
+            )
+        )
+        raise PartitionNotLocalError(f"the partition's blocks are in memory {gone}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the same token: the blocks may be where it goes next."""
+        return _find, (self.token, self.positions, self.process)
+
+
+def _find(token: str, positions: IntArray, process: int) -> LocalSource | AwaySource:
+    """Unpickle a source: by reference if the blocks are here."""
+    store = _stores.get(token)
+    return AwaySource(token, positions, process) if store is None else LocalSource(store, positions)
+
+
+def _read(collections: Sequence[Opened], positions: IntArray) -> Iterator[Any]:
+    first, *aligned = collections
+    if not aligned:
+        yield from map(first.read, positions.tolist())
+        return
+    rows = first.grid.rows(positions)
+    for position, row in zip(positions.tolist(), rows.tolist(), strict=True):
+        yield (first.read(position), *(other.read(row) for other in aligned))
+
+
+class LocalBlocks:
+    """Aligned collections in this process (see :class:`spliter.Blocks`).
+
+    Parameters
+    ----------
+    collections : sequence of Opened
+        The first one is the one being split.
+    location : Location
+        What this process is called.
+    """
+
+    def __init__(self, collections: Sequence[Opened], location: Location) -> None:
+        self.grids = tuple(opened.grid for opened in collections)
+        self._location = location
+        self._nbytes = collections[0].nbytes
+        self._store = Store(tuple(collections))
+        _stores[self._store.token] = self._store
+
+    def locate(self) -> Placement:
+        """Place every block at the one location.
+
+        Returns
+        -------
+        Placement
+            It never changes.
+        """
+        nblocks = len(self._nbytes)
+        return Placement(
+            (self._location,) if nblocks else (),
+            np.arange(nblocks + 1, dtype=np.int64),
+            np.zeros(nblocks, dtype=np.int64),
+            self._nbytes,
+        )
+
+    def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[LocalSource]:
+        """Return one source per planned partition.
+
+        Parameters
+        ----------
+        planned : sequence of PlannedPartition
+            What the planner made.
+
+        Returns
+        -------
+        sequence of LocalSource
+            In the same order.
+        """
+        return [LocalSource(self._store, part.positions) for part in planned]
+
+    def moved(self) -> Movement:
+        """Return that nothing has moved: there is nowhere to move to.
+
+        Returns
+        -------
+        Movement
+            Zero.
+        """
+        return Movement()
+
+    def has_drifted(self) -> bool:
+        """Whether blocks have moved.
+
+        Returns
+        -------
+        bool
+            ``False``.
+        """
+        return False
+
+    def close(self) -> None:
+        """Let go of the blocks; tasks that have been submitted still have theirs."""
+        self._store.collections = ()

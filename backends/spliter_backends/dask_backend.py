@@ -1,0 +1,18 @@
+"""Dask (distributed): the backend as the registry loads it.
+
+Where what is:
+
+``_dask_graph``    from a collection to its futures, without asking the cluster
+``dask_locator``   from futures to workers: ``who_has``, sizes, aligned copies
+``dask_executor``  tasks pinned to workers, and an eye on those under way
+``_dask_worker``   what runs on the worker: check, wait, move or fetch, iterate
+"""
+
+from __future__ import annotations
+
+from spliter import Backend
+from spliter_backends.dask_executor import executor_of_future
+from spliter_backends.dask_locator import DaskLocator
+
+BACKEND = Backend("dask", DaskLocator(), executor_of_future)
+"""What the registry loads under the name ``"dask"``."""

@@ -1,0 +1,326 @@
+"""Dask as executor: tasks pinned to the worker that holds their partition.
+
+The futures handed out are Dask's own. A task is pinned to one worker, strictly: a loose
+pin (``allow_other_workers=True``) lets work stealing take tasks away from their blocks,
+and the blocks would follow across the network. What a strict pin would do when its worker
+dies, leaves or is paused, wait for ever, is prevented from here: once a second, and only
+while tasks are under way, the scheduler is asked to let go of pins that nobody will
+serve. Such a task then starts elsewhere and puts things right from there
+(``_dask_worker``), so nothing has to be resolved behind the user's back, and ``gather``,
+``as_completed``, ``progress`` and further ``submit`` calls see ordinary futures.
+
+The same round keeps the blocks of tasks under way alive: a program may have dropped the
+Split and hold nothing but the future of a reduction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dask.typing import Key
+from dask.utils import funcname
+from distributed import Client, Future
+from distributed.protocol.pickle import dumps
+from tornado.ioloop import PeriodicCallback
+
+from spliter import (
+    InvalidArgumentError,
+    Location,
+    Partition,
+    TaskNotSerializableError,
+)
+from spliter_backends._dask_worker import run_at_location
+
+WATCH_INTERVAL: Final = 1.0
+"""Seconds between two looks at the tasks under way."""
+
+RESCUE_AFTER: Final = 1.0
+"""Seconds a task may be under way before the scheduler is asked what became of it."""
+
+PATIENCE: Final = 5.0
+"""Seconds a task may wait for a worker that is paused before it is run elsewhere, which
+means reading the blocks from the paused worker. Most pauses are over sooner."""
+
+
+@dataclass(eq=False)
+class _UnderWay:
+    """A task that has not been seen to finish, and what it needs kept alive."""
+
+    future: weakref.ReferenceType[Future[Any]]
+    keep: tuple[Any, ...]
+    since: float = field(default_factory=time.monotonic)
+
+
+class DaskExecutor:
+    """Runs functions on the workers of one client's cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The client whose futures are handed out.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = weakref.ref(client)
+        self._lock = threading.Lock()
+        self._under_way: dict[Key, _UnderWay] = {}
+        self._locations: weakref.WeakKeyDictionary[Future[Any], Location] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._watch: PeriodicCallback | None = None
+        self._gone: set[Location] = set()
+
+    @property
+    def client(self) -> Client:
+        """The client; closed clients raise on use, with Dask's own error."""
+        client = self._client()
+        if client is None:
+            raise InvalidArgumentError("the Dask client of this Split no longer exists")
+        return client
+
+    def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
+        """Return the number of threads of each worker."""
+        client = self.client
+        scheduler: Any = client.scheduler
+        threads = client.sync(scheduler.ncores, asynchronous=False)
+        # A worker that has just gone still needs an entry; its tasks will run elsewhere.
+        return {location: max(threads.get(location, 1), 1) for location in locations}
+
+    def location_of(self, future: Any) -> Location | None:
+        """Return the worker a future's task was pinned to, if this executor did it."""
+        return self._locations.get(future)
+
+    def blocking_call_allowed(self) -> bool:
+        """Whether this thread is another one than the client's event loop."""
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            return True
+        loop: Any = self.client.loop
+        return loop.asyncio_loop is not running
+
+    def submit(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        location: Location | None = None,
+    ) -> Future[Any]:
+        """Submit a task; see :class:`spliter.Executor`."""
+        keep: list[Any] = []
+        sent_args = tuple(self._as_sent(value, keep) for value in args)
+        sent_kwargs = {name: self._as_sent(value, keep) for name, value in kwargs.items()}
+        future = self._submit(
+            f"{funcname(fn)}-{uuid.uuid4().hex}",
+            location,
+            run_at_location,
+            fn,
+            sent_args,
+            sent_kwargs,
+        )
+        if location is not None:
+            self._locations[future] = location
+        self._keep_an_eye_on(future, tuple(keep))
+        return future
+
+    def _submit(
+        self, key: str, location: Location | None, fn: Callable[..., Any], *args: Any
+    ) -> Future[Any]:
+        try:
+            return self.client.submit(
+                fn,
+                *args,
+                key=key,
+                workers=None if location is None or location in self._gone else [location],
+                pure=False,
+            )
+        except Exception as error:
+            self._refuse_unpicklable(args, error)
+            raise
+
+    @staticmethod
+    def _refuse_unpicklable(values: tuple[Any, ...], error: Exception) -> None:
+        """Say so if a submission failed because something cannot be pickled."""
+        for value in values:
+            try:
+                dumps(value)
+            except Exception as cause:  # noqa: BLE001 - a __reduce__ may raise anything
+                name = funcname(value) if callable(value) else f"an argument ({type(value)})"
+                raise TaskNotSerializableError(
+                    f"{name} cannot be sent to a worker: {cause}. What a task uses must be "
+                    "picklable: open files, locks and connections inside the task instead"
+                ) from error
+
+    def _as_sent(self, value: Any, keep: list[Any]) -> Any:
+        """Replace a partition by the future of its block list at its location."""
+        if not isinstance(value, Partition) or value.executor is None:
+            return value
+        if value.executor is not self:
+            raise InvalidArgumentError(
+                "the partition belongs to another client (or backend) than the one the task "
+                "is submitted to; pass a future of its result instead"
+            )
+        keep.append(value.source)
+        return value.source.shipped(self, value)  # type: ignore[attr-defined]
+
+    def ship(self, partition: Partition) -> Future[Any]:
+        """Send a partition's block list to its location, to be named by later tasks."""
+        key = f"spliter-partition-{uuid.uuid4().hex}"
+        future = self._submit(key, partition.location, _receive, partition)
+        self._keep_an_eye_on(future, ())
+        return future
+
+    def _keep_an_eye_on(self, future: Future[Any], keep: tuple[Any, ...]) -> None:
+        with self._lock:
+            self._forget_finished()
+            self._under_way[future.key] = _UnderWay(weakref.ref(future), keep)
+            if self._watch is None:
+                self._watch = PeriodicCallback(self._look, WATCH_INTERVAL * 1000)
+                loop: Any = self.client.loop
+                loop.add_callback(self._watch.start)
+
+    def _forget_finished(self) -> None:
+        for key, entry in list(self._under_way.items()):
+            future = entry.future()
+            if future is not None and (future.done() or future.status == "cancelled"):
+                del self._under_way[key]
+
+    async def _look(self) -> None:
+        """Let go of what has finished; ask the scheduler about what is taking long."""
+        client = self._client()
+        with self._lock:
+            self._forget_finished()
+            if client is None or client.status in ("closing", "closed"):
+                self._under_way.clear()
+            if not self._under_way and self._watch is not None:
+                self._watch.stop()
+                self._watch = None
+            now = time.monotonic()
+            ages = {
+                key: now - entry.since
+                for key, entry in self._under_way.items()
+                if now - entry.since > RESCUE_AFTER
+            }
+        if not ages or client is None:
+            return
+        states = await self.release_pins(ages)
+        over = (None, "memory", "erred", "forgotten")
+        with self._lock:
+            for key, state in states.items():
+                if state in over:
+                    self._under_way.pop(key, None)
+
+    async def release_pins(self, ages: Mapping[Key, float] | None = None) -> dict[Key, str | None]:
+        """Have tasks started that nobody would start, see :func:`release_pins`.
+
+        Parameters
+        ----------
+        ages : mapping of key to float, optional
+            Tasks under way and for how many seconds.
+
+        Returns
+        -------
+        dict
+            The state of each of the tasks.
+        """
+        try:
+            found = await self.client.run_on_scheduler(
+                release_pins, ages=ages or {}, patience=PATIENCE
+            )
+        except OSError:  # the scheduler is gone; the client tells the user itself
+            return {}
+        with self._lock:
+            self._gone.update(found["gone"])
+        states: dict[Key, str | None] = found["states"]
+        return states
+
+
+def _receive(partition: Partition) -> Partition:
+    """Run at a location: be the value that later tasks name."""
+    return partition
+
+
+def release_pins(ages: Mapping[Key, float], patience: float, dask_scheduler: Any) -> dict[str, Any]:
+    """Run on the scheduler: release tasks from pins to workers that will not serve them.
+
+    Also wakes any task that is pinned *loosely* and was left in ``no-worker`` although
+    there are workers: ``Scheduler.bulk_schedule_unrunnable_after_adding_worker`` looks at
+    pins without regard to looseness (distributed 2026.8), and blocks to be made again may
+    be among those.
+
+    Parameters
+    ----------
+    ages : mapping of key to float
+        Tasks under way and for how many seconds.
+    patience : float
+        Seconds to wait for a worker that is there but paused.
+    dask_scheduler : distributed.Scheduler
+        Given by Dask.
+
+    Returns
+    -------
+    dict
+        ``states``: the state of each of the tasks, ``None`` where it is not known any
+        more; ``gone``: workers that tasks were pinned to and that no longer exist.
+    """
+    tasks, running = dask_scheduler.tasks, dask_scheduler.running
+    ours = {tasks[key] for key in ages if key in tasks}
+    unrunnable = set(dask_scheduler.unrunnable)
+    ours |= {task for task in unrunnable if str(task.key).startswith("spliter-")}
+    wake: dict[Key, str] = {}
+    gone: set[str] = set()
+    for task in (ours | unrunnable) if running else ():
+        lost = {at for at in task.worker_restrictions or () if at not in dask_scheduler.workers}
+        overdue = ages.get(task.key, patience) >= patience
+        if task.state == "no-worker" and (task.loose_restrictions or task in ours):
+            if task.loose_restrictions or lost or overdue:
+                gone |= lost
+                task.worker_restrictions = None
+                wake[task.key] = "processing"
+        elif task.state == "processing" and overdue:
+            worker = task.processing_on
+            started = task in worker.executing or task in worker.long_running
+            if worker not in running and not started:
+                task.worker_restrictions = None
+                wake[task.key] = "released"
+    if wake:
+        dask_scheduler.transitions(wake, stimulus_id=f"spliter-release-pins-{time.time()}")
+    states = {key: tasks[key].state if key in tasks else None for key in ages}
+    return {"states": states, "gone": sorted(gone)}
+
+
+_executors: weakref.WeakKeyDictionary[Client, DaskExecutor] = weakref.WeakKeyDictionary()
+_executors_lock = threading.Lock()
+
+
+def executor_for_client(client: Client) -> DaskExecutor:
+    """Return the one executor of a client.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Any client.
+
+    Returns
+    -------
+    DaskExecutor
+        Made on first use.
+    """
+    with _executors_lock:
+        if client not in _executors:
+            _executors[client] = DaskExecutor(client)
+        return _executors[client]
+
+
+def executor_of_future(future: Any) -> DaskExecutor | None:
+    """Return the executor of a Dask future's client; ``None`` for anything else."""
+    if not isinstance(future, Future) or future.client is None:
+        return None
+    return executor_for_client(future.client)

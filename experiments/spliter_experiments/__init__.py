@@ -1,0 +1,3 @@
+"""The comparisons of SplIter with other ways, and the ``spliter`` command."""
+
+from __future__ import annotations

@@ -1,0 +1,105 @@
+"""Put points on a cluster as the blocks of a Dask array, in as many blocks as asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.core import flatten
+from distributed import Client, Future, futures_of, wait
+
+from spliter_experiments._errors import ClusterError, InputError
+from spliter_experiments._inputs import Floats, Points
+from spliter_experiments._kernels import finite_bounds
+
+LOAD_SECONDS = 1800
+
+
+def cut_rows(rows: int, nblocks: int) -> tuple[int, ...]:
+    """Cut rows into blocks of as equal sizes as there are.
+
+    Raises
+    ------
+    InputError
+        If there are fewer rows than blocks.
+
+    Examples
+    --------
+    >>> cut_rows(10, 4)
+    (3, 3, 2, 2)
+    """
+    if rows < nblocks:
+        raise InputError(
+            f"{rows} rows cannot be cut into {nblocks} blocks; take fewer blocks per core, "
+            "or more rows (--rows, or --tile with --input)"
+        )
+    size, larger = divmod(rows, nblocks)
+    return (size + 1,) * larger + (size,) * (nblocks - larger)
+
+
+def persist_points(client: Client, points: Points, row_chunks: Sequence[int]) -> da.Array:
+    """Load points at the workers, spread over them the way Dask does by itself.
+
+    Returns
+    -------
+    dask.array.Array of float64, shape (rows, columns)
+        Persisted; chunked in rows only.
+
+    Raises
+    ------
+    InputError
+        If the workers cannot read the points.
+    ClusterError
+        If loading takes longer than half an hour.
+    """
+    width = len(points.columns)
+    array = da.map_blocks(
+        load_rows,
+        points=points,
+        chunks=(tuple(row_chunks), (width,)),
+        dtype=np.float64,
+        meta=np.empty((0, 0)),
+    ).persist()
+    try:
+        wait(array, timeout=LOAD_SECONDS)
+    except TimeoutError as error:
+        raise ClusterError(f"the points are not loaded after {LOAD_SECONDS} s") from error
+    for block in blocks_of(array):
+        if block.status == "error":
+            raise InputError(
+                f"the workers cannot read {points.origin}: {block.exception()}; a file has to be "
+                "at the same path on every worker"
+            )
+    return array
+
+
+def load_rows(points: Points, block_info: Mapping[Any, Any] | None = None) -> Floats:
+    """Read the rows of one block; runs on a worker."""
+    assert block_info is not None
+    (start, stop), _ = block_info[None]["array-location"]
+    return points.read(start, stop)
+
+
+def blocks_of(array: da.Array) -> list[Future[Any]]:
+    """Return the futures of a persisted array's blocks in the order of their rows."""
+    futures = {future.key: future for future in futures_of(array)}
+    return [futures[key] for key in flatten(array.__dask_keys__())]
+
+
+def bounds_of(client: Client, points: Points, array: da.Array) -> Floats:
+    """Return the lowest and highest finite value of each column, shape (2, columns).
+
+    Raises
+    ------
+    InputError
+        If a column has no finite value.
+    """
+    each = client.gather(client.map(finite_bounds, blocks_of(array), pure=False))
+    low = np.min([bounds[0] for bounds in each], axis=0)
+    high = np.max([bounds[1] for bounds in each], axis=0)
+    empty = [name for name, least in zip(points.columns.names, low, strict=True) if least == np.inf]
+    if empty:
+        raise InputError(f"{points.origin}: no finite value in {', '.join(empty)}")
+    return np.stack([low, high])

@@ -1,0 +1,158 @@
+"""A Dask cluster for the time of a command: an embedded one, or the user's own."""
+
+from __future__ import annotations
+
+import json
+import platform
+import pydoc
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from distributed import Client, LocalCluster
+
+import spliter
+from spliter_experiments._errors import ClusterError, OptionError
+
+CONNECT_SECONDS = 10
+WORKERS_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class ClusterChoice:
+    """Which cluster to use.
+
+    Parameters
+    ----------
+    scheduler : str or None
+        Address or scheduler file of the user's cluster; None to start one.
+    workers, threads : int
+        Processes, and threads in each, of the one to start.
+    """
+
+    scheduler: str | None
+    workers: int
+    threads: int
+
+    def __post_init__(self) -> None:
+        if self.workers < 1 or self.threads < 1:
+            raise OptionError(
+                f"--workers and --threads must be at least 1, got {self.workers} and {self.threads}"
+            )
+
+
+@contextmanager
+def connected(choice: ClusterChoice) -> Iterator[Client]:
+    """Connect to a cluster with at least one worker, started and stopped here if embedded.
+
+    Raises
+    ------
+    ClusterError
+        If the scheduler or a worker cannot be reached in time.
+    """
+    with ExitStack() as stack:
+        if choice.scheduler is None:
+            stack.enter_context(_ended_by_sigterm())
+            cluster = stack.enter_context(
+                LocalCluster(
+                    n_workers=choice.workers,
+                    threads_per_worker=choice.threads,
+                    processes=True,
+                    # No dashboard: nobody looks at it, and its port may be taken.
+                    dashboard_address=None,
+                )
+            )
+            yield stack.enter_context(Client(cluster))
+            return
+        client = stack.enter_context(_client_of(choice.scheduler))
+        try:
+            client.wait_for_workers(1, timeout=WORKERS_SECONDS)
+        except TimeoutError as error:
+            raise ClusterError(
+                f"the scheduler at {choice.scheduler} has no worker after {WORKERS_SECONDS} s"
+            ) from error
+        yield client
+
+
+def _client_of(scheduler: str) -> Client:
+    address = _address_of(scheduler)
+    try:
+        return Client(address, timeout=CONNECT_SECONDS)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ClusterError(f"no scheduler answers at {address}: {error}") from error
+
+
+def _address_of(scheduler: str) -> str:
+    """Read a scheduler file at once: Dask would wait for ever for one that is missing."""
+    path = Path(scheduler)
+    if not path.is_file():
+        if ":" in scheduler:
+            return scheduler
+        raise ClusterError(
+            f"--scheduler {scheduler}: neither an address (tcp://HOST:PORT) nor a scheduler file"
+        )
+    try:
+        address = json.loads(path.read_text(encoding="utf-8"))["address"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ClusterError(
+            f"{scheduler} is not a scheduler file (dask scheduler --scheduler-file FILE)"
+        ) from error
+    return str(address)
+
+
+def cores_of(client: Client) -> int:
+    """Return how many tasks the cluster runs at once."""
+    return sum(client.nthreads().values())
+
+
+def is_on_this_machine(client: Client) -> bool:
+    """Whether every worker runs on this host, so that plain processes here compare with it."""
+    return set(client.run(platform.node).values()) == {platform.node()}
+
+
+def worker_versions(client: Client) -> dict[str, str | None]:
+    """Return the version of SplIter at each worker, None where it cannot be imported."""
+    # A function of the standard library: it can be run where nothing of ours is installed.
+    found = client.run(pydoc.locate, "spliter.__version__")
+    return {worker: None if version is None else str(version) for worker, version in found.items()}
+
+
+def check_workers(client: Client) -> None:
+    """Make sure that all workers have this version of SplIter.
+
+    Raises
+    ------
+    ClusterError
+        If one has not.
+    """
+    wrong = [
+        f"{worker} has {version or 'none'}"
+        for worker, version in worker_versions(client).items()
+        if version != spliter.__version__
+    ]
+    if wrong:
+        raise ClusterError(
+            f"workers without spliter {spliter.__version__}: {'; '.join(wrong)}; install "
+            '"spliter[experiments]" in their environment'
+        )
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into an exit that closes the cluster, as Ctrl-C does already."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(signum: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + signum)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

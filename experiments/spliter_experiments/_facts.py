@@ -1,0 +1,69 @@
+"""What ran, and on what: the versions and machine facts that go beside every result."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from dask.system import CPU_COUNT
+from distributed.system import MEMORY_LIMIT
+
+import spliter
+
+PACKAGES = ("numpy", "dask", "distributed", "pandas", "pyarrow", "zarr", "scikit-learn")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Versions and the machine.
+
+    Parameters
+    ----------
+    versions : mapping of str to str
+        Of Python, SplIter and the packages that take part.
+    system, processor : str
+        Operating system and model of the processor.
+    cores : int
+        Cores that this process may use.
+    memory : int
+        Bytes of memory that this process may use.
+    """
+
+    versions: Mapping[str, str]
+    system: str
+    processor: str
+    cores: int
+    memory: int
+
+
+def facts() -> Facts:
+    """Collect the facts of this process and machine."""
+    versions = {"python": platform.python_version(), "spliter": spliter.__version__}
+    versions |= {name: found for name in PACKAGES if (found := _version(name))}
+    return Facts(
+        versions=versions,
+        system=f"{platform.system()} {platform.machine()}",
+        processor=_processor(),
+        cores=CPU_COUNT,
+        memory=MEMORY_LIMIT,
+    )
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _processor() -> str:
+    """Return the model; Python's own answer is empty on Linux."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or "unknown"

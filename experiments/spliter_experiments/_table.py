@@ -1,0 +1,93 @@
+"""Show a comparison as a table in the terminal."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from spliter_experiments._results import Comparison, Stand
+from spliter_experiments._rounds import Summary, ratio
+
+NONE = "-"
+
+UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def comparison_table(comparison: Comparison, title: str) -> Table:
+    """Return a table with a line per blocking and way."""
+    several = len(comparison.stands) > 1
+    phases = list(
+        dict.fromkeys(
+            name for stand in comparison.stands for run in stand.measurements for name in run.phases
+        )
+    )
+    table = Table(title=title, title_justify="left")
+    if several:
+        table.add_column("blocks\nper core", justify="right")
+    table.add_column("way", no_wrap=True)
+    for heading in ("median", "quartiles", "over\nfloor", "over\nspliter", "tasks", "bytes\nmoved"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name in phases:
+        table.add_column(f"{name}\nalone", justify="right", no_wrap=True)
+    for stand in comparison.stands:
+        for number, line in enumerate(_lines(comparison, stand, phases)):
+            first = [str(stand.blocks_per_core) if number == 0 else ""] if several else []
+            table.add_row(*first, *line)
+        table.add_section()
+    return table
+
+
+def _lines(comparison: Comparison, stand: Stand, phases: list[str]) -> list[list[str]]:
+    summaries = comparison.ordered(stand)
+    by_way = {summary.way: summary for summary in summaries}
+    return [
+        _line(summary, by_way.get("floor"), by_way.get("spliter"), phases) for summary in summaries
+    ]
+
+
+def _line(
+    summary: Summary, floor: Summary | None, spliter: Summary | None, phases: list[str]
+) -> list[str]:
+    return [
+        summary.way,
+        seconds(summary.median),
+        f"{seconds(summary.lower)} … {seconds(summary.upper)}",
+        times(ratio(summary, floor)),
+        times(ratio(summary, spliter)),
+        NONE if summary.tasks is None else str(summary.tasks),
+        size(summary.nbytes),
+        *(seconds(summary.phases[name]) if name in summary.phases else NONE for name in phases),
+    ]
+
+
+def seconds(value: float) -> str:
+    """Write seconds with three digits that count.
+
+    >>> [seconds(value) for value in (0.01234, 1.234, 123.4)]
+    ['0.0123 s', '1.23 s', '123 s']
+    """
+    if value >= 100:
+        return f"{value:.0f} s"
+    return f"{value:#.3g} s"
+
+
+def times(value: float | None) -> str:
+    """Write a ratio.
+
+    >>> times(1.234), times(None)
+    ('1.23', '-')
+    """
+    return NONE if value is None else f"{value:.2f}"
+
+
+def size(nbytes: int | None) -> str:
+    """Write a number of bytes in a unit that fits.
+
+    >>> [size(nbytes) for nbytes in (None, 0, 999, 1500, 2_000_000)]
+    ['-', '0', '999 B', '1.5 kB', '2.0 MB']
+    """
+    if not nbytes:
+        return NONE if nbytes is None else "0"
+    value, power = float(nbytes), 0
+    while value >= 1000 and power < len(UNITS) - 1:
+        value, power = value / 1000, power + 1
+    return f"{value:.0f} B" if power == 0 else f"{value:.1f} {UNITS[power]}"

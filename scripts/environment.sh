@@ -1,0 +1,55 @@
+# shellcheck shell=bash
+# Sourced by the other scripts. prepare_environment EXTRA... makes .venv in the checkout if there is
+# none, and installs the project with those extras into it if that has not been done since
+# pyproject.toml last changed. Nothing is kept outside the checkout but pip's own cache.
+
+_fail() {
+    echo "$(basename "$0"): $*" >&2
+    exit 1
+}
+
+_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# The first Python that is new enough, or nothing. PYTHON=... decides it by hand.
+_find_python() {
+    local candidate
+    for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+}
+
+_make_venv() {
+    local python
+    python=$(_find_python)
+    [ -n "$python" ] || _fail "needs Python 3.11 or newer; set PYTHON to its path"
+    # Debian ships Python without the modules that make virtual environments.
+    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+        command -v apt-get >/dev/null || _fail "$python has no venv module, and there is no apt-get to install it"
+        echo "installing the venv module of $python"
+        _root apt-get update -qq
+        _root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+            "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
+    fi
+    # A half-made environment of an interrupted run is made anew.
+    "$python" -m venv --clear .venv
+    .venv/bin/python -m pip install --quiet --upgrade pip
+}
+
+prepare_environment() {
+    local extras stamp
+    extras=$(IFS=,; echo "$*")
+    stamp=.venv/installed-$extras
+    [ -e .venv/bin/pip ] || _make_venv
+    if ! cmp -s pyproject.toml "$stamp"; then
+        echo "installing spliter[$extras] into .venv"
+        # setuptools warns of folders that bear a package's name. Ours is the package itself.
+        PYTHONWARNINGS="ignore:Editable installation" \
+            .venv/bin/python -m pip install --quiet --editable ".[$extras]"
+        cp pyproject.toml "$stamp"
+    fi
+}

@@ -1,0 +1,76 @@
+"""SplIter: iterate over distributed data where it lies.
+
+``split`` asks the engine where each block of a collection is and groups the blocks of
+each place into partitions; the program starts one task per partition instead of one per
+block. Nothing is moved.
+
+>>> import operator
+>>> import numpy as np
+>>> from spliter import reduce, split, task
+>>> @task
+... def total(partition):
+...     return sum(float(block.sum()) for block in partition)
+>>> blocks = [np.ones(1000) for _ in range(100)]
+>>> partials = [total(partition) for partition in split(blocks)]
+>>> reduce(operator.add, partials).result()
+100000.0
+"""
+
+from __future__ import annotations
+
+from spliter._errors import (
+    AlignmentError,
+    BackendNotUsableError,
+    BlockLostError,
+    BlockTimeoutError,
+    InvalidArgumentError,
+    LazyCollectionError,
+    PartitionNotLocalError,
+    SplitClosedError,
+    SplIterError,
+    TaskNotSerializableError,
+    UnknownItemIndexError,
+    UnsupportedCollectionError,
+)
+from spliter._grid import BlockGrid
+from spliter._partition import Partition
+from spliter._planner import Location, Placement, PlannedPartition, plan
+from spliter._protocols import Backend, Blocks, BlockSource, Executor, Locator, Movement
+from spliter._registry import BackendInfo, backends
+from spliter._split import Split, split
+from spliter._task import reduce, task
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AlignmentError",
+    "Backend",
+    "BackendInfo",
+    "BackendNotUsableError",
+    "BlockGrid",
+    "BlockLostError",
+    "BlockSource",
+    "BlockTimeoutError",
+    "Blocks",
+    "Executor",
+    "InvalidArgumentError",
+    "LazyCollectionError",
+    "Location",
+    "Locator",
+    "Movement",
+    "Partition",
+    "PartitionNotLocalError",
+    "Placement",
+    "PlannedPartition",
+    "SplIterError",
+    "Split",
+    "SplitClosedError",
+    "TaskNotSerializableError",
+    "UnknownItemIndexError",
+    "UnsupportedCollectionError",
+    "backends",
+    "plan",
+    "reduce",
+    "split",
+    "task",
+]

@@ -1,0 +1,201 @@
+"""The block grid: where each block sits in its collection, and which rows it holds.
+
+Pure integer bookkeeping, no data and no engine. A *position* is the number of a block
+in C order; a *block index* is its tuple of grid coordinates; an *item index* is the
+number of a row (axis 0) in the whole collection. A size nobody knows yet (a Dask chunk
+of size NaN, a DataFrame partition) is stored as ``-1``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter._errors import InvalidArgumentError
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
+UNKNOWN = -1
+
+
+def _size(value: float) -> int:
+    """Return a chunk size as an int, ``UNKNOWN`` for NaN."""
+    if isinstance(value, float) and math.isnan(value):
+        return UNKNOWN
+    if not math.isfinite(value) or value != int(value) or value < UNKNOWN:
+        raise InvalidArgumentError(f"a chunk size must be a whole number >= 0 or NaN, got {value}")
+    return int(value)
+
+
+@dataclass(frozen=True)
+class BlockGrid:
+    """The grid of blocks of one collection.
+
+    Parameters
+    ----------
+    chunks : tuple of tuple of int
+        Sizes of the blocks along each axis, as in Dask and Zarr; ``-1`` where the size
+        is not known. Sizes of zero are allowed.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is no axis, or a size is negative or not a whole number.
+
+    Examples
+    --------
+    >>> grid = BlockGrid.from_chunks([(3, 3, 2), (5,)])
+    >>> grid.shape, grid.nblocks, grid.extent
+    ((3, 1), 3, (8, 5))
+    >>> grid.index(1)
+    (1, 0)
+    """
+
+    chunks: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.chunks:
+            raise InvalidArgumentError("a block grid needs at least one axis")
+
+    @classmethod
+    def from_chunks(cls, chunks: Iterable[Iterable[float]]) -> BlockGrid:
+        """Build a grid from chunk sizes in which NaN stands for an unknown size.
+
+        Parameters
+        ----------
+        chunks : iterable of iterable of float
+            Block sizes along each axis.
+
+        Returns
+        -------
+        BlockGrid
+            The grid, with unknown sizes as ``-1``.
+        """
+        return cls(tuple(tuple(_size(size) for size in axis) for axis in chunks))
+
+    @classmethod
+    def of_unknown_sizes(cls, nblocks: int) -> BlockGrid:
+        """Build a one-axis grid of `nblocks` blocks whose lengths are not known."""
+        return cls(((UNKNOWN,) * nblocks,))
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Number of blocks along each axis."""
+        return tuple(len(axis) for axis in self.chunks)
+
+    @cached_property
+    def nblocks(self) -> int:
+        """Number of blocks."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def extent(self) -> tuple[int | None, ...]:
+        """Number of items along each axis, ``None`` where it is not known."""
+        return tuple(None if UNKNOWN in axis else sum(axis) for axis in self.chunks)
+
+    @property
+    def has_known_items(self) -> bool:
+        """Whether the number of rows of every block is known."""
+        return self.extent[0] is not None
+
+    def index(self, position: int) -> tuple[int, ...]:
+        """Return the block index of the block at a C-order position.
+
+        Parameters
+        ----------
+        position : int
+            Number of the block in C order.
+
+        Returns
+        -------
+        tuple of int
+            One coordinate per axis.
+        """
+        return tuple(int(i) for i in np.unravel_index(position, self.shape))
+
+    def indexes(self, positions: IntArray) -> list[tuple[int, ...]]:
+        """Return the block indexes of many positions.
+
+        Parameters
+        ----------
+        positions : ndarray of int64, shape (n,)
+            Numbers of the blocks in C order.
+
+        Returns
+        -------
+        list of tuple of int
+            One block index per position.
+        """
+        if len(self.shape) == 1:
+            return [(position,) for position in positions.tolist()]
+        coordinates = np.unravel_index(positions, self.shape)
+        return list(zip(*(axis.tolist() for axis in coordinates), strict=True))
+
+    def rows(self, positions: IntArray) -> IntArray:
+        """Return the coordinate along axis 0 of many positions.
+
+        Parameters
+        ----------
+        positions : ndarray of int64, shape (n,)
+            Numbers of the blocks in C order.
+
+        Returns
+        -------
+        ndarray of int64, shape (n,)
+            Coordinate of each block along axis 0.
+        """
+        across = max(self.nblocks // max(self.shape[0], 1), 1)
+        return positions // across
+
+    @cached_property
+    def row_counts(self) -> IntArray:
+        """Rows in each step along axis 0, ``-1`` where not known; shape (shape[0],)."""
+        return np.asarray(self.chunks[0], dtype=np.int64)
+
+    @cached_property
+    def row_starts(self) -> IntArray:
+        """First row of each step along axis 0; only meaningful if sizes are known."""
+        starts = np.zeros(self.shape[0], dtype=np.int64)
+        np.cumsum(self.row_counts[:-1], out=starts[1:])
+        return starts
+
+    def with_row_counts(self, counts: Sequence[int] | IntArray) -> BlockGrid:
+        """Return the same grid with the sizes along axis 0 filled in.
+
+        Parameters
+        ----------
+        counts : sequence of int, length shape[0]
+            Rows of each step along axis 0.
+
+        Returns
+        -------
+        BlockGrid
+            The grid with known item indexes.
+        """
+        return BlockGrid((tuple(int(count) for count in counts), *self.chunks[1:]))
+
+    def block_sizes(self, itemsize: int) -> IntArray | None:
+        """Return the bytes of each block for a fixed item size.
+
+        Parameters
+        ----------
+        itemsize : int
+            Bytes of one element.
+
+        Returns
+        -------
+        ndarray of int64, shape (nblocks,), or None
+            ``None`` if some size along some axis is not known.
+        """
+        if any(extent is None for extent in self.extent):
+            return None
+        sizes = np.array([itemsize], dtype=np.int64)
+        for axis in self.chunks:
+            sizes = np.multiply.outer(sizes, np.asarray(axis, dtype=np.int64)).ravel()
+        return sizes

@@ -1,0 +1,315 @@
+"""One partition: blocks at one location, which ones they are, and how to reach them.
+
+A Partition is a reference: it pickles to a few bytes per block and never carries data.
+Made by ``split`` it is tied to an executor and can be submitted; arrived at its location
+it has lost that tie and can be iterated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spliter._errors import SplitClosedError, UnknownItemIndexError
+from spliter._grid import BlockGrid, IntArray
+from spliter._planner import Location, PlannedPartition
+from spliter._protocols import BlockSource, Executor
+
+
+@dataclass(frozen=True, eq=False)
+class BlockIndexes:
+    """Which blocks, and which items, a partition has.
+
+    Parameters
+    ----------
+    grid_shape : tuple of int
+        Number of blocks of the whole collection along each axis.
+    positions : ndarray of int64, shape (n,)
+        C-order positions of the partition's blocks.
+    item_starts, item_counts : ndarray of int64, shape (n,), or None
+        First row and number of rows of each block; ``None`` while not known.
+    trailing_shape : tuple of (int or None)
+        Extent of the collection along the further axes, ``None`` where the blocks do
+        not span the axis or its size is not known.
+    """
+
+    grid_shape: tuple[int, ...]
+    positions: IntArray
+    item_starts: IntArray | None
+    item_counts: IntArray | None
+    trailing_shape: tuple[int | None, ...]
+
+    @classmethod
+    def of(cls, grid: BlockGrid, positions: IntArray) -> BlockIndexes:
+        """Look up the blocks at `positions` in a grid."""
+        rows = grid.rows(positions)
+        known = grid.has_known_items
+        return cls(
+            grid.shape,
+            positions,
+            grid.row_starts[rows] if known else None,
+            grid.row_counts[rows] if known else None,
+            tuple(
+                extent if blocks == 1 else None
+                for extent, blocks in zip(grid.extent[1:], grid.shape[1:], strict=True)
+            ),
+        )
+
+
+class Partition:
+    """Blocks that live at one location, and their indexes.
+
+    Not made by hand: iterate over what :func:`spliter.split` returns.
+
+    Notes
+    -----
+    ``len(partition)`` is its number of blocks. Iteration yields the blocks in collection
+    order, and works at the partition's location only: inside a function started with
+    :func:`spliter.task`, :meth:`submit` or :meth:`spliter.Split.map`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter import split
+    >>> blocks = [np.arange(3), np.arange(3, 5)]
+    >>> (partition,) = split(blocks, partitions_per_location=1)
+    >>> len(partition), partition.nbytes, partition.shape
+    (2, 40, (5,))
+    >>> partition.submit(lambda part: sum(block.sum() for block in part)).result()
+    np.int64(10)
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_closed",
+        "_executor",
+        "_indexes",
+        "_nbytes",
+        "_resolve_items",
+        "_source",
+        "location",
+    )
+
+    location: Location
+    """Where the blocks were when the Split was planned."""
+
+    def __init__(
+        self,
+        location: Location,
+        indexes: BlockIndexes,
+        nbytes: IntArray,
+        source: BlockSource,
+        executor: Executor | None = None,
+        resolve_items: Callable[[], BlockGrid] | None = None,
+    ) -> None:
+        self.location = location
+        self._indexes = indexes
+        self._nbytes = nbytes
+        self._source = source
+        self._executor = executor
+        self._resolve_items = resolve_items
+        self._closed = False
+
+    @classmethod
+    def from_plan(
+        cls,
+        planned: PlannedPartition,
+        grid: BlockGrid,
+        source: BlockSource,
+        executor: Executor,
+        resolve_items: Callable[[], BlockGrid],
+    ) -> Partition:
+        """Tie a planned partition to its source and executor."""
+        indexes = BlockIndexes.of(grid, planned.positions)
+        return cls(planned.location, indexes, planned.nbytes, source, executor, resolve_items)
+
+    def __len__(self) -> int:
+        """Return the number of blocks."""
+        return len(self._indexes.positions)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the blocks, at their location, in collection order.
+
+        Raises
+        ------
+        PartitionNotLocalError
+            If this process is not the partition's location.
+        """
+        self._check_open()
+        return self._source.read()
+
+    def items(self) -> Iterator[tuple[tuple[int, ...], Any]]:
+        """Yield ``(block index, block)`` pairs, at the blocks' location.
+
+        Yields
+        ------
+        tuple of (tuple of int, block)
+            The block's position in the collection's block grid, and the block.
+        """
+        return zip(self.get_indexes(), self, strict=True)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all its blocks (of the first collection), as far as known."""
+        return int(self._nbytes.sum())
+
+    @property
+    def block_nbytes(self) -> IntArray:
+        """Bytes of each of its blocks (of the first collection); shape (len(self),)."""
+        return self._nbytes
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """Shape of its blocks put together along axis 0.
+
+        ``None`` along an axis whose size is not known, or along which the partition's
+        blocks do not span the whole collection.
+        """
+        if self._indexes.item_counts is None or self._indexes.item_starts is None:
+            return (None, *self._indexes.trailing_shape)
+        # Blocks side by side in a grid of several columns hold the same rows.
+        _, first = np.unique(self._grid_rows(), return_index=True)
+        return (int(self._indexes.item_counts[first].sum()), *self._indexes.trailing_shape)
+
+    def _grid_rows(self) -> IntArray:
+        across = int(np.prod(self._indexes.grid_shape[1:], dtype=np.int64))
+        return self._indexes.positions // max(across, 1)
+
+    def get_indexes(self) -> list[tuple[int, ...]]:
+        """Return the block index of every block, in iteration order.
+
+        Returns
+        -------
+        list of tuple of int
+            Coordinates in the collection's block grid, one tuple per block.
+        """
+        grid = self._indexes.grid_shape
+        if len(grid) == 1:
+            return [(position,) for position in self._indexes.positions.tolist()]
+        axes = np.unravel_index(self._indexes.positions, grid)
+        return list(zip(*(axis.tolist() for axis in axes), strict=True))
+
+    def get_item_indexes(self) -> IntArray:
+        """Return the global index of every item (row), in iteration order.
+
+        Where block sizes are not known (NaN chunks, DataFrames) the blocks are asked
+        for their lengths once per Split; that needs the engine, so it works where the
+        Split was made, and at the location only after it was done there.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_items,)
+            Row numbers in the whole collection. Blocks side by side in a grid with
+            several columns of blocks hold the same rows, which then appear once each.
+
+        Raises
+        ------
+        UnknownItemIndexError
+            At the location, while the sizes are not known.
+        """
+        if self._indexes.item_counts is None:
+            if self._resolve_items is None:
+                raise UnknownItemIndexError(
+                    "the blocks' sizes are not known here, so rows cannot be numbered; call "
+                    "split.resolve_item_indexes() on the client before submitting tasks"
+                )
+            self.number_items(self._resolve_items())
+        starts, counts = self._indexes.item_starts, self._indexes.item_counts
+        assert starts is not None and counts is not None
+        if not len(counts):
+            return np.empty(0, dtype=np.int64)
+        ends = np.cumsum(counts)
+        # Row numbers run on inside a block and jump to the block's start between them.
+        jumps = np.repeat(starts - (ends - counts), counts)
+        return jumps + np.arange(ends[-1], dtype=np.int64)
+
+    @property
+    def has_known_items(self) -> bool:
+        """Whether item indexes are known without asking the blocks."""
+        return self._indexes.item_counts is not None
+
+    def number_items(self, grid: BlockGrid) -> None:
+        """Fill in sizes that have become known (for the Split)."""
+        self._indexes = BlockIndexes.of(grid, self._indexes.positions)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Run ``fn(partition, *args, **kwargs)`` where the blocks are.
+
+        Parameters
+        ----------
+        fn : callable
+            Gets this partition, which it can iterate, as first argument.
+        *args, **kwargs
+            Further arguments; futures of the same engine arrive as their results.
+
+        Returns
+        -------
+        future
+            The engine's own future (``distributed.Future``, ``concurrent.futures.Future``).
+
+        Raises
+        ------
+        TaskNotSerializableError
+            If `fn` or an argument cannot be sent there.
+        SplitClosedError
+            If the Split was closed.
+        """
+        self._check_open()
+        if self._executor is None:
+            return fn(self, *args, **kwargs)
+        return self._executor.submit(fn, (self, *args), kwargs, location=self.location)
+
+    def at_location(self, source: BlockSource | None = None) -> Partition:
+        """Return this partition as its location sees it: iterable, not submittable.
+
+        For backends: an executor passes this to the function it runs.
+
+        Parameters
+        ----------
+        source : BlockSource, optional
+            Another source to read the same blocks by.
+
+        Returns
+        -------
+        Partition
+            The same blocks, without executor.
+        """
+        return Partition(self.location, self._indexes, self._nbytes, source or self._source)
+
+    @property
+    def indexes(self) -> BlockIndexes:
+        """Which blocks and items it has, as arrays (for backends)."""
+        return self._indexes
+
+    @property
+    def executor(self) -> Executor | None:
+        """What it is submitted to; ``None`` at its location."""
+        return self._executor
+
+    @property
+    def source(self) -> BlockSource:
+        """How its blocks are reached at the location (for backends)."""
+        return self._source
+
+    def close(self) -> None:
+        """Make further use an error; done by closing the Split."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SplitClosedError("the Split of this partition was closed; split again")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a reference, without the tie to this process."""
+        return Partition, (self.location, self._indexes, self._nbytes, self._source)
+
+    def __sizeof__(self) -> int:
+        """Return about what it takes in memory: the references, not the blocks."""
+        return 500 + 200 * len(self)
+
+    def __repr__(self) -> str:
+        """Return location, number of blocks and size."""
+        return f"<Partition {self.location}: {len(self)} blocks, {self.nbytes} bytes>"

@@ -1,0 +1,287 @@
+"""The planner: from (where the blocks are, how big, how many cores) to partitions.
+
+Pure functions on integers; no engine, no data, no clock, no randomness: the same input
+always gives the same plan. Two steps::
+
+    block        0    1    2    3    4    5          holders of each block
+    held by      A    A    AB   B    AB   B
+                      |
+      1. choose one holder per block   -> least loaded per core, largest blocks first
+                      |
+    A: 0 1 2         B: 3 4 5
+                      |
+      2. cut each location's blocks, in collection order, into as many runs as it
+         has cores (or as the caller asked for), of about the same number of bytes
+                      |
+    A/0: 0 1   A/1: 2     B/0: 3 4   B/1: 5
+
+Step 1 never puts a block where it is not, so a plan moves nothing. Both steps take
+time linear in the number of blocks (times the number of replicas of each).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NewType
+
+import numpy as np
+
+from spliter._errors import InvalidArgumentError
+from spliter._grid import IntArray
+
+Location = NewType("Location", str)
+"""A place that a task can be pinned to: a worker address, a backend, this process."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where each block is and how many bytes it takes, at one moment.
+
+    Parameters
+    ----------
+    locations : tuple of Location
+        Every location that holds at least one block.
+    holder_offsets : ndarray of int64, shape (nblocks + 1,)
+        ``holder_ids[holder_offsets[i]:holder_offsets[i + 1]]`` are the holders of
+        block ``i``: one or, where the engine keeps replicas, more.
+    holder_ids : ndarray of int64
+        Indexes into `locations`.
+    nbytes : ndarray of int64, shape (nblocks,)
+        Bytes of each block (0 where the engine cannot tell).
+
+    Examples
+    --------
+    >>> placement = Placement.of([("A",), ("A", "B"), ("B",)], nbytes=[8, 8, 8])
+    >>> placement.locations
+    ('A', 'B')
+    >>> placement.nblocks
+    3
+    """
+
+    locations: tuple[Location, ...]
+    holder_offsets: IntArray
+    holder_ids: IntArray
+    nbytes: IntArray
+
+    @classmethod
+    def of(cls, holders: Sequence[Sequence[str]], nbytes: Sequence[int] | IntArray) -> Placement:
+        """Build a placement from the names of the holders of each block.
+
+        Parameters
+        ----------
+        holders : sequence of sequence of str
+            The locations that hold each block.
+        nbytes : sequence of int, same length
+            Bytes of each block.
+
+        Returns
+        -------
+        Placement
+            The same facts as flat arrays.
+        """
+        names = sorted({name for held in holders for name in held})
+        number = {name: i for i, name in enumerate(names)}
+        counts = np.fromiter((len(held) for held in holders), dtype=np.int64, count=len(holders))
+        offsets = np.zeros(len(holders) + 1, dtype=np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        ids = np.fromiter(
+            (number[name] for held in holders for name in held), dtype=np.int64, count=offsets[-1]
+        )
+        return cls(
+            tuple(Location(name) for name in names),
+            offsets,
+            ids,
+            np.asarray(nbytes, dtype=np.int64),
+        )
+
+    @property
+    def nblocks(self) -> int:
+        """Number of blocks."""
+        return len(self.nbytes)
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedPartition:
+    """The blocks of one partition-to-be.
+
+    Parameters
+    ----------
+    location : Location
+        Where all the blocks are.
+    positions : ndarray of int64
+        C-order positions of the blocks in the collection, increasing.
+    nbytes : ndarray of int64, same shape
+        Bytes of each of the blocks.
+    """
+
+    location: Location
+    positions: IntArray
+    nbytes: IntArray
+
+
+def choose_holders(placement: Placement, capacities: Mapping[Location, int]) -> IntArray:
+    """Choose one holder for every block so that bytes per core come out even.
+
+    Blocks with one holder stay there. The others are placed largest first, each on the
+    holder with the fewest bytes per core so far; ties go to the location that sorts
+    first, so the result depends on the input alone.
+
+    Parameters
+    ----------
+    placement : Placement
+        Where the blocks are.
+    capacities : mapping of Location to int
+        Cores of each location; at least 1 each.
+
+    Returns
+    -------
+    ndarray of int64, shape (nblocks,)
+        For each block an index into ``placement.locations``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If some block has no holder, or a location has no capacity.
+    """
+    counts = np.diff(placement.holder_offsets)
+    if counts.size and counts.min() == 0:
+        missing = np.flatnonzero(counts == 0)
+        raise InvalidArgumentError(
+            f"{missing.size} block(s) have no holder, the first at position {missing[0]}"
+        )
+    cores = np.array([capacities.get(name, 0) for name in placement.locations], dtype=np.int64)
+    if cores.size and cores.min() < 1:
+        name = placement.locations[int(np.argmin(cores))]
+        raise InvalidArgumentError(f"location {name!r} has no capacity")
+
+    chosen = np.empty(placement.nblocks, dtype=np.int64)
+    single = counts == 1
+    chosen[single] = placement.holder_ids[placement.holder_offsets[:-1][single]]
+    # A block of zero bytes still costs a step of the loop: weigh it as one byte.
+    weights = np.maximum(placement.nbytes, 1)
+    load = np.bincount(
+        chosen[single], weights=weights[single], minlength=len(placement.locations)
+    ).tolist()
+    replicated = np.flatnonzero(~single)
+    by_size = replicated[np.argsort(-weights[replicated], kind="stable")]
+    core_list = cores.tolist()
+    starts = placement.holder_offsets.tolist()
+    ids = placement.holder_ids.tolist()
+    for block in by_size.tolist():
+        held = ids[starts[block] : starts[block + 1]]
+        best = min(held, key=lambda i: (load[i] / core_list[i], i))
+        chosen[block] = best
+        load[best] += int(weights[block])
+    return chosen
+
+
+def cut_evenly(nbytes: IntArray, parts: int) -> IntArray:
+    """Cut a run of blocks into contiguous parts of about the same number of bytes.
+
+    Parameters
+    ----------
+    nbytes : ndarray of int64, shape (n,)
+        Bytes of the blocks in order.
+    parts : int
+        Number of parts, 1 <= parts <= n.
+
+    Returns
+    -------
+    ndarray of int64, shape (parts + 1,)
+        Offsets of the cuts, strictly increasing from 0 to n: no part is empty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> cut_evenly(np.array([4, 4, 4, 4, 4]), 2).tolist()
+    [0, 3, 5]
+    """
+    weights = np.maximum(nbytes, 1)
+    # A block belongs to the part in which its middle byte falls.
+    middles = np.cumsum(weights) - weights / 2
+    targets = weights.sum() * np.arange(1, parts) / parts
+    inner = np.searchsorted(middles, targets, side="right").tolist()
+    cuts = [0, *inner, len(nbytes)]
+    for part in range(1, parts):
+        cuts[part] = max(cuts[part], cuts[part - 1] + 1)
+    for part in range(parts - 1, 0, -1):
+        cuts[part] = min(cuts[part], cuts[part + 1] - 1)
+    return np.asarray(cuts, dtype=np.int64)
+
+
+def plan(
+    placement: Placement,
+    capacities: Mapping[Location, int],
+    partitions_per_location: int | None = None,
+) -> list[PlannedPartition]:
+    """Group the blocks into partitions without moving any.
+
+    Parameters
+    ----------
+    placement : Placement
+        Where the blocks are and how big.
+    capacities : mapping of Location to int
+        Cores (threads) of each location that holds blocks.
+    partitions_per_location : int, optional
+        Partitions at each location; by default as many as it has cores. There are
+        never more partitions at a location than blocks.
+
+    Returns
+    -------
+    list of PlannedPartition
+        Sorted by the position of each partition's first block. Together they hold
+        every block exactly once, each partition's blocks in collection order.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `partitions_per_location` is less than 1, or a block has no holder.
+
+    Examples
+    --------
+    >>> placement = Placement.of([("A",), ("B",), ("A",), ("A",)], nbytes=[8, 8, 8, 8])
+    >>> for part in plan(placement, {"A": 2, "B": 2}):
+    ...     print(part.location, part.positions.tolist())
+    A [0, 2]
+    B [1]
+    A [3]
+    """
+    check_partitions_per_location(partitions_per_location)
+    chosen = choose_holders(placement, capacities)
+    # One stable sort groups the blocks by location and keeps collection order inside.
+    order = np.argsort(chosen, kind="stable").astype(np.int64)
+    bounds = np.searchsorted(chosen[order], np.arange(len(placement.locations) + 1)).tolist()
+    found: list[PlannedPartition] = []
+    for number, location in enumerate(placement.locations):
+        positions = order[bounds[number] : bounds[number + 1]]
+        if not positions.size:
+            continue
+        wanted = partitions_per_location or capacities[location]
+        nbytes = placement.nbytes[positions]
+        cuts = cut_evenly(nbytes, min(wanted, len(positions))).tolist()
+        for start, stop in itertools.pairwise(cuts):
+            found.append(PlannedPartition(location, positions[start:stop], nbytes[start:stop]))
+    return sorted(found, key=lambda part: int(part.positions[0]))
+
+
+def check_partitions_per_location(value: object) -> None:
+    """Refuse anything but ``None`` or a whole number of at least 1.
+
+    Parameters
+    ----------
+    value : object
+        The caller's ``partitions_per_location``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is something else.
+    """
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InvalidArgumentError(
+            f"partitions_per_location must be None (one per core) or an int >= 1, got {value!r}"
+        )

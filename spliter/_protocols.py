@@ -1,0 +1,196 @@
+"""What a backend has to provide, as typed Protocols. The core knows engines only by these.
+
+A backend has two halves that pair freely: a *locator* answers where the blocks of a
+collection are, an *executor* runs a function at a location. ``split`` asks the locator
+to open the collections, plans, and hands each partition to the executor::
+
+    locator.open(x, y) ──> Blocks ── .locate() ──> Placement ──> plan() ──> partitions
+                              └── .sources(plan) ──> one BlockSource per partition
+    executor.capacities(locations)                   executor.submit(fn, (partition,), ...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from spliter._grid import BlockGrid
+from spliter._planner import Location, Placement, PlannedPartition
+
+
+@dataclass(frozen=True)
+class Movement:
+    """Blocks that had to cross the network, by reason.
+
+    Parameters
+    ----------
+    aligned_blocks, aligned_nbytes : int
+        Blocks of the second and further collections that were brought to where the
+        blocks of the first one are, when the Split was made (or made again).
+    fetched_blocks, fetched_nbytes : int
+        Blocks that tasks read from another location because the engine had moved them
+        away (or made them again elsewhere) after the Split was made.
+
+    Examples
+    --------
+    >>> Movement().blocks
+    0
+    """
+
+    aligned_blocks: int = 0
+    aligned_nbytes: int = 0
+    fetched_blocks: int = 0
+    fetched_nbytes: int = 0
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks moved, for either reason."""
+        return self.aligned_blocks + self.fetched_blocks
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes moved, for either reason."""
+        return self.aligned_nbytes + self.fetched_nbytes
+
+
+class BlockSource(Protocol):
+    """The blocks of one partition, by reference; cheap to pickle."""
+
+    def read(self) -> Iterator[Any]:
+        """Yield the blocks in order; a tuple of aligned blocks where there are several.
+
+        Raises
+        ------
+        PartitionNotLocalError
+            If this process is not the blocks' location.
+        """
+        ...
+
+
+class Blocks(Protocol):
+    """The blocks of one or several aligned collections, opened by a locator.
+
+    Whatever keeps the blocks alive (futures, object references) is held by this object.
+    """
+
+    @property
+    def grids(self) -> Sequence[BlockGrid]:
+        """The block grid of each collection; the first one is the one being split."""
+        ...
+
+    def locate(self) -> Placement:
+        """Ask the engine where the blocks of the first collection are now.
+
+        Waits, for a bounded time, for blocks that are still being made.
+
+        Raises
+        ------
+        BlockLostError
+            If blocks are gone for good.
+        """
+        ...
+
+    def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[BlockSource]:
+        """Return one source per planned partition, bringing aligned blocks along."""
+        ...
+
+    def moved(self) -> Movement:
+        """Return what has crossed the network on behalf of these blocks so far."""
+        ...
+
+    def has_drifted(self) -> bool:
+        """Whether a task has found blocks away from where the last `locate` saw them."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the blocks. Idempotent."""
+        ...
+
+
+class Locator(Protocol):
+    """The half of a backend that knows where blocks are."""
+
+    def recognises(self, collection: Any) -> bool:
+        """Whether `collection` is of a kind whose blocks this locator can find.
+
+        Must not do any work on the data. A collection of the right type in a wrong
+        state (lazy, say) is recognised; `open` then says what is wrong with it.
+        """
+        ...
+
+    def open(self, collections: Sequence[Any]) -> Blocks:
+        """Open one collection, or several whose blocks go together.
+
+        Raises
+        ------
+        LazyCollectionError
+            If the blocks do not exist.
+        UnsupportedCollectionError
+            If one of the collections is not of this engine.
+        """
+        ...
+
+    def executor_for(self, blocks: Blocks) -> Executor:
+        """Return the engine's own executor for these blocks."""
+        ...
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """The half of a backend that runs functions at locations."""
+
+    def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
+        """Return how many tasks each location runs at once (cores, threads)."""
+        ...
+
+    def submit(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        location: Location | None = None,
+    ) -> Any:
+        """Run ``fn(*args, **kwargs)``, at `location` if one is given.
+
+        Partitions among the arguments arrive as partitions that can be iterated there;
+        futures of this engine arrive as their results.
+
+        Returns
+        -------
+        future
+            The engine's own kind of future.
+        """
+        ...
+
+    def location_of(self, future: Any) -> Location | None:
+        """Return where the result of `future` is, if this executor pinned it."""
+        ...
+
+    def blocking_call_allowed(self) -> bool:
+        """Whether this thread may wait for the engine (not its event loop's own)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One engine, as the registry sees it.
+
+    Parameters
+    ----------
+    name : str
+        The name for ``split(..., backend=name)``.
+    locator : Locator or None
+        Finds blocks of this engine's collections, if it has any of its own.
+    executor_of_future : callable
+        Takes a future and returns this engine's executor for it, ``None`` if the
+        future is not of this engine. ``reduce`` finds its engine by it.
+    executor : callable or None
+        Makes an executor for blocks found by *another* backend's locator, for engines
+        that run tasks over foreign data.
+    """
+
+    name: str
+    locator: Locator | None
+    executor_of_future: Callable[[Any], Executor | None]
+    executor: Callable[[Blocks], Executor] | None = None

@@ -1,0 +1,301 @@
+"""Which backends there are, which one a collection belongs to, and why one is not usable.
+
+Built-in backends stand in a table of names, so that ``import spliter`` imports no engine.
+A backend's module is imported only when a collection (or a future) comes from one of the
+packages it serves, or when it is asked for by name. Other distributions add backends
+through the entry-point group ``spliter.backends``: the entry point's name is the backend's
+name, and it resolves to a :class:`spliter.Backend`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from spliter._errors import (
+    BackendNotUsableError,
+    InvalidArgumentError,
+    UnsupportedCollectionError,
+)
+from spliter._protocols import Backend, Executor, Locator
+
+ENTRY_POINT_GROUP = "spliter.backends"
+
+
+@dataclass(frozen=True)
+class _BuiltIn:
+    """One line of the table of built-in backends."""
+
+    name: str
+    module: str
+    serves: frozenset[str]
+    """Top-level packages of the collections (and futures) it may recognise."""
+    engine: str | None
+    """Distribution whose version is worth showing."""
+    extra: str | None
+    """Extra of this distribution that installs what it needs."""
+
+
+_BUILT_IN = (
+    _BuiltIn(
+        "local",
+        "spliter_backends.local_backend",
+        frozenset({"builtins", "concurrent", "dask", "numpy", "pandas", "scipy", "sparse", "zarr"}),
+        "numpy",
+        None,
+    ),
+    _BuiltIn(
+        "dask",
+        "spliter_backends.dask_backend",
+        frozenset({"dask", "distributed"}),
+        "distributed",
+        "dask",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class BackendInfo:
+    """What :func:`backends` tells about one backend.
+
+    Parameters
+    ----------
+    name : str
+        Name for ``split(..., backend=name)``.
+    usable : bool
+        Whether it can be imported here.
+    reason : str
+        Why not; empty if it can.
+    extra : str or None
+        What to install: ``pip install "spliter[extra]"``.
+    version : str or None
+        Version of the engine, if it is installed.
+    """
+
+    name: str
+    usable: bool
+    reason: str
+    extra: str | None
+    version: str | None
+
+
+@functools.cache
+def _entry_points() -> dict[str, metadata.EntryPoint]:
+    return {point.name: point for point in metadata.entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _names() -> list[str]:
+    return [line.name for line in _BUILT_IN] + sorted(_entry_points())
+
+
+@functools.cache
+def load(name: str) -> Backend:
+    """Import a backend by name.
+
+    Parameters
+    ----------
+    name : str
+        Name of a built-in backend or of an entry point.
+
+    Returns
+    -------
+    Backend
+        The backend.
+
+    Raises
+    ------
+    BackendNotUsableError
+        If there is none of that name, or what it needs is not installed.
+    """
+    for line in _BUILT_IN:
+        if line.name == name:
+            return _load_built_in(line)
+    point = _entry_points().get(name)
+    if point is None:
+        raise BackendNotUsableError(
+            f"there is no backend {name!r}; there are {', '.join(map(repr, _names()))}"
+        )
+    try:
+        backend = point.load()
+    except Exception as error:
+        raise BackendNotUsableError(
+            f"backend {name!r} ({point.value}) cannot be imported: {error}"
+        ) from error
+    if not isinstance(backend, Backend):
+        raise BackendNotUsableError(
+            f"backend {name!r} ({point.value}) is not a spliter.Backend but {type(backend)}"
+        )
+    return backend
+
+
+def _load_built_in(line: _BuiltIn) -> Backend:
+    try:
+        module = importlib.import_module(line.module)
+    except ImportError as error:
+        hint = f'; pip install "spliter[{line.extra}]"' if line.extra else ""
+        raise BackendNotUsableError(
+            f"backend {line.name!r} is not usable here: {error}{hint}"
+        ) from error
+    backend = module.BACKEND
+    assert isinstance(backend, Backend)
+    return backend
+
+
+def backends() -> list[BackendInfo]:
+    """Tell which backends there are and whether each can be used here.
+
+    Returns
+    -------
+    list of BackendInfo
+        Built-in backends first, then those of other distributions by name.
+
+    Examples
+    --------
+    >>> from spliter import backends
+    >>> [info.name for info in backends()][:2]
+    ['local', 'dask']
+    """
+    about = {line.name: line for line in _BUILT_IN}
+    return [_describe(name, about.get(name)) for name in _names()]
+
+
+def _describe(name: str, line: _BuiltIn | None) -> BackendInfo:
+    reason = ""
+    try:
+        load(name)
+    except BackendNotUsableError as error:
+        reason = str(error)
+    engine = line.engine if line else None
+    try:
+        version = metadata.version(engine) if engine else None
+    except metadata.PackageNotFoundError:
+        version = None
+    return BackendInfo(name, not reason, reason, line.extra if line else None, version)
+
+
+def _packages(value: Any) -> set[str]:
+    """Top-level packages of a value's type and bases; of the first element for a list."""
+    if isinstance(value, list | tuple) and value:
+        return _packages(value[0])
+    return {base.__module__.partition(".")[0] for base in type(value).__mro__} - {"typing", "abc"}
+
+
+def _candidates(value: Any) -> Iterator[tuple[str, Backend | BackendNotUsableError]]:
+    """Backends that may know `value`, or the reason why one that may cannot be used."""
+    packages = _packages(value)
+    served = [line.name for line in _BUILT_IN if line.serves & packages]
+    for name in served + sorted(_entry_points()):
+        try:
+            yield name, load(name)
+        except BackendNotUsableError as error:
+            yield name, error
+
+
+def locator_for(collection: Any, backend: str | None) -> Locator:
+    """Find the locator for a collection.
+
+    Parameters
+    ----------
+    collection : object
+        What the caller wants to split.
+    backend : str or None
+        The caller's choice, if any.
+
+    Returns
+    -------
+    Locator
+        Of the backend that recognises the collection.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `backend` is not a name.
+    BackendNotUsableError
+        If the backend (asked for, or the only candidate) cannot be imported, or more
+        than one backend recognises the collection.
+    UnsupportedCollectionError
+        If no backend recognises it.
+    """
+    if backend is not None:
+        if not isinstance(backend, str):
+            raise InvalidArgumentError(
+                f"backend must be a name such as 'dask' or 'local', got {backend!r}"
+            )
+        chosen = load(backend)
+        if chosen.locator is not None and (
+            chosen.executor is None or chosen.locator.recognises(collection)
+        ):
+            return chosen.locator  # if it is not for it, its open() knows best why
+    found: list[tuple[str, Locator]] = []
+    unusable: list[BackendNotUsableError] = []
+    for name, candidate in _candidates(collection):
+        if isinstance(candidate, BackendNotUsableError):
+            unusable.append(candidate)
+        elif candidate.locator is not None and candidate.locator.recognises(collection):
+            found.append((name, candidate.locator))
+    if len(found) > 1:
+        names = ", ".join(repr(name) for name, _ in found)
+        raise BackendNotUsableError(
+            f"several backends ({names}) can split {_describe_value(collection)}; "
+            "say which with split(..., backend=NAME)"
+        )
+    if found:
+        return found[0][1]
+    if unusable:
+        raise unusable[0]
+    raise UnsupportedCollectionError(_not_a_collection(collection))
+
+
+def executor_of_future(future: Any) -> Executor:
+    """Find the executor that a future belongs to.
+
+    Parameters
+    ----------
+    future : object
+        A future of some engine.
+
+    Returns
+    -------
+    Executor
+        The executor of that engine.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If no backend knows this kind of future.
+    """
+    for _, candidate in _candidates(future):
+        if isinstance(candidate, Backend):
+            executor = candidate.executor_of_future(future)
+            if executor is not None:
+                return executor
+    raise InvalidArgumentError(
+        f"{_describe_value(future)} is not a future of a known engine; reduce() takes the "
+        "futures that task, Partition.submit or Split.map return"
+    )
+
+
+def _describe_value(value: Any) -> str:
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    if isinstance(value, list | tuple):
+        return f"a {name} of {_describe_value(value[0])}" if value else f"an empty {name}"
+    return name
+
+
+def _not_a_collection(value: Any) -> str:
+    packages = _packages(value)
+    if packages & {"numpy", "pandas"}:
+        return (
+            f"{_describe_value(value)} is one object in memory, not a collection of blocks; "
+            "pass a list of its pieces (numpy.array_split) or a Dask or Zarr array"
+        )
+    return (
+        f"{_describe_value(value)} is not a collection whose blocks a backend can find; "
+        f"the backends here are {', '.join(_names())}, which take Dask collections, lists "
+        "of futures, lists of NumPy arrays, NumPy memory maps and Zarr arrays"
+    )

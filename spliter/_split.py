@@ -1,0 +1,350 @@
+"""``split`` and the :class:`Split` it returns: the way from a collection to its partitions."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, overload
+
+import numpy as np
+
+from spliter._errors import AlignmentError, SplitClosedError, UnknownItemIndexError
+from spliter._grid import UNKNOWN, BlockGrid
+from spliter._partition import Partition
+from spliter._planner import Location, check_partitions_per_location, plan
+from spliter._protocols import Blocks, Executor, Movement
+from spliter._registry import load, locator_for
+from spliter._repr import split_html
+
+
+def split(
+    collection: Any,
+    *aligned: Any,
+    partitions_per_location: int | None = None,
+    backend: str | None = None,
+) -> Split:
+    """Group the blocks of a collection into partitions, each at one location.
+
+    Nothing is moved, copied or reordered: the engine is asked where each block is, and
+    blocks at the same place are grouped (Barcelo, Queralt and Cortes, "Enhancing
+    iteration performance on distributed task-based workflows", section 4).
+
+    Parameters
+    ----------
+    collection : blocked collection
+        A Dask array, DataFrame, Series, bag or list of futures whose blocks are in
+        memory (``persist`` it first); a list of in-memory blocks (NumPy arrays,
+        pandas DataFrames, sparse matrices); a NumPy memory map; a Zarr array.
+    *aligned : blocked collection
+        Further collections with the same blocking along axis 0 (labels, weights). The
+        partitions then yield tuples of blocks. Blocks that are not where the first
+        collection's are get brought there; see :attr:`Split.moved`.
+    partitions_per_location : int, optional
+        Partitions at each location. By default as many as it has cores (threads);
+        never more than it has blocks.
+    backend : str, optional
+        Name of the backend; found from the collection's type by default.
+
+    Returns
+    -------
+    Split
+        A reusable sequence of partitions that keeps the blocks alive.
+
+    Raises
+    ------
+    UnsupportedCollectionError
+        If no backend knows this kind of collection.
+    LazyCollectionError
+        If its blocks have not been computed.
+    BackendNotUsableError
+        If the backend is unknown, not installed or not usable from here.
+    AlignmentError
+        If `aligned` are not blocked like `collection` along axis 0.
+    BlockLostError, BlockTimeoutError
+        If blocks are gone, or do not become available in time.
+    InvalidArgumentError
+        If `partitions_per_location` is not ``None`` or an int of at least 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter import split
+    >>> blocks = [np.arange(4), np.arange(4, 6), np.arange(6, 9)]
+    >>> parts = split(blocks, partitions_per_location=2)
+    >>> [partition.get_indexes() for partition in parts]
+    [[(0,)], [(1,), (2,)]]
+    >>> sum(future.result() for future in parts.map(lambda part: sum(b.sum() for b in part)))
+    np.int64(36)
+    """
+    check_partitions_per_location(partitions_per_location)
+    locator = locator_for(collection, backend)
+    blocks = locator.open((collection, *aligned))
+    check_aligned(blocks.grids)
+    foreign = load(backend).executor if backend is not None else None
+    executor = foreign(blocks) if foreign is not None else locator.executor_for(blocks)
+    return Split(blocks, executor, partitions_per_location)
+
+
+def check_aligned(grids: Sequence[BlockGrid]) -> None:
+    """Refuse collections that are not blocked alike along axis 0.
+
+    Parameters
+    ----------
+    grids : sequence of BlockGrid
+        The first one is the one being split. Further ones may have more axes, but only
+        one block along each of them.
+
+    Raises
+    ------
+    AlignmentError
+        With both blockings, where they differ. Sizes that are not known are compared
+        when the blocks are read.
+    """
+    first = grids[0]
+    for number, other in enumerate(grids[1:], start=1):
+        if other.nblocks != other.shape[0]:
+            raise AlignmentError(
+                f"aligned collection {number} has a grid of {other.shape} blocks; only the "
+                "first collection may be blocked along further axes"
+            )
+        if len(first.chunks[0]) != len(other.chunks[0]):
+            raise AlignmentError(
+                f"aligned collection {number} has {_show(other)} along axis 0, the first "
+                f"collection has {_show(first)}; rechunk one like the other"
+            )
+        for at, (mine, theirs) in enumerate(zip(first.chunks[0], other.chunks[0], strict=True)):
+            if mine != theirs and UNKNOWN not in (mine, theirs):
+                raise AlignmentError(
+                    f"block {at} along axis 0 has {mine} rows in the first collection and "
+                    f"{theirs} in aligned collection {number} (blocks of {_show(first)} "
+                    f"against {_show(other)}); rechunk one like the other"
+                )
+
+
+def _show(grid: BlockGrid, most: int = 8) -> str:
+    sizes = ["?" if size == UNKNOWN else str(size) for size in grid.chunks[0]]
+    shown = ", ".join(sizes[:most]) + (", ..." if len(sizes) > most else "")
+    return f"{len(sizes)} blocks ({shown})"
+
+
+class Split(Sequence[Partition]):
+    """The partitions of a collection: a reusable sequence that keeps the blocks alive.
+
+    A Split is a snapshot of where the blocks were. Results stay right when the engine
+    moves blocks, spills them or makes them again after a worker was lost: tasks check
+    at the location, go to where the blocks are or fetch what is missing (counted in
+    :attr:`moved`), and the next iteration over the Split plans again. Indexing does not
+    plan again, so ``split[i]`` is stable between two iterations.
+
+    Use it as a context manager, or call :meth:`close`, to let go of the blocks early.
+    """
+
+    def __init__(
+        self, blocks: Blocks, executor: Executor, partitions_per_location: int | None
+    ) -> None:
+        self._blocks = blocks
+        self._executor = executor
+        self._partitions_per_location = partitions_per_location
+        self._grid = blocks.grids[0]
+        self._partitions: list[Partition] = []
+        self._made: weakref.WeakSet[Partition] = weakref.WeakSet()
+        self._closed = False
+        self._plan()
+
+    def _plan(self) -> None:
+        """Ask where the blocks are and group them; keeps the partitions that are the same."""
+        placement = self._blocks.locate()
+        capacities = self._executor.capacities(placement.locations)
+        planned = plan(placement, capacities, self._partitions_per_location)
+        present = {
+            (part.location, part.indexes.positions.tobytes()): part for part in self._partitions
+        }
+        keys = [(part.location, part.positions.tobytes()) for part in planned]
+        new = [part for part, key in zip(planned, keys, strict=True) if key not in present]
+        resolve = _weak_resolver(self)
+        for part, source in zip(new, self._blocks.sources(new), strict=True):
+            partition = Partition.from_plan(part, self._grid, source, self._executor, resolve)
+            present[part.location, part.positions.tobytes()] = partition
+            self._made.add(partition)
+        self._partitions = [present[key] for key in keys]
+
+    def refresh(self) -> None:
+        """Ask again where the blocks are and plan anew if they have moved.
+
+        Done by itself when an iteration starts after a task found blocks moved.
+
+        Raises
+        ------
+        BlockLostError
+            If blocks are gone for good.
+        """
+        self._check_open()
+        self._plan()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SplitClosedError("this Split was closed; split the collection again")
+
+    def __len__(self) -> int:
+        """Return the number of partitions."""
+        return len(self._partitions)
+
+    @overload
+    def __getitem__(self, index: int) -> Partition: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Partition]: ...
+    def __getitem__(self, index: int | slice) -> Partition | list[Partition]:
+        """Return one partition, or a list of them for a slice."""
+        self._check_open()
+        return self._partitions[index]
+
+    def __iter__(self) -> Iterator[Partition]:
+        """Iterate over the partitions, planned again if blocks were found moved."""
+        self._check_open()
+        if self._blocks.has_drifted() and self._executor.blocking_call_allowed():
+            self._plan()
+        return iter(list(self._partitions))
+
+    def map(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[Any]:
+        """Submit ``fn(partition, *args, **kwargs)`` for every partition.
+
+        Parameters
+        ----------
+        fn : callable
+            Gets a partition, iterable where it runs, as first argument.
+        *args, **kwargs
+            Further arguments, the same for every partition.
+
+        Returns
+        -------
+        list of future
+            The engine's own futures, in the order of the partitions.
+        """
+        return [partition.submit(fn, *args, **kwargs) for partition in self]
+
+    @property
+    def locations(self) -> tuple[Location, ...]:
+        """The locations that have partitions, sorted."""
+        return tuple(sorted({partition.location for partition in self._partitions}))
+
+    @property
+    def nblocks(self) -> int:
+        """Number of blocks of the collection."""
+        return self._grid.nblocks
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the blocks of the (first) collection, as far as known."""
+        return sum(partition.nbytes for partition in self._partitions)
+
+    @property
+    def grid(self) -> BlockGrid:
+        """The block grid of the (first) collection."""
+        return self._grid
+
+    @property
+    def moved(self) -> Movement:
+        """What has crossed the network for this Split: zero unless something had to."""
+        return self._blocks.moved()
+
+    def resolve_item_indexes(self) -> None:
+        """Make item indexes known everywhere, asking blocks of unknown size for it.
+
+        Costs one task per partition the first time, nothing where sizes are known.
+
+        Raises
+        ------
+        UnknownItemIndexError
+            If called where waiting for the engine is not possible.
+        """
+        self._check_open()
+        self._resolved_grid()
+        for partition in self._made:
+            if not partition.has_known_items:
+                partition.number_items(self._grid)
+
+    def _resolved_grid(self) -> BlockGrid:
+        if not self._grid.has_known_items:
+            if not self._executor.blocking_call_allowed():
+                raise UnknownItemIndexError(
+                    "item indexes need the blocks' sizes, and asking for them would block the "
+                    "event loop; use await asyncio.to_thread(split.resolve_item_indexes)"
+                )
+            counts = np.full(self._grid.shape[0], UNKNOWN, dtype=np.int64)
+            for partition, future in zip(self._partitions, self.map(_count_items), strict=True):
+                rows = [index[0] for index in partition.get_indexes()]
+                counts[rows] = future.result()
+            self._grid = self._grid.with_row_counts(counts)
+        return self._grid
+
+    def close(self) -> None:
+        """Let go of the blocks; further use of the partitions is an error. Idempotent."""
+        self._closed = True
+        for partition in self._made:
+            partition.close()
+        self._blocks.close()
+
+    def __enter__(self) -> Split:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Return the numbers of partitions, locations and blocks, and the size."""
+        if self._closed:
+            return "<Split: closed>"
+        return (
+            f"<Split: {len(self)} partitions at {len(self.locations)} locations, "
+            f"{self.nblocks} blocks, {self.nbytes} bytes>"
+        )
+
+    def _repr_html_(self) -> str:
+        return split_html(self)
+
+
+def _weak_resolver(parent: Split) -> Callable[[], BlockGrid]:
+    """Let partitions ask their Split for sizes without keeping it alive in a cycle."""
+    reference = weakref.ref(parent)
+
+    def resolve() -> BlockGrid:
+        alive = reference()
+        if alive is None:
+            raise UnknownItemIndexError(
+                "the blocks' sizes are not known and the Split that could ask for them is "
+                "gone; keep it, or call its resolve_item_indexes() first"
+            )
+        return alive._resolved_grid()
+
+    return resolve
+
+
+def _count_items(partition: Partition) -> list[int]:
+    """Run at a location: the number of rows of each block."""
+    return [count_rows(block[0] if isinstance(block, tuple) else block) for block in partition]
+
+
+def count_rows(block: Any) -> int:
+    """Return the number of items of a block along axis 0.
+
+    Parameters
+    ----------
+    block : object
+        An array, DataFrame, sparse matrix or sequence.
+
+    Returns
+    -------
+    int
+        ``block.shape[0]`` if it has a shape (sparse matrices refuse ``len``), else its
+        length.
+    """
+    shape = getattr(block, "shape", None)
+    return int(shape[0]) if shape else len(block)

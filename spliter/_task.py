@@ -1,0 +1,174 @@
+"""``task`` and ``reduce``: start one task per partition, and combine what they return."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ParamSpec
+
+from spliter._errors import InvalidArgumentError
+from spliter._partition import Partition
+from spliter._planner import Location
+from spliter._protocols import Executor
+from spliter._registry import executor_of_future
+
+P = ParamSpec("P")
+
+DEFAULT_ARITY = 8
+"""Results combined by one reduction task, across locations, unless the caller says."""
+
+
+def task(fn: Callable[P, Any]) -> Callable[P, Any]:
+    """Make a function run where the partition among its arguments lives.
+
+    Calling the decorated function with a partition, on the side of the program that
+    split the collection, submits it to that partition's location and returns the
+    engine's own future. Called without one, or at a location, it is the plain function.
+
+    Parameters
+    ----------
+    fn : callable
+        Takes partitions as top-level arguments, and whatever else.
+
+    Returns
+    -------
+    callable
+        Same signature; returns a future when it submits.
+
+    Raises
+    ------
+    InvalidArgumentError
+        On a call with partitions that live at different locations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter import split, task
+    >>> @task
+    ... def total(partition):
+    ...     return sum(float(block.sum()) for block in partition)
+    >>> blocks = [np.ones(3), np.ones(2)]
+    >>> sum(total(partition).result() for partition in split(blocks))
+    5.0
+    """
+
+    @functools.wraps(fn)
+    def submit_or_call(*args: P.args, **kwargs: P.kwargs) -> Any:
+        found = [
+            argument
+            for argument in (*args, *kwargs.values())
+            if isinstance(argument, Partition) and argument.executor is not None
+        ]
+        if not found:
+            return fn(*args, **kwargs)
+        locations = {partition.location for partition in found}
+        if len(locations) > 1:
+            raise InvalidArgumentError(
+                "a task takes partitions of one location, got partitions of "
+                f"{sorted(locations)}; pass futures of the others' results instead"
+            )
+        for partition in found:
+            partition._check_open()
+        executor = found[0].executor
+        assert executor is not None
+        # The wrapper is what is sent: where it is importable by name, so is the task.
+        return executor.submit(submit_or_call, args, kwargs, location=found[0].location)
+
+    return submit_or_call
+
+
+def reduce(fn: Callable[[Any, Any], Any], futures: Iterable[Any], arity: int | None = None) -> Any:
+    """Combine the results of many futures with a function of two arguments.
+
+    The results are combined in a tree: those of one location first, where they are,
+    then across locations. `fn` must be associative and commutative, as the order
+    depends on where the results are.
+
+    Parameters
+    ----------
+    fn : callable
+        Takes two results (or two combined results) and returns a new one; it must not
+        change its arguments, which the engine may still hold.
+    futures : iterable of future
+        What :func:`task`, :meth:`Partition.submit` or :meth:`Split.map` returned.
+    arity : int, optional
+        Most results combined by one task across locations (at least 2, default 8).
+        The results of one location are combined by one task unless `arity` is given.
+
+    Returns
+    -------
+    future
+        The engine's own future of the combined result.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there are no futures, one is not a future of a known engine, or `arity` < 2.
+
+    Examples
+    --------
+    >>> import operator
+    >>> import numpy as np
+    >>> from spliter import reduce, split
+    >>> futures = split([np.ones(3), np.ones(2)]).map(lambda part: sum(map(np.sum, part)))
+    >>> float(reduce(operator.add, futures).result())
+    5.0
+    """
+    pending = list(futures)
+    if not pending:
+        raise InvalidArgumentError("reduce() of no futures: there is nothing to combine")
+    if arity is not None and arity < 2:
+        raise InvalidArgumentError(f"arity must be an int >= 2, got {arity!r}")
+    executor = executor_of_future(pending[0])
+    by_location: dict[Location | None, list[Any]] = {}
+    for future in pending:
+        by_location.setdefault(executor.location_of(future), []).append(future)
+    unplaced = by_location.pop(None, [])
+    tops = [
+        _reduce_level(executor, fn, group, arity or max(len(group), 2), location)
+        for location, group in by_location.items()
+    ]
+    return _reduce_level(executor, fn, tops + unplaced, arity or DEFAULT_ARITY, None)
+
+
+def _reduce_level(
+    executor: Executor,
+    fn: Callable[[Any, Any], Any],
+    futures: Sequence[Any],
+    arity: int,
+    location: Location | None,
+) -> Any:
+    """Combine level by level, `arity` at a time, until one future is left."""
+    level = list(futures)
+    while len(level) > 1:
+        level = [
+            group[0]
+            if len(group) == 1
+            else executor.submit(fold, (fn, group), {}, location=location)
+            for group in (level[i : i + arity] for i in range(0, len(level), arity))
+        ]
+    return level[0]
+
+
+def fold(fn: Callable[[Any, Any], Any], results: Sequence[Any]) -> Any:
+    """Combine results from left to right; what a reduction task runs.
+
+    Parameters
+    ----------
+    fn : callable
+        Function of two results.
+    results : sequence
+        At least one result.
+
+    Returns
+    -------
+    object
+        The combined result.
+
+    Examples
+    --------
+    >>> import operator
+    >>> fold(operator.add, [1, 2, 3])
+    6
+    """
+    return functools.reduce(fn, results)

@@ -1,0 +1,41 @@
+"""The conformance suite: what every backend must do, as tests to subclass.
+
+Needs the extra ``test`` (pytest and hypothesis); ``import spliter`` does not import it.
+
+``BackendTests``
+    The suite. A backend's test module subclasses it and fills in a few hooks.
+``index_encoded_array``, ``index_encoded_block``, ``index_encoded_blocks``, ``rows_in``
+    Data whose values are their own global indexes, so that a block in the wrong place, a
+    wrong order or a wrong item index shows in the values.
+``strategies``
+    Hypothesis strategies for block grids, placements and capacities.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+# Before they are imported: failures are to show the values compared, as in any test module.
+pytest.register_assert_rewrite(
+    "spliter.testing._checks_of_partitions",
+    "spliter.testing._checks_of_splits",
+    "spliter.testing._checks_of_tasks",
+)
+
+from spliter.testing import strategies  # noqa: E402 -- see above
+from spliter.testing._encoding import (  # noqa: E402
+    index_encoded_array,
+    index_encoded_block,
+    index_encoded_blocks,
+    rows_in,
+)
+from spliter.testing._suite import BackendTests  # noqa: E402
+
+__all__ = [
+    "BackendTests",
+    "index_encoded_array",
+    "index_encoded_block",
+    "index_encoded_blocks",
+    "rows_in",
+    "strategies",
+]

@@ -1,0 +1,225 @@
+"""Conformance: the Split as a whole. Reuse, alignment, closing, and that nothing moves."""
+
+from __future__ import annotations
+
+import gc
+import html
+import operator
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from spliter import (
+    AlignmentError,
+    BackendNotUsableError,
+    InvalidArgumentError,
+    Location,
+    Partition,
+    SplitClosedError,
+    reduce,
+    split,
+)
+from spliter.testing import _programs, strategies
+from spliter.testing._hooks import BackendHooks, whole
+
+LENGTHS = (3, 1, 4, 0, 5, 2, 6, 1)
+TOTAL = sum(range(sum(LENGTHS)))
+
+
+class SplitChecks(BackendHooks):
+    """A Split is a reusable sequence that keeps its blocks alive and moves none."""
+
+    def test_result_depends_on_the_items_alone(self) -> None:
+        @settings(max_examples=self.examples, deadline=None)
+        @given(layout=strategies.layouts(n_locations=self.n_locations))
+        def check(layout: strategies.Layout) -> None:
+            collection = self.encoded(layout.lengths, layout.placement)
+            parts = split(collection, partitions_per_location=layout.partitions_per_location)
+            items = whole(layout.lengths)
+            futures = parts.map(_programs.total), parts.map(_programs.seen)
+            combined = reduce(operator.add, futures[0]), reduce(_programs.united, futures[1])
+            assert self.collect(combined) == [items.sum(), frozenset(items.tolist())]
+
+        check()
+
+    def _transfers(self) -> float:
+        count = self.incoming_transfers()
+        if count is None:
+            pytest.skip("there is nowhere to move a block to")
+        return count
+
+    def test_nothing_moves(self) -> None:
+        collection = self.encoded([1000] * (6 * self.n_locations))
+        before = self._transfers()
+        parts = split(collection, partitions_per_location=2)
+        for _ in range(3):
+            assert sum(self.collect(parts.map(_programs.consume))) == parts.nblocks
+        assert self._transfers() == before
+        assert (parts.moved.blocks, parts.moved.nbytes) == (0, 0)
+        # The positive control: the counter that stood still can move.
+        self.move_something(collection)
+        assert self._transfers() > before
+
+    def test_several_passes(self) -> None:
+        parts = self.split_of(*LENGTHS)
+        passes = [sum(self.collect(map(_programs.total, parts))) for _ in range(5)]
+        assert passes == [TOTAL] * 5
+
+    def test_sequence_of_the_same_partitions(self) -> None:
+        parts = self.split_of(*LENGTHS, partitions_per_location=2)
+        listed = list(parts)
+        assert len(listed) == len(parts)
+        assert listed == list(parts) == [parts[number] for number in range(len(parts))]
+        assert parts[:2] == listed[:2]
+        assert parts[-1] is listed[-1]
+        assert all(partition in parts for partition in listed)
+        with pytest.raises(IndexError):
+            parts[len(parts)]
+        firsts = [partition.get_indexes()[0] for partition in parts]
+        assert firsts == sorted(firsts)
+
+    def test_collection_may_be_dropped(self) -> None:
+        parts = self.split_of(*LENGTHS)
+        gc.collect()
+        assert sum(self.collect(parts.map(_programs.total))) == TOTAL
+
+    def test_split_may_be_dropped(self) -> None:
+        partitions = list(self.split_of(*LENGTHS))
+        gc.collect()
+        assert sum(self.collect(map(_programs.total, partitions))) == TOTAL
+
+    def test_numbers(self) -> None:
+        parts = self.split_of(*LENGTHS)
+        assert parts.nblocks == parts.grid.nblocks == len(LENGTHS)
+        assert parts.nbytes == sum(partition.nbytes for partition in parts)
+        assert len(parts.locations) == min(self.n_locations, len(LENGTHS))
+        assert list(parts.locations) == sorted(parts.locations)
+
+    @pytest.mark.parametrize("wanted", [1, 2, 3])
+    def test_partitions_per_location(self, wanted: int) -> None:
+        parts = self.split_of(*[2] * (4 * self.n_locations), partitions_per_location=wanted)
+        assert len(parts.locations) == self.n_locations
+        assert numbers_of_partitions(parts.locations, list(parts)) == {wanted}
+
+    def test_partitions_per_location_given_as_numpy_integer(self) -> None:
+        one: Any = np.int64(1)
+        parts = split(self.encoded([1] * self.n_locations), partitions_per_location=one)
+        assert len(parts) == self.n_locations
+
+    def test_never_more_partitions_than_blocks(self) -> None:
+        parts = self.split_of(*LENGTHS, partitions_per_location=100)
+        assert [len(partition) for partition in parts] == [1] * len(LENGTHS)
+        assert sum(self.collect(parts.map(_programs.total))) == TOTAL
+
+    @pytest.mark.parametrize("wanted", [0, -1, 1.5, True, "2"])
+    def test_other_numbers_of_partitions_are_refused(self, wanted: int) -> None:
+        with pytest.raises(InvalidArgumentError, match="partitions_per_location"):
+            split(self.encoded(LENGTHS), partitions_per_location=wanted)
+
+    def test_aligned_collections_come_as_tuples(self) -> None:
+        placement = self.in_turn(len(LENGTHS))
+        values = self.encoded(LENGTHS, placement)
+        others = [np.full(length, at) for at, length in enumerate(LENGTHS)]
+        weights = self.distribute(others, placement)
+        parts = split(values, weights)
+        for partition, blocks in zip(
+            parts, self.collect(parts.map(_programs.blocks_of)), strict=True
+        ):
+            for (at,), (block, weight) in zip(partition.get_indexes(), blocks, strict=True):
+                np.testing.assert_array_equal(weight, others[at])
+                assert block.shape == weight.shape
+        expected = sum(whole(LENGTHS) * np.concatenate(others))
+        assert sum(self.collect(parts.map(_programs.weighted))) == expected
+        assert parts.moved.blocks == 0
+
+    def test_aligned_blocks_that_are_elsewhere_are_brought_and_counted(self) -> None:
+        if self.n_locations < 2:
+            pytest.skip("there is one location, so nothing is elsewhere")
+        placement = self.in_turn(len(LENGTHS))
+        rotated = [(number + 1) % self.n_locations for number in placement]
+        weights = self.distribute([np.full(length, 2) for length in LENGTHS], rotated)
+        parts = split(self.encoded(LENGTHS, placement), weights)
+        for _ in range(2):
+            assert sum(self.collect(parts.map(_programs.weighted))) == 2 * TOTAL
+        assert parts.moved.aligned_blocks == len(LENGTHS)
+        assert parts.moved.aligned_nbytes > 0
+        assert parts.moved.fetched_blocks == 0
+
+    @pytest.mark.parametrize("other", [LENGTHS[:-1], (*LENGTHS[:-2], 2, 5)])
+    def test_misaligned_collections_are_refused(self, other: tuple[int, ...]) -> None:
+        first, second = self.encoded(LENGTHS), self.encoded(other)
+        # At once where sizes are known, else when the blocks are read.
+        with pytest.raises(AlignmentError):
+            self.collect(split(first, second).map(_programs.consume))
+
+    def test_closing(self) -> None:
+        parts = self.split_of(*LENGTHS)
+        partition = parts[0]
+        assert sum(self.collect(parts.map(_programs.total))) == TOTAL
+        parts.close()
+        parts.close()
+        assert "closed" in repr(parts)
+        for use in (
+            lambda: list(parts),
+            lambda: parts[0],
+            lambda: parts.map(_programs.total),
+            lambda: partition.submit(_programs.total),
+            lambda: _programs.total(partition),
+        ):
+            with pytest.raises(SplitClosedError):
+                use()
+
+    def test_context_manager_closes(self) -> None:
+        with self.split_of(*LENGTHS) as parts:
+            assert sum(self.collect(parts.map(_programs.total))) == TOTAL
+        with pytest.raises(SplitClosedError):
+            parts.map(_programs.total)
+
+    def test_chosen_by_name(self) -> None:
+        parts = split(self.encoded(LENGTHS), backend=self.backend)
+        assert sum(self.collect(parts.map(_programs.total))) == TOTAL
+
+    def test_another_name_is_refused(self) -> None:
+        with pytest.raises(BackendNotUsableError, match="no-such-backend"):
+            split(self.encoded(LENGTHS), backend="no-such-backend")
+
+    def test_repr_gives_the_numbers(self) -> None:
+        parts = self.split_of(*LENGTHS)
+        assert f"{len(parts)} partitions" in repr(parts)
+        assert f"{len(LENGTHS)} blocks" in repr(parts)
+
+    def test_html_repr_is_well_formed_and_names_the_locations(self) -> None:
+        parts = self.split_of(*LENGTHS)
+        shown = parts._repr_html_()
+        checker = TagBalance()
+        checker.feed(shown)
+        assert checker.open == []
+        for location in parts.locations:
+            assert html.escape(location) in shown
+        parts.close()
+        assert "closed" in parts._repr_html_()
+
+
+def numbers_of_partitions(locations: tuple[Location, ...], partitions: list[Partition]) -> set[int]:
+    """Return the different numbers of partitions that the locations have."""
+    at = [partition.location for partition in partitions]
+    return {at.count(location) for location in locations}
+
+
+class TagBalance(HTMLParser):
+    """Keeps track of the tags that are open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Open a tag."""
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the one that was opened last."""
+        assert self.open.pop() == tag

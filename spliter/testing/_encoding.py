@@ -1,0 +1,111 @@
+"""Test data whose values are their own global indexes.
+
+The element at ``(i, j, ...)`` of the whole collection is its number in C order. Whatever
+a backend does wrong with blocks or indexes then shows in the values themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from spliter import BlockGrid
+from spliter._grid import IntArray
+
+
+def index_encoded_array(shape: Sequence[int]) -> IntArray:
+    """Make an array in which each value is its own number in C order.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Shape of the array.
+
+    Returns
+    -------
+    ndarray of int64
+        The array, whole.
+
+    Examples
+    --------
+    >>> index_encoded_array((2, 3)).tolist()
+    [[0, 1, 2], [3, 4, 5]]
+    """
+    return np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
+
+
+def index_encoded_block(index: Sequence[int], chunks: Sequence[Sequence[int]]) -> IntArray:
+    """Make one block of an index-encoded array, without making the array.
+
+    Parameters
+    ----------
+    index : sequence of int
+        Block index in the grid.
+    chunks : sequence of sequence of int
+        Sizes of the blocks along each axis.
+
+    Returns
+    -------
+    ndarray of int64
+        The block.
+
+    Examples
+    --------
+    >>> index_encoded_block((1, 0), [(1, 2), (2, 1)]).tolist()
+    [[3, 4], [6, 7]]
+    """
+    block = np.zeros((), dtype=np.int64)
+    for at, sizes in zip(index, chunks, strict=True):
+        along = np.arange(sizes[at], dtype=np.int64) + sum(sizes[:at])
+        block = np.add.outer(block * sum(sizes), along)
+    return block
+
+
+def index_encoded_blocks(chunks: Sequence[Sequence[int]]) -> list[IntArray]:
+    """Make all blocks of an index-encoded array.
+
+    Parameters
+    ----------
+    chunks : sequence of sequence of int
+        Sizes of the blocks along each axis.
+
+    Returns
+    -------
+    list of ndarray of int64
+        The blocks in C order of the grid.
+
+    Examples
+    --------
+    >>> [block.tolist() for block in index_encoded_blocks([(2, 0, 1)])]
+    [[0, 1], [], [2]]
+    """
+    grid = BlockGrid.from_chunks(chunks)
+    everywhere = np.arange(grid.nblocks, dtype=np.int64)
+    return [index_encoded_block(index, grid.chunks) for index in grid.indexes(everywhere)]
+
+
+def rows_in(block: Any, extent: Sequence[int]) -> IntArray:
+    """Read the row numbers out of a block of an index-encoded array.
+
+    Parameters
+    ----------
+    block : ndarray
+        The block, with at least one element per row.
+    extent : sequence of int
+        Shape of the whole array.
+
+    Returns
+    -------
+    ndarray of int64, shape (rows,)
+        Number of each row of the block in the whole array.
+
+    Examples
+    --------
+    >>> rows_in(index_encoded_block((1, 0), [(1, 2), (2, 1)]), (3, 3)).tolist()
+    [1, 2]
+    """
+    first_of_each_row = block.reshape(len(block), -1)[:, 0] if len(block) else block.reshape(0)
+    return np.asarray(first_of_each_row, dtype=np.int64) // math.prod(extent[1:])

@@ -1,0 +1,90 @@
+"""The functions that the conformance suite runs at locations.
+
+In a module of their own, so that engines which send functions by name find them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from spliter import Partition, task
+from spliter._grid import IntArray
+
+
+def contents(partition: Partition) -> list[tuple[tuple[int, ...], Any]]:
+    """Return the block indexes and the blocks themselves, in the order they come."""
+    return list(partition.items())
+
+
+def blocks_of(partition: Partition) -> list[Any]:
+    """Return the blocks, in the order they come."""
+    return list(partition)
+
+
+def item_indexes(partition: Partition) -> IntArray:
+    """Return the item indexes, asked for at the location."""
+    return partition.get_item_indexes()
+
+
+def consume(partition: Partition) -> int:
+    """Touch every block; return how many there are."""
+    return sum(1 for _ in partition)
+
+
+@task
+def total(partition: Partition) -> int:
+    """Sum of all items."""
+    return sum(int(block.sum()) for block in partition)
+
+
+@task
+def total_plus(partition: Partition, more: int, *, times: int = 1) -> int:
+    """Sum of all items times a factor, and a number added."""
+    return sum(int(block.sum()) for block in partition) * times + more
+
+
+@task
+def total_of_two(first: Partition, second: Partition) -> int:
+    """Sum of all items of two partitions."""
+    return sum(int(block.sum()) for partition in (first, second) for block in partition)
+
+
+@task
+def total_of_nested(partition: Partition) -> int:
+    """Call another task at the location: it is the plain function there."""
+    result: int = total(partition)
+    return result
+
+
+@task
+def seen(partition: Partition) -> frozenset[int]:
+    """All items, which are different from each other in index-encoded data."""
+    return frozenset(int(item) for block in partition for item in np.ravel(block))
+
+
+@task
+def weighted(partition: Partition) -> int:
+    """Sum of item times weight over aligned blocks."""
+    return sum(int((block * weight).sum()) for block, weight in partition)
+
+
+def united(first: frozenset[int], second: frozenset[int]) -> frozenset[int]:
+    """Put two disjoint sets together; refuse any others."""
+    if first & second:
+        raise ValueError(f"seen twice: {sorted(first & second)}")
+    return first | second
+
+
+def fail(partition: Partition, kind: type[Exception], message: str) -> None:
+    """Raise an error after the first block, as a kernel with a mistake does."""
+    for _ in partition:
+        raise kind(message)
+
+
+def difference(values: Iterable[int]) -> int:
+    """Return the first value less the others: futures in a list arrive as results."""
+    first, *others = values
+    return first - sum(others)

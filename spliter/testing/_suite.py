@@ -1,0 +1,39 @@
+"""The conformance suite as one class."""
+
+from __future__ import annotations
+
+from spliter.testing._checks_of_partitions import PartitionChecks
+from spliter.testing._checks_of_splits import SplitChecks
+from spliter.testing._checks_of_tasks import TaskChecks
+
+
+class BackendTests(PartitionChecks, SplitChecks, TaskChecks):
+    """What every backend must do, as pytest tests: subclass it and fill in the hooks.
+
+    ``n_locations`` and ``distribute`` must be given, and ``backend``, the name. The other
+    hooks have defaults: ``distribute_grid`` (collections with blocks along several axes),
+    ``collect`` (waiting for futures), ``where_it_runs``, and ``incoming_transfers`` with
+    its positive control ``move_something``. Without one of them the tests that need it
+    are skipped and say so. The class attributes ``locations_are_elsewhere``,
+    ``examples``, ``max_pickle_bytes_per_block`` and ``timeout`` may be set as well.
+
+    State (a connection to a cluster) comes in by fixtures, as in any pytest class.
+
+    Examples
+    --------
+    A test module for a backend whose collections are lists and whose only location is
+    this process:
+
+    >>> from spliter.testing import BackendTests
+    >>> class TestMyEngine(BackendTests):
+    ...     backend = "local"
+    ...     locations_are_elsewhere = False
+    ...     n_locations = 1
+    ...
+    ...     def distribute(self, blocks, placement):
+    ...         return list(blocks)
+
+    pytest runs all of its ``test_`` methods. One of them by hand:
+
+    >>> TestMyEngine().test_several_passes()
+    """

@@ -1,0 +1,153 @@
+"""Hypothesis strategies: block grids, where blocks are, and how many cores there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+
+from spliter import BlockGrid, Location, Placement
+
+
+def chunks(
+    *, max_dims: int = 3, max_blocks: int = 6, min_size: int = 0, max_size: int = 5
+) -> st.SearchStrategy[tuple[tuple[int, ...], ...]]:
+    """Draw ragged chunk sizes along one or several axes.
+
+    Parameters
+    ----------
+    max_dims : int
+        Most axes.
+    max_blocks : int
+        Most blocks along an axis; there is at least one.
+    min_size, max_size : int
+        Sizes of a block along an axis; zero-size blocks are blocks too.
+
+    Returns
+    -------
+    SearchStrategy
+        Of tuples of tuples of int.
+    """
+    axis = st.lists(st.integers(min_size, max_size), min_size=1, max_size=max_blocks).map(tuple)
+    return st.lists(axis, min_size=1, max_size=max_dims).map(tuple)
+
+
+def block_grids(*, max_dims: int = 3, max_blocks: int = 6) -> st.SearchStrategy[BlockGrid]:
+    """Draw block grids with ragged, sometimes empty, blocks of known size.
+
+    Parameters
+    ----------
+    max_dims : int
+        Most axes.
+    max_blocks : int
+        Most blocks along an axis.
+
+    Returns
+    -------
+    SearchStrategy
+        Of block grids.
+    """
+    return chunks(max_dims=max_dims, max_blocks=max_blocks).map(BlockGrid.from_chunks)
+
+
+@st.composite
+def placements(
+    draw: st.DrawFn,
+    *,
+    min_blocks: int = 0,
+    max_blocks: int = 40,
+    max_locations: int = 5,
+    max_replicas: int = 3,
+    max_nbytes: int = 1000,
+) -> Placement:
+    """Draw placements in which blocks have one holder or several, and any size.
+
+    Parameters
+    ----------
+    draw : callable
+        Given by hypothesis.
+    min_blocks, max_blocks : int
+        Number of blocks.
+    max_locations : int
+        Most locations.
+    max_replicas : int
+        Most holders of one block.
+    max_nbytes : int
+        Most bytes of a block; zero is possible.
+
+    Returns
+    -------
+    Placement
+        Drawn at random.
+    """
+    names = [f"location-{number}" for number in range(draw(st.integers(1, max_locations)))]
+    held = st.lists(st.sampled_from(names), min_size=1, max_size=max_replicas, unique=True)
+    holders = draw(st.lists(held, min_size=min_blocks, max_size=max_blocks))
+    sizes = st.lists(st.integers(0, max_nbytes), min_size=len(holders), max_size=len(holders))
+    return Placement.of(holders, np.asarray(draw(sizes), dtype=np.int64))
+
+
+def capacities(
+    locations: Sequence[Location], *, most: int = 6
+) -> st.SearchStrategy[dict[Location, int]]:
+    """Draw the numbers of cores of the given locations.
+
+    Parameters
+    ----------
+    locations : sequence of Location
+        The locations.
+    most : int
+        Most cores; there is at least one.
+
+    Returns
+    -------
+    SearchStrategy
+        Of mappings of location to int.
+    """
+    return st.fixed_dictionaries({location: st.integers(1, most) for location in locations})
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Blocks along axis 0 and where each goes.
+
+    Parameters
+    ----------
+    lengths : tuple of int
+        Rows of each block.
+    placement : tuple of int, same length
+        Number of the location of each block.
+    partitions_per_location : int or None
+        To be passed to ``split``.
+    """
+
+    lengths: tuple[int, ...]
+    placement: tuple[int, ...]
+    partitions_per_location: int | None
+
+
+@st.composite
+def layouts(draw: st.DrawFn, *, n_locations: int, max_blocks: int = 12) -> Layout:
+    """Draw collections of one axis, spread over a number of locations in some way.
+
+    Parameters
+    ----------
+    draw : callable
+        Given by hypothesis.
+    n_locations : int
+        Number of locations.
+    max_blocks : int
+        Most blocks.
+
+    Returns
+    -------
+    Layout
+        Drawn at random.
+    """
+    lengths = draw(st.lists(st.integers(0, 6), min_size=1, max_size=max_blocks))
+    where = st.integers(0, n_locations - 1)
+    placement = draw(st.lists(where, min_size=len(lengths), max_size=len(lengths)))
+    wanted = draw(st.none() | st.integers(1, 4))
+    return Layout(tuple(lengths), tuple(placement), wanted)

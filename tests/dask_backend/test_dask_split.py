@@ -1,0 +1,550 @@
+"""Splitting on a Dask cluster at rest: every kind of collection, input and caller."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import threading
+import time
+import traceback
+from typing import Any
+
+import dask
+import dask.array as da
+import dask.bag as db
+import dask.dataframe as dd
+import distributed
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import sparse
+from distributed import Client, get_client, wait, worker_client
+
+import spliter
+from spliter import (
+    AlignmentError,
+    BackendNotUsableError,
+    InvalidArgumentError,
+    LazyCollectionError,
+    Partition,
+    PartitionNotLocalError,
+    SplitClosedError,
+    TaskNotSerializableError,
+    UnknownItemIndexError,
+    UnsupportedCollectionError,
+    reduce,
+    split,
+    task,
+)
+from spliter_backends.dask_executor import executor_for_client
+from tests.dask_backend import programs
+from tests.dask_backend.programs import expected, received, spread, total
+
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(60)]
+
+
+@task
+def blocks_of(partition: Partition) -> list[tuple[tuple[int, ...], Any]]:
+    """Return blocks with their indexes."""
+    return list(partition.items())
+
+
+def gathered(client: Client, parts: spliter.Split) -> dict[tuple[int, ...], Any]:
+    """All blocks, as the tasks saw them."""
+    return {index: block for found in client.gather(parts.map(blocks_of)) for index, block in found}
+
+
+# --- kinds of collections ---------------------------------------------------------------------
+
+
+def test_array_with_blocks_along_two_axes(client: Client) -> None:
+    data = np.arange(60).reshape(10, 6)
+    x = da.from_array(data, chunks=((4, 3, 3), (2, 4))).persist()
+    parts = split(x)
+    assert parts.grid.chunks == x.chunks
+    assert parts.nbytes == data.nbytes
+    found = gathered(client, parts)
+    assert set(found) == {(i, j) for i in range(3) for j in range(2)}
+    for index, block in found.items():
+        np.testing.assert_array_equal(block, x.blocks[index].compute())
+
+
+def test_dataframe(client: Client) -> None:
+    frame = pd.DataFrame({"a": range(100), "b": 1.5})
+    x = dd.from_pandas(frame, npartitions=7).persist()
+    parts = split(x)
+    assert parts.nbytes > 100 * 8
+    found = gathered(client, parts)
+    together = pd.concat([found[index] for index in sorted(found)])
+    pd.testing.assert_frame_equal(together, frame)
+    numbers = np.concatenate([part.get_item_indexes() for part in parts])
+    assert sorted(numbers) == list(range(100))
+
+
+def test_series_and_derived_dataframe(client: Client) -> None:
+    x = dd.from_pandas(pd.DataFrame({"a": range(100)}), npartitions=5)
+    series = (x["a"] + 1).persist()
+    assert sum(future.result() for future in split(series).map(programs.total)) == 5050
+
+
+def test_bag(client: Client) -> None:
+    bag = db.from_sequence(range(50), npartitions=5).persist()
+    found = gathered(client, split(bag))
+    assert sorted(item for block in found.values() for item in block) == list(range(50))
+
+
+def test_lists_of_futures_and_of_delayed(client: Client) -> None:
+    assert sum(client.gather(split(spread(client, 6, tag="list")).map(total))) == expected(6)
+    delayed = dask.persist(*[dask.delayed(programs.make)(i, 10) for i in range(6)])
+    assert sum(client.gather(split(list(delayed)).map(total))) == expected(6)
+
+
+def test_published_dataset(client: Client) -> None:
+    x = da.arange(100, chunks=10).persist()
+    client.publish_dataset(x=x)
+    try:
+        assert sum(client.gather(split(client.get_dataset("x")).map(total))) == 4950
+    finally:
+        client.unpublish_dataset("x")
+
+
+@pytest.mark.parametrize("kind", ["masked", "object", "sparse", "csr"])
+def test_blocks_that_are_not_plain_arrays(client: Client, kind: str) -> None:
+    dense = np.arange(40.0).reshape(10, 4) * (np.arange(40).reshape(10, 4) % 3 == 0)
+    x = da.from_array(dense, chunks=(3, 4))
+    convert: dict[str, Any] = {
+        "masked": lambda block: np.ma.masked_equal(block, 0),
+        "object": lambda block: block.astype(object),
+        "sparse": sparse.COO.from_numpy,
+        "csr": scipy.sparse.csr_matrix,
+    }
+    meta = {"masked": np.ma.masked_array([[]]), "object": np.empty((0, 0), dtype=object)}
+    blocks = x.map_blocks(convert[kind], meta=meta.get(kind, np.empty((0, 0)))).persist()
+    found = gathered(client, split(blocks))
+    for index, block in found.items():
+        part = dense[3 * index[0] : 3 * index[0] + 3]
+        assert type(block) is type(convert[kind](part))
+        back = block.toarray() if kind == "csr" else block
+        back = back.todense() if kind == "sparse" else np.ma.filled(back, 0)
+        np.testing.assert_array_equal(back.astype(float), part)
+
+
+def test_unknown_chunk_sizes(client: Client) -> None:
+    data = np.arange(60)
+    x = da.from_array(data, chunks=9)
+    x = x[x % 4 != 0].persist()
+    assert np.isnan(x.chunks[0]).all()
+    kept = data[data % 4 != 0]
+    parts = split(x)
+    assert parts[0].shape == (None,)
+
+    def numbers(partition: Partition) -> Any:
+        return partition.get_item_indexes(), np.concatenate(list(partition))
+
+    with pytest.raises(UnknownItemIndexError, match="resolve_item_indexes"):
+        parts[0].submit(numbers).result()
+    parts.resolve_item_indexes()
+    assert parts.grid.extent == (45,)
+    for rows, values in client.gather(parts.map(numbers)):
+        np.testing.assert_array_equal(kept[rows], values)
+
+
+def test_blocks_of_no_rows(client: Client) -> None:
+    x = da.from_array(np.arange(10), chunks=((0, 4, 0, 6, 0),)).persist()
+    parts = split(x)
+    assert parts.nblocks == 5
+    assert sum(client.gather(parts.map(total))) == 45
+
+
+# --- order, numbers, sizes ----------------------------------------------------------------------
+
+
+def test_order_inside_partitions_is_collection_order(client: Client) -> None:
+    parts = split(spread(client, 40, tag="order"))
+    for part in parts:
+        assert part.get_indexes() == sorted(part.get_indexes())
+    firsts = [part.get_indexes()[0] for part in parts]
+    assert firsts == sorted(firsts)
+
+
+def test_one_partition_per_thread_and_location(start_cluster: Any) -> None:
+    client = start_cluster(n_workers=2, threads_per_worker=3)
+    parts = split(spread(client, 24))
+    assert len(parts) == 6
+    assert len(parts.locations) == 2
+    assert len(split(spread(client, 24), partitions_per_location=1)) == 2
+
+
+def test_nothing_moves(client: Client) -> None:
+    x = da.arange(10_000, chunks=100).persist()
+    wait(x)
+    before = received(client)
+    parts = split(x)
+    passes = [parts.map(total) for _ in range(3)]
+    wait(passes)
+    assert received(client) == before
+    assert parts.moved.blocks == 0
+    # Results go to the client through the scheduler, which counts as sending.
+    for futures in passes:
+        assert sum(client.gather(futures)) == 49_995_000
+    assert [count for count, _ in received(client).values()] == [
+        count for count, _ in before.values()
+    ]
+    # Positive control: the counters do count.
+    x.rechunk(1000).persist()
+    wait(x.rechunk(700).persist())
+    assert received(client) != before
+
+
+def test_a_pass_sends_the_block_list_once(client: Client) -> None:
+    """Later tasks name it: their graphs do not grow with the blocks."""
+    sizes: dict[int, list[int]] = {}
+    for nblocks in (16, 2000):
+        parts = split(da.ones(nblocks, chunks=1).persist())
+        for _ in range(3):
+            sizes.setdefault(nblocks, []).append(bytes_sent(client, parts))
+    assert sizes[2000][0] > 10 * sizes[16][0]  # the list itself, once
+    assert sizes[2000][2] < 1.1 * sizes[16][2]
+
+
+def bytes_sent(client: Client, parts: spliter.Split) -> int:
+    """Bytes of the graphs that one pass sends to the scheduler."""
+    sent = 0
+    send = client._send_to_scheduler
+
+    def count(message: dict[str, Any]) -> None:
+        nonlocal sent
+        if message["op"] == "update-graph":
+            sent += sum(len(frame) for frame in message["expr_ser"].frames)
+        send(message)
+
+    client._send_to_scheduler = count  # type: ignore[method-assign]
+    try:
+        client.gather(parts.map(programs.nothing))
+    finally:
+        client._send_to_scheduler = send  # type: ignore[method-assign]
+    return sent
+
+
+def test_managed_memory_is_not_counted_twice(start_cluster: Any) -> None:
+    client = start_cluster(n_workers=1)
+    x = da.ones(10_000_000, chunks=100_000).persist()
+    wait(x)
+    parts = split(x)
+    client.gather(parts.map(programs.nothing))
+
+    def managed(dask_scheduler: Any) -> int:
+        return sum(worker.nbytes for worker in dask_scheduler.workers.values())
+
+    assert client.run_on_scheduler(managed) < 1.01 * x.nbytes
+
+
+# --- several collections ---------------------------------------------------------------------------
+
+
+@task
+def dot(partition: Partition) -> float:
+    """Sum of products of two aligned collections."""
+    return sum(float((x.sum(axis=1) * y).sum()) for x, y in partition)
+
+
+def test_aligned_collections_follow_the_first(start_cluster: Any) -> None:
+    client = start_cluster(n_workers=2)
+    first, second = sorted(client.scheduler_info()["workers"])
+    rng = np.random.default_rng(0)
+    data, labels = rng.random((100, 3)), rng.random(100)
+    xs = [client.scatter(data[i : i + 10], workers=[first]) for i in range(0, 100, 10)]
+    ys = [
+        client.scatter(labels[i : i + 10], workers=[second if i < 30 else first])
+        for i in range(0, 100, 10)
+    ]
+    parts = split(xs, ys)
+    assert (parts.moved.aligned_blocks, parts.moved.aligned_nbytes) == (3, 3 * 80)
+    assert set(parts.locations) == {first}
+    before = received(client)[first][0]
+    assert before > 0
+    for _ in range(2):
+        assert sum(client.gather(parts.map(dot))) == pytest.approx(float(data.sum(axis=1) @ labels))
+    assert parts.moved.blocks == 3
+    assert received(client)[first][0] == before
+
+
+def test_aligned_where_it_already_is_moves_nothing(client: Client) -> None:
+    x = da.from_array(np.ones((100, 3)), chunks=(10, 3)).persist()
+    y = x.sum(axis=1).persist()
+    wait([x, y])
+    parts = split(x, y)
+    assert sum(client.gather(parts.map(dot))) == 900.0
+    assert parts.moved.aligned_blocks == 0
+
+
+def test_misaligned_collections(client: Client) -> None:
+    x = da.ones((100, 3), chunks=(10, 3)).persist()
+    with pytest.raises(AlignmentError, match="10 blocks .*5 blocks"):
+        split(da.ones(50, chunks=10).persist(), x)
+    with pytest.raises(AlignmentError, match="10 rows .* 20"):
+        split(x, da.ones(100, chunks=((20, 0) + (10,) * 8,)).persist())
+    with pytest.raises(AlignmentError, match="further axes"):
+        split(x, da.ones((100, 4), chunks=(10, 2)).persist())
+
+
+def test_misaligned_collections_of_unknown_sizes(client: Client) -> None:
+    values = da.arange(40, chunks=10)
+    x, y = (values[values % 3 == 0].persist(), values[values % 4 == 0].persist())
+    with pytest.raises(AlignmentError, match="rows"):
+        client.gather(split(x, y).map(programs.first_of_pairs))
+
+
+# --- states a collection can be in --------------------------------------------------------------------
+
+
+def test_lazy_collections(client: Client) -> None:
+    x = da.arange(100, chunks=10)
+    persisted = x.persist()
+    for lazy in (x, persisted + 1, persisted[5:], dd.from_pandas(pd.DataFrame({"a": [1]}))):
+        with pytest.raises(LazyCollectionError, match="persist"):
+            split(lazy)
+    with pytest.raises(LazyCollectionError, match="persist"):
+        split([dask.delayed(programs.make)(0, 10)])
+
+
+def test_whole_blocks_of_a_persisted_array_are_not_lazy(client: Client) -> None:
+    x = da.arange(100, chunks=10).persist()
+    assert sum(client.gather(split(x.blocks[2:4]).map(total))) == sum(range(20, 40))
+
+
+def test_pending_blocks_are_waited_for(client: Client) -> None:
+    x = da.arange(100, chunks=10).map_blocks(programs.slowly, dtype=int).persist()
+    assert sum(client.gather(split(x).map(total))) == 4950
+
+
+def test_blocks_that_take_too_long(start_cluster: Any) -> None:
+    client = start_cluster(n_workers=1)
+    with dask.config.set({"spliter.block-timeout": "1s"}):
+        future = client.submit(time.sleep, 10)
+        with pytest.raises(spliter.BlockTimeoutError, match=r"spliter\.block-timeout"):
+            split([future])
+
+
+def test_error_of_a_block_is_raised(client: Client) -> None:
+    x = da.arange(100, chunks=10).map_blocks(programs.fail_on_fifty, dtype=int).persist()
+    with pytest.raises(ZeroDivisionError, match="fifty"):
+        split(x)
+
+
+def test_blocks_of_several_clients(client: Client) -> None:
+    with Client(client.scheduler_info()["address"], set_as_default=False) as other:
+        assert sum(other.gather(split(spread(other, 4, tag="other")).map(total))) == expected(4)
+        mixed = [client.submit(programs.make, 0, 1), other.submit(programs.make, 1, 1)]
+        with pytest.raises(UnsupportedCollectionError, match="2 different Dask clients"):
+            split(mixed)
+
+
+def test_array_without_axes_and_empty_list(client: Client) -> None:
+    with pytest.raises(UnsupportedCollectionError, match="without axes"):
+        split(da.ones(4, chunks=2).sum().persist())
+    with pytest.raises(UnsupportedCollectionError):
+        split([])
+
+
+def test_values_of_this_process_are_not_the_clusters(client: Client) -> None:
+    with dask.config.set(scheduler="threads"):
+        x = da.ones(4, chunks=2).persist()
+    with pytest.raises(LazyCollectionError, match=r"persist.*backend='local'"):
+        split(x)
+    assert split(x, backend="local").locations == ("local",)
+    with pytest.raises(UnsupportedCollectionError, match="backend='dask'"):
+        split(da.ones(4, chunks=2).persist(), backend="local")
+    with pytest.raises(UnsupportedCollectionError):
+        split([np.ones(3)], backend="dask")
+
+
+# --- callers -----------------------------------------------------------------------------------------
+
+
+def test_asynchronous_client(start_cluster: Any) -> None:
+    address = start_cluster().scheduler_info()["address"]
+
+    async def program() -> None:
+        async with Client(address, asynchronous=True) as client:
+            x = client.persist(da.arange(100, chunks=10))
+            with pytest.raises(BackendNotUsableError, match="to_thread"):
+                split(x)
+            parts = await asyncio.to_thread(split, x)
+            combined = reduce(operator.add, [total(part) for part in parts])
+            assert await combined == 4950
+            assert await client.gather(combined) == 4950
+
+    asyncio.run(program())
+
+
+def total_in_task() -> int:
+    """Split inside a task, the way Dask says."""
+    with worker_client() as client:
+        parts = split(client.get_dataset("inside"))
+        return int(sum(client.gather(parts.map(programs.total))))
+
+
+def total_in_task_wrongly() -> None:
+    """Split inside a task while holding its thread."""
+    client = get_client()
+    split(client.get_dataset("inside"))
+
+
+def split_handed_to_a_task(x: Any) -> int:
+    """Split an array whose futures came as an argument."""
+    with worker_client() as client:
+        return int(sum(client.gather(split(x).map(programs.total))))
+
+
+def test_inside_a_task(client: Client) -> None:
+    x = da.arange(100, chunks=10).persist()
+    client.publish_dataset(inside=x)
+    try:
+        assert client.submit(total_in_task, pure=False).result() == 4950
+        with pytest.raises(BackendNotUsableError, match="worker_client"):
+            client.submit(total_in_task_wrongly, pure=False).result()
+    finally:
+        client.unpublish_dataset("inside")
+
+
+def test_partition_on_the_client(client: Client) -> None:
+    (part, *_) = split(da.ones(4, chunks=2).persist())
+    for use in (iter, lambda part: list(part.items())):
+        with pytest.raises(PartitionNotLocalError, match=r"task|submit"):
+            use(part)
+
+
+def test_partition_sent_by_hand_to_another_worker(client: Client) -> None:
+    parts = split(spread(client, 8, tag="by-hand"))
+    here, there = parts.locations
+    part = next(part for part in parts if part.location == here)
+    with pytest.raises(PartitionNotLocalError, match=r"task|submit"):
+        client.submit(programs.total, part.at_location(), workers=[there], pure=False).result()
+
+
+# --- tasks ------------------------------------------------------------------------------------------
+
+
+def raises_key_error(partition: Partition) -> None:
+    """Fail the way a missing block would."""
+    for _ in partition:
+        raise KeyError("my own")
+
+
+def test_error_of_a_task_is_its_own(client: Client) -> None:
+    parts = split(da.ones(4, chunks=2).persist())
+    with pytest.raises(KeyError, match="my own") as caught:
+        parts[0].submit(raises_key_error).result()
+    names = [frame.name for frame in traceback.extract_tb(caught.tb)]
+    assert "raises_key_error" in names
+    assert parts.moved.blocks == 0
+
+
+def test_unpicklable_function_and_argument(client: Client) -> None:
+    parts = split(da.ones(4, chunks=2).persist())
+    lock = threading.Lock()
+
+    def takes_a_lock(partition: Partition) -> None:
+        with lock:
+            pass
+
+    with pytest.raises(TaskNotSerializableError, match="takes_a_lock"):
+        parts[0].submit(takes_a_lock)
+    with pytest.raises(TaskNotSerializableError, match="argument"):
+        parts[0].submit(programs.weighted, lock)
+    assert sum(client.gather(parts.map(programs.total))) == 4
+
+
+def test_futures_as_arguments(client: Client) -> None:
+    parts = split(da.ones(4, chunks=2).persist())
+    factor = client.submit(operator.add, 1, 2)
+    assert sum(client.gather([programs.weighted(part, factor) for part in parts])) == 12
+    assert sum(client.gather([programs.weighted(part, factor=factor) for part in parts])) == 12
+
+
+def test_keyword_names_that_dask_uses_itself(client: Client) -> None:
+    parts = split(da.ones(4, chunks=2).persist())
+    options = {"key": 1, "workers": 2, "retries": 3, "pure": 4, "fn": 5, "args": 6}
+    assert parts[0].submit(programs.options, **options).result() == options
+
+
+def test_partitions_of_two_locations_in_one_task(client: Client) -> None:
+    parts = split(spread(client, 8, tag="two"))
+    two = [next(part for part in parts if part.location == at) for at in parts.locations]
+    with pytest.raises(InvalidArgumentError, match="one location"):
+        task(programs.options)(*two)
+
+
+def test_closing(start_cluster: Any) -> None:
+    client = start_cluster()
+    x = da.ones(100, chunks=2).persist()
+    with split(x) as parts:
+        client.gather(parts.map(programs.nothing))
+        part = parts[0]
+        assert held(client, "spliter-partition") == len(parts)
+    with pytest.raises(SplitClosedError):
+        iter(parts)
+    with pytest.raises(SplitClosedError):
+        part.submit(programs.total)
+    del x
+    for prefix in ("spliter-partition", "ones"):
+        until(lambda prefix=prefix: held(client, prefix) == 0)
+
+
+def test_nothing_is_left_behind(start_cluster: Any) -> None:
+    client = start_cluster()
+    for _ in range(3):
+        parts = split(da.full(100, 7, chunks=2).persist())
+        client.gather(parts.map(programs.nothing))
+        del parts
+    for prefix in ("spliter-", "full", "nothing"):
+        until(lambda prefix=prefix: held(client, prefix) == 0)
+    until(lambda: not executor_for_client(client)._under_way)
+
+
+def held(client: Client, prefix: str) -> int:
+    """Number of tasks the scheduler knows whose key starts so."""
+
+    def count(dask_scheduler: Any) -> int:
+        keys = (key[0] if isinstance(key, tuple) else key for key in dask_scheduler.tasks)
+        return sum(str(key).startswith(prefix) for key in keys)
+
+    return int(client.run_on_scheduler(count))
+
+
+def until(condition: Any, seconds: float = 10) -> None:
+    """Wait for something that takes its time, but not for ever."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "never happened"
+        time.sleep(0.05)
+
+
+def test_reprs(client: Client) -> None:
+    parts = split(da.ones(100, chunks=2).persist())
+    assert "50 blocks" in repr(parts)
+    shown = parts._repr_html_()
+    assert all(location in shown for location in parts.locations)
+    assert str(parts[0].location) in repr(parts[0])
+
+
+def test_reduction_is_a_tree_by_location(start_cluster: Any) -> None:
+    client = start_cluster(n_workers=2, threads_per_worker=1)
+    parts = split(spread(client, 32), partitions_per_location=8)
+    futures = [total(part) for part in parts]
+    wait(futures)
+    known = tasks_known(client)
+    combined = reduce(operator.add, futures)
+    assert combined.result() == expected(32)
+    assert tasks_known(client) - known == 3  # one per location, one across
+    known = tasks_known(client)
+    binary = reduce(operator.add, futures, arity=2)
+    assert binary.result() == expected(32)
+    assert tasks_known(client) - known == 15
+    assert isinstance(binary, distributed.Future)
+
+
+def tasks_known(client: Client) -> int:
+    return int(client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))

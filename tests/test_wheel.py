@@ -1,0 +1,123 @@
+"""The wheel holds exactly the four packages, and works where only it and NumPy are installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+import spliter
+from tests.conftest import ROOT, SOURCE_ROOTS
+
+PACKAGES = ["spliter", "spliter_apps", "spliter_backends", "spliter_experiments"]
+
+
+def run(*arguments: str, cwd: Path, pythonpath: str = "") -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": pythonpath},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # From a copy of the whole checkout: the build leaves nothing behind, takes nothing over from
+    # an earlier one, and everything that must stay out of the wheel is there to be left out.
+    folder = tmp_path_factory.mktemp("wheel")
+    shutil.copytree(
+        ROOT,
+        folder / "source",
+        ignore=shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__"),
+    )
+    # Without isolation: a test run downloads nothing.
+    run("-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), cwd=folder / "source")
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    install = ["-m", "pip", "install", "--no-index", "--no-deps", "--target", str(folder)]
+    run(*install, str(wheel), cwd=folder)
+    return folder
+
+
+def test_wheel_has_the_four_packages_and_nothing_else(wheel: Path) -> None:
+    names = [Path(name) for name in zipfile.ZipFile(wheel).namelist()]
+    info = f"spliter-{spliter.__version__}.dist-info"
+    assert sorted({name.parts[0] for name in names}) == sorted([*PACKAGES, info])
+    wrong = [name for name in names if name.parts[0] != info and name.suffix != ".py"]
+    assert sorted(map(str, wrong)) == [f"{package}/py.typed" for package in PACKAGES]
+
+
+def test_wheel_has_every_module_of_the_checkout(wheel: Path) -> None:
+    expected = {
+        path.relative_to(root).as_posix()
+        for root in SOURCE_ROOTS
+        for package in PACKAGES
+        for path in (root / package).rglob("*.py")
+    }
+    assert expected
+    assert expected <= set(zipfile.ZipFile(wheel).namelist())
+
+
+def test_metadata(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        metadata = Parser().parsestr(archive.read(name).decode())
+    assert metadata["Version"] == spliter.__version__
+    assert metadata["License-Expression"] == "BSD-3-Clause"
+    needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
+    assert needed == ["numpy>=2.0"]
+    extras = {"apps", "dask", "dataclay", "docs", "experiments", "test", "zarr"}
+    assert set(metadata.get_all("Provides-Extra", [])) == extras
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_installed_package_is_the_one_imported(site: Path, package: str) -> None:
+    where = run(
+        "-c", f"import {package}; print({package}.__file__)", cwd=site, pythonpath=str(site)
+    )
+    assert Path(where.strip()) == site / package / "__init__.py"
+
+
+LISTING = """
+import operator, sys
+sys.modules.update(dict.fromkeys(["dask", "distributed", "pandas", "scipy", "sklearn", "zarr"]))
+import numpy as np
+from spliter import reduce, split, task
+
+@task
+def total(partition):
+    return sum(float(block.sum()) for block in partition)
+
+partials = [total(partition) for partition in split([np.ones(3), np.ones(4)])]
+print(reduce(operator.add, partials).result())
+"""
+
+
+def test_installed_core_needs_numpy_only(site: Path) -> None:
+    # None in sys.modules makes the import of that package fail, as if it were not installed.
+    assert run("-c", LISTING, cwd=site, pythonpath=str(site)) == "7.0\n"
+
+
+def test_installed_command(site: Path) -> None:
+    command = site / "bin" / "spliter"
+    if sys.platform == "win32":
+        pytest.skip("scripts are .exe files there")
+    assert "spliter_experiments.cli" in command.read_text(encoding="utf-8")
+    assert "compare" in run(str(command), "--help", cwd=site, pythonpath=str(site))
