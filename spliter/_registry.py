@@ -230,6 +230,11 @@ def locator_for(collection: Any, backend: str | None) -> Locator:
             chosen.executor is None or chosen.locator.recognises(collection)
         ):
             return chosen.locator  # if it is not for it, its open() knows best why
+        if chosen.locator is None and chosen.executor is None:
+            raise BackendNotUsableError(
+                f"backend {backend!r} has no collections of its own and runs no tasks over "
+                "those of other backends, so there is nothing it can split"
+            )
     found: list[tuple[str, Locator]] = []
     unusable: list[BackendNotUsableError] = []
     for name, candidate in _candidates(collection):

@@ -272,7 +272,10 @@ class Split(Sequence[Partition]):
                     "event loop; use await asyncio.to_thread(split.resolve_item_indexes)"
                 )
             counts = np.full(self._grid.shape[0], UNKNOWN, dtype=np.int64)
-            for partition, future in zip(self._partitions, self.map(_count_items), strict=True):
+            # One look at the partitions: starting an iteration may plan them anew.
+            partitions = list(self)
+            futures = [partition.submit(_count_items) for partition in partitions]
+            for partition, future in zip(partitions, futures, strict=True):
                 rows = [index[0] for index in partition.get_indexes()]
                 counts[rows] = future.result()
             self._grid = self._grid.with_row_counts(counts)

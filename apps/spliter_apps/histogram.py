@@ -202,9 +202,11 @@ def _side_by_side(collection: Any) -> list[Any]:
     """Return a collection as collections that are not cut along their columns."""
     if isinstance(collection, np.ndarray):
         return [_pieces(collection)]
-    numblocks: tuple[int, ...] = getattr(collection, "numblocks", ())
-    if len(numblocks) == 2 and numblocks[1] > 1 and hasattr(collection, "blocks"):
-        return [collection.blocks[:, at] for at in range(numblocks[1])]
+    # Asked of the type first: there are objects that make up any attribute they are asked for.
+    if hasattr(type(collection), "numblocks") and hasattr(type(collection), "blocks"):
+        numblocks: tuple[int, ...] = collection.numblocks
+        if len(numblocks) == 2 and numblocks[1] > 1:
+            return [collection.blocks[:, at] for at in range(numblocks[1])]
     return [collection]
 
 

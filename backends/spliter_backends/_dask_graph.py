@@ -115,7 +115,7 @@ def first_value(collection: Any) -> Any:
         A future, a block, :data:`LAZY`, or ``None`` if there are no blocks.
     """
     key = next(iter(flatten(collection.__dask_keys__())), None)
-    return None if key is None else _follow(ensure_dict(collection.__dask_graph__()), key)
+    return None if key is None else _follow(collection.__dask_graph__(), key)
 
 
 def belongs_to_cluster(collection: Any) -> bool:
@@ -157,6 +157,8 @@ def _follow(graph: Mapping[Any, Any], key: Hashable) -> Any:
     """Follow aliases from a key to a future, a value, or work still to do."""
     for _ in range(len(graph) + 1):
         value = graph[key]
+        if isinstance(value, TaskRef):  # a future: most blocks of most calls
+            return value
         if isinstance(value, Alias):
             key = value.target
         elif isinstance(value, DataNode):

@@ -202,7 +202,8 @@ class _Reading:
 
     def settle(self, planned: str) -> None:
         """Make sure, before the user's code starts, that this is the place to run it."""
-        missing = self._missing()
+        data = self._worker.data
+        missing = not all(all(map(data.__contains__, keys)) for keys in self._source.members)
         if missing or self._worker.address != planned:
             self._report()
         if not missing:

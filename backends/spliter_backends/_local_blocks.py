@@ -1,20 +1,15 @@
-"""The blocks of collections in this process, and partitions' references to them.
+"""The kinds of collections that can be in this process, opened.
 
-Each kind of collection is opened into the same three facts: its block grid, the bytes of
-each block, and how to get the block at a position. The blocks of a Split are kept in a
-:class:`Store`; partitions refer to it, and when pickled carry only its token, never data.
+Each kind comes down to the same three facts: its block grid, the bytes of each block, and
+how to get the block at a position.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import os
 import sys
-import uuid
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -22,12 +17,6 @@ import numpy as np
 
 from spliter import (
     BlockGrid,
-    Location,
-    Movement,
-    PartitionNotLocalError,
-    Placement,
-    PlannedPartition,
-    SplitClosedError,
     UnsupportedCollectionError,
 )
 from spliter._grid import UNKNOWN, IntArray
@@ -277,175 +266,3 @@ def _known(grid: BlockGrid, itemsize: int) -> IntArray:
     sizes = grid.block_sizes(itemsize)
     assert sizes is not None, "cut from a shape, so every size is known"
     return sizes
-
-
-@dataclass(eq=False)
-class Store:
-    """The opened collections of one Split, found again by token in the same process."""
-
-    collections: tuple[Opened, ...]
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-
-# Weak: a pickled partition must not keep the blocks alive.
-_stores: weakref.WeakValueDictionary[str, Store] = weakref.WeakValueDictionary()
-
-
-@dataclass(frozen=True, eq=False)
-class LocalSource:
-    """The blocks of one partition, in this process."""
-
-    store: Store
-    positions: IntArray
-
-    def read(self) -> Iterator[Any]:
-        """Return an iterator over the blocks, or tuples of aligned blocks.
-
-        Returns
-        -------
-        iterator of block
-
-        Raises
-        ------
-        SplitClosedError
-            If the Split let go of the blocks.
-        """
-        if not self.store.collections:
-            raise SplitClosedError("the Split of this partition was closed; split again")
-        return _read(self.store.collections, self.positions)
-
-    def pinned(self) -> LocalSource:
-        """Return a source of the same blocks that closing the Split does not affect.
-
-        Returns
-        -------
-        LocalSource
-            For a task that has been submitted.
-        """
-        return LocalSource(dataclasses.replace(self.store), self.positions)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as a token."""
-        return _find, (self.store.token, self.positions, os.getpid())
-
-
-@dataclass(frozen=True, eq=False)
-class AwaySource:
-    """A partition's source, unpickled where its blocks are not."""
-
-    token: str
-    positions: IntArray
-    process: int
-
-    def read(self) -> Iterator[Any]:
-        """Refuse.
-
-        Raises
-        ------
-        PartitionNotLocalError
-            Always.
-        """
-        here = os.getpid()
-        gone = (
-            "whose Split is gone; keep the Split"
-            if here == self.process
-            else (
-                f"of process {self.process}, and this is process {here}; iterate the partition "
-                "there, pass the task's result instead, or split the data in this process"
-            )
-        )
-        raise PartitionNotLocalError(f"the partition's blocks are in memory {gone}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the same token: the blocks may be where it goes next."""
-        return _find, (self.token, self.positions, self.process)
-
-
-def _find(token: str, positions: IntArray, process: int) -> LocalSource | AwaySource:
-    """Unpickle a source: by reference if the blocks are here."""
-    store = _stores.get(token)
-    return AwaySource(token, positions, process) if store is None else LocalSource(store, positions)
-
-
-def _read(collections: Sequence[Opened], positions: IntArray) -> Iterator[Any]:
-    first, *aligned = collections
-    if not aligned:
-        yield from map(first.read, positions.tolist())
-        return
-    rows = first.grid.rows(positions)
-    for position, row in zip(positions.tolist(), rows.tolist(), strict=True):
-        yield (first.read(position), *(other.read(row) for other in aligned))
-
-
-class LocalBlocks:
-    """Aligned collections in this process (see :class:`spliter.Blocks`).
-
-    Parameters
-    ----------
-    collections : sequence of Opened
-        The first one is the one being split.
-    location : Location
-        What this process is called.
-    """
-
-    def __init__(self, collections: Sequence[Opened], location: Location) -> None:
-        self.grids = tuple(opened.grid for opened in collections)
-        self._location = location
-        self._nbytes = collections[0].nbytes
-        self._store = Store(tuple(collections))
-        _stores[self._store.token] = self._store
-
-    def locate(self) -> Placement:
-        """Place every block at the one location.
-
-        Returns
-        -------
-        Placement
-            It never changes.
-        """
-        nblocks = len(self._nbytes)
-        return Placement(
-            (self._location,) if nblocks else (),
-            np.arange(nblocks + 1, dtype=np.int64),
-            np.zeros(nblocks, dtype=np.int64),
-            self._nbytes,
-        )
-
-    def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[LocalSource]:
-        """Return one source per planned partition.
-
-        Parameters
-        ----------
-        planned : sequence of PlannedPartition
-            What the planner made.
-
-        Returns
-        -------
-        sequence of LocalSource
-            In the same order.
-        """
-        return [LocalSource(self._store, part.positions) for part in planned]
-
-    def moved(self) -> Movement:
-        """Return that nothing has moved: there is nowhere to move to.
-
-        Returns
-        -------
-        Movement
-            Zero.
-        """
-        return Movement()
-
-    def has_drifted(self) -> bool:
-        """Whether blocks have moved.
-
-        Returns
-        -------
-        bool
-            ``False``.
-        """
-        return False
-
-    def close(self) -> None:
-        """Let go of the blocks; tasks that have been submitted still have theirs."""
-        self._store.collections = ()

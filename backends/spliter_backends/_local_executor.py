@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from spliter import InvalidArgumentError, Location, Partition
-from spliter_backends._local_blocks import LocalSource
+from spliter_backends._local_store import LocalSource
 
 LOCATION = Location("local")
 """The one location there is: this process."""

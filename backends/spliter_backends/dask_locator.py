@@ -7,20 +7,16 @@ collection's futures, so the data stays alive however the program drops its own 
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import functools
 import threading
 import time
 import uuid
 import weakref
-from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import dask
-import distributed
 import numpy as np
 from dask.base import is_dask_collection
 from dask.typing import Key
@@ -49,6 +45,9 @@ from spliter_backends.dask_executor import DaskExecutor, executor_for_client
 BATCH: Final = 10_000
 """Keys per question to the scheduler: bounds the message and how long the scheduler, which
 has one thread, is kept from everybody else's work."""
+
+WAKE_INTERVAL: Final = 1.0
+"""Seconds between two looks, while waiting, for blocks that nobody would start to make."""
 
 DEFAULT_TIMEOUT: Final = "5 minutes"
 
@@ -159,12 +158,14 @@ def _open_element(value: Any) -> Future[Any]:
 
 def _client_of(futures: Sequence[Future[Any]]) -> Client:
     """Return the one client of all futures, bound to this process' if they have none."""
-    for future in futures:
-        if future.client is None:
-            future.bind_client(get_client())
     clients = {future.client for future in futures}
+    if None in clients:
+        for future in futures:
+            if future.client is None:
+                future.bind_client(get_client())
+        clients = {future.client for future in futures}
     if len(clients) == 1:
-        (client,) = clients
+        client: Client | None = clients.pop()
         assert client is not None
         return client
     if not clients:
@@ -291,18 +292,22 @@ class DaskBlocks:
     def _wait_done(self, futures: Sequence[Future[Any]]) -> None:
         """Wait for blocks under way; raise the error of one that failed."""
         pending = [future for future in futures if future.status in ("pending", "lost")]
-        deadline = time.monotonic() + self._timeout
+        progress = asked = time.monotonic()
+        pause = 0.005
         while pending:
-            self._sync(_wait_some, pending, 1.0)
+            time.sleep(pause)
+            pause = min(pause * 1.2, 0.1)
             left = [future for future in pending if future.status in ("pending", "lost")]
+            now = time.monotonic()
             if len(left) < len(pending):
-                deadline = time.monotonic() + self._timeout
-            else:
-                self._sync(self.executor.release_pins)
-            if time.monotonic() > deadline:
+                progress = now
+                pending = left
+                self._refuse_failed(futures)
+            elif now - progress > self._timeout:
                 raise _timed_out(len(left), self._timeout)
-            pending = left
-            self._refuse_failed(futures)
+            if now - asked > WAKE_INTERVAL:
+                asked = now
+                self._sync(self.executor.release_pins)
         self._refuse_failed(futures)
 
     def _refuse_failed(self, futures: Sequence[Future[Any]]) -> None:
@@ -449,13 +454,6 @@ class DaskBlocks:
 def _scheduler(client: Client) -> Any:
     """Return the scheduler's remote procedures; they are not typed."""
     return client.scheduler
-
-
-async def _wait_some(futures: Sequence[Future[Any]], seconds: float) -> None:
-    """Wait until all are done, or for some seconds; failures are looked at later."""
-    waiting = distributed.wait(futures, return_when="ALL_COMPLETED")
-    with contextlib.suppress(TimeoutError, CancelledError):
-        await asyncio.wait_for(waiting, seconds)
 
 
 def _gone(blocks: Sequence[tuple[int, ...]], most: int = 5) -> BlockLostError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from spliter import (
     UnsupportedCollectionError,
 )
 from spliter_backends._local_blocks import (
-    LocalBlocks,
     Opened,
     is_block,
     open_list,
@@ -36,6 +35,10 @@ from spliter_backends._local_executor import (
     LocalFuture,
     default_executor,
 )
+from spliter_backends._local_store import LocalBlocks
+
+if TYPE_CHECKING:
+    from spliter_backends._dask_graph import BlockValues
 
 __all__ = ["BACKEND", "LocalExecutor", "LocalLocator"]
 
@@ -75,8 +78,7 @@ class LocalLocator:
         if _is_dask(collection):
             from spliter_backends._dask_graph import belongs_to_cluster
 
-            listed = isinstance(collection, list | tuple)
-            return not belongs_to_cluster(collection[0] if listed else collection)
+            return not belongs_to_cluster(_first(collection))
         if isinstance(collection, list | tuple):
             return not collection or is_block(collection[0])
         return (isinstance(collection, np.memmap) or _is_zarr(collection)) and collection.ndim > 0
@@ -107,10 +109,11 @@ class LocalLocator:
         if _is_dask(collection):
             return _open_dask(collection)
         if not self.recognises(collection):
+            which = f"aligned collection {number}" if number else "the collection"
             raise UnsupportedCollectionError(
-                f"aligned collection {number} is a {type(collection).__name__} whose blocks are "
-                "not in this process, where those of the first collection are; pass a list of "
-                "blocks in memory, a memory map or a Zarr array"
+                f"{which} is of type {type(collection).__name__}, in which the local backend finds "
+                "no blocks; it takes lists of blocks in memory, memory maps, Zarr arrays, and "
+                "Dask collections persisted without a distributed client"
             )
         if isinstance(collection, np.memmap):
             return open_memmap(collection, self._tasks().threads)
@@ -149,39 +152,43 @@ def _is_zarr(value: Any) -> bool:
     return isinstance(value, zarr.Array)
 
 
+def _first(collection: Any) -> Any:
+    """Return the first element of a list, anything else as it is."""
+    return collection[0] if isinstance(collection, list | tuple) and collection else collection
+
+
 def _is_dask(value: Any) -> bool:
     """Whether it is a Dask collection, or a list of them (delayed values)."""
-    if isinstance(value, list | tuple) and value:
-        value = value[0]
     # Looked up on the type: a delayed value has any attribute it is asked for.
-    return hasattr(type(value), "__dask_graph__")
+    return hasattr(type(_first(value)), "__dask_graph__")
 
 
 def _open_dask(collection: Any) -> Opened:
+    """Open a Dask collection, or a list of delayed values, each of which is one block."""
     from spliter_backends._dask_graph import block_values
 
-    if isinstance(collection, list | tuple):
-        return _open_delayed(collection)
-    found = block_values(collection)
+    listed = isinstance(collection, list | tuple)
+    found = _delayed_values(collection) if listed else block_values(collection)
+    name = f"{'list of ' if listed else ''}Dask {type(_first(collection)).__name__}"
     if found.lazy:
         raise LazyCollectionError(
-            f"this Dask {type(collection).__name__} has not been computed, so its blocks are "
-            "nowhere yet; call x = x.persist() and split that"
+            f"this {name} has not been computed, so its blocks are nowhere yet; persist it "
+            "(x.persist(), or dask.persist(*values) for a list) and split that"
         )
     if found.on_cluster:
         raise UnsupportedCollectionError(
-            f"the blocks of this Dask {type(collection).__name__} are on a cluster, not in this "
-            "process; split it with backend='dask'"
+            f"the blocks of this {name} are on a cluster, not in this process; split it, and "
+            "what goes with it, with backend='dask'"
         )
     return open_values(found.grid, found.values)
 
 
-def _open_delayed(collection: Sequence[Any]) -> Opened:
-    """Open a list of delayed values: each is one block."""
-    from spliter_backends._dask_graph import LAZY, block_values
+def _delayed_values(elements: Sequence[Any]) -> BlockValues:
+    """Look up what stands behind each of a list of delayed values."""
+    from spliter_backends._dask_graph import BlockValues, block_values
 
     values: list[Any] = []
-    for position, element in enumerate(collection):
+    for position, element in enumerate(elements):
         found = block_values(element).values if _is_dask(element) else ()
         if len(found) != 1:
             raise UnsupportedCollectionError(
@@ -189,13 +196,8 @@ def _open_delayed(collection: Sequence[Any]) -> Opened:
                 f"{type(element).__name__}, not one delayed value; split a Dask collection "
                 "itself, not a list of them"
             )
-        if found[0] is LAZY:
-            raise LazyCollectionError(
-                f"element {position} of the list has not been computed; call "
-                "values = dask.persist(*values) and split that"
-            )
         values.append(found[0])
-    return open_values(BlockGrid.of_unknown_sizes(len(values)), values)
+    return BlockValues(BlockGrid.of_unknown_sizes(len(values)), values, None)
 
 
 def executor_of_future(future: Any) -> Executor | None:

@@ -6,14 +6,12 @@ import json
 import platform
 import pydoc
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Worker, WorkerPlugin
 
 import spliter
 from spliter_experiments._errors import ClusterError, OptionError
@@ -56,7 +54,6 @@ def connected(choice: ClusterChoice) -> Iterator[Client]:
     """
     with ExitStack() as stack:
         if choice.scheduler is None:
-            stack.enter_context(_ended_by_sigterm())
             cluster = stack.enter_context(
                 LocalCluster(
                     n_workers=choice.workers,
@@ -66,7 +63,9 @@ def connected(choice: ClusterChoice) -> Iterator[Client]:
                     dashboard_address=None,
                 )
             )
-            yield stack.enter_context(Client(cluster))
+            client = stack.enter_context(Client(cluster))
+            client.register_plugin(Uninterrupted())
+            yield client
             return
         client = stack.enter_context(_client_of(choice.scheduler))
         try:
@@ -141,18 +140,12 @@ def check_workers(client: Client) -> None:
         )
 
 
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into an exit that closes the cluster, as Ctrl-C does already."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+class Uninterrupted(WorkerPlugin):
+    """Lets workers live through Ctrl-C, which reaches them too: the command ends them itself.
 
-    def leave(signum: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + signum)
+    If the command is killed, workers end by themselves: Dask has them watch their parent.
+    """
 
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    def setup(self, worker: Worker) -> None:
+        """Ignore the signal from now on; runs in the main thread of a worker's process."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -22,7 +22,8 @@ from spliter_experiments._facts import facts
 from spliter_experiments._floor import Floor, start_floor
 from spliter_experiments._inputs import Points
 from spliter_experiments._kernels import Edges, equal_bins
-from spliter_experiments._meter import ClusterMeter, Rest
+from spliter_experiments._meter import ClusterMeter
+from spliter_experiments._rest import Rest
 from spliter_experiments._results import Comparison, Stand, Value
 from spliter_experiments._rounds import Contender, Judge, run_rounds
 from spliter_experiments._ways import FLOOR, ON_CLUSTER, WAYS, Problem, floor_contender
@@ -181,10 +182,11 @@ def _stand(
     stage.listener.step(f"loading {len(row_chunks)} blocks", 0)
     stage.empty.wait()  # the blocks of the last one go before the new ones come
     array = persist_points(client, stage.points, row_chunks)
-    loaded = Rest.now(client)
+    blocks = blocks_of(array)
+    loaded = Rest.now(client, blocks)
     if edges is None:
         edges = equal_bins(bounds_of(client, stage.points, array), settings.bins)
-    problem = Problem(client, array, blocks_of(array), edges, stage.cores)
+    problem = Problem(client, array, blocks, edges, stage.cores)
     measurements = run_rounds(
         [_contender(stage, way, problem) for way in stage.ways],
         rounds=settings.rounds,
@@ -201,7 +203,8 @@ def _contender(stage: _Stage, way: str, problem: Problem) -> Contender:
     if way == FLOOR:
         assert stage.floor is not None
         return floor_contender(problem, stage.floor, stage.points)
-    return ON_CLUSTER[way](problem)
+    compute = ON_CLUSTER[way]
+    return Contender(way, lambda: compute(problem))
 
 
 def _settings_to_keep(stage: _Stage) -> dict[str, Value]:

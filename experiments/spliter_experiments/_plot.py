@@ -6,7 +6,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter
 
 from spliter_experiments._errors import ResultsError
 from spliter_experiments._results import Comparison
@@ -84,9 +84,9 @@ def _draw_lines(axes: Axes, comparison: Comparison) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xticks([stand.blocks_per_core for stand in stands])
-    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     _plain_seconds(axes, comparison)
+    axes.minorticks_off()
     axes.set_xlabel("blocks per core")
     axes.set_ylabel("seconds (median, quartiles)")
     axes.grid(visible=True, which="major", alpha=0.3)
@@ -106,7 +106,6 @@ def _plain_seconds(axes: Axes, comparison: Comparison) -> None:
     axes.set_ylim(low, high)
     axes.set_yticks(ticks)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_bars(axes: Axes, comparison: Comparison) -> None:

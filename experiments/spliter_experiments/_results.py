@@ -82,8 +82,22 @@ class Comparison:
         return sorted(stand.summaries(), key=lambda summary: self.ways.index(summary.way))
 
 
+def make_folder(folder: Path) -> None:
+    """Make the folder for results, before the time is spent that they take.
+
+    Raises
+    ------
+    ResultsError
+        If that is not possible.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultsError(f"cannot write results to {folder}: {error}") from error
+
+
 def write_results(comparison: Comparison, folder: Path) -> list[Path]:
-    """Write both files into a folder, made if it is not there.
+    """Write both files into a folder.
 
     Returns
     -------
@@ -97,7 +111,6 @@ def write_results(comparison: Comparison, folder: Path) -> list[Path]:
     """
     rows, summary = folder / ROWS_FILE, folder / SUMMARY_FILE
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         long_table(comparison).to_parquet(rows, index=False)
         text = json.dumps(_to_json(comparison), indent=2, ensure_ascii=False)
         summary.write_text(text + "\n", encoding="utf-8")

@@ -23,10 +23,6 @@ def _nothing() -> None:
     """Do nothing: most ways need no preparation."""
 
 
-def _no_bytes() -> int:
-    return 0
-
-
 @dataclass(frozen=True)
 class Answer:
     """What a way returns.
@@ -37,13 +33,10 @@ class Answer:
         The result, to be compared with that of the other ways.
     phases : mapping of str to float
         Seconds of parts of it that are worth showing.
-    unmetered_bytes : callable
-        Bytes moved outside the workers' counters; called after the clock has stopped.
     """
 
     value: Any
     phases: Mapping[str, float] = field(default_factory=dict)
-    unmetered_bytes: Callable[[], int] = _no_bytes
 
 
 @dataclass(frozen=True)
@@ -184,12 +177,11 @@ def _run(
         answer = contender.run()
         seconds = time.perf_counter() - start
         spent = reading().since(before)
-        nbytes = spent.nbytes + answer.unmetered_bytes()
     finally:
         contender.release()
     if contender.on_cluster:
         counted = Measurement(
-            number, contender.name, seconds, spent.tasks, nbytes, dict(answer.phases)
+            number, contender.name, seconds, spent.tasks, spent.nbytes, dict(answer.phases)
         )
     else:
         counted = Measurement(number, contender.name, seconds, None, None, dict(answer.phases))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from spliter_experiments._results import Comparison, Stand
@@ -13,26 +14,32 @@ UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def comparison_table(comparison: Comparison, title: str) -> Table:
-    """Return a table with a line per blocking and way."""
+    """Return a table with a line per blocking and way, for 80 columns; times in seconds."""
     several = len(comparison.stands) > 1
     phases = list(
         dict.fromkeys(
             name for stand in comparison.stands for run in stand.measurements for name in run.phases
         )
     )
-    table = Table(title=title, title_justify="left")
+    table = Table(
+        title=title,
+        title_justify="left",
+        caption="times in seconds",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+    )
     if several:
-        table.add_column("blocks\nper core", justify="right")
+        table.add_column("blocks\n/ core", justify="right")
     table.add_column("way", no_wrap=True)
-    for heading in ("median", "quartiles", "over\nfloor", "over\nspliter", "tasks", "bytes\nmoved"):
+    headings = ("median", "lower\nquart.", "upper\nquart.", "over\nfloor", "over\nspliter")
+    for heading in (*headings, "tasks", "bytes\nmoved", *(f"{name}\nalone" for name in phases)):
         table.add_column(heading, justify="right", no_wrap=True)
-    for name in phases:
-        table.add_column(f"{name}\nalone", justify="right", no_wrap=True)
     for stand in comparison.stands:
         for number, line in enumerate(_lines(comparison, stand, phases)):
             first = [str(stand.blocks_per_core) if number == 0 else ""] if several else []
-            table.add_row(*first, *line)
-        table.add_section()
+            table.add_row(*first, *line, end_section=number == len(comparison.ways) - 1)
     return table
 
 
@@ -50,7 +57,8 @@ def _line(
     return [
         summary.way,
         seconds(summary.median),
-        f"{seconds(summary.lower)} … {seconds(summary.upper)}",
+        seconds(summary.lower),
+        seconds(summary.upper),
         times(ratio(summary, floor)),
         times(ratio(summary, spliter)),
         NONE if summary.tasks is None else str(summary.tasks),
@@ -60,14 +68,12 @@ def _line(
 
 
 def seconds(value: float) -> str:
-    """Write seconds with three digits that count.
+    """Write seconds with three digits that count, where there are as many.
 
-    >>> [seconds(value) for value in (0.01234, 1.234, 123.4)]
-    ['0.0123 s', '1.23 s', '123 s']
+    >>> [seconds(value) for value in (0.01234, 1.234, 1234.5)]
+    ['0.0123', '1.23', '1234']
     """
-    if value >= 100:
-        return f"{value:.0f} s"
-    return f"{value:#.3g} s"
+    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}"
 
 
 def times(value: float | None) -> str:
@@ -83,11 +89,11 @@ def size(nbytes: int | None) -> str:
     """Write a number of bytes in a unit that fits.
 
     >>> [size(nbytes) for nbytes in (None, 0, 999, 1500, 2_000_000)]
-    ['-', '0', '999 B', '1.5 kB', '2.0 MB']
+    ['-', '0', '999 B', '1.50 kB', '2.00 MB']
     """
     if not nbytes:
         return NONE if nbytes is None else "0"
     value, power = float(nbytes), 0
     while value >= 1000 and power < len(UNITS) - 1:
         value, power = value / 1000, power + 1
-    return f"{value:.0f} B" if power == 0 else f"{value:.1f} {UNITS[power]}"
+    return f"{value:.0f} B" if power == 0 else f"{value:#.3g} {UNITS[power]}".replace(". ", " ")

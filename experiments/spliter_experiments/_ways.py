@@ -18,10 +18,9 @@ import operator
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import dask.array as da
-import numpy as np
 from distributed import Client, Future, wait
 
 from spliter import Partition, reduce, split, task
@@ -44,9 +43,6 @@ PER_BLOCK_ARITY = 16
 at 48, 192 and 768 blocks per core."""
 
 WAIT_SECONDS = 600
-
-Holders: TypeAlias = list[frozenset[str]]
-"""The workers that hold each of a number of results."""
 
 
 @dataclass(frozen=True)
@@ -98,52 +94,21 @@ def by_dask(problem: Problem) -> Answer:
     return Answer(_result(problem.client.compute(counts)))
 
 
-class Rechunked:
+def by_rechunk(problem: Problem, method: str) -> Answer:
     """Rechunk to one chunk per core by one of Dask's methods, then run one task per chunk.
 
-    Parameters
-    ----------
-    problem : Problem
-        What to count.
-    method : {"p2p", "tasks"}
-        How Dask rechunks.
+    The counter of a chunk is told at once and not after the rechunk, so that it starts as soon
+    as its chunk is there. What "p2p" does with whole rows is merge them by tasks, in the end one
+    chunk to one chunk, which it passes on without a shuffle; "tasks" does not have that last step.
     """
-
-    def __init__(self, problem: Problem, method: str) -> None:
-        self._problem = problem
-        self._method = method
-        rows = problem.array.shape[0]
-        self._sizes = cut_rows(rows, min(problem.cores, rows))
-        self._before: Holders = []
-
-    def prepare(self) -> None:
-        """Note where the rows are."""
-        self._before = holders_of(self._problem.client, self._problem.blocks)
-
-    def run(self) -> Answer:
-        """Rechunk and count; the counter of a chunk is told at once, not after the rechunk."""
-        start = time.perf_counter()
-        array = self._problem.array
-        chunks = (self._sizes, (array.shape[1],))
-        rechunked = array.rechunk(chunks, method=self._method).persist()
-        futures = blocks_of(rechunked)
-        partials = _map_count(self._problem, futures)
-        wait(futures, timeout=WAIT_SECONDS)
-        phases = {"rechunk": time.perf_counter() - start}
-        counts = _add_up(self._problem.client, partials)
-        if self._method == "p2p":
-            return Answer(counts, phases, lambda: self._moved(futures))
-        return Answer(counts, phases)
-
-    def _moved(self, futures: Sequence[Future[Any]]) -> int:
-        array = self._problem.array
-        rows = moved_rows(
-            array.chunks[0],
-            self._before,
-            self._sizes,
-            holders_of(self._problem.client, futures),
-        )
-        return rows * array.shape[1] * array.itemsize
+    start = time.perf_counter()
+    rows, width = problem.array.shape
+    sizes = cut_rows(rows, min(problem.cores, rows))
+    chunks = blocks_of(problem.array.rechunk((sizes, (width,)), method=method).persist())
+    partials = _map_count(problem, chunks)
+    wait(chunks, timeout=WAIT_SECONDS)
+    phases = {"rechunk": time.perf_counter() - start}
+    return Answer(_add_up(problem.client, partials), phases)
 
 
 def _map_count(problem: Problem, blocks: Sequence[Future[Any]]) -> list[Future[Any]]:
@@ -171,48 +136,12 @@ def _result(future: Any) -> Counts:
     return counts
 
 
-def holders_of(client: Client, futures: Sequence[Future[Any]]) -> Holders:
-    """Return the workers that hold each result, in order."""
-    holders = client.who_has(list(futures))
-    return [frozenset(holders[future.key]) for future in futures]
-
-
-def moved_rows(
-    sizes_before: Sequence[int],
-    before: Holders,
-    sizes_after: Sequence[int],
-    after: Holders,
-) -> int:
-    """Return how many rows are on a worker on which they were not.
-
-    P2P sends rows outside the workers' transfer counters; where they were and are tells what went
-    from one worker to another.
-
-    Examples
-    --------
-    >>> a, b = frozenset({"A"}), frozenset({"B"})
-    >>> moved_rows([2, 3], [a, b], [5], [a])
-    3
-    """
-    ends_before, ends_after = np.cumsum(sizes_before), np.cumsum(sizes_after)
-    moved = block = 0
-    start = 0
-    for end, holders in zip(ends_after, after, strict=True):
-        while start < end:
-            stop = min(int(ends_before[block]), int(end))
-            moved += 0 if holders & before[block] else stop - start
-            start = stop
-            if start == ends_before[block]:
-                block += 1
-    return moved
-
-
-ON_CLUSTER: dict[str, Callable[[Problem], Contender]] = {
-    "spliter": lambda problem: Contender("spliter", lambda: by_spliter(problem)),
-    "per-block": lambda problem: Contender("per-block", lambda: per_block(problem)),
-    "rechunk-p2p": lambda problem: _rechunk_contender(problem, "p2p"),
-    "rechunk-tasks": lambda problem: _rechunk_contender(problem, "tasks"),
-    "dask": lambda problem: Contender("dask", lambda: by_dask(problem)),
+ON_CLUSTER: dict[str, Callable[[Problem], Answer]] = {
+    "spliter": by_spliter,
+    "per-block": per_block,
+    "rechunk-p2p": lambda problem: by_rechunk(problem, "p2p"),
+    "rechunk-tasks": lambda problem: by_rechunk(problem, "tasks"),
+    "dask": by_dask,
 }
 
 FLOOR = "floor"
@@ -234,8 +163,3 @@ def floor_contender(problem: Problem, floor: Floor, points: Points) -> Contender
         release=floor.drop,
         on_cluster=False,
     )
-
-
-def _rechunk_contender(problem: Problem, method: str) -> Contender:
-    way = Rechunked(problem, method)
-    return Contender(f"rechunk-{method}", way.run, way.prepare)

@@ -28,7 +28,7 @@ from spliter_experiments._inputs import Points
 from spliter_experiments._options import parse_sweep, parse_ways, words
 from spliter_experiments._plot import write_plot
 from spliter_experiments._readers import open_points
-from spliter_experiments._results import Comparison, write_results
+from spliter_experiments._results import Comparison, make_folder, write_results
 from spliter_experiments._table import comparison_table
 from spliter_experiments._ways import WAYS
 
@@ -143,6 +143,8 @@ def histogram(
             seed=seed,
             command=shlex.join(["spliter", *sys.argv[1:]]),
         )
+        if output is not None:
+            make_folder(output)
         with open_points(
             source, columns=columns, tile=tile, rows=rows, dims=dims, seed=seed
         ) as points:

@@ -55,7 +55,7 @@ def gathered(client: Client, parts: spliter.Split) -> dict[tuple[int, ...], Any]
     return {index: block for found in client.gather(parts.map(blocks_of)) for index, block in found}
 
 
-# --- kinds of collections ---------------------------------------------------------------------
+# --- kinds of collections ---
 
 
 def test_array_with_blocks_along_two_axes(client: Client) -> None:
@@ -157,7 +157,7 @@ def test_blocks_of_no_rows(client: Client) -> None:
     assert sum(client.gather(parts.map(total))) == 45
 
 
-# --- order, numbers, sizes ----------------------------------------------------------------------
+# --- order, numbers, sizes ---
 
 
 def test_order_inside_partitions_is_collection_order(client: Client) -> None:
@@ -240,7 +240,7 @@ def test_managed_memory_is_not_counted_twice(start_cluster: Any) -> None:
     assert client.run_on_scheduler(managed) < 1.01 * x.nbytes
 
 
-# --- several collections ---------------------------------------------------------------------------
+# --- several collections ---
 
 
 @task
@@ -296,7 +296,7 @@ def test_misaligned_collections_of_unknown_sizes(client: Client) -> None:
         client.gather(split(x, y).map(programs.first_of_pairs))
 
 
-# --- states a collection can be in --------------------------------------------------------------------
+# --- states a collection can be in ---
 
 
 def test_lazy_collections(client: Client) -> None:
@@ -360,7 +360,7 @@ def test_values_of_this_process_are_not_the_clusters(client: Client) -> None:
         split([np.ones(3)], backend="dask")
 
 
-# --- callers -----------------------------------------------------------------------------------------
+# --- callers ---
 
 
 def test_asynchronous_client(start_cluster: Any) -> None:
@@ -424,7 +424,7 @@ def test_partition_sent_by_hand_to_another_worker(client: Client) -> None:
         client.submit(programs.total, part.at_location(), workers=[there], pure=False).result()
 
 
-# --- tasks ------------------------------------------------------------------------------------------
+# --- tasks ---
 
 
 def raises_key_error(partition: Partition) -> None:

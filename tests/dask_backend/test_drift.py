@@ -50,7 +50,7 @@ def set_status(address: str, status: str, client: Client) -> None:
     client.run(change, workers=[address])
 
 
-# --- workers die -------------------------------------------------------------------------
+# --- workers die ---
 
 
 @pytest.mark.parametrize("nanny", [True, False])
@@ -138,7 +138,7 @@ def test_kernel_that_kills_its_worker_ends_in_killed_worker(start_cluster: Start
     assert sum(client.gather(parts.map(total))) == expected(4)
 
 
-# --- blocks move ---------------------------------------------------------------------------
+# --- blocks move ---
 
 
 def test_blocks_moved_wholesale_take_the_task_along(start_cluster: StartCluster) -> None:
@@ -287,7 +287,7 @@ def test_worker_paused_with_tasks_waiting_at_it(start_cluster: StartCluster) -> 
     assert sum(client.gather(futures)) == expected(16)
 
 
-# --- spilling --------------------------------------------------------------------------------
+# --- spilling ---
 
 
 def test_spilled_blocks_read_by_many_threads(start_cluster: StartCluster) -> None:
@@ -305,16 +305,16 @@ def test_spilled_blocks_read_by_many_threads(start_cluster: StartCluster) -> Non
 
 def test_partition_larger_than_memory_is_iterated(start_cluster: StartCluster) -> None:
     """As dependencies these blocks would be refused at once (MemoryError)."""
-    start_cluster(n_workers=1, memory_limit="300MB")
+    start_cluster(n_workers=1, memory_limit="500MB")
     length = 1_000_000
-    x = da.arange(45 * length, chunks=length).persist()
+    x = da.arange(70 * length, chunks=length).persist()
     wait(x)
     (part,) = split(x)
-    assert part.nbytes > 300e6
-    assert total(part).result(timeout=50) == int(np.arange(45 * length).sum())
+    assert part.nbytes > 500e6
+    assert total(part).result(timeout=50) == int(np.arange(70 * length).sum())
 
 
-# --- the source goes away ------------------------------------------------------------------
+# --- the source goes away ---
 
 
 def test_dropping_the_array_keeps_the_blocks(start_cluster: StartCluster) -> None:
@@ -369,7 +369,7 @@ def test_restarted_client(start_cluster: StartCluster) -> None:
         parts.refresh()
 
 
-# --- what the user holds is Dask's own future --------------------------------------------------
+# --- what the user holds is Dask's own future ---
 
 
 @pytest.mark.parametrize("drift", [False, True])

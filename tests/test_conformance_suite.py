@@ -1,0 +1,198 @@
+"""The conformance suite can fail: each of these faults makes the check meant for it fail."""
+
+from __future__ import annotations
+
+import abc
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from spliter import Movement
+from spliter.testing import BackendTests
+from spliter.testing._hooks import Block
+from spliter_backends import _local_executor
+from spliter_backends._local_executor import LocalExecutor
+from spliter_backends._local_store import LocalBlocks, LocalSource
+
+Patch = pytest.MonkeyPatch
+Fault = Callable[[Patch], object]
+
+
+class Subject(BackendTests):
+    """The local backend, with whatever fault the test has put into it."""
+
+    backend = "local"
+    locations_are_elsewhere = False
+    n_locations = 1
+    count = 0.0
+    control_works = True
+    moves_on_every_pass = False
+
+    def distribute(self, blocks: Sequence[Block], placement: Sequence[int]) -> Any:
+        return list(blocks)
+
+    def incoming_transfers(self) -> float:
+        self.count += self.moves_on_every_pass
+        return self.count
+
+    def move_something(self, collection: Any) -> None:
+        self.count += self.control_works
+
+
+def reading(change: Callable[[list[Any]], Any]) -> Fault:
+    """Change what tasks read."""
+    original = LocalSource.read
+
+    def read(self: LocalSource) -> Iterator[Any]:
+        return iter(change(list(original(self))))
+
+    return lambda patch: patch.setattr(LocalSource, "read", read)
+
+
+def pickled_with_the_data(patch: Patch) -> None:
+    def reduce_with_data(self: LocalSource) -> tuple[Any, ...]:
+        return list, (list(self.read()),)
+
+    patch.setattr(LocalSource, "__reduce__", reduce_with_data)
+
+
+def pickled_with_padding(patch: Patch) -> None:
+    original = LocalSource.__reduce__
+
+    def reduce_with_padding(self: LocalSource) -> tuple[Any, ...]:
+        function, arguments = original(self)
+        return function, arguments, {"padding": bytes(1000 * len(self.positions))}
+
+    patch.setattr(LocalSource, "__reduce__", reduce_with_padding)
+
+
+def submitting(change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Fault:
+    """Change the function that is run."""
+    original = LocalExecutor.submit
+
+    def submit(self: Any, fn: Any, args: Any, kwargs: Any, location: Any = None) -> Any:
+        return original(self, change(fn), args, kwargs, location)
+
+    return lambda patch: patch.setattr(LocalExecutor, "submit", submit)
+
+
+def wrapping_errors(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return fn(*args, **kwargs)
+        except Exception as error:
+            raise RuntimeError(str(error)) from error
+
+    return run
+
+
+def forgetting_traceback(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        failed = None
+        try:
+            return fn(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 -- the fault is about any error
+            failed = type(error)(*error.args)
+        raise failed
+
+    return run
+
+
+def swallowing_misalignment(patch: Patch) -> None:
+    patch.setattr("spliter._split.check_aligned", lambda grids: None)
+
+
+FAULTS: dict[str, tuple[str, Fault]] = {
+    "blocks in another order": (
+        "test_partitions_cover_the_collection_with_right_values_and_indexes",
+        reading(lambda blocks: blocks[::-1]),
+    ),
+    "a block left out": (
+        "test_partitions_cover_the_collection_with_right_values_and_indexes",
+        reading(lambda blocks: blocks[:-1]),
+    ),
+    "a block twice": (
+        "test_result_depends_on_the_items_alone",
+        reading(lambda blocks: [blocks[0], *blocks]),
+    ),
+    "a block instead of another": (
+        "test_several_passes",
+        reading(lambda blocks: [blocks[0]] * len(blocks)),
+    ),
+    "items in another order": (
+        "test_blocks_of_several_axes_split_along_rows",
+        reading(lambda blocks: [block[::-1] for block in blocks]),
+    ),
+    "one collection of two": (
+        "test_aligned_collections_come_as_tuples",
+        reading(lambda blocks: [block[0] for block in blocks]),
+    ),
+    "misalignment unnoticed": ("test_misaligned_collections_are_refused", swallowing_misalignment),
+    "data in the pickle": ("test_pickle_carries_references_only", pickled_with_the_data),
+    "data readable anywhere": (
+        "test_iterating_in_another_process_is_refused",
+        pickled_with_the_data,
+    ),
+    "a large pickle": ("test_pickle_grows_by_a_few_bytes_per_block", pickled_with_padding),
+    "errors wrapped": (
+        "test_error_of_a_task_arrives_as_it_was_raised",
+        submitting(wrapping_errors),
+    ),
+    "tracebacks lost": (
+        "test_error_of_a_task_arrives_as_it_was_raised",
+        submitting(forgetting_traceback),
+    ),
+    "futures not resolved": (
+        "test_futures_arrive_as_results",
+        lambda patch: patch.setattr(_local_executor, "_resolved", lambda argument: argument),
+    ),
+    "partitions arrive tied": (
+        "test_task_inside_a_task_is_the_plain_function",
+        lambda patch: patch.setattr(_local_executor, "_arriving", lambda argument: argument),
+    ),
+    "movement counted for nothing": (
+        "test_nothing_moves",
+        lambda patch: patch.setattr(LocalBlocks, "moved", lambda self: Movement(fetched_blocks=1)),
+    ),
+    "a transfer on every pass": (
+        "test_nothing_moves",
+        lambda patch: patch.setattr(Subject, "moves_on_every_pass", True),
+    ),
+    "a counter that stands still": (
+        "test_nothing_moves",
+        lambda patch: patch.setattr(Subject, "control_works", False),
+    ),
+}
+
+
+def arguments_of(check: Callable[..., Any], tmp_path: Any) -> dict[str, Any]:
+    given = {"kind": ValueError, "other": (1, 2), "tmp_path": tmp_path}
+    return {name: given[name] for name in inspect.signature(check).parameters}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_is_found(fault: str, monkeypatch: Patch, tmp_path: Any) -> None:
+    name, put_in = FAULTS[fault]
+    check = getattr(Subject(), name)
+    arguments = arguments_of(check, tmp_path)
+    check(**arguments)  # passes without the fault
+    put_in(monkeypatch)
+    with pytest.raises((Exception, pytest.fail.Exception)):
+        check(**arguments)
+
+
+def test_hooks_must_be_filled_in() -> None:
+    assert issubclass(BackendTests, abc.ABC)
+    with pytest.raises(TypeError, match=r"distribute.*n_locations"):
+        BackendTests()  # type: ignore[abstract]
+
+
+def test_a_counter_needs_its_positive_control() -> None:
+    class Uncontrolled(Subject):
+        def move_something(self, collection: Any) -> None:
+            BackendTests.move_something(self, collection)
+
+    with pytest.raises(NotImplementedError, match="positive control"):
+        Uncontrolled().test_nothing_moves()

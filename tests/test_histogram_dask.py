@@ -1,0 +1,157 @@
+"""The histogram on a Dask cluster of real worker processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+pytest.importorskip("distributed")
+
+import dask
+import dask.array as da
+import dask.bag as db
+import dask.dataframe as dd
+from distributed import Client
+
+from spliter import BackendNotUsableError, InvalidArgumentError, LazyCollectionError, split
+from spliter_apps import histogramdd
+from tests.dask_backend.conftest import start
+from tests.histogram_suite import HistogramTests, assert_same, cut, points
+
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
+
+Array = npt.NDArray[Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def client() -> Iterator[Client]:
+    with ExitStack() as stack:
+        client = start(stack)
+        client.wait_for_workers(2, timeout=60)
+        yield client
+
+
+def same(block: Any) -> Any:
+    """Return the block; what makes it a task's result."""
+    return block
+
+
+class TestDask(HistogramTests):
+    """Persisted arrays and DataFrames."""
+
+    def collection(self, array: Array, rows: Sequence[int]) -> Any:
+        chunks = (tuple(rows), *((size,) for size in array.shape[1:]))
+        return da.from_array(array, chunks=chunks).persist()
+
+    def frames(self, frame: Any, rows: Sequence[int]) -> Any:
+        return dd.from_map(same, cut(frame, rows)).persist()
+
+
+def test_list_of_futures(client: Client) -> None:
+    sample = points()
+    futures = client.scatter(cut(sample, [30, 0, 60]))
+    assert_same(histogramdd(futures, 3), np.histogramdd(sample, 3))
+
+
+def test_list_of_delayed() -> None:
+    sample = points()
+    blocks = dask.persist(*(dask.delayed(same)(block) for block in cut(sample, [30, 60])))
+    assert_same(histogramdd(list(blocks), 3), np.histogramdd(sample, 3))
+
+
+def test_unknown_chunk_sizes() -> None:
+    sample, weights = points(), np.arange(90.0)
+    x = da.from_array(sample, chunks=(20, 3))
+    w = da.from_array(weights, chunks=20)
+    chosen = x[:, 0] > 3
+    x, w = dask.persist(x[chosen], w[chosen])
+    assert np.isnan(x.chunks[0]).all()
+    mine = sample[:, 0] > 3
+    assert_same(
+        histogramdd(x, 3, weights=w), np.histogramdd(sample[mine], 3, weights=weights[mine])
+    )
+    unlike = da.from_array(weights, chunks=20).persist()
+    with pytest.raises(ValueError, match="rows"):
+        histogramdd(x, 3, weights=unlike)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_columns_in_several_blocks(weighted: bool) -> None:
+    sample, weights = points(), np.arange(90.0)
+    x = da.from_array(sample, chunks=((50, 0, 40), (1, 2))).persist()
+    w = da.from_array(weights, chunks=((50, 0, 40),)).persist() if weighted else None
+    theirs = np.histogramdd(sample, 3, weights=weights if weighted else None)
+    assert_same(histogramdd(x, 3, weights=w), theirs)
+
+
+def test_what_columns_have_moved_is_told(client: Client) -> None:
+    sample = points()
+    here, there = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    x = da.from_array(sample[:, :1], chunks=(30, 1)).persist(workers=[here])
+    y = da.from_array(sample[:, 1:], chunks=(30, 2)).persist(workers=[there])
+    both = da.concatenate([x, y], axis=1)
+    assert both.numblocks == (3, 2)
+    with split(both.blocks[:, 0], both.blocks[:, 1]) as parts:
+        assert_same(histogramdd(parts, 3), np.histogramdd(sample, 3))
+        assert (parts.moved.blocks, parts.moved.nbytes) == (3, sample[:, 1:].nbytes)
+
+
+def test_rows_do_not_move() -> None:
+    x = da.from_array(points(), chunks=(7, 3)).persist()
+    with split(x) as parts:
+        assert len(parts.locations) == 2
+        histogramdd(parts, 3)
+        assert parts.moved.blocks == 0
+
+
+def test_lazy_sample() -> None:
+    x = da.from_array(points(), chunks=(30, 3))
+    with pytest.raises(LazyCollectionError, match="persist"):
+        histogramdd(x, 3)
+    with pytest.raises(LazyCollectionError, match="persist"):
+        histogramdd(x.rechunk((30, 1)), 3)
+    with pytest.raises(LazyCollectionError, match="persist"):
+        histogramdd(x.persist() + 1, 3)
+
+
+def test_masked_blocks() -> None:
+    x = da.ma.masked_equal(da.from_array(points(), chunks=(30, 3)), 2).persist()
+    with pytest.raises(InvalidArgumentError, match="filled"):
+        histogramdd(x, 3)
+
+
+def test_sparse_blocks() -> None:
+    import sparse
+
+    x = da.from_array(np.eye(4), chunks=(2, 4)).map_blocks(sparse.COO.from_numpy).persist()
+    with pytest.raises(InvalidArgumentError, match="dense"):
+        histogramdd(x, 3)
+
+
+def test_bag_of_rows() -> None:
+    bag = db.from_sequence([[1.0, 2.0], [3.0, 4.0]], npartitions=2).persist()
+    with pytest.raises(InvalidArgumentError, match="got a list"):
+        histogramdd(bag, 3)
+
+
+def test_event_loops_are_not_blocked(client: Client) -> None:
+    sample = points()
+    address = client.scheduler_info()["address"]
+
+    async def program() -> Any:
+        async with Client(address, asynchronous=True) as mine:
+            x = await mine.persist(da.from_array(sample, chunks=(30, 3)))
+            with pytest.raises(BackendNotUsableError, match="to_thread"):
+                histogramdd(x, 3)
+            parts = await asyncio.to_thread(split, x)
+            with pytest.raises(InvalidArgumentError, match="to_thread"):
+                histogramdd(parts, 3)
+            return await asyncio.to_thread(histogramdd, x, 3)
+
+    assert_same(asyncio.run(program()), np.histogramdd(sample, 3))

@@ -1,0 +1,211 @@
+"""The histogram on collections of this process: lists of blocks, arrays in memory, files."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pytest
+import scipy.sparse
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+
+import spliter_apps.histogram
+from spliter import AlignmentError, InvalidArgumentError, UnsupportedCollectionError
+from spliter_apps import histogramdd
+from tests.histogram_suite import HistogramTests, assert_same, cut, points
+from tests.programs import listing5
+
+Array = npt.NDArray[Any]
+
+
+class TestListsOfBlocks(HistogramTests):
+    def collection(self, array: Array, rows: Sequence[int]) -> Any:
+        return cut(array, rows)
+
+    def frames(self, frame: Any, rows: Sequence[int]) -> Any:
+        return cut(frame, rows)
+
+
+class TestDaskWithoutACluster(HistogramTests):
+    """Values in the graph of a Dask collection, computed in this process."""
+
+    def collection(self, array: Array, rows: Sequence[int]) -> Any:
+        chunks = (tuple(rows), *((size,) for size in array.shape[1:]))
+        return da.from_array(array, chunks=chunks).persist(scheduler="synchronous")
+
+    def frames(self, frame: Any, rows: Sequence[int]) -> Any:
+        return cut(frame, rows)
+
+
+@given(
+    grid=st.lists(st.integers(0, 12), min_size=1, max_size=8),
+    ndim=st.integers(1, 3),
+    nbins=st.integers(1, 6),
+    seed=st.integers(0, 2**32),
+    ranged=st.booleans(),
+    weighted=st.booleans(),
+    nan=st.booleans(),
+)
+def test_random_grids(
+    grid: list[int], ndim: int, nbins: int, seed: int, ranged: bool, weighted: bool, nan: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    sample = rng.normal(size=(sum(grid), ndim)).round(1)
+    limits = [(-1.0, 1.0)] * ndim if ranged else None
+    if nan and ranged and len(sample):
+        sample[rng.integers(len(sample)), rng.integers(ndim)] = np.nan
+    # Whole numbers: their sums are exact in any order.
+    weights = rng.integers(-100, 100, len(sample)) if weighted else None
+    found = histogramdd(
+        cut(sample, grid), nbins, limits, weights=None if weights is None else cut(weights, grid)
+    )
+    assert_same(found, np.histogramdd(sample, nbins, limits, weights=weights))
+
+
+def test_every_block_is_a_kind_of_its_own() -> None:
+    sample = points()
+    blocks = cut(sample, [30, 30, 30])
+    blocks[1] = np.asfortranarray(blocks[1].astype(np.float32))
+    blocks[2] = pd.DataFrame(blocks[2].astype(np.int8))
+    limits = [(0, 8)] * 3
+    assert_same(histogramdd(blocks, 4, limits), np.histogramdd(sample, 4, limits))
+
+
+# --- arrays in memory and files --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [1, 7, 90, 1000])
+def test_an_array_in_memory_is_cut(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spliter_apps.histogram, "PIECE_ROWS", rows)
+    sample, weights = points(), np.arange(90)
+    assert_same(histogramdd(sample, 3, weights=weights), np.histogramdd(sample, 3, weights=weights))
+    columns = tuple(sample.T)
+    assert_same(
+        histogramdd(columns, 3, weights=weights), np.histogramdd(sample, 3, weights=weights)
+    )
+
+
+def test_an_array_without_rows() -> None:
+    empty = np.empty((0, 2))
+    assert_same(histogramdd(empty, 3), np.histogramdd(empty, 3))
+
+
+def test_a_memory_map(tmp_path: Path) -> None:
+    sample = points()
+    np.save(tmp_path / "points.npy", sample)
+    mapped = np.load(tmp_path / "points.npy", mmap_mode="r")
+    assert_same(histogramdd(mapped, 3), np.histogramdd(sample, 3))
+    weights = np.arange(90)
+    assert_same(histogramdd(mapped, 3, weights=weights), np.histogramdd(sample, 3, weights=weights))
+
+
+def test_a_zarr_array(tmp_path: Path) -> None:
+    sample = points()
+    x = zarr.create_array(tmp_path / "x.zarr", data=sample, chunks=(25, 3))
+    w = zarr.create_array(tmp_path / "w.zarr", data=np.arange(90.0), chunks=(25,))
+    found = histogramdd(x, 3, weights=w)
+    assert_same(found, np.histogramdd(sample, 3, weights=np.arange(90.0)))
+
+
+def test_a_zarr_array_with_its_columns_cut(tmp_path: Path) -> None:
+    x = zarr.create_array(tmp_path / "x.zarr", data=points(), chunks=(25, 2))
+    with pytest.raises(InvalidArgumentError, match=r"\(4, 2\); rechunk"):
+        histogramdd(x)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_dask_columns_in_several_blocks(weighted: bool) -> None:
+    sample, weights = points(), np.arange(90.0)
+    chunks = ((50, 40), (1, 2))
+    x = da.from_array(sample, chunks=chunks).persist(scheduler="synchronous")
+    w = da.from_array(weights, chunks=chunks[:1]).persist(scheduler="synchronous")
+    found = histogramdd(x, 3, weights=w if weighted else None)
+    assert_same(found, np.histogramdd(sample, 3, weights=weights if weighted else None))
+    mixed = histogramdd((x, w), 3)
+    assert_same(mixed, np.histogramdd(np.column_stack([sample, weights]), 3))
+
+
+# --- what is refused -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nweights", [89, 91])
+def test_more_or_fewer_weights_than_points(nweights: int) -> None:
+    with pytest.raises(AlignmentError):
+        histogramdd(points(), weights=np.ones(nweights))
+
+
+def test_an_empty_tuple() -> None:
+    with pytest.raises(InvalidArgumentError, match="at least one column"):
+        histogramdd(())
+
+
+def test_a_single_value() -> None:
+    with pytest.raises(InvalidArgumentError, match="single value"):
+        histogramdd(np.ones(()))
+
+
+def test_not_a_collection() -> None:
+    with pytest.raises(UnsupportedCollectionError):
+        histogramdd("points")
+
+
+def test_sparse_blocks() -> None:
+    with pytest.raises(InvalidArgumentError, match="dense"):
+        histogramdd([scipy.sparse.csr_matrix((4, 2))], 3)
+
+
+def test_masked_blocks() -> None:
+    block = np.ma.masked_equal(np.array([[0.0, 1.0], [2.0, 3.0]]), 2)
+    with pytest.raises(InvalidArgumentError, match="filled"):
+        histogramdd([block], 3)
+    assert_same(
+        histogramdd([block.filled(np.nan)], 2, [(0, 4)] * 2),
+        np.histogramdd(np.array([[0.0, 1.0]]), 2, [(0, 4)] * 2),
+    )
+
+
+def test_blocks_of_different_width() -> None:
+    with pytest.raises(InvalidArgumentError, match="columns"):
+        histogramdd([np.zeros((3, 2)), np.zeros((3, 1))])
+
+
+def test_a_list_of_columns_is_not_taken_for_columns() -> None:
+    # NumPy would see two columns of three values; here it is one column in two blocks.
+    blocks = [np.array([0.0, 1.0, 2.0]), np.array([3.0, 4.0, 5.0])]
+    assert_same(histogramdd(blocks, 2), np.histogramdd(np.concatenate(blocks), 2))
+
+
+# --- the paper's program ---------------------------------------------------------------------
+
+
+def test_listing_5_uses_three_functions_of_ours() -> None:
+    tree = ast.parse(Path(listing5.__file__).read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    ours = {
+        alias.name
+        for node in imports
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("spliter")
+        for alias in node.names
+    }
+    # Partition only for the annotation.
+    assert ours == {"Partition", "reduce", "split", "task"}
+    others = {
+        node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports
+    }
+    assert others == {
+        "__future__",
+        "collections.abc",
+        "numpy",
+        "numpy.typing",
+        "operator",
+        "spliter",
+        "typing",
+    }

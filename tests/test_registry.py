@@ -1,0 +1,276 @@
+"""Which backend a collection goes to, and what is said when none, or several, will do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from spliter import (
+    BackendNotUsableError,
+    InvalidArgumentError,
+    UnsupportedCollectionError,
+    backends,
+    split,
+)
+from spliter._registry import executor_of_future, load, locator_for
+from tests.conftest import RunPython
+
+THIRD_PARTY = '''
+"""A backend for collections of a type of its own, and for lists if it is greedy."""
+
+import spliter
+from spliter_backends.local_backend import (
+    LocalExecutor,
+    LocalLocator,
+    executor_of_future,
+)
+
+
+class Shelf:
+    def __init__(self, *blocks):
+        self.blocks = list(blocks)
+
+
+class Locator(LocalLocator):
+    greedy = False
+
+    def recognises(self, collection):
+        return isinstance(collection, Shelf) or (self.greedy and isinstance(collection, list))
+
+    def open(self, collections):
+        return LocalLocator().open([getattr(shelf, "blocks", shelf) for shelf in collections])
+
+
+class GreedyLocator(Locator):
+    greedy = True
+
+
+BACKEND = spliter.Backend("shelves", Locator(), executor_of_future)
+GREEDY = spliter.Backend("greedy", GreedyLocator(), lambda future: None)
+TASKS_ONLY = spliter.Backend("tasks", None, lambda future: None)
+NOT_A_BACKEND = 42
+
+
+class AtOnce(LocalExecutor):
+    def _queue(self, future, call):
+        call()
+
+
+RUNNER = spliter.Backend("runner", None, lambda future: None, lambda blocks: AtOnce())
+'''
+
+
+@pytest.fixture
+def install(tmp_path: Path) -> Path:
+    """Make a distribution's module, on the path of what `run_python` runs."""
+    (tmp_path / "shelves.py").write_text(THIRD_PARTY, encoding="utf-8")
+    return tmp_path
+
+
+def entry_points(where: Path, **points: str) -> None:
+    """Have the distribution name these entry points."""
+    info = where / "shelves-1.0.dist-info"
+    info.mkdir()
+    lines = ["[spliter.backends]", *(f"{name} = {target}" for name, target in points.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shelves\nVersion: 1.0\n")
+
+
+def printed(run_python: RunPython, program: str) -> str:
+    done = run_python("-c", program)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+TRY = """
+import spliter
+try:
+    print({what})
+except spliter.SplIterError as error:
+    print(f"{{type(error).__name__}}: {{error}}")
+"""
+
+
+def test_a_third_party_backend_is_found_by_type_and_by_name(
+    install: Path, run_python: RunPython
+) -> None:
+    entry_points(install, shelves="shelves:BACKEND")
+    program = """
+import spliter, sys
+assert "shelves" not in sys.modules
+from shelves import Shelf
+for name in (None, "shelves"):
+    parts = spliter.split(Shelf([1, 2], [3]), backend=name, partitions_per_location=1)
+    print(parts.map(list)[0].result())
+print([info.name for info in spliter.backends()][-1])
+print(len(spliter.split([[1]])))
+"""
+    assert printed(run_python, program).splitlines() == [
+        "[[1, 2], [3]]",
+        "[[1, 2], [3]]",
+        "shelves",
+        "1",
+    ]
+
+
+def test_two_backends_that_want_a_collection_are_both_named(
+    install: Path, run_python: RunPython
+) -> None:
+    entry_points(install, greedy="shelves:GREEDY")
+    said = printed(run_python, TRY.format(what="spliter.split([[1]])"))
+    assert said.startswith("BackendNotUsableError: several backends ('local', 'greedy')")
+    assert "a list of a list of int" in said
+    assert "backend=NAME" in said
+    chosen = TRY.format(what="spliter.split([[1]], backend='greedy').nblocks")
+    assert printed(run_python, chosen) == "1"
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("no_such_module:BACKEND", "No module named 'no_such_module'"),
+        ("shelves:NO_SUCH_NAME", "NO_SUCH_NAME"),
+        ("shelves:NOT_A_BACKEND", "is not a spliter.Backend but <class 'int'>"),
+    ],
+)
+def test_a_broken_backend_is_named_and_does_not_stop_the_others(
+    target: str, why: str, install: Path, run_python: RunPython
+) -> None:
+    entry_points(install, broken=target)
+    said = printed(run_python, TRY.format(what="spliter.split([[1]], backend='broken')"))
+    assert said.startswith("BackendNotUsableError: ")
+    assert target in said
+    assert why in said
+    assert printed(run_python, TRY.format(what="spliter.split([[1]]).nblocks")) == "1"
+    told = "[info.reason for info in spliter.backends() if info.name == 'broken'][0]"
+    assert why in printed(run_python, TRY.format(what=told))
+
+
+def test_a_backend_that_cannot_take_part_in_a_split_is_refused(
+    install: Path, run_python: RunPython
+) -> None:
+    entry_points(install, tasks="shelves:TASKS_ONLY")
+    said = printed(run_python, TRY.format(what="spliter.split([[1]], backend='tasks')"))
+    assert said.startswith("BackendNotUsableError: backend 'tasks' ")
+
+
+def test_a_backend_may_run_tasks_over_blocks_that_another_one_finds(
+    install: Path, run_python: RunPython
+) -> None:
+    entry_points(install, runner="shelves:RUNNER")
+    program = """
+import spliter, threading
+name = lambda partition: threading.current_thread().name
+print(spliter.split([[1]], backend="runner").map(name)[0].result() == "MainThread")
+print(spliter.split([[1]]).map(name)[0].result() == "MainThread")
+"""
+    assert printed(run_python, program).split() == ["True", "False"]
+
+
+WITHOUT = """
+import sys
+for name in {blocked}:
+    sys.modules[name] = None
+"""
+
+
+def test_a_missing_engine_names_the_extra(run_python: RunPython) -> None:
+    without = WITHOUT.format(blocked=["distributed", "dask"])
+    said = printed(run_python, without + TRY.format(what="spliter.split([[1]], backend='dask')"))
+    assert said.startswith("BackendNotUsableError: backend 'dask' is not usable here: ")
+    assert 'pip install "spliter[dask]"' in said
+    told = "[(info.usable, info.extra) for info in spliter.backends() if info.name == 'dask']"
+    assert printed(run_python, without + TRY.format(what=told)) == "[(False, 'dask')]"
+    told = "[info.usable for info in spliter.backends() if info.name == 'local']"
+    assert printed(run_python, without + TRY.format(what=told)) == "[True]"
+
+
+def test_everything_but_dask_works_without_dask(run_python: RunPython) -> None:
+    without = WITHOUT.format(blocked=["distributed", "dask", "zarr", "pandas", "scipy"])
+    program = without + TRY.format(what="spliter.split([[1, 2], [3]]).nblocks")
+    assert printed(run_python, program) == "2"
+
+
+@pytest.mark.backend("dask")
+def test_dask_without_a_cluster_needs_no_distributed(run_python: RunPython) -> None:
+    without = WITHOUT.format(blocked=["distributed"])
+    make = "import dask.array as da\nx = da.ones(6, chunks=2)\n"
+    there = without + make + TRY.format(what="spliter.split(x.persist(scheduler='sync')).nblocks")
+    assert printed(run_python, there) == "3"
+    lazy = without + make + TRY.format(what="spliter.split(x)")
+    assert printed(run_python, lazy).startswith("LazyCollectionError: ")
+    assert "persist" in printed(run_python, lazy)
+
+
+def test_splitting_lists_imports_no_engine(run_python: RunPython) -> None:
+    program = """
+import sys, spliter
+spliter.split([[1, 2]]).map(len)[0].result()
+print({"dask", "distributed", "zarr", "pandas", "scipy"} & set(sys.modules))
+"""
+    assert printed(run_python, program) == "set()"
+
+
+def test_built_in_backends_come_first() -> None:
+    assert [info.name for info in backends()][:2] == ["local", "dask"]
+    local = backends()[0]
+    assert (local.usable, local.reason, local.extra) == (True, "", None)
+    assert local.version == np.__version__
+
+
+def test_an_unknown_name_is_refused_with_those_there_are() -> None:
+    with pytest.raises(BackendNotUsableError, match=r"no backend 'ray'; there are 'local', 'dask'"):
+        split([np.ones(2)], backend="ray")
+
+
+@pytest.mark.parametrize("name", [3, b"local", object, ["local"]])
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="must be a name"):
+        split([np.ones(2)], backend=name)
+
+
+def test_a_backend_asked_for_that_does_not_know_the_collection() -> None:
+    with pytest.raises(
+        UnsupportedCollectionError, match=r"of type dict, in which the local backend"
+    ):
+        split({}, backend="local")
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (42, r"^int is not a collection"),
+        (None, r"^NoneType is not a collection"),
+        ("text", r"^str is not a collection"),
+        ({"a": 1}, r"^dict is not a collection"),
+        ({1, 2}, r"^set is not a collection"),
+        ([1, 2], r"a list of int is not a collection"),
+        (["a"], r"a list of str is not a collection"),
+        ([None], r"a list of NoneType is not a collection"),
+        ((1.5,), r"a tuple of float is not a collection"),
+        ([(1, 2)], r"a list of a tuple of int is not a collection"),
+        (iter([np.ones(2)]), r"iterator is not a collection"),
+        (np.ones(3), r"numpy.ndarray is one object in memory.*array_split"),
+        ([np.float64(1)], r"one object in memory.*array_split"),
+        (pd.DataFrame({"a": [1]}), r"DataFrame is one object in memory"),
+        (pd.Series([1]), r"Series is one object in memory"),
+    ],
+)
+def test_what_is_no_collection_is_refused_by_name(value: object, says: str) -> None:
+    with pytest.raises(UnsupportedCollectionError, match=f"(?s){says}"):
+        split(value)
+
+
+def test_futures_of_no_known_engine_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="not a future of a known engine"):
+        executor_of_future(object())
+
+
+def test_backends_are_loaded_once() -> None:
+    assert load("local") is load("local")
+    assert locator_for([np.ones(2)], None) is load("local").locator
+    assert "spliter_backends.local_backend" in sys.modules

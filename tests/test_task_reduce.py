@@ -1,0 +1,179 @@
+"""``task`` and ``reduce``: what is submitted where, and in how many tasks."""
+
+from __future__ import annotations
+
+import operator
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spliter import InvalidArgumentError, Partition, SplitClosedError, reduce, split, task
+from spliter._task import DEFAULT_ARITY, fold
+from tests.fake_engine import FakeExecutor, fake_split
+
+VALUES = [[0, 1], [2], [], [3, 4, 5]]
+
+
+@task
+def total(partition: Any, plus: int = 0) -> int:
+    """Add up."""
+    return plus + sum(int(item) for block in partition for item in block)
+
+
+def test_task_keeps_name_and_docstring_and_pickles_by_name() -> None:
+    assert (total.__name__, total.__doc__) == ("total", "Add up.")
+    assert pickle.loads(pickle.dumps(total)) is total
+
+
+def test_task_submits_itself_to_the_partition_location() -> None:
+    parts, _, executor = fake_split(VALUES, "ABAB")
+    futures = [total(partition, plus=1) for partition in parts]
+    assert [future.result() for future in futures] == [2, 15]
+    assert [(call.fn, call.location) for call in executor.calls] == [(total, "A"), (total, "B")]
+
+
+def test_task_finds_the_partition_among_keywords() -> None:
+    parts, _, executor = fake_split(VALUES, "AAAA")
+    assert total(partition=parts[0]).result() == 15
+    assert executor.calls[0].location == "A"
+
+
+def test_task_without_a_tied_partition_is_a_plain_call() -> None:
+    parts, _, executor = fake_split(VALUES, "AAAA")
+    assert total(parts[0].at_location()) == 15
+    assert total([[1, 2]], 3) == 6
+    assert executor.calls == []
+
+
+def test_task_with_partitions_of_two_locations_is_refused_by_name() -> None:
+    parts, _, executor = fake_split(VALUES, "ABAB")
+
+    @task
+    def both(first: Partition, second: Partition) -> None:
+        raise AssertionError("must not run")
+
+    with pytest.raises(InvalidArgumentError, match=r"\['A', 'B'\]"):
+        both(*parts)
+    assert executor.calls == []
+
+
+def test_task_with_two_partitions_of_one_location() -> None:
+    parts, _, _ = fake_split(VALUES, "AAAA", partitions_per_location=2)
+
+    @task
+    def both(first: Partition, second: Partition) -> int:
+        return total(first) + total(second)  # type: ignore[no-any-return]
+
+    assert both(*parts).result() == 15
+
+
+def test_task_on_a_closed_split_is_refused_whichever_partition_it_is() -> None:
+    blocks = [np.ones(2)]
+    (still_open,), (closed,) = split(blocks), (other := split(blocks))
+    other.close()
+
+    @task
+    def both(first: Partition, second: Partition) -> None:
+        raise AssertionError("must not run")
+
+    with pytest.raises(SplitClosedError):
+        both(still_open, closed)
+
+
+def finished(executor: FakeExecutor, where: str) -> list[Any]:
+    """Submit a task per letter, at the location of that name (``-`` is nowhere)."""
+    return [
+        executor.submit(int, (number,), {}, location=None if name == "-" else name)  # type: ignore[arg-type]
+        for number, name in enumerate(where)
+    ]
+
+
+def reduced(where: str, arity: int | None = None) -> tuple[int, list[tuple[Any, int]]]:
+    """Reduce, and return the result and the tasks: location and number of inputs."""
+    executor = FakeExecutor()
+    futures = finished(executor, where)
+    before = len(executor.calls)
+    result = reduce(operator.add, futures, arity=arity).result(timeout=30)
+    return result, [(call.location, len(call.args[1])) for call in executor.calls[before:]]
+
+
+def test_reduce_combines_each_location_in_one_task_and_then_across() -> None:
+    result, tasks = reduced("AAABBBAB")
+    assert result == sum(range(8))
+    assert tasks == [("A", 4), ("B", 4), (None, 2)]
+
+
+def test_reduce_of_one_result_per_location_has_no_task_there() -> None:
+    assert reduced("ABC")[1] == [(None, 3)]
+
+
+def test_reduce_at_one_location_has_no_task_across() -> None:
+    assert reduced("AAA")[1] == [("A", 3)]
+
+
+def test_reduce_across_many_locations_is_a_tree() -> None:
+    names = "ABCDEFGHIJKLMNOPQRST"
+    result, tasks = reduced(names)
+    assert result == sum(range(20))
+    assert DEFAULT_ARITY == 8
+    assert tasks == [(None, 8), (None, 8), (None, 4), (None, 3)]
+
+
+def test_reduce_with_arity_is_a_tree_everywhere() -> None:
+    result, tasks = reduced("AAAAAB", arity=2)
+    assert result == sum(range(6))
+    assert tasks == [("A", 2), ("A", 2), ("A", 2), ("A", 2), (None, 2)]
+
+
+def test_reduce_takes_results_that_are_nowhere_in_particular() -> None:
+    assert reduced("A-A-")[1] == [("A", 2), (None, 3)]
+
+
+def test_reduce_of_one_future_is_that_future() -> None:
+    executor = FakeExecutor()
+    (future,) = finished(executor, "A")
+    assert reduce(operator.add, [future]) is future
+
+
+@given(
+    st.text("ABC-", min_size=1, max_size=30),
+    st.none() | st.integers(2, 7),
+)
+def test_reduce_uses_every_result_once(where: str, arity: int | None) -> None:
+    result, tasks = reduced(where, arity)
+    assert result == sum(range(len(where)))
+    # A task turns n results into one, so this many are gone in the end.
+    assert sum(inputs - 1 for _, inputs in tasks) == len(where) - 1
+    assert all(inputs >= 2 for _, inputs in tasks)
+    assert all(inputs <= arity for _, inputs in tasks if arity)
+
+
+def test_reduce_takes_any_iterable() -> None:
+    executor = FakeExecutor()
+    assert reduce(operator.add, iter(finished(executor, "AB"))).result(timeout=30) == 1
+
+
+def test_reduce_of_nothing_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="no futures"):
+        reduce(operator.add, [])
+
+
+@pytest.mark.parametrize("arity", [1, 0, -5])
+def test_bad_arity_is_refused(arity: int) -> None:
+    with pytest.raises(InvalidArgumentError, match="arity must be"):
+        reduce(operator.add, finished(FakeExecutor(), "AB"), arity=arity)
+
+
+@pytest.mark.parametrize("values", [[1, 2], ["a"], [None], [[1], [2]]])
+def test_reduce_of_values_is_refused(values: list[Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match="not a future of a known engine"):
+        reduce(operator.add, values)
+
+
+def test_fold_goes_from_left_to_right() -> None:
+    assert fold(operator.sub, [10, 3, 2]) == 5
+    assert fold(operator.sub, [10]) == 10
