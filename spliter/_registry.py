@@ -58,6 +58,9 @@ _BUILT_IN = (
 )
 
 
+_BUILT_IN_NAMES = {line.name for line in _BUILT_IN}
+
+
 @dataclass(frozen=True)
 class BackendInfo:
     """What :func:`backends` tells about one backend.
@@ -236,10 +239,10 @@ def locator_for(collection: Any, backend: str | None) -> Locator:
                 "those of other backends, so there is nothing it can split"
             )
     found: list[tuple[str, Locator]] = []
-    unusable: list[BackendNotUsableError] = []
+    unusable: dict[str, BackendNotUsableError] = {}
     for name, candidate in _candidates(collection):
         if isinstance(candidate, BackendNotUsableError):
-            unusable.append(candidate)
+            unusable[name] = candidate
         elif candidate.locator is not None and candidate.locator.recognises(collection):
             found.append((name, candidate.locator))
     if len(found) > 1:
@@ -250,9 +253,12 @@ def locator_for(collection: Any, backend: str | None) -> Locator:
         )
     if found:
         return found[0][1]
-    if unusable:
-        raise unusable[0]
-    raise UnsupportedCollectionError(_not_a_collection(collection))
+    if _BUILT_IN_NAMES & unusable.keys():  # they serve this collection's package
+        raise next(iter(unusable.values()))
+    refusal = UnsupportedCollectionError(_not_a_collection(collection))
+    for error in unusable.values():  # another distribution's, which may have nothing to do with it
+        refusal.add_note(str(error))
+    raise refusal
 
 
 def executor_of_future(future: Any) -> Executor:

@@ -3,7 +3,9 @@
 Where what is:
 
 ``_dask_graph``    from a collection to its futures, without asking the cluster
-``dask_locator``   from futures to workers: ``who_has``, sizes, aligned copies
+``dask_locator``   opens collections: futures, or an error that says what to call
+``_dask_inquiry``  asks the scheduler: done, ``who_has``, sizes
+``_dask_blocks``   the opened blocks: placement, aligned copies, count of what moved
 ``dask_executor``  tasks pinned to workers, and an eye on those under way
 ``_dask_worker``   what runs on the worker: check, wait, move or fetch, iterate
 """

@@ -71,7 +71,6 @@ class Rest:
         ClusterError
             If that takes longer than `timeout` seconds.
         """
-        gc.collect()  # futures in reference cycles hold results
         deadline = time.monotonic() + timeout
         while True:
             load = current_load(self.client)
@@ -87,6 +86,7 @@ class Rest:
                     f"{load.copies} results held (before: {self.load.copies}), {away} blocks away "
                     "from where they were; did a worker die, or does someone else use the cluster?"
                 )
+            gc.collect()  # futures in reference cycles hold results
             time.sleep(POLL_SECONDS)
 
 

@@ -25,6 +25,7 @@ from spliter_experiments._errors import ExperimentError
 from spliter_experiments._facts import facts
 from spliter_experiments._histogram import HistogramSettings, Listener, compare_histogram
 from spliter_experiments._inputs import Points
+from spliter_experiments._interrupt import remembered_interrupt
 from spliter_experiments._options import parse_sweep, parse_ways, words
 from spliter_experiments._plot import write_plot
 from spliter_experiments._readers import open_points
@@ -189,21 +190,25 @@ def _title(comparison: Comparison) -> str:
 def _progress() -> Iterator[Listener]:
     """Show a progress bar on a terminal, and nothing elsewhere."""
     console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
+    with (
+        remembered_interrupt() as check_interrupt,
+        Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        ) as progress,
+    ):
         task = progress.add_task("", total=None)
-        yield Listener(
-            begin=lambda runs: progress.update(task, total=runs),
-            step=lambda what, runs: progress.update(task, description=what, advance=runs),
-            note=_note,
-        )
+
+        def step(what: str, runs: int) -> None:
+            check_interrupt()
+            progress.update(task, description=what, advance=runs)
+
+        yield Listener(begin=lambda runs: progress.update(task, total=runs), step=step, note=_note)
 
 
 def _note(text: str) -> None:

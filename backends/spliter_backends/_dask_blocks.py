@@ -1,0 +1,267 @@
+"""The opened blocks of Dask collections, as the client keeps them.
+
+Holds the collections' futures, so that the data stays alive however the program drops its
+own names; brings aligned blocks along; keeps count of what moved, which tasks report.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dask.typing import Key
+from distributed import Client, Future
+
+from spliter import (
+    BlockGrid,
+    Movement,
+    Partition,
+    PartitionNotLocalError,
+    Placement,
+    PlannedPartition,
+)
+from spliter._grid import IntArray
+from spliter_backends._dask_inquiry import Inquiry, refuse_cancelled
+from spliter_backends._dask_worker import WorkerSource, hold
+from spliter_backends.dask_executor import DaskExecutor
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One of the collections that are split together.
+
+    Parameters
+    ----------
+    grid : BlockGrid
+        Arrangement of its blocks.
+    futures : sequence of distributed.Future
+        The blocks, in C order of the grid.
+    nbytes : ndarray of int64, or None
+        Bytes of each block, where the collection's metadata tells.
+    """
+
+    grid: BlockGrid
+    futures: Sequence[Future[Any]]
+    nbytes: IntArray | None
+
+
+class _ClientSource:
+    """A partition's blocks as the client sees them: keys to send, nothing to read."""
+
+    def __init__(
+        self, blocks: DaskBlocks, sent: WorkerSource, aligned: Sequence[Sequence[Future[Any]]]
+    ) -> None:
+        self._blocks = blocks
+        self._sent = sent
+        self._aligned = aligned  # some are copies made for this partition: kept alive here
+        self._shipped: tuple[Any, Future[Any]] | None = None
+        self._lock = threading.Lock()
+
+    def read(self) -> Any:
+        """Refuse: the blocks are in the workers' memory."""
+        raise PartitionNotLocalError(
+            "this partition's blocks are in the memory of a Dask worker, not here; give it to "
+            "a function decorated with spliter.task, or to partition.submit(fn)"
+        )
+
+    def shipped(self, executor: DaskExecutor, partition: Partition) -> Future[Any]:
+        """Return the future of the partition at its location, sent there on first use."""
+        with self._lock:
+            if self._shipped is not None:
+                indexes, future = self._shipped
+                # Sent again if item indexes have become known since.
+                if indexes is partition.indexes and future.status != "cancelled":
+                    return future
+            self._blocks.refuse_cancelled(partition)
+            future = executor.ship(partition)
+            self._shipped = (partition.indexes, future)
+            return future
+
+    def forget(self) -> None:
+        """Let go of what was sent, and of copies."""
+        with self._lock:
+            self._shipped = None
+            self._aligned = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        sent = self._sent
+        return WorkerSource, (
+            sent.members,
+            sent.nbytes,
+            sent.indexes,
+            sent.topic,
+            sent.token,
+            sent.timeout,
+        )
+
+
+class DaskBlocks:
+    """The blocks of one or several aligned collections on a Dask cluster."""
+
+    def __init__(self, client: Client, executor: DaskExecutor, members: Sequence[Member]) -> None:
+        self.client = client
+        self.executor = executor
+        self._members = list(members)
+        self._inquiry = Inquiry(client, executor)
+        self._token = uuid.uuid4().hex
+        self._topic = _listen(client, self._token, self)
+        self._lock = threading.Lock()
+        self._drifted = False
+        self._movement = Movement()
+        self._sources: weakref.WeakSet[_ClientSource] = weakref.WeakSet()
+        self._aligned_holders: list[Mapping[Key, Sequence[str]]] = []
+        self._copies = weakref.WeakValueDictionary[tuple[int, int, str], Future[Any]]()
+
+    @property
+    def grids(self) -> Sequence[BlockGrid]:
+        """One grid per collection."""
+        return [member.grid for member in self._members]
+
+    def locate(self) -> Placement:
+        """Ask the scheduler where the blocks are; see :class:`spliter.Blocks`."""
+        with self._lock:
+            self._drifted = False
+        first, *aligned = self._members
+        holders = self._inquiry.wait_located(first.futures)
+        self._aligned_holders = [self._inquiry.wait_located(member.futures) for member in aligned]
+        nbytes = self._inquiry.sizes(first.futures) if first.nbytes is None else first.nbytes
+        return Placement.of([holders[future.key] for future in first.futures], nbytes)
+
+    def refuse_cancelled(self, partition: Partition) -> None:
+        """Raise if blocks of a partition were cancelled behind the Split's back."""
+        futures = self._members[0].futures
+        positions = partition.indexes.positions.tolist()
+        refuse_cancelled(
+            dict(zip(partition.get_indexes(), (futures[at] for at in positions), strict=True))
+        )
+
+    def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[_ClientSource]:
+        """Return the sources of planned partitions; copies aligned blocks to them."""
+        grid = self._members[0].grid
+        futures = self._members[0].futures
+        columns = [grid.rows(part.positions).tolist() for part in planned]
+        copies = self._bring_aligned(
+            (row, part.location)
+            for part, rows in zip(planned, columns, strict=True)
+            for row in rows
+        )
+        made = []
+        for part, rows in zip(planned, columns, strict=True):
+            aligned = [
+                [copies.get((number, row, part.location)) or member.futures[row] for row in rows]
+                for number, member in enumerate(self._members[1:], start=1)
+            ]
+            own = tuple(futures[position].key for position in part.positions.tolist())
+            sent = WorkerSource(
+                members=(own, *(tuple(future.key for future in member) for member in aligned)),
+                nbytes=tuple(part.nbytes.tolist()),
+                indexes=tuple(grid.indexes(part.positions)),
+                topic=self._topic,
+                token=self._token,
+                timeout=self._inquiry.timeout,
+            )
+            made.append(_ClientSource(self, sent, aligned))
+        self._sources.update(made)
+        return made
+
+    def _bring_aligned(
+        self, wanted: Iterable[tuple[int, str]]
+    ) -> Mapping[tuple[int, int, str], Future[Any]]:
+        """Copy blocks of the further collections to where the first one's blocks are.
+
+        A copy has a key of its own, so that neither Dask's memory manager, which drops
+        surplus replicas, nor a rebalance takes it away again. It lives as long as a
+        partition uses it.
+        """
+        copies: dict[tuple[int, int, str], Future[Any]] = {}
+        new: list[Future[Any]] = []
+        if not self._aligned_holders:
+            return copies
+        for row, location in wanted:
+            for number, holders in enumerate(self._aligned_holders, start=1):
+                future = self._members[number].futures[row]
+                place = (number, row, location)
+                if location in holders[future.key]:
+                    continue
+                copy = self._copies.get(place)
+                if copy is None:
+                    copy = self._copies[place] = self._copy_to(location, future)
+                    new.append(copy)
+                copies[place] = copy
+        self._inquiry.wait_done(new)
+        if new:
+            nbytes = int(self._inquiry.sizes(new).sum())
+            self._count(Movement(aligned_blocks=len(new), aligned_nbytes=nbytes))
+        return copies
+
+    def _copy_to(self, location: str, future: Future[Any]) -> Future[Any]:
+        return self.client.submit(
+            hold,
+            future,
+            key=f"spliter-aligned-{uuid.uuid4().hex}",
+            workers=[location],
+            allow_other_workers=True,
+            pure=False,
+        )
+
+    def _count(self, more: Movement) -> None:
+        with self._lock:
+            self._movement = Movement(
+                self._movement.aligned_blocks + more.aligned_blocks,
+                self._movement.aligned_nbytes + more.aligned_nbytes,
+                self._movement.fetched_blocks + more.fetched_blocks,
+                self._movement.fetched_nbytes + more.fetched_nbytes,
+            )
+
+    def drift_reported(self, blocks: int, nbytes: int) -> None:
+        """Take a report from a task that blocks were not where the plan has them."""
+        self._count(Movement(fetched_blocks=blocks, fetched_nbytes=nbytes))
+        with self._lock:
+            self._drifted = True
+
+    def moved(self) -> Movement:
+        """Return what has crossed the network."""
+        with self._lock:
+            return self._movement
+
+    def has_drifted(self) -> bool:
+        """Whether a task has reported drift since the last plan."""
+        with self._lock:
+            return self._drifted
+
+    def close(self) -> None:
+        """Let go of the futures of blocks, copies and block lists."""
+        for source in self._sources:
+            source.forget()
+        self._members = [Member(member.grid, (), member.nbytes) for member in self._members]
+
+
+_listeners: weakref.WeakKeyDictionary[Client, weakref.WeakValueDictionary[str, DaskBlocks]]
+_listeners = weakref.WeakKeyDictionary()
+_listeners_lock = threading.Lock()
+
+
+def _listen(client: Client, token: str, blocks: DaskBlocks) -> str:
+    """Have reports of drift brought to `blocks`; return the topic to report on.
+
+    One subscription per client, for its whole life.
+    """
+    topic = f"spliter-drift-{client.id}"
+    with _listeners_lock:
+        if client not in _listeners:
+            listening: weakref.WeakValueDictionary[str, DaskBlocks] = weakref.WeakValueDictionary()
+            _listeners[client] = listening
+
+            def receive(event: tuple[float, Mapping[str, Any]]) -> None:
+                _, report = event
+                found = listening.get(report["split"])
+                if found is not None:
+                    found.drift_reported(report["blocks"], report["nbytes"])
+
+            client.subscribe_topic(topic, receive)
+        _listeners[client][token] = blocks
+    return topic

@@ -1,0 +1,294 @@
+"""Every kind of input yields the same rows however they are cut, or a typed error."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spliter_experiments._errors import InputError, OptionError
+from spliter_experiments._inputs import Floats, GeneratedPoints, Points, TiledPoints
+from spliter_experiments._readers import BUNDLED, load_bundled, open_points
+
+ROWS = 23
+NAMES = ["a", "b", "c"]
+Writer = Callable[[Floats, Path], str]
+
+
+def table() -> Floats:
+    """Values that encode their row and column."""
+    return np.arange(ROWS * 3, dtype=np.float64).reshape(ROWS, 3)
+
+
+def write_npy(values: Floats, folder: Path) -> str:
+    np.save(folder / "points.npy", np.asfortranarray(values))
+    return str(folder / "points.npy")
+
+
+def write_zarr(values: Floats, folder: Path) -> str:
+    store = zarr.create_array(folder / "points.zarr", shape=values.shape, chunks=(5, 2), dtype="f8")
+    store[:] = values
+    return str(folder / "points.zarr")
+
+
+def write_parquet(values: Floats, folder: Path) -> str:
+    frame = pd.DataFrame(values, columns=NAMES)
+    frame.to_parquet(folder / "points.parquet", row_group_size=4)
+    return str(folder / "points.parquet")
+
+
+def write_parquet_folder(values: Floats, folder: Path) -> str:
+    parts = folder / "parts.parquet"
+    parts.mkdir()
+    for number, piece in enumerate(np.array_split(values, 3)):
+        pd.DataFrame(piece, columns=NAMES).to_parquet(parts / f"part.{number}.parquet")
+    return str(parts)
+
+
+def write_csv(values: Floats, folder: Path) -> str:
+    pd.DataFrame(values, columns=NAMES).to_csv(folder / "points.csv", index=False)
+    return str(folder / "points.csv")
+
+
+def write_csv_without_names(values: Floats, folder: Path) -> str:
+    pd.DataFrame(values).to_csv(folder / "bare.csv", index=False, header=False)
+    return str(folder / "bare.csv")
+
+
+WRITERS: list[Writer] = [
+    write_npy,
+    write_zarr,
+    write_parquet,
+    write_parquet_folder,
+    write_csv,
+    write_csv_without_names,
+]
+
+
+def check_cuts(points: Points, expected: Floats) -> None:
+    """Read by rows of different sizes, from a pickled copy, as a worker does."""
+    copy = pickle.loads(pickle.dumps(points))
+    for size in (1, 4, 7, points.rows):
+        starts = range(0, points.rows, size)
+        pieces = [copy.read(start, min(start + size, points.rows)) for start in starts]
+        assert all(type(piece) is np.ndarray for piece in pieces)
+        assert all(piece.dtype == np.float64 and piece.flags.c_contiguous for piece in pieces)
+        np.testing.assert_array_equal(np.concatenate(pieces), expected)
+
+
+def opened(source: str | None, *, columns: str | None = None, tile: int | None = None):  # type: ignore[no-untyped-def]
+    return open_points(source, columns=columns, tile=tile, rows=10, dims=2, seed=0)
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_files_are_read_by_rows(write: Writer, tmp_path: Path) -> None:
+    with opened(write(table(), tmp_path)) as points:
+        assert points.rows == ROWS
+        assert len(points.columns) == 3
+        check_cuts(points, table())
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_columns_are_chosen_and_ordered(write: Writer, tmp_path: Path) -> None:
+    with opened(write(table(), tmp_path), columns="2,0") as points:
+        check_cuts(points, table()[:, [2, 0]])
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_rows_are_repeated_up_to_a_size(write: Writer, tmp_path: Path) -> None:
+    with opened(write(table(), tmp_path), tile=ROWS * 2 + 3) as points:
+        assert points.rows == ROWS * 2 + 3
+        check_cuts(points, np.concatenate([table(), table(), table()[:3]]))
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_input_without_rows(write: Writer, tmp_path: Path) -> None:
+    if write is write_csv_without_names:
+        pytest.skip("a CSV file without names and rows is an empty file")
+    # A column of a CSV file without any value has no type: it is not even numeric.
+    with pytest.raises(InputError, match="no rows|no numeric column"):
+        opened(write(table()[:0], tmp_path)).__enter__()
+
+
+def test_named_columns_of_parquet_and_csv(tmp_path: Path) -> None:
+    for source in (write_parquet(table(), tmp_path), write_csv(table(), tmp_path)):
+        with opened(source, columns="c,a") as points:
+            assert points.columns.names == ("c", "a")
+            np.testing.assert_array_equal(points.read(2, 4), table()[2:4, [2, 0]])
+
+
+def test_missing_values_and_text_in_tables(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {
+            "text": ["x", "y", "z"],
+            "whole": pd.array([1, None, 3], dtype="Int64"),
+            "flag": [True, False, True],
+        }
+    )
+    frame.to_parquet(tmp_path / "mixed.parquet")
+    frame.to_csv(tmp_path / "mixed.csv", index=False)
+    for name in ("mixed.parquet", "mixed.csv"):
+        with opened(str(tmp_path / name)) as points:
+            assert points.columns.names == ("whole", "flag")
+            np.testing.assert_array_equal(points.read(0, 3), [[1, 1], [np.nan, 0], [3, 1]])
+        with pytest.raises(InputError, match="not numeric in .*: text"):
+            opened(str(tmp_path / name), columns="text").__enter__()
+
+
+def test_vector_is_one_column(tmp_path: Path) -> None:
+    np.save(tmp_path / "vector.npy", np.arange(5, dtype=np.int16))
+    with opened(str(tmp_path / "vector.npy")) as points:
+        check_cuts(points, np.arange(5.0)[:, np.newaxis])
+
+
+def test_temporary_copy_of_csv_is_removed(tmp_path: Path) -> None:
+    with opened(write_csv(table(), tmp_path)) as points:
+        copy = points
+    with pytest.raises(InputError):
+        copy.read(0, 1)
+
+
+def bad_npy(folder: Path) -> str:
+    (folder / "bad.npy").write_bytes(b"nothing of the kind")
+    return str(folder / "bad.npy")
+
+
+def empty_npy(folder: Path) -> str:
+    (folder / "empty.npy").touch()
+    return str(folder / "empty.npy")
+
+
+def text_npy(folder: Path) -> str:
+    np.save(folder / "text.npy", np.array([["a", "b"]]))
+    return str(folder / "text.npy")
+
+
+def cube_npy(folder: Path) -> str:
+    np.save(folder / "cube.npy", np.zeros((2, 2, 2)))
+    return str(folder / "cube.npy")
+
+
+def bad_zarr(folder: Path) -> str:
+    (folder / "bad.zarr").mkdir()
+    return str(folder / "bad.zarr")
+
+
+def group_zarr(folder: Path) -> str:
+    zarr.create_group(folder / "group.zarr")
+    return str(folder / "group.zarr")
+
+
+def bad_parquet(folder: Path) -> str:
+    (folder / "bad.parquet").write_bytes(b"nothing of the kind")
+    return str(folder / "bad.parquet")
+
+
+def empty_folder_parquet(folder: Path) -> str:
+    (folder / "none.parquet").mkdir()
+    return str(folder / "none.parquet")
+
+
+def mixed_folder_parquet(folder: Path) -> str:
+    parts = folder / "mixed.parquet"
+    parts.mkdir()
+    pd.DataFrame({"a": [1]}).to_parquet(parts / "0.parquet")
+    pd.DataFrame({"b": [1]}).to_parquet(parts / "1.parquet")
+    return str(parts)
+
+
+def empty_csv(folder: Path) -> str:
+    (folder / "empty.csv").touch()
+    return str(folder / "empty.csv")
+
+
+def ragged_csv(folder: Path) -> str:
+    (folder / "ragged.csv").write_text("a,b\n1,2\n1,2,3\n", encoding="utf-8")
+    return str(folder / "ragged.csv")
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (bad_npy, "cannot be read as a .npy file"),
+        (empty_npy, "cannot be read as a .npy file"),
+        (text_npy, "not numbers"),
+        (cube_npy, r"shape \(2, 2, 2\)"),
+        (bad_zarr, "cannot be read as one Zarr array"),
+        (group_zarr, "cannot be read as one Zarr array"),
+        (bad_parquet, "cannot be read as Parquet"),
+        (empty_folder_parquet, "holds no .parquet file"),
+        (mixed_folder_parquet, "do not have the same columns"),
+        (empty_csv, "cannot be read as CSV"),
+        (ragged_csv, "cannot be read as CSV"),
+        (lambda folder: str(folder / "none.npy"), "there is no such file"),
+        (lambda folder: str(folder / "points.xyz"), "do not know how to read .xyz"),
+        (lambda folder: str(folder), "do not know how to read a file without a suffix"),
+        (lambda _: "sklearn:mnist", "scikit-learn ships no 'mnist'; there are breast_cancer"),
+    ],
+)
+def test_unreadable_input(make: Callable[[Path], str], complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=complaint):
+        opened(make(tmp_path)).__enter__()
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_bundled_data(name: str) -> None:
+    data, names = load_bundled(name)
+    with opened(f"sklearn:{name}") as points:
+        assert points.rows == len(data)
+        assert points.columns.names == tuple(names[:5])
+        check_cuts(points, data[:, :5])
+
+
+@given(
+    rows=st.integers(1, 300),
+    dims=st.integers(1, 7),
+    seed=st.integers(0, 2**32),
+    cuts=st.lists(st.integers(0, 300), max_size=5),
+)
+def test_generated_rows_do_not_depend_on_the_cuts(
+    rows: int, dims: int, seed: int, cuts: list[int]
+) -> None:
+    points = GeneratedPoints(rows, dims, seed)
+    bounds = sorted({0, rows, *(cut for cut in cuts if cut < rows)})
+    pieces = [
+        points.read(start, stop) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)
+    ]
+    whole = points.read(0, rows)
+    np.testing.assert_array_equal(np.concatenate(pieces), whole)
+    assert ((whole >= 0) & (whole < 1)).all()
+
+
+def test_generated_points_depend_on_the_seed_and_are_spread() -> None:
+    first, second = (GeneratedPoints(10_000, 2, seed).read(0, 10_000) for seed in (1, 2))
+    assert not np.array_equal(first, second)
+    assert len(np.unique(first)) == first.size
+
+
+@pytest.mark.parametrize(
+    ("rows", "dims", "seed", "complaint"),
+    [(0, 1, 0, "--rows"), (1, 0, 0, "--dims"), (1, 1, -1, "--seed")],
+)
+def test_what_cannot_be_generated(rows: int, dims: int, seed: int, complaint: str) -> None:
+    with pytest.raises(OptionError, match=complaint):
+        GeneratedPoints(rows, dims, seed)
+
+
+def test_options_that_need_an_input() -> None:
+    with pytest.raises(OptionError, match="go with --input"):
+        opened(None, columns="a").__enter__()
+    with pytest.raises(OptionError, match="go with --input"):
+        opened(None, tile=5).__enter__()
+    with pytest.raises(OptionError, match="--tile"):
+        opened("sklearn:iris", tile=0).__enter__()
+
+
+def test_tiles_of_nothing_are_empty() -> None:
+    assert TiledPoints(GeneratedPoints(3, 2, 0), 10).read(4, 4).shape == (0, 2)
