@@ -7,16 +7,40 @@ it has lost that tie and can be iterated.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from spliter._errors import SplitClosedError, UnknownItemIndexError
+from spliter._errors import InvalidArgumentError, SplitClosedError, UnknownItemIndexError
 from spliter._grid import BlockGrid, IntArray
 from spliter._planner import Location, PlannedPartition
 from spliter._protocols import BlockSource, Executor
+
+
+def check_task_function(fn: object) -> None:
+    """Refuse what cannot be run as a task.
+
+    Parameters
+    ----------
+    fn : object
+        What the caller wants to run at a location.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not callable, or is a coroutine function: iterating a partition reads
+        memory and may wait, which would stop an event loop.
+    """
+    if not callable(fn):
+        raise InvalidArgumentError(f"a task has to be a function, got {fn!r}")
+    if inspect.iscoroutinefunction(fn):
+        raise InvalidArgumentError(
+            f"{getattr(fn, '__name__', fn)} is a coroutine function; a task that iterates a partition has to be "
+            "a plain function, which the engine runs in a thread"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,12 +276,15 @@ class Partition:
 
         Raises
         ------
+        InvalidArgumentError
+            If `fn` is not callable, or is a coroutine function.
         TaskNotSerializableError
             If `fn` or an argument cannot be sent there.
         SplitClosedError
             If the Split was closed.
         """
         self._check_open()
+        check_task_function(fn)
         if self._executor is None:
             return fn(self, *args, **kwargs)
         return self._executor.submit(fn, (self, *args), kwargs, location=self.location)

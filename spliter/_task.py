@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec
 
 from spliter._errors import InvalidArgumentError
-from spliter._partition import Partition
+from spliter._partition import Partition, check_task_function
 from spliter._planner import Location
 from spliter._protocols import Executor
 from spliter._registry import executor_of_future
@@ -38,7 +38,8 @@ def task(fn: Callable[P, Any]) -> Callable[P, Any]:
     Raises
     ------
     InvalidArgumentError
-        On a call with partitions that live at different locations.
+        If `fn` is not callable or is a coroutine function, or on a call with partitions
+        that live at different locations.
 
     Examples
     --------
@@ -51,6 +52,8 @@ def task(fn: Callable[P, Any]) -> Callable[P, Any]:
     >>> sum(total(partition).result() for partition in split(blocks))
     5.0
     """
+
+    check_task_function(fn)
 
     @functools.wraps(fn)
     def submit_or_call(*args: P.args, **kwargs: P.kwargs) -> Any:

@@ -250,6 +250,13 @@ def test_weights_of_every_dtype_that_fits(dtype: Any) -> None:
     np.testing.assert_array_equal(counted(sample, edges, weights), expected(sample, edges, weights))
 
 
+def test_weights_that_do_not_add_up() -> None:
+    edges = [np.arange(5.0)]
+    sample = np.array([0, 0, 1, 1, 2, 3, -1])[:, None]
+    weights = np.array([np.inf, -np.inf, 1e308, 1e308, np.nan, np.inf, np.nan])
+    np.testing.assert_array_equal(counted(sample, edges, weights), expected(sample, edges, weights))
+
+
 def test_nothing_added_and_blocks_without_rows() -> None:
     edges = resolve_edges((2, 3), [(0, 1)] * 2, 2)
     assert HistogramAccumulator(edges).counts().tolist() == [[0.0] * 3] * 2

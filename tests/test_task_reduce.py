@@ -177,3 +177,16 @@ def test_reduce_of_values_is_refused(values: list[Any]) -> None:
 def test_fold_goes_from_left_to_right() -> None:
     assert fold(operator.sub, [10, 3, 2]) == 5
     assert fold(operator.sub, [10]) == 10
+
+
+async def _coroutine(partition: Partition) -> None:
+    """Not a task."""
+
+
+@pytest.mark.parametrize("fn", [_coroutine, 42, None])
+def test_only_plain_functions_are_tasks(fn: Any) -> None:
+    parts = split([np.ones(3)])
+    with pytest.raises(InvalidArgumentError, match="function"):
+        task(fn)
+    with pytest.raises(InvalidArgumentError, match="function"):
+        parts[0].submit(fn)

@@ -281,7 +281,8 @@ class HistogramAccumulator:
             return
         flat, index = self._flat[:rows], self._index[:rows]
         inside: npt.NDArray[np.bool_] | None = None
-        # Infinities and NaNs make invalid operations on the way to being found out of range.
+        # Infinities and NaNs make invalid operations on the way to being found out of range, and
+        # NumPy adds up infinite weights without a warning.
         with np.errstate(all="ignore"):
             for number, (axis, column) in enumerate(zip(self._axes, columns, strict=True)):
                 bins = self._bins[:rows] if number else flat
@@ -297,9 +298,9 @@ class HistogramAccumulator:
                     np.multiply(flat, axis.nbins, out=flat)
                     np.add(flat, bins, out=flat)
             np.copyto(index, flat, casting="unsafe")
-        if inside is not None:
-            index[~inside] = self._total
-        np.add.at(self._counts, index, 1.0 if weights is None else weights)
+            if inside is not None:
+                index[~inside] = self._total
+            np.add.at(self._counts, index, 1.0 if weights is None else weights)
 
     def _scale(self, axis: BinAxis, column: Floats, bins: Floats) -> npt.NDArray[np.bool_] | None:
         """Bin values among equally wide bins; return which are inside, None if all are."""

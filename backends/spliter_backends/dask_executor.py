@@ -179,7 +179,6 @@ class DaskExecutor:
 
     def _keep_an_eye_on(self, future: Future[Any], keep: tuple[Any, ...]) -> None:
         with self._lock:
-            self._forget_finished()
             self._under_way[future.key] = _UnderWay(weakref.ref(future), keep)
             if self._watch is None:
                 self._watch = PeriodicCallback(self._look, WATCH_INTERVAL * 1000)

@@ -55,7 +55,7 @@ def persist_points(client: Client, points: Points, row_chunks: Sequence[int]) ->
         If loading takes longer than half an hour.
     """
     width = len(points.columns)
-    array = da.map_blocks(
+    array: da.Array = da.map_blocks(
         load_rows,
         points=points,
         chunks=(tuple(row_chunks), (width,)),

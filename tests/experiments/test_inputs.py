@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -83,7 +85,9 @@ def check_cuts(points: Points, expected: Floats) -> None:
         np.testing.assert_array_equal(np.concatenate(pieces), expected)
 
 
-def opened(source: str | None, *, columns: str | None = None, tile: int | None = None):  # type: ignore[no-untyped-def]
+def opened(
+    source: str | None, *, columns: str | None = None, tile: int | None = None
+) -> AbstractContextManager[Points]:
     return open_points(source, columns=columns, tile=tile, rows=10, dims=2, seed=0)
 
 
@@ -108,12 +112,10 @@ def test_rows_are_repeated_up_to_a_size(write: Writer, tmp_path: Path) -> None:
         check_cuts(points, np.concatenate([table(), table(), table()[:3]]))
 
 
-@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize("write", [write for write in WRITERS if "without" not in write.__name__])
 def test_input_without_rows(write: Writer, tmp_path: Path) -> None:
-    if write is write_csv_without_names:
-        pytest.skip("a CSV file without names and rows is an empty file")
     # A column of a CSV file without any value has no type: it is not even numeric.
-    with pytest.raises(InputError, match="no rows|no numeric column"):
+    with pytest.raises(InputError, match=r"no rows|no numeric column"):
         opened(write(table()[:0], tmp_path)).__enter__()
 
 
@@ -138,7 +140,7 @@ def test_missing_values_and_text_in_tables(tmp_path: Path) -> None:
         with opened(str(tmp_path / name)) as points:
             assert points.columns.names == ("whole", "flag")
             np.testing.assert_array_equal(points.read(0, 3), [[1, 1], [np.nan, 0], [3, 1]])
-        with pytest.raises(InputError, match="not numeric in .*: text"):
+        with pytest.raises(InputError, match=r"not numeric in .*: text"):
             opened(str(tmp_path / name), columns="text").__enter__()
 
 
@@ -229,7 +231,7 @@ def ragged_csv(folder: Path) -> str:
         (ragged_csv, "cannot be read as CSV"),
         (lambda folder: str(folder / "none.npy"), "there is no such file"),
         (lambda folder: str(folder / "points.xyz"), "do not know how to read .xyz"),
-        (lambda folder: str(folder), "do not know how to read a file without a suffix"),
+        (str, "do not know how to read a file without a suffix"),
         (lambda _: "sklearn:mnist", "scikit-learn ships no 'mnist'; there are breast_cancer"),
     ],
 )
@@ -258,9 +260,7 @@ def test_generated_rows_do_not_depend_on_the_cuts(
 ) -> None:
     points = GeneratedPoints(rows, dims, seed)
     bounds = sorted({0, rows, *(cut for cut in cuts if cut < rows)})
-    pieces = [
-        points.read(start, stop) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)
-    ]
+    pieces = [points.read(start, stop) for start, stop in itertools.pairwise(bounds)]
     whole = points.read(0, rows)
     np.testing.assert_array_equal(np.concatenate(pieces), whole)
     assert ((whole >= 0) & (whole < 1)).all()

@@ -1,0 +1,175 @@
+"""Tasks and bytes are counted exactly, and blocks go back to where they were."""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client, Future, wait
+
+from spliter_experiments._blocks import blocks_of, bounds_of, cut_rows, persist_points
+from spliter_experiments._columns import Columns
+from spliter_experiments._errors import ClusterError, InputError
+from spliter_experiments._inputs import Floats, GeneratedPoints
+from spliter_experiments._meter import ClusterMeter, Reading
+from spliter_experiments._rest import Rest
+
+pytestmark = pytest.mark.backend("dask")
+
+POINTS = GeneratedPoints(rows=800, dims=2, seed=5)
+
+
+def holders(client: Client, futures: Sequence[Future[Any]]) -> list[set[str]]:
+    held = client.who_has(list(futures))
+    return [set(held[future.key]) for future in futures]
+
+
+def place(client: Client, count: int, size: int) -> tuple[list[Future[Any]], list[str]]:
+    """Put `count` arrays of `size` float64 on the first worker; return them and all workers."""
+    workers = sorted(client.nthreads())
+    futures = [client.submit(np.ones, size, workers=workers[:1], pure=False) for _ in range(count)]
+    wait(futures, timeout=30)
+    return futures, workers
+
+
+def spent(client: Client, meter: ClusterMeter, work: Any) -> Reading:
+    before = meter.reading()
+    wait(work(), timeout=30)
+    return meter.reading().since(before)
+
+
+def test_tasks_are_counted_and_local_ones_move_nothing(client: Client) -> None:
+    futures, workers = place(client, 3, 1000)
+    with ClusterMeter(client) as meter:
+        local = spent(
+            client, meter, lambda: client.map(np.sum, futures, workers=workers[:1], pure=False)
+        )
+        assert local == Reading(tasks=3, nbytes=0)
+
+
+def test_bytes_between_workers_are_counted(client: Client) -> None:
+    futures, workers = place(client, 3, 1000)
+    with ClusterMeter(client) as meter:
+        remote = spent(
+            client, meter, lambda: client.map(np.sum, futures, workers=workers[1:], pure=False)
+        )
+        assert remote == Reading(tasks=3, nbytes=3 * 8000)
+
+
+def test_bytes_to_the_client_are_not_counted(client: Client) -> None:
+    futures, _ = place(client, 2, 1000)
+    with ClusterMeter(client) as meter:
+        before = meter.reading()
+        client.gather(futures)
+        assert meter.reading().since(before) == Reading(0, 0)
+
+
+def test_meter_leaves_no_plugin_behind(client: Client) -> None:
+    def plugins(dask_scheduler: Any) -> list[str]:
+        return [name for name in dask_scheduler.plugins if name.startswith("spliter-meter")]
+
+    with ClusterMeter(client):
+        assert len(client.run_on_scheduler(plugins)) == 1
+    assert client.run_on_scheduler(plugins) == []
+
+
+def test_blocks_are_where_the_rows_are_and_in_order(client: Client) -> None:
+    array = persist_points(client, POINTS, cut_rows(800, 7))
+    assert array.chunks == ((115, 115, 114, 114, 114, 114, 114), (2,))
+    blocks = client.gather(blocks_of(array))
+    assert all(type(block) is np.ndarray for block in blocks)
+    np.testing.assert_array_equal(np.concatenate(blocks), POINTS.read(0, 800))
+    assert len(set().union(*holders(client, blocks_of(array)))) == 2
+
+
+def test_fewer_rows_than_blocks() -> None:
+    with pytest.raises(InputError, match="3 rows cannot be cut into 4 blocks"):
+        cut_rows(3, 4)
+
+
+class TablePoints:
+    """Points that are written down; the workers find this class by its module."""
+
+    origin = "table"
+
+    def __init__(self, values: Sequence[Sequence[float]]) -> None:
+        self.values = np.array(values, dtype=np.float64)
+        self.rows = len(values)
+        self.columns = Columns.numbered(self.values.shape[1])
+
+    def read(self, start: int, stop: int) -> Floats:
+        return self.values[start:stop]
+
+
+class UnreadablePoints(TablePoints):
+    """Points that the client sees and the workers do not."""
+
+    def read(self, start: int, stop: int) -> Floats:
+        raise FileNotFoundError("no such file here")
+
+
+def test_bounds_leave_out_what_is_not_finite(client: Client) -> None:
+    nan, inf = np.nan, np.inf
+    points = TablePoints([[1, nan], [nan, 5], [inf, -inf], [-2, nan]])
+    array = persist_points(client, points, (1, 2, 1))
+    np.testing.assert_array_equal(bounds_of(client, points, array), [[-2, 5], [1, 5]])
+
+
+def test_column_without_finite_values(client: Client) -> None:
+    points = TablePoints([[1, np.nan], [2, np.inf]])
+    array = persist_points(client, points, (1, 1))
+    with pytest.raises(InputError, match="no finite value in 1"):
+        bounds_of(client, points, array)
+
+
+def test_workers_that_cannot_read_the_input(client: Client) -> None:
+    with pytest.raises(InputError, match=r"cannot read table: no such file here.*same path"):
+        persist_points(client, UnreadablePoints([[1.0], [2.0]]), (1, 1))
+
+
+def test_copies_are_dropped_and_originals_stay(client: Client) -> None:
+    futures, workers = place(client, 4, 100)
+    rest = Rest.now(client, futures)
+    client.replicate(futures, n=2)
+    assert holders(client, futures) == [set(workers)] * 4
+    rest.wait()
+    assert holders(client, futures) == [set(workers[:1])] * 4
+
+
+def test_blocks_that_have_moved_are_brought_back(client: Client) -> None:
+    futures, workers = place(client, 4, 100)
+    rest = Rest.now(client, futures)
+    client.replicate(futures, n=2)
+
+    async def drop_originals(dask_scheduler: Any) -> None:
+        keys = [future.key for future in futures]
+        dask_scheduler.request_remove_replicas(workers[0], keys, stimulus_id="test")
+
+    client.run_on_scheduler(drop_originals)
+    assert holders(client, futures) == [set(workers[1:])] * 4
+    rest.wait()
+    assert holders(client, futures) == [set(workers[:1])] * 4
+
+
+def test_results_that_are_kept_are_waited_for_in_vain(client: Client) -> None:
+    rest = Rest.now(client)
+    kept = client.map(operator.neg, range(3), pure=False)
+    wait(kept, timeout=30)
+    with pytest.raises(ClusterError, match=r"not at rest after 0\.3 s"):
+        rest.wait(timeout=0.3)
+    kept.clear()
+    rest.wait()
+
+
+def test_running_tasks_are_waited_for(client: Client) -> None:
+    rest = Rest.now(client)
+    running = client.submit(time.sleep, 0.5, pure=False)
+    load_seen = rest.load.unfinished
+    assert load_seen == 0
+    del running
+    rest.wait()
+    assert Rest.now(client).load.unfinished == 0

@@ -1,0 +1,151 @@
+"""The plain processes compute what they should, report what fails, and never stay behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from spliter_experiments._columns import Columns
+from spliter_experiments._errors import FloorError
+from spliter_experiments._floor import start_floor
+from spliter_experiments._inputs import Floats, GeneratedPoints
+from spliter_experiments._readers import ArrayFilePoints
+from tests.conftest import ROOT, SOURCE_ROOTS
+
+POINTS = GeneratedPoints(rows=1000, dims=2, seed=3)
+
+
+def describe(blocks: Sequence[Floats], factor: float = 1.0) -> tuple[int, int, float]:
+    """Runs in a plain process: its id, its number of blocks and their sum."""
+    return os.getpid(), len(blocks), factor * float(sum(block.sum() for block in blocks))
+
+
+def fail(blocks: Sequence[Floats]) -> None:
+    raise ValueError("what a kernel says")
+
+
+def fail_to_return(blocks: Sequence[Floats]) -> object:
+    return lambda: None
+
+
+def stop_short(blocks: Sequence[Floats]) -> None:
+    os._exit(3)
+
+
+def never_answer(blocks: Sequence[Floats]) -> None:
+    time.sleep(3600)
+
+
+def threads_allowed(blocks: Sequence[Floats]) -> str | None:
+    return os.environ.get("OMP_NUM_THREADS")
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process exists and is more than an entry that nobody has collected yet."""
+    try:
+        return bool(psutil.Process(process).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def await_end(processes: Sequence[int], seconds: float = 20) -> list[int]:
+    """Return those that still live after a while."""
+    deadline = time.monotonic() + seconds
+    while (alive := [pid for pid in processes if is_alive(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return alive
+
+
+def test_blocks_are_shared_out_and_all_counted() -> None:
+    with start_floor(3) as floor:
+        floor.load(POINTS, [300, 300, 300, 100])
+        pids, blocks, sums = zip(*floor.call(describe), strict=True)
+        assert len({*pids, os.getpid()}) == 4
+        assert blocks == (2, 1, 1)
+        np.testing.assert_allclose(sum(sums), POINTS.read(0, 1000).sum())
+        assert [share[2] for share in floor.call(describe, 0.0)] == [0.0] * 3
+        floor.load(POINTS, [1000])
+        assert [share[1] for share in floor.call(describe)] == [1, 0, 0]
+        floor.drop()
+        assert [share[1] for share in floor.call(describe)] == [0, 0, 0]
+    assert await_end(pids) == []
+
+
+def test_each_process_is_told_to_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with start_floor(1) as floor:
+        assert floor.call(threads_allowed) == ["1"]
+    assert "OMP_NUM_THREADS" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("kernel", "complaint"),
+    [
+        (fail, "failed: ValueError: what a kernel says"),
+        (fail_to_return, "failed: .*pickle"),
+        (stop_short, "has died"),
+    ],
+)
+def test_failure_is_reported(kernel: object, complaint: str) -> None:
+    with start_floor(2) as floor, pytest.raises(FloorError, match=complaint):
+        floor._ask([("call", kernel, ())] * 2)
+
+
+def test_unreadable_points_are_reported(tmp_path: Path) -> None:
+    missing = ArrayFilePoints(tmp_path / "none.npy", "none.npy", 1, Columns.numbered(1))
+    with start_floor(1) as floor, pytest.raises(FloorError, match="InputError"):
+        floor.load(missing, [1])
+
+
+def test_process_that_does_not_answer_is_given_up_and_ended() -> None:
+    with start_floor(1, timeout=30) as floor:
+        ((pid, _, _),) = floor.call(describe)
+        floor._timeout = 0.2
+        with pytest.raises(FloorError, match="did not answer in time"):
+            floor.call(never_answer)
+    assert await_end([pid]) == []
+
+
+def test_dead_process_is_noticed_before_it_is_asked() -> None:
+    with start_floor(1) as floor:
+        ((pid, _, _),) = floor.call(describe)
+        os.kill(pid, signal.SIGKILL)
+        assert await_end([pid]) == []
+        with pytest.raises(FloorError, match="has died"):
+            floor.call(describe)
+
+
+KILLED_PARENT = """
+import os, signal
+from spliter_experiments._floor import start_floor
+from tests.experiments.test_floor import describe
+if __name__ == "__main__":
+    with start_floor(2) as floor:
+        print(*[share[0] for share in floor.call(describe)], flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_processes_end_when_their_parent_is_killed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_PARENT],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, SOURCE_ROOTS))},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    pids = [int(word) for word in done.stdout.split()]
+    assert len(pids) == 2
+    assert await_end(pids) == []
