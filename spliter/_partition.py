@@ -38,8 +38,8 @@ def check_task_function(fn: object) -> None:
         raise InvalidArgumentError(f"a task has to be a function, got {fn!r}")
     if inspect.iscoroutinefunction(fn):
         raise InvalidArgumentError(
-            f"{getattr(fn, '__name__', fn)} is a coroutine function; a task that iterates a partition has to be "
-            "a plain function, which the engine runs in a thread"
+            f"{getattr(fn, '__name__', fn)} is a coroutine function; a task that iterates a "
+            "partition has to be a plain function, which the engine runs in a thread"
         )
 
 

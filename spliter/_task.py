@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ParamSpec
+from typing import Any
 
 from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition, check_task_function
@@ -12,13 +12,11 @@ from spliter._planner import Location
 from spliter._protocols import Executor
 from spliter._registry import executor_of_future
 
-P = ParamSpec("P")
-
 DEFAULT_ARITY = 8
 """Results combined by one reduction task, across locations, unless the caller says."""
 
 
-def task(fn: Callable[P, Any]) -> Callable[P, Any]:
+def task(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function run where the partition among its arguments lives.
 
     Calling the decorated function with a partition, on the side of the program that
@@ -33,7 +31,7 @@ def task(fn: Callable[P, Any]) -> Callable[P, Any]:
     Returns
     -------
     callable
-        Same signature; returns a future when it submits.
+        Takes the same arguments, or futures of them; returns a future when it submits.
 
     Raises
     ------
@@ -52,11 +50,10 @@ def task(fn: Callable[P, Any]) -> Callable[P, Any]:
     >>> sum(total(partition).result() for partition in split(blocks))
     5.0
     """
-
     check_task_function(fn)
 
     @functools.wraps(fn)
-    def submit_or_call(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def submit_or_call(*args: Any, **kwargs: Any) -> Any:
         found = [
             argument
             for argument in (*args, *kwargs.values())

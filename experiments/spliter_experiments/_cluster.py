@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import platform
 import pydoc
@@ -11,7 +12,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from distributed import Client, LocalCluster, Worker, WorkerPlugin
+from distributed import Client, LocalCluster, Security, Worker, WorkerPlugin
+from distributed.comm import connect
 
 import spliter
 from spliter_experiments._errors import ClusterError, OptionError
@@ -59,8 +61,8 @@ def connected(choice: ClusterChoice) -> Iterator[Client]:
                     n_workers=choice.workers,
                     threads_per_worker=choice.threads,
                     processes=True,
-                    # No dashboard: nobody looks at it, and its port may be taken.
-                    dashboard_address=None,
+                    # Any free port: the usual one may be taken, by another cluster or a notebook.
+                    dashboard_address=":0",
                 )
             )
             client = stack.enter_context(Client(cluster))
@@ -80,9 +82,19 @@ def connected(choice: ClusterChoice) -> Iterator[Client]:
 def _client_of(scheduler: str) -> Client:
     address = _address_of(scheduler)
     try:
+        # Dask waits for ever for the greeting of a server that takes connections and is silent.
+        asyncio.run(asyncio.wait_for(_greet(address), CONNECT_SECONDS))
         return Client(address, timeout=CONNECT_SECONDS)
     except (OSError, TimeoutError, ValueError) as error:
-        raise ClusterError(f"no scheduler answers at {address}: {error}") from error
+        reason = str(error) or f"no answer in {CONNECT_SECONDS} s"
+        raise ClusterError(f"no scheduler answers at {address}: {reason}") from error
+
+
+async def _greet(address: str) -> None:
+    """Connect as a Dask client and hang up."""
+    security = Security().get_connection_args("client")
+    comm = await connect(address, timeout=CONNECT_SECONDS, **security)
+    comm.abort()
 
 
 def _address_of(scheduler: str) -> str:

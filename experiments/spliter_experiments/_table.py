@@ -28,7 +28,7 @@ def comparison_table(comparison: Comparison, title: str) -> Table:
         caption_justify="left",
         box=SIMPLE_HEAD,
         show_edge=False,
-        padding=(0, 1, 0, 0),
+        padding=0,
     )
     if several:
         table.add_column("blocks\n/ core", justify="right")

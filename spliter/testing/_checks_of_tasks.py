@@ -39,7 +39,7 @@ class TaskChecks(BackendHooks):
     def test_task_without_a_partition_is_the_plain_function(self) -> None:
         assert _programs.united.__name__ == "united"
         assert _programs.total.__name__ == "total"
-        assert _programs.total([]) == 0  # type: ignore[arg-type]
+        assert _programs.total([]) == 0
 
     def test_task_with_two_partitions_of_one_location(self) -> None:
         collection = self.encoded((2, 2), (0, 0))

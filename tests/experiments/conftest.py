@@ -12,7 +12,7 @@ from distributed import Client, LocalCluster
 def client() -> Iterator[Client]:
     """Client of a cluster that tests leave as it was."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as connected,
     ):
         yield connected

@@ -1,0 +1,323 @@
+"""The ``spliter`` command from end to end, on real embedded clusters and on bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import psutil
+import pytest
+
+pytest.importorskip("distributed")
+
+from distributed import Client, LocalCluster
+from typer.testing import CliRunner, Result
+
+import spliter
+from spliter import BackendInfo
+from spliter_experiments import _cluster, _histogram, _ways
+from spliter_experiments._results import read_results
+from spliter_experiments._rounds import Answer
+from spliter_experiments._ways import WAYS, Problem
+from spliter_experiments.cli import app
+from tests.conftest import SOURCE_ROOTS, RunPython
+
+pytestmark = pytest.mark.backend("dask")
+
+SMALL = ["--blocks-per-core", "3", "--rounds", "2"]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def compare(*arguments: str) -> Result:
+    return run("compare", "histogram", *arguments)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """The user's own cluster: one worker of two threads."""
+    with LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as started:
+        yield started
+
+
+def test_version() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"spliter {spliter.__version__}\n")
+
+
+def test_command_is_installed_under_its_name(run_python: RunPython) -> None:
+    done = run_python("-m", "spliter_experiments", "--version")
+    assert done.stdout == f"spliter {spliter.__version__}\n"
+
+
+def test_every_way_on_an_embedded_cluster_with_files(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "results"
+    result = compare(
+        "--rows", "3000", "--dims", "2", "--bins", "4", "--seed", "7", *SMALL,
+        "--output", str(folder),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "3,000 x 2" in result.stdout
+    assert all(way in result.stdout for way in WAYS)
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "histogram.png",
+        "histogram.svg",
+        "results.parquet",
+        "summary.json",
+    ]
+    comparison = read_results(folder)
+    assert comparison.ways == WAYS
+    assert {run.round for run in comparison.stands[0].measurements} == {1, 2}
+    settings = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["settings"]
+    assert (settings["rows"], settings["bins"], settings["seed"]) == (3000, 4, 7)
+    assert (settings["workers"], settings["cores"]) == (2, 2)
+    tasks = {run.way: run.tasks for run in comparison.ordered(comparison.stands[0])}
+    assert tasks["per-block"] == 6 + 1
+    assert tasks["floor"] is None
+
+
+def test_sweep_shows_every_blocking(tmp_path: Path) -> None:
+    result = compare(
+        "--rows", "2000", "--dims", "1", "--sweep", "1,8", "--rounds", "1",
+        "--ways", "spliter,floor,per-block", "--workers", "1", "--threads", "2",
+        "--output", str(tmp_path),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    comparison = read_results(tmp_path)
+    assert [(stand.blocks_per_core, stand.blocks) for stand in comparison.stands] == [
+        (1, 2),
+        (8, 16),
+    ]
+    assert comparison.ways == ("spliter", "floor", "per-block")
+
+
+def test_file_on_the_users_own_cluster(cluster: LocalCluster, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": np.arange(60.0), "name": "text", "y": np.arange(60) % 7})
+    frame.to_parquet(tmp_path / "points.parquet")
+    result = compare(
+        "--scheduler", cluster.scheduler_address, "--input", str(tmp_path / "points.parquet"),
+        "--columns", "y,x", "--ways", "spliter,dask", "--output", str(tmp_path / "out"), *SMALL,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    settings = read_results(tmp_path / "out").settings
+    assert settings["columns"] == ["y", "x"]
+    assert (settings["workers"], settings["cores"]) == (1, 2)
+    with Client(cluster) as client:
+        assert client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 0
+
+
+def test_scheduler_file(cluster: LocalCluster, tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.json"
+    file.write_text(json.dumps({"address": cluster.scheduler_address}), encoding="utf-8")
+    result = compare(
+        "--scheduler", str(file), "--input", "sklearn:iris", "--ways", "per-block", *SMALL
+    )
+    assert result.exit_code == 0, result.output
+    assert "sklearn:iris: 150 x 4" in result.stdout
+
+
+def test_columns_left_out_by_default_are_told(cluster: LocalCluster) -> None:
+    result = compare(
+        "--scheduler", cluster.scheduler_address, "--input", "sklearn:breast_cancer",
+        "--tile", "1000", "--bins", "3", "--ways", "spliter,floor", *SMALL,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "5 of 30 numeric ones" in result.stderr
+    assert "1,000 x 5" in result.stdout
+
+
+def test_wrong_way_is_caught(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_too_many(problem: Problem) -> Answer:
+        counts = _ways.per_block(problem).value
+        counts.flat[0] += 1
+        return Answer(counts)
+
+    monkeypatch.setitem(_ways.ON_CLUSTER, "per-block", one_too_many)
+    result = compare(
+        "--scheduler", cluster.scheduler_address, "--rows", "100", "--bins", "2", *SMALL
+    )
+    assert result.exit_code == 1
+    assert "per-block differ from spliter, rechunk-p2p" in " ".join(result.stderr.split())
+
+
+def test_floor_is_left_out_where_workers_are_elsewhere(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_histogram, "is_on_this_machine", lambda _: False)
+    common = ["--scheduler", cluster.scheduler_address, "--rows", "50", "--bins", "2", *SMALL]
+    result = compare(*common)
+    assert result.exit_code == 0, result.output
+    assert "floor is left out" in result.stderr
+    assert "floor   " not in result.stdout
+    asked = compare(*common, "--ways", "spliter,floor")
+    assert asked.exit_code == 2
+    assert "--ways floor needs workers on the machine" in asked.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--input", "nowhere.npy"], "there is no such file"),
+        (["--input", "sklearn:mnist"], "scikit-learn ships no 'mnist'"),
+        (["--input", "sklearn:iris", "--columns", "length"], "no column 'length'"),
+        (["--ways", "spliter,magic"], "no way 'magic'"),
+        (["--sweep", "1,two"], "--sweep takes whole numbers"),
+        (["--blocks-per-core", "0"], "at least 1 block per core"),
+        (["--rounds", "0"], "--rounds must be at least 1"),
+        (["--bins", "0"], "--bins must be at least 1"),
+        (["--bins", "1000", "--dims", "3"], "1000^3 bins"),
+        (["--workers", "0"], "--workers and --threads must be at least 1"),
+        (["--rows", "0"], "--rows and --dims must be at least 1"),
+        (["--columns", "a"], "go with --input"),
+        (["--scheduler", "nowhere"], "neither an address"),
+        (["--output", "/dev/null/results"], "cannot write results"),
+        (["--rows", "many"], "Invalid value for '--rows'"),
+        (["--scheduler", "magic://somewhere:1"], "no scheduler answers"),
+    ],
+)
+def test_what_cannot_be_done_ends_with_2_and_says_why(arguments: list[str], complaint: str) -> None:
+    result = compare(*arguments)
+    assert result.exit_code == 2, result.output
+    assert complaint in " ".join(result.stderr.replace("│", " ").split())
+    assert "Traceback" not in result.output
+
+
+def test_file_that_is_no_scheduler_file(tmp_path: Path) -> None:
+    for text in ("{", "{}", "[1]"):
+        (tmp_path / "scheduler.json").write_text(text, encoding="utf-8")
+        result = compare("--scheduler", str(tmp_path / "scheduler.json"))
+        assert result.exit_code == 2
+        assert "is not a scheduler file" in " ".join(result.stderr.split())
+
+
+def test_fewer_rows_than_blocks_is_told_before_anything_is_loaded(cluster: LocalCluster) -> None:
+    result = compare("--scheduler", cluster.scheduler_address, "--rows", "10")
+    assert result.exit_code == 2
+    assert "10 rows cannot be cut into 96 blocks" in " ".join(result.stderr.split())
+
+
+def test_scheduler_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cluster, "CONNECT_SECONDS", 1)
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        result = compare("--scheduler", f"tcp://127.0.0.1:{deaf.getsockname()[1]}")
+    assert result.exit_code == 2
+    assert "no scheduler answers at tcp://127.0.0.1" in " ".join(result.stderr.split())
+
+
+def test_cluster_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cluster, "WORKERS_SECONDS", 0.5)
+    with LocalCluster(n_workers=0, dashboard_address=":0") as empty:
+        result = compare("--scheduler", empty.scheduler_address)
+    assert result.exit_code == 2
+    assert "has no worker after 0.5 s" in " ".join(result.stderr.split())
+
+
+def test_workers_with_another_version_are_refused(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spliter, "__version__", "9.9")
+    result = compare("--scheduler", cluster.scheduler_address)
+    assert result.exit_code == 2
+    assert "workers without spliter 9.9" in " ".join(result.stderr.split())
+
+
+def test_doctor_shows_backends_and_versions() -> None:
+    result = run("doctor")
+    assert result.exit_code == 0, result.output
+    words = result.stdout.split()
+    assert {"local", "dask", "spliter", "cores", "memory", np.__version__} <= set(words)
+
+
+def test_doctor_says_why_a_backend_is_not_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    infos = [
+        BackendInfo("local", True, "", None, "2"),
+        BackendInfo("dask", False, "No module named 'distributed'", "dask", None),
+    ]
+    monkeypatch.setattr(spliter, "backends", lambda: infos)
+    result = run("doctor")
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.stdout.replace("│", " ").split())
+    assert "No module named" in text
+    assert '"spliter[dask]"' in text
+    required = run("doctor", "--require", "local,dask")
+    assert required.exit_code == 2
+    assert "backend 'dask' is required: No module named" in " ".join(required.stderr.split())
+
+
+def test_doctor_requires_backends_that_are_there() -> None:
+    assert run("doctor", "--require", "local,dask").exit_code == 0
+    unknown = run("doctor", "--require", "dsk")
+    assert unknown.exit_code == 2
+    assert "there is no backend 'dsk'" in unknown.stderr
+
+
+def test_doctor_looks_at_the_workers_of_a_cluster(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = run("doctor", "--scheduler", cluster.scheduler_address)
+    assert result.exit_code == 0, result.output
+    assert cluster.scheduler is not None
+    (worker,) = cluster.scheduler.workers
+    assert f"{worker} │ {spliter.__version__}" in " ".join(result.stdout.split())
+    monkeypatch.setattr(spliter, "__version__", "9.9")
+    other = run("doctor", "--scheduler", cluster.scheduler_address)
+    assert other.exit_code == 2
+    assert "workers without spliter 9.9" in other.stderr
+
+
+def wait_until_measuring(process: subprocess.Popen[str], children: int) -> list[psutil.Process]:
+    """Return the processes that a command has started once it has all of them."""
+    parent = psutil.Process(process.pid)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = parent.children(recursive=True)
+        if len(found) >= children and sum(child.cpu_times().user for child in found) > 4:
+            return found
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    raise AssertionError("the command has not started its processes")
+
+
+@pytest.mark.parametrize(
+    ("to_group", "number", "code"),
+    [(True, signal.SIGINT, 130), (False, signal.SIGTERM, -15), (False, signal.SIGKILL, -9)],
+)
+def test_no_process_is_left_behind(
+    to_group: bool, number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    command = ["-m", "spliter_experiments", "compare", "histogram", "--rows", "100000"]
+    with subprocess.Popen(
+        [sys.executable, *command, "--rounds", "100000"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, SOURCE_ROOTS))},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C in a terminal reaches the whole group
+    ) as process:
+        try:
+            # Two workers, two processes of the floor, and multiprocessing's own.
+            started = wait_until_measuring(process, children=4)
+            if to_group:
+                os.killpg(process.pid, number)
+            else:
+                process.send_signal(number)
+            assert process.wait(timeout=30) == code
+            _, alive = psutil.wait_procs(started, timeout=30)
+            zombies = [child for child in alive if child.status() == psutil.STATUS_ZOMBIE]
+            assert [child for child in alive if child not in zombies] == []
+        finally:
+            process.kill()
