@@ -103,7 +103,7 @@ def histogram(
         str | None,
         typer.Option(
             help="Columns of the input by name or number, between commas. "
-            "[default: the first five numeric ones]"
+            "Without it, the first five numeric ones."
         ),
     ] = None,
     tile: Annotated[
@@ -126,7 +126,7 @@ def histogram(
         str | None,
         typer.Option(help="Several numbers of blocks per core, such as 1,4,16,48,192."),
     ] = None,
-    ways: Annotated[str | None, typer.Option(help=f"Only these of {','.join(WAYS)}.")] = None,
+    ways: Annotated[str | None, typer.Option(help=f"Only these of {', '.join(WAYS)}.")] = None,
     rounds: Annotated[int, typer.Option(help="Interleaved rounds, after a warm-up.")] = 5,
     output: Annotated[
         Path | None,

@@ -16,7 +16,7 @@ from spliter_experiments._columns import Columns
 from spliter_experiments._errors import ClusterError, InputError
 from spliter_experiments._inputs import Floats, GeneratedPoints
 from spliter_experiments._meter import ClusterMeter, Reading
-from spliter_experiments._rest import Rest
+from spliter_experiments._rest import Rest, current_load
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -168,8 +168,9 @@ def test_results_that_are_kept_are_waited_for_in_vain(client: Client) -> None:
 def test_running_tasks_are_waited_for(client: Client) -> None:
     rest = Rest.now(client)
     running = client.submit(time.sleep, 0.5, pure=False)
-    load_seen = rest.load.unfinished
-    assert load_seen == 0
-    del running
+    deadline = time.monotonic() + 30
+    while current_load(client).unfinished == 0:
+        assert time.monotonic() < deadline
+    del running  # a thread cannot be stopped: the worker goes on
     rest.wait()
-    assert Rest.now(client).load.unfinished == 0
+    assert current_load(client) == rest.load
