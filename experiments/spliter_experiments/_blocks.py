@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 from dask.core import flatten
@@ -39,8 +43,60 @@ def cut_rows(rows: int, nblocks: int) -> tuple[int, ...]:
     return (size + 1,) * larger + (size,) * (nblocks - larger)
 
 
-def persist_points(client: Client, points: Points, row_chunks: Sequence[int]) -> da.Array:
-    """Load points at the workers, spread over them the way Dask does by itself.
+class Placement(StrEnum):
+    """How blocks are spread over the workers."""
+
+    EVEN = "even"
+    """In turn, each worker as many as it has threads."""
+    DASK = "dask"
+    """Where Dask happens to make them, which is a tenth uneven or more."""
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """Tells Dask where to make each block of an array.
+
+    Parameters
+    ----------
+    seats : tuple of str
+        Workers' addresses, each as often as the worker has threads.
+    """
+
+    seats: tuple[str, ...]
+
+    def __call__(self, key: tuple[Any, ...]) -> str:
+        """Return the worker for a block's key; called on the scheduler."""
+        return self.seats[int(key[1]) % len(self.seats)]
+
+
+def _pins(client: Client, placement: Placement) -> AbstractContextManager[Any]:
+    if placement is Placement.DASK:
+        return nullcontext()
+    threads = client.nthreads()
+    most = max(threads.values())
+    seats = tuple(at for turn in range(most) for at in sorted(threads) if threads[at] > turn)
+    pinned: AbstractContextManager[Any] = dask.annotate(workers=InTurn(seats))
+    return pinned
+
+
+def persist_points(
+    client: Client,
+    points: Points,
+    row_chunks: Sequence[int],
+    placement: Placement = Placement.EVEN,
+) -> da.Array:
+    """Load points at the workers.
+
+    Parameters
+    ----------
+    client : Client
+        Of the cluster.
+    points : Points
+        Where the rows come from.
+    row_chunks : sequence of int
+        Rows of each block.
+    placement : Placement
+        How the blocks are spread over the workers.
 
     Returns
     -------
@@ -55,13 +111,16 @@ def persist_points(client: Client, points: Points, row_chunks: Sequence[int]) ->
         If loading takes longer than half an hour.
     """
     width = len(points.columns)
-    array: da.Array = da.map_blocks(
+    lazy = da.map_blocks(
         load_rows,
         points=points,
         chunks=(tuple(row_chunks), (width,)),
         dtype=np.float64,
         meta=np.empty((0, 0)),
-    ).persist()
+    )
+    with _pins(client, placement):
+        # Not optimized: the keys that the pins look at have to stay.
+        array: da.Array = lazy.persist(optimize_graph=False)
     try:
         wait(array, timeout=LOAD_SECONDS)
     except TimeoutError as error:

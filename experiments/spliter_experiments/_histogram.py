@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from distributed import Client
 
-from spliter_experiments._blocks import blocks_of, bounds_of, cut_rows, persist_points
+from spliter_experiments._blocks import (
+    Placement,
+    blocks_of,
+    bounds_of,
+    cut_rows,
+    persist_points,
+)
 from spliter_experiments._cluster import (
     ClusterChoice,
     check_workers,
@@ -48,6 +54,8 @@ class HistogramSettings:
         Blockings.
     bins, rounds, seed : int
         Bins per column, rounds that count, seed of the order of the ways.
+    placement : Placement
+        How the blocks are spread over the workers.
     command : str
         The command line, to be kept beside the results.
     """
@@ -58,6 +66,7 @@ class HistogramSettings:
     bins: int
     rounds: int
     seed: int
+    placement: Placement = Placement.EVEN
     command: str = ""
 
     def __post_init__(self) -> None:
@@ -181,7 +190,7 @@ def _stand(
     client, settings = stage.client, stage.settings
     stage.listener.step(f"loading {len(row_chunks)} blocks", 0)
     stage.empty.wait()  # the blocks of the last one go before the new ones come
-    array = persist_points(client, stage.points, row_chunks)
+    array = persist_points(client, stage.points, row_chunks, settings.placement)
     blocks = blocks_of(array)
     loaded = Rest.now(client, blocks)
     if edges is None:
@@ -215,6 +224,7 @@ def _settings_to_keep(stage: _Stage) -> dict[str, Value]:
         "rows": points.rows,
         "columns": list(points.columns.names),
         "bins": settings.bins,
+        "placement": settings.placement.value,
         "cluster": settings.cluster.scheduler or "embedded",
         "workers": len(stage.client.nthreads()),
         "cores": stage.cores,

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import spliter
+from spliter_experiments._blocks import Placement
 from spliter_experiments._cluster import ClusterChoice, check_workers, connected, worker_versions
 from spliter_experiments._doctor import (
     backend_table,
@@ -126,6 +127,12 @@ def histogram(
         str | None,
         typer.Option(help="Several numbers of blocks per core, such as 1,4,16,48,192."),
     ] = None,
+    placement: Annotated[
+        Placement,
+        typer.Option(
+            help="Blocks in turn over the workers, or where Dask happens to make them.",
+        ),
+    ] = Placement.EVEN,
     ways: Annotated[str | None, typer.Option(help=f"Only these of {', '.join(WAYS)}.")] = None,
     rounds: Annotated[int, typer.Option(help="Interleaved rounds, after a warm-up.")] = 5,
     output: Annotated[
@@ -142,6 +149,7 @@ def histogram(
             bins=bins,
             rounds=rounds,
             seed=seed,
+            placement=placement,
             command=shlex.join(["spliter", *sys.argv[1:]]),
         )
         if output is not None:

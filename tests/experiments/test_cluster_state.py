@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 from distributed import Client, Future, wait
 
-from spliter_experiments._blocks import blocks_of, bounds_of, cut_rows, persist_points
+from spliter_experiments._blocks import (
+    Placement,
+    blocks_of,
+    bounds_of,
+    cut_rows,
+    persist_points,
+)
 from spliter_experiments._columns import Columns
 from spliter_experiments._errors import ClusterError, InputError
 from spliter_experiments._inputs import Floats, GeneratedPoints
@@ -174,3 +180,18 @@ def test_running_tasks_are_waited_for(client: Client) -> None:
     del running  # a thread cannot be stopped: the worker goes on
     rest.wait()
     assert current_load(client) == rest.load
+
+
+@pytest.mark.parametrize("nblocks", [7, 16])
+def test_blocks_are_spread_in_turn(client: Client, nblocks: int) -> None:
+    array = persist_points(client, POINTS, cut_rows(800, nblocks))
+    held = client.has_what()
+    blocks = {block.key for block in blocks_of(array)}
+    counts = [len(blocks & set(keys)) for keys in held.values()]
+    assert sum(counts) == nblocks
+    assert max(counts) - min(counts) <= 1
+
+
+def test_blocks_are_where_dask_puts_them(client: Client) -> None:
+    array = persist_points(client, POINTS, cut_rows(800, 8), Placement.DASK)
+    np.testing.assert_array_equal(array.compute(), POINTS.read(0, 800))
