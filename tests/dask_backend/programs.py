@@ -53,6 +53,12 @@ def first_of_pairs(partition: Partition) -> list[Any]:
     return [first for first, _ in partition]
 
 
+@task
+def products(partition: Partition) -> int:
+    """Sum of products of aligned pairs."""
+    return sum(int((first * second).sum()) for first, second in partition)
+
+
 def options(partition: Partition, **given: Any) -> dict[str, Any]:
     """The keyword arguments."""
     return given

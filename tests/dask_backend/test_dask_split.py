@@ -227,6 +227,15 @@ def bytes_sent(client: Client, parts: spliter.Split) -> int:
     return sent
 
 
+def test_a_pass_does_not_wait_for_the_clients_next_batch(start_cluster: Any) -> None:
+    client = start_cluster()
+    parts = split(spread(client, 8), partitions_per_location=2)
+    client.scheduler_comm.interval = 600  # seconds, instead of 10 ms
+    for _ in range(2):
+        futures = [total(part) for part in parts]
+        assert sum(future.result(timeout=20) for future in futures) == expected(8)
+
+
 def test_managed_memory_is_not_counted_twice(start_cluster: Any) -> None:
     client = start_cluster(n_workers=1)
     x = da.ones(10_000_000, chunks=100_000).persist()

@@ -126,6 +126,30 @@ def test_all_workers_die_and_others_come(
     assert sum(client.gather(later)) == expected(12)
 
 
+def test_copies_of_aligned_blocks_die_with_their_worker(start_cluster: StartCluster) -> None:
+    """They are made again from their originals, or the originals are read."""
+    client = start_cluster(n_workers=3, restarts=False)
+    first, second, third = workers_of(client)
+    here = [second, third, first]
+    xs = spread(client, 18)
+    ys = [
+        client.submit(
+            programs.make, i, 10, workers=[here[i % 3]], allow_other_workers=True, key=f"y-{i}"
+        )
+        for i in range(18)
+    ]
+    parts = split(xs, ys)
+    assert parts.moved.aligned_blocks == 18
+    squares = sum(int((programs.make(i, 10) ** 2).sum()) for i in range(18))
+    assert sum(client.gather(parts.map(programs.products))) == squares
+    kill(client, first)
+    assert sum(client.gather([programs.products(part) for part in parts[:]])) == squares
+    assert sum(client.gather([programs.products(part) for part in parts])) == squares
+    moved = parts.moved
+    assert sum(client.gather([programs.products(part) for part in parts])) == squares
+    assert parts.moved.fetched_blocks == moved.fetched_blocks
+
+
 def test_kernel_that_kills_its_worker_ends_in_killed_worker(start_cluster: StartCluster) -> None:
     client = start_cluster()
     parts = split(spread(client, 4))
