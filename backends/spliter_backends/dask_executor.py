@@ -184,13 +184,12 @@ class DaskExecutor:
     def _keep_an_eye_on(self, future: Future[Any], keep: tuple[Any, ...]) -> None:
         with self._lock:
             self._under_way[future.key] = _UnderWay(weakref.ref(future), keep)
+            loop: Any = self.client.loop
             if not self._flush_planned:
                 self._flush_planned = True
-                loop: Any = self.client.loop
                 loop.add_callback(self._flush_soon)
             if self._watch is None:
                 self._watch = PeriodicCallback(self._look, WATCH_INTERVAL * 1000)
-                loop: Any = self.client.loop
                 loop.add_callback(self._watch.start)
 
     async def _flush_soon(self) -> None:
