@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dask.sizeof import sizeof
 from dask.typing import Key
 from distributed import Reschedule, Worker, get_worker, secede
 from distributed.protocol.pickle import dumps
@@ -248,21 +249,14 @@ class _Reading:
             if time.monotonic() > deadline:
                 raise self._timed_out(wanted)
             holders = self._wait_in_memory(wanted)
-            found, from_peers = sync(
-                self._worker.loop,
-                _gather,
-                self._worker,
-                holders,
-                callback_timeout=self._source.timeout,
-            )
+            found, from_peers = self._sync(_gather, self._worker, holders)
             data.update(found)
             remote += from_peers
             if len(found) < len(wanted):
                 time.sleep(pause)
                 pause = min(pause * 2, 0.5)
         if remote:
-            size = {key: self._source.nbytes[at] for at, key in self._keys()}
-            self._report(len(remote), sum(size[key] for key in remote))
+            self._report(len(remote), sum(sizeof(data[key]) for key in remote))
         return data
 
     def _wait_in_memory(self, keys: Collection[Key]) -> dict[Key, Sequence[str]]:
@@ -312,13 +306,19 @@ class _Reading:
 
     def _ask(self, what: str, **question: Any) -> dict[Key, Any]:
         """Ask the scheduler, from a task's thread."""
-        answer: dict[Key, Any] = sync(
-            self._worker.loop,
-            getattr(self._worker.scheduler, what),
-            callback_timeout=self._source.timeout,
-            **question,
-        )
+        answer: dict[Key, Any] = self._sync(getattr(self._worker.scheduler, what), **question)
         return answer
+
+    def _sync(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run something on the worker's event loop and wait for it, within bounds."""
+        timeout = self._source.timeout
+        try:
+            return sync(self._worker.loop, fn, *args, callback_timeout=timeout, **kwargs)
+        except TimeoutError as error:
+            raise BlockTimeoutError(
+                f"neither the scheduler nor another worker answered {self._worker.address} within "
+                f"{timeout:g} s; the limit is the Dask setting spliter.block-timeout"
+            ) from error
 
     def _indexes_of(self, keys: Collection[Key]) -> tuple[tuple[int, ...], ...]:
         wanted = set(keys)
