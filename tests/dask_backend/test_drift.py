@@ -316,26 +316,26 @@ def test_worker_paused_with_tasks_waiting_at_it(start_cluster: StartCluster) -> 
 
 def test_spilled_blocks_read_by_many_threads(start_cluster: StartCluster) -> None:
     """Several tasks read the same spilled blocks at once: zict raises spurious KeyErrors."""
-    client = start_cluster(n_workers=1, threads_per_worker=4, memory_limit="400MB")
-    length = 500_000  # 4 MB a block, 400 MB together
-    x = da.arange(100 * length, chunks=length).persist()
+    client = start_cluster(n_workers=1, threads_per_worker=4, memory_limit="800MB")
+    length = 500_000  # 4 MB a block, 800 MB together
+    x = da.arange(200 * length, chunks=length).persist()
     wait(x)
     parts = split(x, partitions_per_location=1)
     futures = [total(parts[0]) for _ in range(8)]
-    assert client.gather(futures) == [int(np.arange(100 * length).sum())] * 8
+    assert client.gather(futures) == [int(np.arange(200 * length).sum())] * 8
     spilled = client.run(lambda dask_worker: len(dask_worker.data.slow))
     assert sum(spilled.values()) > 0, "nothing was spilled: the test shows nothing"
 
 
 def test_partition_larger_than_memory_is_iterated(start_cluster: StartCluster) -> None:
     """As dependencies these blocks would be refused at once (MemoryError)."""
-    start_cluster(n_workers=1, memory_limit="500MB")
+    start_cluster(n_workers=1, memory_limit="1GB")
     length = 1_000_000
-    x = da.arange(70 * length, chunks=length).persist()
+    x = da.arange(140 * length, chunks=length).persist()
     wait(x)
     (part,) = split(x)
-    assert part.nbytes > 500e6
-    assert total(part).result(timeout=50) == int(np.arange(70 * length).sum())
+    assert part.nbytes > 1e9
+    assert total(part).result(timeout=50) == int(np.arange(140 * length).sum())
 
 
 # --- the source goes away ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import operator
 import time
 from collections.abc import Sequence
@@ -22,11 +23,21 @@ from spliter_experiments._columns import Columns
 from spliter_experiments._errors import ClusterError, InputError
 from spliter_experiments._inputs import Floats, GeneratedPoints
 from spliter_experiments._meter import ClusterMeter, Reading
-from spliter_experiments._rest import Rest, current_load
+from spliter_experiments._rest import Load, Rest, current_load
 
 pytestmark = pytest.mark.backend("dask")
 
 POINTS = GeneratedPoints(rows=800, dims=2, seed=5)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_by_the_test_before(client: Client) -> None:
+    """Wait until its results are gone: dropping a future tells the scheduler later."""
+    gc.collect()
+    deadline = time.monotonic() + 30
+    while current_load(client) != Load(unfinished=0, tasks=0, copies=0):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def holders(client: Client, futures: Sequence[Future[Any]]) -> list[set[str]]:
