@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
@@ -47,16 +48,16 @@ def assert_same(ours: tuple[Array, list[Array]], theirs: Any, exact: bool = True
         assert mine.dtype == his.dtype
 
 
-class HistogramTests:
+class HistogramTests(ABC):
     """Subclasses say how a collection of the engine is made."""
 
+    @abstractmethod
     def collection(self, array: Array, rows: Sequence[int]) -> Any:
         """Return an array of any number of axes as a collection cut along its rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def frames(self, frame: Any, rows: Sequence[int]) -> Any:
         """Return a DataFrame or Series as a collection cut along its rows."""
-        raise NotImplementedError
 
     @pytest.mark.parametrize("rows", GRIDS, ids=str)
     @pytest.mark.parametrize("density", [False, True])

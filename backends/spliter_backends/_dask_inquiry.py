@@ -11,15 +11,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-import dask
 import numpy as np
 from dask.typing import Key
-from dask.utils import parse_timedelta
 from distributed import Client, Future
 
 from spliter import BlockLostError, BlockTimeoutError
 from spliter._grid import IntArray
-from spliter_backends.dask_executor import DaskExecutor
+from spliter_backends.dask_executor import DaskExecutor, ask, block_timeout
 
 BATCH: Final = 10_000
 """Keys per question to the scheduler: bounds the message and how long the scheduler, which
@@ -28,21 +26,10 @@ has one thread, is kept from everybody else's work."""
 WAKE_INTERVAL: Final = 1.0
 """Seconds between two looks, while waiting, for blocks that nobody would start to make."""
 
-DEFAULT_TIMEOUT: Final = "5 minutes"
-
 NAMED: Final = 5
 """Most blocks named in a message."""
 
 T = TypeVar("T")
-
-
-def block_timeout() -> float:
-    """Return the Dask setting ``spliter.block-timeout`` in seconds.
-
-    The longest wait for blocks that are being made (again) without any of them getting
-    ready; 5 minutes unless set.
-    """
-    return float(parse_timedelta(dask.config.get("spliter.block-timeout", DEFAULT_TIMEOUT)))
 
 
 class Inquiry:
@@ -134,7 +121,8 @@ class Inquiry:
     def _refuse_failed(self, futures: Sequence[Future[Any]]) -> None:
         failed = next((future for future in futures if future.status == "error"), None)
         if failed is not None:
-            self._sync(failed._result)  # raises the block's own error, with its traceback
+            # Raises the block's own error, with its traceback; nothing is asked for that.
+            self._client.sync(failed._result, asynchronous=False, callback_timeout=self.timeout)
         refuse_cancelled(
             {(at,): future for at, future in enumerate(futures) if future.status == "cancelled"}
         )
@@ -167,7 +155,7 @@ class Inquiry:
         return answer
 
     def _sync(self, fn: Callable[..., Awaitable[T]], *args: Any) -> T:
-        answer: T = self._client.sync(fn, *args, asynchronous=False)
+        answer: T = ask(self._client, fn, *args)
         return answer
 
     def _timed_out(self, blocks: int) -> BlockTimeoutError:

@@ -24,13 +24,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import dask
 from dask.typing import Key
-from dask.utils import funcname
+from dask.utils import funcname, parse_timedelta
 from distributed import Client, Future
 from distributed.protocol.pickle import dumps
 from tornado.ioloop import PeriodicCallback
 
 from spliter import (
+    BlockTimeoutError,
     InvalidArgumentError,
     Location,
     Partition,
@@ -50,6 +52,48 @@ FLUSH_AFTER: Final = 0.001
 PATIENCE: Final = 5.0
 """Seconds a task may wait for a worker that is paused before it is run elsewhere, which
 means reading the blocks from the paused worker. Most pauses are over sooner."""
+
+
+DEFAULT_TIMEOUT: Final = "5 minutes"
+
+
+def block_timeout() -> float:
+    """Return the Dask setting ``spliter.block-timeout`` in seconds.
+
+    The longest wait for the scheduler's answer, and for blocks that are being made (again)
+    without any of them getting ready; 5 minutes unless set.
+    """
+    return float(parse_timedelta(dask.config.get("spliter.block-timeout", DEFAULT_TIMEOUT)))
+
+
+def ask(client: Client, fn: Callable[..., Any], *args: Any) -> Any:
+    """Run a coroutine function on the client's event loop and wait for it, within bounds.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Its loop is used; not from that loop's own thread.
+    fn : coroutine function
+        Called with `args`.
+
+    Returns
+    -------
+    object
+        What it returns.
+
+    Raises
+    ------
+    BlockTimeoutError
+        If the scheduler does not answer within ``spliter.block-timeout``.
+    """
+    timeout = block_timeout()
+    try:
+        return client.sync(fn, *args, asynchronous=False, callback_timeout=timeout)
+    except TimeoutError as error:
+        raise BlockTimeoutError(
+            f"the scheduler did not answer within {timeout:g} s; the limit is the Dask setting "
+            "spliter.block-timeout"
+        ) from error
 
 
 @dataclass(eq=False)
@@ -93,7 +137,7 @@ class DaskExecutor:
         """Return the number of threads of each worker."""
         client = self.client
         scheduler: Any = client.scheduler
-        threads = client.sync(scheduler.ncores, asynchronous=False)
+        threads = ask(client, scheduler.ncores)
         # A worker that has just gone still needs an entry; its tasks will run elsewhere.
         return {location: max(threads.get(location, 1), 1) for location in locations}
 

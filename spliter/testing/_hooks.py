@@ -123,6 +123,7 @@ class BackendHooks(abc.ABC):
         collection : collection
             What :meth:`distribute` has returned, with blocks at every location.
         """
+        # Not abstract: an engine without a counter has nothing to control.
         raise NotImplementedError("a counter of transfers needs a positive control")
 
     def in_turn(self, nblocks: int) -> list[int]:

@@ -37,7 +37,7 @@ from spliter import (
     split,
     task,
 )
-from spliter_backends.dask_executor import executor_for_client
+from spliter_backends.dask_executor import ask, executor_for_client
 from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, received, spread, total
 
@@ -334,6 +334,17 @@ def test_blocks_that_take_too_long(start_cluster: Any) -> None:
         future = client.submit(time.sleep, 10)
         with pytest.raises(spliter.BlockTimeoutError, match=r"spliter\.block-timeout"):
             split([future])
+
+
+def test_scheduler_that_does_not_answer(client: Client) -> None:
+    async def silence() -> None:
+        await asyncio.sleep(60)
+
+    with (
+        dask.config.set({"spliter.block-timeout": "200ms"}),
+        pytest.raises(spliter.BlockTimeoutError, match="did not answer"),
+    ):
+        ask(client, silence)
 
 
 def test_error_of_a_block_is_raised(client: Client) -> None:
