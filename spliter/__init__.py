@@ -25,6 +25,7 @@ from spliter._errors import (
     BlockTimeoutError,
     InvalidArgumentError,
     LazyCollectionError,
+    NotEnoughMemoryError,
     PartitionNotLocalError,
     SplitClosedError,
     SplIterError,
@@ -33,10 +34,19 @@ from spliter._errors import (
     UnsupportedCollectionError,
 )
 from spliter._grid import BlockGrid
+from spliter._materialize import Materialization
 from spliter._partition import Partition
 from spliter._planner import Location, Placement, PlannedPartition, plan
-from spliter._protocols import Backend, Blocks, BlockSource, Executor, Locator, Movement
-from spliter._registry import BackendInfo, backends
+from spliter._protocols import (
+    Backend,
+    Blocks,
+    BlocksMade,
+    BlockSource,
+    Executor,
+    Locator,
+    Movement,
+)
+from spliter._registry import BackendInfo, backends, is_collection
 from spliter._split import Split, split
 from spliter._task import reduce, task
 
@@ -52,12 +62,15 @@ __all__ = [
     "BlockSource",
     "BlockTimeoutError",
     "Blocks",
+    "BlocksMade",
     "Executor",
     "InvalidArgumentError",
     "LazyCollectionError",
     "Location",
     "Locator",
+    "Materialization",
     "Movement",
+    "NotEnoughMemoryError",
     "Partition",
     "PartitionNotLocalError",
     "Placement",
@@ -69,6 +82,7 @@ __all__ = [
     "UnknownItemIndexError",
     "UnsupportedCollectionError",
     "backends",
+    "is_collection",
     "plan",
     "reduce",
     "split",

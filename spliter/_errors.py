@@ -66,6 +66,10 @@ class BlockTimeoutError(SplIterError, TimeoutError):
     """Blocks did not become available within the configured time."""
 
 
+class NotEnoughMemoryError(SplIterError, RuntimeError):
+    """A partition was to be materialized where it could never fit."""
+
+
 class PartitionNotLocalError(SplIterError, RuntimeError):
     """A partition was iterated away from the location of its blocks."""
 

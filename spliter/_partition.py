@@ -16,8 +16,11 @@ import numpy as np
 
 from spliter._errors import InvalidArgumentError, SplitClosedError, UnknownItemIndexError
 from spliter._grid import BlockGrid, IntArray
+from spliter._materialize import Materialization
 from spliter._planner import Location, PlannedPartition
 from spliter._protocols import BlockSource, Executor
+
+NEVER = Materialization(None, "not asked for")
 
 
 def check_task_function(fn: object) -> None:
@@ -108,17 +111,23 @@ class Partition:
 
     __slots__ = (
         "__weakref__",
+        "_as_one",
         "_closed",
         "_executor",
         "_indexes",
         "_nbytes",
+        "_passes",
         "_resolve_items",
         "_source",
         "location",
+        "materialization",
     )
 
     location: Location
     """Where the blocks were when the Split was planned."""
+
+    materialization: Materialization
+    """Whether its tasks see it as one block; set by the Split."""
 
     def __init__(
         self,
@@ -128,13 +137,17 @@ class Partition:
         source: BlockSource,
         executor: Executor | None = None,
         resolve_items: Callable[[], BlockGrid] | None = None,
+        as_one: bool = False,
     ) -> None:
         self.location = location
+        self.materialization = NEVER
         self._indexes = indexes
         self._nbytes = nbytes
         self._source = source
         self._executor = executor
         self._resolve_items = resolve_items
+        self._as_one = as_one
+        self._passes = 0
         self._closed = False
 
     @classmethod
@@ -157,23 +170,108 @@ class Partition:
     def __iter__(self) -> Iterator[Any]:
         """Yield the blocks, at their location, in collection order.
 
+        A partition of a Split that materializes yields one block with all their rows.
+
         Raises
         ------
         PartitionNotLocalError
             If this process is not the partition's location.
         """
         self._check_open()
-        return self._source.read()
+        return iter((self.materialize(),)) if self._as_one else self._source.read()
+
+    def materialize(self) -> Any:
+        """Return its blocks as one, at their location, without moving any of them.
+
+        They are put one after the other along axis 0 on the first call, and kept there until
+        the Split is closed or gone, where the engine sees (and may spill) the memory: as much
+        again as the blocks take. Not to be changed in place: all tasks share it.
+
+        Returns
+        -------
+        block, or tuple of block
+            A tuple where collections are aligned. Arrays, masked arrays, sparse matrices,
+            data frames and lists keep their type. The only block of a partition that has one
+            comes back as it is.
+
+        Raises
+        ------
+        PartitionNotLocalError
+            If this process is not the partition's location.
+        InvalidArgumentError
+            If the blocks form several columns, or are of a kind that cannot be put together.
+        NotEnoughMemoryError
+            If the location could never hold them as one.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from spliter import split
+        >>> (partition,) = split([np.arange(3), np.arange(2)], partitions_per_location=1)
+        >>> partition.submit(lambda part: part.materialize()).result()
+        array([0, 1, 2, 0, 1])
+        """
+        self._check_open()
+        self._check_whole_rows("materialized")
+        return self._source.materialized()
+
+    def cut(self, values: Any) -> list[Any]:
+        """Cut an array of one entry per row, in the order of iteration, by blocks.
+
+        Parameters
+        ----------
+        values : ndarray, sparse matrix or list, of length n_items
+            Something computed for the rows of the partition.
+
+        Returns
+        -------
+        list of the same type
+            For each block the entries of its rows; of an array these are views.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there are more or fewer entries than rows, or the blocks form several columns.
+        PartitionNotLocalError
+            If the sizes of the blocks are not known and they are not here.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from spliter import split
+        >>> (partition,) = split([np.ones(3), np.ones(1)], partitions_per_location=1)
+        >>> partition.cut(np.arange(4))
+        [array([0, 1, 2]), array([3])]
+        """
+        self._check_whole_rows("cut by its rows")
+        counts = self._indexes.item_counts
+        if counts is None:
+            counts = np.fromiter(map(count_rows_of, self._source.read()), np.int64, len(self))
+        ends = np.cumsum(counts).tolist()
+        if (rows := count_rows(values)) != (ends[-1] if ends else 0):
+            raise InvalidArgumentError(f"{rows} entries for {ends[-1] if ends else 0} rows")
+        return [values[end - count : end] for end, count in zip(ends, counts.tolist(), strict=True)]
+
+    def _check_whole_rows(self, done: str) -> None:
+        grid = self._indexes.grid_shape
+        if any(blocks != 1 for blocks in grid[1:]):
+            raise InvalidArgumentError(
+                f"a partition of a grid of {grid} blocks cannot be {done}: it may hold parts of "
+                "rows; rechunk the collection to one block along every axis but the first"
+            )
 
     def items(self) -> Iterator[tuple[tuple[int, ...], Any]]:
         """Yield ``(block index, block)`` pairs, at the blocks' location.
+
+        Always the blocks of the collection, also where iteration yields them as one.
 
         Yields
         ------
         tuple of (tuple of int, block)
             The block's position in the collection's block grid, and the block.
         """
-        return zip(self.get_indexes(), self, strict=True)
+        self._check_open()
+        return zip(self.get_indexes(), self._source.read(), strict=True)
 
     @property
     def nbytes(self) -> int:
@@ -289,7 +387,22 @@ class Partition:
             return fn(self, *args, **kwargs)
         return self._executor.submit(fn, (self, *args), kwargs, location=self.location)
 
-    def at_location(self, source: BlockSource | None = None) -> Partition:
+    def begin_pass(self) -> bool:
+        """Count one more task on this partition, and tell how that task is to see it.
+
+        For backends: an executor calls it once for each partition among a task's arguments.
+
+        Returns
+        -------
+        bool
+            Whether iteration is to yield one block; goes to :meth:`at_location`.
+        """
+        self._passes += 1
+        return self.materialization.applies_to(self._passes)
+
+    def at_location(
+        self, source: BlockSource | None = None, *, as_one: bool | None = None
+    ) -> Partition:
         """Return this partition as its location sees it: iterable, not submittable.
 
         For backends: an executor passes this to the function it runs.
@@ -298,13 +411,21 @@ class Partition:
         ----------
         source : BlockSource, optional
             Another source to read the same blocks by.
+        as_one : bool, optional
+            Whether iteration yields one block; by default as it is already.
 
         Returns
         -------
         Partition
             The same blocks, without executor.
         """
-        return Partition(self.location, self._indexes, self._nbytes, source or self._source)
+        return Partition(
+            self.location,
+            self._indexes,
+            self._nbytes,
+            source or self._source,
+            as_one=self._as_one if as_one is None else as_one,
+        )
 
     @property
     def indexes(self) -> BlockIndexes:
@@ -331,7 +452,8 @@ class Partition:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as a reference, without the tie to this process."""
-        return Partition, (self.location, self._indexes, self._nbytes, self._source)
+        reference = (self.location, self._indexes, self._nbytes, self._source)
+        return Partition, (*reference, None, None, self._as_one)
 
     def __sizeof__(self) -> int:
         """Return about what it takes in memory: the references, not the blocks."""
@@ -340,3 +462,26 @@ class Partition:
     def __repr__(self) -> str:
         """Return location, number of blocks and size."""
         return f"<Partition {self.location}: {len(self)} blocks, {self.nbytes} bytes>"
+
+
+def count_rows(block: Any) -> int:
+    """Return the number of items of a block along axis 0.
+
+    Parameters
+    ----------
+    block : object
+        An array, DataFrame, sparse matrix or sequence.
+
+    Returns
+    -------
+    int
+        ``block.shape[0]`` if it has a shape (sparse matrices refuse ``len``), else its
+        length.
+    """
+    shape = getattr(block, "shape", None)
+    return int(shape[0]) if shape else len(block)
+
+
+def count_rows_of(block: Any) -> int:
+    """Return the number of items of a block, or of a tuple of aligned blocks."""
+    return count_rows(block[0] if isinstance(block, tuple) else block)

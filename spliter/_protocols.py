@@ -15,7 +15,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from spliter._grid import BlockGrid
+import numpy as np
+
+from spliter._grid import BlockGrid, IntArray
 from spliter._planner import Location, Placement, PlannedPartition
 
 
@@ -67,6 +69,21 @@ class BlockSource(Protocol):
         """
         ...
 
+    def materialized(self) -> Any:
+        """Return the blocks as one (:func:`spliter._concatenate.concatenate`).
+
+        Made on the first call and kept at the location, where the engine can account for
+        its memory, until the Split is closed or gone.
+
+        Raises
+        ------
+        PartitionNotLocalError
+            If this process is not the blocks' location.
+        InvalidArgumentError
+            If blocks of this kind cannot be put into one.
+        """
+        ...
+
 
 class Blocks(Protocol):
     """The blocks of one or several aligned collections, opened by a locator.
@@ -106,6 +123,28 @@ class Blocks(Protocol):
     def close(self) -> None:
         """Let go of the blocks. Idempotent."""
         ...
+
+
+@dataclass(frozen=True)
+class BlocksMade:
+    """What the blocks of a collection that tasks have made are.
+
+    Parameters
+    ----------
+    rows : tuple of int
+        Rows of each block; ``-1`` where not known.
+    trailing_shape : tuple of int
+        Extent along the further axes.
+    dtype : dtype
+        Of the elements.
+    output : int or None
+        Which element of a task's result is the list of blocks; ``None`` if the result is.
+    """
+
+    rows: tuple[int, ...]
+    trailing_shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    output: int | None = None
 
 
 class Locator(Protocol):
@@ -165,6 +204,32 @@ class Executor(Protocol):
 
     def location_of(self, future: Any) -> Location | None:
         """Return where the result of `future` is, if this executor pinned it."""
+        ...
+
+    def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
+        """Return how many bytes each location has to spare, ``None`` where nobody knows."""
+        ...
+
+    def assemble(
+        self,
+        results: Sequence[tuple[IntArray, Any]],
+        made: BlocksMade,
+    ) -> Any:
+        """Return a collection of this engine's own kind, blocked like the one that was split.
+
+        Parameters
+        ----------
+        results : sequence of (ndarray of int64, future)
+            For each partition the positions of its blocks, and a future of the new
+            blocks in that order. Together the positions cover all blocks.
+        made : BlocksMade
+            What the new blocks are.
+
+        Returns
+        -------
+        collection
+            Something that the engine's users would expect.
+        """
         ...
 
     def blocking_call_allowed(self) -> bool:

@@ -261,6 +261,34 @@ def locator_for(collection: Any, backend: str | None) -> Locator:
     raise refusal
 
 
+def is_collection(value: Any) -> bool:
+    """Tell whether a backend that is usable here can find the blocks of a value.
+
+    Parameters
+    ----------
+    value : object
+        Anything. Nothing is done to its data.
+
+    Returns
+    -------
+    bool
+        Whether :func:`spliter.split` would take it; a collection in a wrong state (lazy, say)
+        counts as one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> is_collection([np.zeros(3), np.ones(2)]), is_collection(np.zeros(3))
+    (True, False)
+    """
+    return any(
+        isinstance(candidate, BackendNotUsableError)
+        or (candidate.locator is not None and candidate.locator.recognises(value))
+        for name, candidate in _candidates(value)
+        if isinstance(candidate, Backend) or name in _BUILT_IN_NAMES
+    )
+
+
 def executor_of_future(future: Any) -> Executor:
     """Find the executor that a future belongs to.
 

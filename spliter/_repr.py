@@ -106,7 +106,7 @@ def split_html(split: Split) -> str:
     )
     return (
         f"<div><b>Split</b>: {split.nblocks} blocks, {format_bytes(split.nbytes)}, "
-        f"{len(split)} partitions</div>"
+        f"{len(split)} partitions{html.escape(split._told_materialization())}</div>"
         "<table><thead><tr><th>location</th><th>partitions</th><th>blocks</th>"
         f"<th>size</th></tr></thead><tbody>{rows}</tbody></table>{_block_map(split)}{note}"
     )

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 
-from spliter._errors import AlignmentError, SplitClosedError, UnknownItemIndexError
+from spliter._errors import (
+    AlignmentError,
+    InvalidArgumentError,
+    SplitClosedError,
+    UnknownItemIndexError,
+)
 from spliter._grid import UNKNOWN, BlockGrid
-from spliter._partition import Partition
+from spliter._materialize import Materialization, Materialize, check_materialize, decide
+from spliter._partition import NEVER, Partition, count_rows, count_rows_of
 from spliter._planner import Location, check_partitions_per_location, plan
-from spliter._protocols import Blocks, Executor, Movement
+from spliter._protocols import Blocks, BlocksMade, Executor, Movement
 from spliter._registry import load, locator_for
 from spliter._repr import split_html
 
@@ -22,6 +29,7 @@ def split(
     collection: Any,
     *aligned: Any,
     partitions_per_location: int | None = None,
+    materialize: Materialize = False,
     backend: str | None = None,
 ) -> Split:
     """Group the blocks of a collection into partitions, each at one location.
@@ -43,6 +51,14 @@ def split(
     partitions_per_location : int, optional
         Partitions at each location. By default as many as it has cores (threads);
         never more than it has blocks.
+    materialize : bool or "auto", default False
+        Whether tasks see each partition as one block, put together at its location once and
+        kept there as long as the Split: memory instead of transfers, for blocks so small that
+        iterating over them costs more than their rows. ``"auto"`` does so where blocks have
+        less than 1,000 rows on average and every location has the memory free, at once below
+        240 rows, else from the pass on by which that many passes would have paid for it; see
+        :attr:`Split.materialization`. Where lengths are not known (DataFrames, lists of
+        futures) it asks the blocks for them.
     backend : str, optional
         Name of the backend; found from the collection's type by default.
 
@@ -64,7 +80,8 @@ def split(
     BlockLostError, BlockTimeoutError
         If blocks are gone, or do not become available in time.
     InvalidArgumentError
-        If `partitions_per_location` is not ``None`` or an int of at least 1.
+        If `partitions_per_location` is not ``None`` or an int of at least 1, or `materialize`
+        is none of its values, or ``True`` for blocks in several columns.
 
     Examples
     --------
@@ -78,12 +95,13 @@ def split(
     np.int64(36)
     """
     check_partitions_per_location(partitions_per_location)
+    check_materialize(materialize)
     locator = locator_for(collection, backend)
     blocks = locator.open((collection, *aligned))
     check_aligned(blocks.grids)
     foreign = load(backend).executor if backend is not None else None
     executor = foreign(blocks) if foreign is not None else locator.executor_for(blocks)
-    return Split(blocks, executor, partitions_per_location)
+    return Split(blocks, executor, partitions_per_location, materialize)
 
 
 def check_aligned(grids: Sequence[BlockGrid]) -> None:
@@ -141,7 +159,11 @@ class Split(Sequence[Partition]):
     """
 
     def __init__(
-        self, blocks: Blocks, executor: Executor, partitions_per_location: int | None
+        self,
+        blocks: Blocks,
+        executor: Executor,
+        partitions_per_location: int | None,
+        materialize: Materialize = False,
     ) -> None:
         self._blocks = blocks
         self._executor = executor
@@ -150,7 +172,10 @@ class Split(Sequence[Partition]):
         self._partitions: list[Partition] = []
         self._made: weakref.WeakSet[Partition] = weakref.WeakSet()
         self._closed = False
+        self._materialize = materialize
+        self._materialization = NEVER
         self._plan()
+        self._decide()
 
     def _plan(self) -> None:
         """Ask where the blocks are and group them; keeps the partitions that are the same."""
@@ -165,9 +190,32 @@ class Split(Sequence[Partition]):
         resolve = _weak_resolver(self)
         for part, source in zip(new, self._blocks.sources(new), strict=True):
             partition = Partition.from_plan(part, self._grid, source, self._executor, resolve)
+            partition.materialization = self._materialization
             present[part.location, part.positions.tobytes()] = partition
             self._made.add(partition)
         self._partitions = [present[key] for key in keys]
+
+    def _decide(self) -> None:
+        """Decide about materialized partitions, once: later copies take free memory too.
+
+        Rows per block are asked for where they are not known: one small task per partition.
+        """
+        askable = self._materialize == "auto" and self._executor.blocking_call_allowed()
+        if askable and not self._grid.has_known_items and len(self) < self.nblocks:
+            self.resolve_item_indexes()  # which decides, knowing them
+            return
+        nbytes: dict[Location, int] = {}
+        for partition in self._partitions:
+            nbytes[partition.location] = nbytes.get(partition.location, 0) + partition.nbytes
+        self._materialization = decide(
+            self._materialize,
+            self._grid,
+            nbytes,
+            max(map(len, self._partitions), default=0),
+            lambda: self._executor.free_memory(self.locations),
+        )
+        for partition in self._partitions:
+            partition.materialization = self._materialization
 
     def refresh(self) -> None:
         """Ask again where the blocks are and plan anew if they have moved.
@@ -222,6 +270,111 @@ class Split(Sequence[Partition]):
             The engine's own futures, in the order of the partitions.
         """
         return [partition.submit(fn, *args, **kwargs) for partition in self]
+
+    def map_blocks(
+        self,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        dtype: npt.DTypeLike,
+        trailing_shape: Sequence[int] = (),
+        **kwargs: Any,
+    ) -> Any:
+        """Apply a function to every block, by one task per partition.
+
+        Parameters
+        ----------
+        fn : callable
+            Gets a block (a tuple, where collections are aligned) as first argument and
+            returns an array with as many rows.
+        *args, **kwargs
+            Further arguments, the same for every block; futures arrive as their results.
+        dtype : dtype
+            Of what `fn` returns.
+        trailing_shape : sequence of int
+            Shape of what `fn` returns for one row; that is a number by default.
+
+        Returns
+        -------
+        collection
+            Blocked like this one, of a kind that users of the engine expect: a Dask array, a
+            list of arrays for collections in this process (where it waits for them).
+
+        Raises
+        ------
+        InvalidArgumentError
+            In the task, if `fn` returns more or fewer rows than the block has.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from spliter import split
+        >>> split([np.arange(2), np.arange(3)]).map_blocks(np.square, dtype=int)
+        [array([0, 1]), array([0, 1, 4])]
+        """
+        results = [
+            (partition, partition.submit(_map_over, fn, *args, **kwargs)) for partition in self
+        ]
+        return self.assemble(results, dtype=dtype, trailing_shape=trailing_shape)
+
+    def assemble(
+        self,
+        results: Iterable[tuple[Partition, Any]],
+        *,
+        dtype: npt.DTypeLike,
+        trailing_shape: Sequence[int] = (),
+        output: int | None = None,
+    ) -> Any:
+        """Make a collection of what tasks have returned for the blocks of each partition.
+
+        Parameters
+        ----------
+        results : iterable of (Partition, future)
+            All partitions of one iteration, each with the future of a list of arrays, one per
+            block (see :meth:`Partition.cut`).
+        dtype : dtype
+            Of these arrays.
+        trailing_shape : sequence of int
+            Their shape without axis 0.
+        output : int, optional
+            If the tasks returned tuples of such lists: which of them.
+
+        Returns
+        -------
+        collection
+            As :meth:`map_blocks`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the partitions are not those of one iteration, or the blocks form columns.
+        """
+        self._check_open()
+        if self._grid.nblocks != self._grid.shape[0]:
+            raise InvalidArgumentError(
+                f"a grid of {self._grid.shape} blocks: only collections of one block along every "
+                "axis but the first can be assembled"
+            )
+        placed = [(partition.indexes.positions, future) for partition, future in results]
+        covered = np.concatenate([np.empty(0, np.int64), *(positions for positions, _ in placed)])
+        if not np.array_equal(np.sort(covered), np.arange(self._grid.nblocks)):
+            raise InvalidArgumentError(
+                "the partitions do not cover every block once; give the results of all "
+                "partitions of one iteration over this Split"
+            )
+        rows = tuple(self._grid.row_counts.tolist())
+        made = BlocksMade(rows, tuple(trailing_shape), np.dtype(dtype), output)
+        return self._executor.assemble(placed, made)
+
+    @property
+    def materialization(self) -> Materialization:
+        """Whether tasks see partitions as one block, from which pass on, and why."""
+        return self._materialization
+
+    @property
+    def ncollections(self) -> int:
+        """Number of collections that were split together."""
+        return len(self._blocks.grids)
 
     @property
     def locations(self) -> tuple[Location, ...]:
@@ -279,6 +432,7 @@ class Split(Sequence[Partition]):
                 rows = [index[0] for index in partition.get_indexes()]
                 counts[rows] = future.result()
             self._grid = self._grid.with_row_counts(counts)
+            self._decide()
         return self._grid
 
     def close(self) -> None:
@@ -307,8 +461,11 @@ class Split(Sequence[Partition]):
             return "<Split: closed>"
         return (
             f"<Split: {len(self)} partitions at {len(self.locations)} locations, "
-            f"{self.nblocks} blocks, {self.nbytes} bytes>"
+            f"{self.nblocks} blocks, {self.nbytes} bytes{self._told_materialization()}>"
         )
+
+    def _told_materialization(self) -> str:
+        return "" if self._materialize is False else f", {self._materialization}"
 
     def _repr_html_(self) -> str:
         return split_html(self)
@@ -332,22 +489,20 @@ def _weak_resolver(parent: Split) -> Callable[[], BlockGrid]:
 
 def _count_items(partition: Partition) -> list[int]:
     """Run at a location: the number of rows of each block."""
-    return [count_rows(block[0] if isinstance(block, tuple) else block) for block in partition]
+    return [count_rows_of(block) for _, block in partition.items()]
 
 
-def count_rows(block: Any) -> int:
-    """Return the number of items of a block along axis 0.
-
-    Parameters
-    ----------
-    block : object
-        An array, DataFrame, sparse matrix or sequence.
-
-    Returns
-    -------
-    int
-        ``block.shape[0]`` if it has a shape (sparse matrices refuse ``len``), else its
-        length.
-    """
-    shape = getattr(block, "shape", None)
-    return int(shape[0]) if shape else len(block)
+def _map_over(
+    partition: Partition, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> list[Any]:
+    """Run at a location: apply a function to each block."""
+    made = []
+    for index, block in partition.items():
+        result = fn(block, *args, **kwargs)
+        if (rows := count_rows(result)) != count_rows_of(block):
+            raise InvalidArgumentError(
+                f"map_blocks: the function returned {rows} rows for block {index} of "
+                f"{count_rows_of(block)} rows; it has to return one for each"
+            )
+        made.append(result)
+    return made

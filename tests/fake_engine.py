@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from spliter import BlockGrid, Location, Movement, Placement, PlannedPartition, Split
+from spliter._concatenate import concatenate
+from spliter._materialize import Materialize
 from spliter_backends.local_backend import LocalExecutor
 
 BLOCK_BYTES = 8
@@ -24,6 +26,10 @@ class FakeSource:
     def read(self) -> Iterator[Any]:
         """Yield the blocks."""
         return iter([self.values[position] for position in self.positions])
+
+    def materialized(self) -> Any:
+        """Return them as one."""
+        return concatenate(self.read())
 
 
 class FakeBlocks:
@@ -113,7 +119,8 @@ def fake_split(
     holders: Sequence[Sequence[str]],
     *grids: BlockGrid,
     partitions_per_location: int | None = None,
+    materialize: Materialize = False,
 ) -> tuple[Split, FakeBlocks, FakeExecutor]:
     """Split blocks held at the given locations (``"AB"`` is at A and at B)."""
     blocks, executor = FakeBlocks(values, holders, *grids), FakeExecutor()
-    return Split(blocks, executor, partitions_per_location), blocks, executor
+    return Split(blocks, executor, partitions_per_location, materialize), blocks, executor

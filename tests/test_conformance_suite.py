@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from spliter import Movement
+from spliter import Movement, Partition
+from spliter._concatenate import concatenate
 from spliter.testing import BackendTests
 from spliter.testing._hooks import Block
 from spliter_backends import _local_executor
@@ -104,6 +105,35 @@ def swallowing_misalignment(patch: Patch) -> None:
     patch.setattr("spliter._split.check_aligned", lambda grids: None)
 
 
+def never_as_one(patch: Patch) -> None:
+    patch.setattr(Partition, "begin_pass", lambda self: False)
+
+
+def one_that_is_the_first_block(patch: Patch) -> None:
+    patch.setattr(LocalSource, "materialized", lambda self: next(self.read()))
+
+
+def one_anew_each_time(patch: Patch) -> None:
+    patch.setattr(LocalSource, "materialized", lambda self: concatenate(self.read()))
+
+
+def one_for_all_splits(patch: Patch) -> None:
+    kept: dict[bytes, Any] = {}
+
+    def materialized(self: LocalSource) -> Any:
+        return kept.setdefault(self.positions.tobytes(), concatenate(self.read()))
+
+    patch.setattr(LocalSource, "materialized", materialized)
+
+
+def blocks_in_order_of_partitions(patch: Patch) -> None:
+    def assemble(self: Any, results: Any, made: Any) -> list[Any]:
+        made_by = [future.result() for _, future in results][::-1]
+        return [b for new in made_by for b in (new if made.output is None else new[made.output])]
+
+    patch.setattr(LocalExecutor, "assemble", assemble)
+
+
 FAULTS: dict[str, tuple[str, Fault]] = {
     "blocks in another order": (
         "test_partitions_cover_the_collection_with_right_values_and_indexes",
@@ -156,6 +186,22 @@ FAULTS: dict[str, tuple[str, Fault]] = {
         "test_nothing_moves",
         lambda patch: patch.setattr(LocalBlocks, "moved", lambda self: Movement(fetched_blocks=1)),
     ),
+    "never as one block": ("test_one_block_with_all_rows_in_order", never_as_one),
+    "one block for all": (
+        "test_one_block_with_all_rows_in_order",
+        one_that_is_the_first_block,
+    ),
+    "one block, not a copy": (
+        "test_put_together_once_and_apart_from_the_blocks",
+        one_that_is_the_first_block,
+    ),
+    "put together each time": (
+        "test_put_together_once_and_apart_from_the_blocks",
+        one_anew_each_time,
+    ),
+    "put together each time a task asks": ("test_asked_for_by_the_task", one_anew_each_time),
+    "kept after the Split": ("test_gone_with_the_split", one_for_all_splits),
+    "results in another order": ("test_map_blocks", blocks_in_order_of_partitions),
     "a transfer on every pass": (
         "test_nothing_moves",
         lambda patch: patch.setattr(Subject, "moves_on_every_pass", True),

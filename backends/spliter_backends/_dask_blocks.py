@@ -58,8 +58,10 @@ class _ClientSource:
         self._blocks = blocks
         self._sent = sent
         self._aligned = aligned  # some are copies made for this partition: kept alive here
-        self._shipped: tuple[Any, Future[Any]] | None = None
+        self._shipped: tuple[Any, bool, Future[Any]] | None = None
         self._lock = threading.Lock()
+        # Tasks under way keep this object alive, so that none of them puts it there afterwards.
+        weakref.finalize(self, _release, weakref.ref(blocks.client), sent.materialized_key)
 
     def read(self) -> Any:
         """Refuse: the blocks are in the workers' memory."""
@@ -68,24 +70,36 @@ class _ClientSource:
             "a function decorated with spliter.task, or to partition.submit(fn)"
         )
 
+    def materialized(self) -> Any:
+        """Refuse, as :meth:`read`."""
+        return self.read()
+
     def shipped(self, executor: DaskExecutor, partition: Partition) -> Future[Any]:
         """Return the future of the partition at its location, sent there on first use."""
+        as_one = partition.begin_pass()
         with self._lock:
             if self._shipped is not None:
-                indexes, future = self._shipped
-                # Sent again if item indexes have become known since.
-                if indexes is partition.indexes and future.status != "cancelled":
+                indexes, was_one, future = self._shipped
+                # Sent again if item indexes have become known since, or it is to be one block.
+                same = indexes is partition.indexes and was_one == as_one
+                if same and future.status != "cancelled":
                     return future
             self._blocks.refuse_cancelled(partition)
-            future = executor.ship(partition)
-            self._shipped = (partition.indexes, future)
+            future = executor.ship(partition.at_location(as_one=as_one))
+            self._shipped = (partition.indexes, as_one, future)
             return future
 
+    def needed(self) -> tuple[Any, ...]:
+        """Return what a task needs kept alive, also when the Split is closed meanwhile."""
+        with self._lock:
+            return self, self._aligned, self._blocks.futures()
+
     def forget(self) -> None:
-        """Let go of what was sent, and of copies."""
+        """Let go of what was sent, of copies, and of the blocks as one."""
         with self._lock:
             self._shipped = None
             self._aligned = ()
+        _release(weakref.ref(self._blocks.client), self._sent.materialized_key)
 
     def __reduce__(self) -> tuple[Any, ...]:
         sent = self._sent
@@ -95,8 +109,17 @@ class _ClientSource:
             sent.indexes,
             sent.topic,
             sent.token,
+            sent.client,
+            sent.materialized_key,
             sent.timeout,
         )
+
+
+def _release(client: weakref.ReferenceType[Client], key: str) -> None:
+    """Have the scheduler free what a worker keeps in the client's name, if it does."""
+    alive: Any = client()
+    if alive is not None and alive.status == "running":
+        alive._send_to_scheduler({"op": "client-releases-keys", "keys": [key], "client": alive.id})
 
 
 class DaskBlocks:
@@ -131,6 +154,10 @@ class DaskBlocks:
         nbytes = self._inquiry.sizes(first.futures) if first.nbytes is None else first.nbytes
         return Placement.of([holders[future.key] for future in first.futures], nbytes)
 
+    def futures(self) -> tuple[Sequence[Future[Any]], ...]:
+        """Return the futures of all blocks; none once closed."""
+        return tuple(member.futures for member in self._members)
+
     def refuse_cancelled(self, partition: Partition) -> None:
         """Raise if blocks of a partition were cancelled behind the Split's back."""
         futures = self._members[0].futures
@@ -162,6 +189,8 @@ class DaskBlocks:
                 indexes=tuple(grid.indexes(part.positions)),
                 topic=self._topic,
                 token=self._token,
+                client=self.client.id,
+                materialized_key=f"spliter-materialized-{uuid.uuid4().hex}",
                 timeout=self._inquiry.timeout,
             )
             made.append(_ClientSource(self, sent, aligned))

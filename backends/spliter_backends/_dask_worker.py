@@ -19,7 +19,9 @@ would need all of them in memory at once.
 
 from __future__ import annotations
 
+import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,10 +39,12 @@ from spliter import (
     AlignmentError,
     BlockLostError,
     BlockTimeoutError,
+    NotEnoughMemoryError,
     Partition,
     PartitionNotLocalError,
 )
-from spliter._split import count_rows
+from spliter._concatenate import concatenate
+from spliter._partition import count_rows
 
 FETCH_BATCH_NBYTES: Final = 32 * 2**20
 """Blocks read from a peer ahead of their turn: enough to pay for the round trip of many
@@ -74,6 +78,10 @@ class WorkerSource:
         Block index of each block, for messages.
     topic, token : str
         Where, and as whom, to report drift to the client.
+    client : str
+        The client's name at the scheduler.
+    materialized_key : str
+        What the blocks, put together, are kept by.
     timeout : float
         Seconds to wait for blocks without any progress.
     """
@@ -83,10 +91,19 @@ class WorkerSource:
     indexes: tuple[tuple[int, ...], ...]
     topic: str
     token: str
+    client: str
+    materialized_key: str
     timeout: float
 
     def read(self) -> Iterator[Any]:
         """Yield the blocks if they are in the memory of the worker this runs on."""
+        return self._here().read()
+
+    def materialized(self) -> Any:
+        """Return the blocks as one if they are in the memory of the worker this runs on."""
+        return self._here().materialized()
+
+    def _here(self) -> _Reading:
         try:
             worker = get_worker()
         except ValueError:
@@ -94,7 +111,7 @@ class WorkerSource:
                 "a partition can be iterated at its location only; give it to a function "
                 "decorated with spliter.task, or to partition.submit(fn)"
             ) from None
-        return _Reading(worker, self, fetch=False).read()
+        return _Reading(worker, self, fetch=False)
 
 
 def run_at_location(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -155,6 +172,27 @@ class _Reading:
             )
             _check_rows(source.indexes[at], blocks)
             yield blocks
+
+    def materialized(self) -> Any:
+        """Return the blocks as one, made once for all tasks at this worker."""
+        key = self._source.materialized_key
+        with _lock_for(key):
+            value = self._here(key)
+            if value is _MISSING:
+                self._check_it_fits()
+                value = concatenate(self.read())
+                if len(self._source.nbytes) > 1:  # else it is the block itself
+                    self._sync(_keep, self._worker, key, value, self._source.client)
+            return value
+
+    def _check_it_fits(self) -> None:
+        limit = self._worker.memory_manager.memory_limit
+        nbytes = sum(self._source.nbytes)
+        if limit is not None and nbytes > limit:
+            raise NotEnoughMemoryError(
+                f"the partition has {nbytes} bytes, and {self._worker.address} may use {limit} in "
+                "all; iterate over its blocks, or split into more partitions_per_location"
+            )
 
     def _here(self, key: Key) -> Any:
         """Read a block from this worker's memory (or its spill file)."""
@@ -347,6 +385,31 @@ class _Reading:
             self._source.topic,
             {"split": self._source.token, "blocks": blocks, "nbytes": nbytes},
         )
+
+
+_locks: weakref.WeakValueDictionary[str, threading.Lock] = weakref.WeakValueDictionary()
+_locks_guard = threading.Lock()
+
+
+def _lock_for(key: str) -> threading.Lock:
+    """Return the lock that tasks at this worker share for a key."""
+    with _locks_guard:
+        lock = _locks.get(key)
+        if lock is None:
+            lock = _locks[key] = threading.Lock()
+        return lock
+
+
+async def _keep(worker: Worker, key: str, value: Any, client: str) -> None:
+    """Make a value one of the worker's data, as scatter does: sized, spilled, freed by Dask.
+
+    The scheduler hears of it first: it has workers drop data that it does not know. The
+    client has to release it, under the name given here.
+    """
+    await worker.scheduler.update_data(
+        who_has={key: [worker.address]}, nbytes={key: sizeof(value)}, client=client
+    )
+    worker.update_data({key: value})
 
 
 async def _gather(

@@ -12,9 +12,11 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
-from spliter import InvalidArgumentError, Location, Partition
+from spliter import BlocksMade, InvalidArgumentError, Location, Partition
+from spliter._grid import IntArray
 from spliter_backends._local_store import LocalSource
 
 LOCATION = Location("local")
@@ -159,6 +161,44 @@ class LocalExecutor:
         """
         return LOCATION if isinstance(future, LocalFuture) else None
 
+    def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
+        """Return the bytes that the operating system says are available.
+
+        Parameters
+        ----------
+        locations : collection of Location
+            Locations that hold blocks.
+
+        Returns
+        -------
+        mapping of Location to (int or None)
+            ``None`` on systems without ``/proc/meminfo``.
+        """
+        return dict.fromkeys(locations, available_memory())
+
+    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> list[Any]:
+        """Return the blocks that tasks have made as a list; waits for them.
+
+        Parameters
+        ----------
+        results : sequence of (ndarray of int64, future)
+            Positions of blocks, and the future of the new ones.
+        made : BlocksMade
+            What they are.
+
+        Returns
+        -------
+        list of block
+            In the order of their positions.
+        """
+        blocks: list[Any] = [None] * len(made.rows)
+        for positions, future in results:
+            result = future.result()
+            new = result if made.output is None else result[made.output]
+            for position, block in zip(positions.tolist(), new, strict=True):
+                blocks[position] = block
+        return blocks
+
     def blocking_call_allowed(self) -> bool:
         """Whether waiting is possible: always, as no event loop runs the tasks.
 
@@ -183,6 +223,27 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+def available_memory(path: str = "/proc/meminfo") -> int | None:
+    """Return the bytes of memory that new allocations may take without swapping.
+
+    Parameters
+    ----------
+    path : str
+        Where Linux tells.
+
+    Returns
+    -------
+    int or None
+        ``None`` if the system does not tell.
+    """
+    try:
+        lines = Path(path).read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    found = [line.split() for line in lines if line.startswith("MemAvailable:")]
+    return int(found[0][1]) * 1024 if found else None
+
+
 @functools.cache
 def default_executor() -> LocalExecutor:
     """Return the executor that all Splits of this process share.
@@ -199,9 +260,14 @@ def _arriving(argument: Any) -> Any:
     """Turn a partition into what its location sees; leave everything else."""
     if not isinstance(argument, Partition):
         return argument
+    if argument.executor is None:
+        return argument  # passed on by a task at the location
     source = argument.source
-    # Once submitted a task reads its blocks even if the Split is closed before it runs.
-    return argument.at_location(source.pinned() if isinstance(source, LocalSource) else source)
+    return argument.at_location(
+        # Once submitted a task reads its blocks even if the Split is closed before it runs.
+        source.pinned() if isinstance(source, LocalSource) else source,
+        as_one=argument.begin_pass(),
+    )
 
 
 def _futures_in(argument: Any) -> Iterator[Future[Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 import uuid
 import weakref
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ from spliter import (
     PlannedPartition,
     SplitClosedError,
 )
+from spliter._concatenate import concatenate
 from spliter._grid import IntArray
 from spliter_backends._local_blocks import Opened
 
@@ -34,6 +36,23 @@ class Store:
 
     collections: tuple[Opened, ...]
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    materialized: dict[bytes, _Once] = field(default_factory=dict)
+    """By the positions of a partition's blocks. Tasks under way share it with the Split."""
+
+
+class _Once:
+    """A partition's blocks as one: made by the first task that asks, while others wait."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: tuple[Any] | None = None
+
+    def get(self, blocks: Iterator[Any]) -> Any:
+        """Return it; `blocks` are read if it has to be made."""
+        with self._lock:
+            if self._made is None:
+                self._made = (concatenate(blocks),)
+            return self._made[0]
 
 
 # Weak: a pickled partition must not keep the blocks alive.
@@ -62,6 +81,22 @@ class LocalSource:
         if not self.store.collections:
             raise SplitClosedError("the Split of this partition was closed; split again")
         return _read(self.store.collections, self.positions)
+
+    def materialized(self) -> Any:
+        """Return the blocks as one, kept until the Split is closed.
+
+        Returns
+        -------
+        block, or tuple of block
+
+        Raises
+        ------
+        SplitClosedError
+            If the Split let go of the blocks.
+        """
+        # One operation, so that two threads get the same one.
+        once = self.store.materialized.setdefault(self.positions.tobytes(), _Once())
+        return once.get(self.read())
 
     def pinned(self) -> LocalSource:
         """Return a source of the same blocks that closing the Split does not affect.
@@ -104,6 +139,10 @@ class AwaySource:
             )
         )
         raise PartitionNotLocalError(f"the partition's blocks are in memory {gone}")
+
+    def materialized(self) -> Any:
+        """Refuse, as :meth:`read`."""
+        return self.read()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as the same token: the blocks may be where it goes next."""
@@ -198,3 +237,4 @@ class LocalBlocks:
     def close(self) -> None:
         """Let go of the blocks; tasks that have been submitted still have theirs."""
         self._store.collections = ()
+        self._store.materialized = {}  # tasks under way share the old one, and drop it

@@ -16,6 +16,7 @@ Split and hold nothing but the future of a reduction.
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import time
 import uuid
@@ -25,6 +26,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import dask
+from dask._task_spec import Task
+from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 from dask.utils import funcname, parse_timedelta
 from distributed import Client, Future
@@ -32,12 +35,14 @@ from distributed.protocol.pickle import dumps
 from tornado.ioloop import PeriodicCallback
 
 from spliter import (
+    BlocksMade,
     BlockTimeoutError,
     InvalidArgumentError,
     Location,
     Partition,
     TaskNotSerializableError,
 )
+from spliter._grid import UNKNOWN, IntArray
 from spliter_backends._dask_worker import run_at_location
 
 WATCH_INTERVAL: Final = 1.0
@@ -154,6 +159,33 @@ class DaskExecutor:
         loop: Any = self.client.loop
         return loop.asyncio_loop is not running
 
+    def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
+        """Return what each worker may still use before Dask starts to spill."""
+        scheduler: Any = self.client.scheduler
+        workers = ask(self.client, functools.partial(scheduler.identity, n_workers=-1))["workers"]
+        target = dask.config.get("distributed.worker.memory.target") or 1.0
+        return {location: _free(workers.get(location, {}), target) for location in locations}
+
+    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
+        """Return a Dask array over the blocks that tasks have made.
+
+        The tasks run, or have run; picking the blocks out of their results is left to
+        whoever computes (or persists) the array.
+        """
+        from dask.array import Array
+
+        name = f"spliter-blocks-{uuid.uuid4().hex}"
+        further = (0,) * len(made.trailing_shape)
+        graph: dict[Key, Task] = {}
+        for positions, future in results:
+            for at, position in enumerate(positions.tolist()):
+                key = (name, position, *further)
+                graph[key] = Task(key, _block_of, future, at, made.output)
+        rows = tuple(float("nan") if count == UNKNOWN else count for count in made.rows)
+        chunks = (rows, *((size,) for size in made.trailing_shape))
+        layers = HighLevelGraph.from_collections(name, graph, dependencies=())
+        return Array(layers, name, chunks=chunks, dtype=made.dtype)
+
     def submit(
         self,
         fn: Callable[..., Any],
@@ -215,8 +247,9 @@ class DaskExecutor:
                 "the partition belongs to another client (or backend) than the one the task "
                 "is submitted to; pass a future of its result instead"
             )
-        keep.append(value.source)
-        return value.source.shipped(self, value)  # type: ignore[attr-defined]
+        source: Any = value.source
+        keep.extend(source.needed())
+        return source.shipped(self, value)
 
     def ship(self, partition: Partition) -> Future[Any]:
         """Send a partition's block list to its location, to be named by later tasks."""
@@ -305,6 +338,18 @@ class DaskExecutor:
             self._gone.update(found["gone"])
         states: dict[Key, str | None] = found["states"]
         return states
+
+
+def _block_of(result: Any, at: int, output: int | None) -> Any:
+    """Run on a worker: pick one block out of what a task has returned."""
+    return result[at] if output is None else result[output][at]
+
+
+def _free(worker: Mapping[str, Any], target: float) -> int | None:
+    """Bytes that a worker (as the scheduler describes it) has free below its spill target."""
+    limit = worker.get("memory_limit")
+    used = worker.get("metrics", {}).get("memory")
+    return None if not limit or used is None else int(limit * target) - int(used)
 
 
 def _receive(partition: Partition) -> Partition:

@@ -92,6 +92,23 @@ class BackendHooks(abc.ABC):
         """
         return [future.result(timeout=self.timeout) for future in futures]
 
+    def values_of(self, collection: Any) -> npt.NDArray[Any]:
+        """Return the blocks of a collection that the engine has assembled as one array.
+
+        Parameters
+        ----------
+        collection : collection
+            What ``Split.map_blocks`` returned.
+
+        Returns
+        -------
+        ndarray
+            Lists (as here) are concatenated, anything else is turned into an array.
+        """
+        return (
+            np.concatenate(collection) if isinstance(collection, list) else np.asarray(collection)
+        )
+
     def where_it_runs(self) -> Callable[[Partition], str] | None:
         """Return a function that, run in a task, tells the location it runs at.
 

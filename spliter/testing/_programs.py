@@ -88,3 +88,27 @@ def difference(values: Iterable[int]) -> int:
     """Return the first value less the others: futures in a list arrive as results."""
     first, *others = values
     return first - sum(others)
+
+
+def mark(partition: Partition) -> int:
+    """Write -1 into the first item of the blocks as one; return what was there, 0 for any item."""
+    block = partition.materialize()
+    before = int(block[0])
+    block[0] = -1
+    return min(before, 0)
+
+
+def power(block: Any, exponent: int) -> Any:
+    """Raise the items of a block to a power."""
+    return block**exponent
+
+
+def pairs(block: Any) -> Any:
+    """Return each item beside its negative."""
+    return np.stack([block, -block], axis=1)
+
+
+def cut_twice(partition: Partition) -> tuple[list[Any], list[Any]]:
+    """Return the items, and their negatives, cut by blocks."""
+    items = np.concatenate(list(partition))
+    return partition.cut(items), partition.cut(-items)

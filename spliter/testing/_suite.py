@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from spliter.testing._checks_of_materialized import MaterializedChecks
 from spliter.testing._checks_of_partitions import PartitionChecks
 from spliter.testing._checks_of_splits import SplitChecks
 from spliter.testing._checks_of_tasks import TaskChecks
 
 
-class BackendTests(PartitionChecks, SplitChecks, TaskChecks):
+class BackendTests(PartitionChecks, SplitChecks, TaskChecks, MaterializedChecks):
     """What every backend must do, as pytest tests: subclass it and fill in the hooks.
 
     ``n_locations`` and ``distribute`` must be given, and ``backend``, the name. The other
     hooks have defaults: ``distribute_grid`` (collections with blocks along several axes),
-    ``collect`` (waiting for futures), ``where_it_runs``, and ``incoming_transfers`` with
+    ``collect`` (waiting for futures), ``values_of`` (a collection as an array),
+    ``where_it_runs``, and ``incoming_transfers`` with
     its positive control ``move_something``. Without one of them the tests that need it
     are skipped and say so. The class attributes ``locations_are_elsewhere``,
     ``examples``, ``max_pickle_bytes_per_block`` and ``timeout`` may be set as well.

@@ -1,0 +1,142 @@
+"""Put blocks of one kind one after the other along axis 0, into one buffer.
+
+Types are kept: masked arrays keep their mask, sparse matrices their format, DataFrames their
+columns and dtypes. The buffer is allocated once at its final size, and each block is copied
+into it once, so that beside the blocks there is never more than one copy.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter._errors import InvalidArgumentError
+
+
+def concatenate(blocks: Iterable[Any]) -> Any:
+    """Return blocks, one after the other along axis 0, as one.
+
+    Parameters
+    ----------
+    blocks : iterable of block, or of tuple of block
+        At least one. All of one kind: arrays (also masked), SciPy sparse matrices or arrays,
+        pandas DataFrames, Series or indexes, lists, or arrays of other libraries that
+        ``numpy.concatenate`` dispatches to (CuPy, sparse). Tuples are put together element by
+        element.
+
+    Returns
+    -------
+    block or tuple of block
+        A single block comes back as it is, without a copy.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If their kinds or further axes differ, or the kind is not one of these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> concatenate([np.arange(2), np.arange(3)])
+    array([0, 1, 0, 1, 2])
+    >>> concatenate([(np.zeros(1), ["a"]), (np.ones(1), ["b"])])
+    (array([0., 1.]), ['a', 'b'])
+    """
+    kept = list(blocks)
+    if not kept:
+        raise InvalidArgumentError("there are no blocks to concatenate")
+    if isinstance(kept[0], tuple):
+        return tuple(_concatenate(list(member)) for member in zip(*kept, strict=True))
+    return _concatenate(kept)
+
+
+def _concatenate(blocks: list[Any]) -> Any:
+    first = blocks[0]
+    if len(blocks) == 1:
+        return first
+    try:
+        return _way_of(first, blocks)(blocks)
+    except (ValueError, TypeError) as error:
+        raise InvalidArgumentError(
+            f"blocks of {_kinds(blocks)} cannot be concatenated: {error}"
+        ) from error
+
+
+def _way_of(first: Any, blocks: Sequence[Any]) -> Callable[[list[Any]], Any]:
+    if any(isinstance(block, np.ma.MaskedArray) for block in blocks):
+        return _masked
+    if all(isinstance(block, np.ndarray) for block in blocks):
+        return _arrays
+    if isinstance(first, np.ndarray):
+        raise TypeError("their kinds differ")
+    if isinstance(first, list):
+        return _lists
+    # Libraries are looked up among those already imported: whoever has such a block has one.
+    package = type(first).__module__.partition(".")[0]
+    if package == "scipy":
+        return _sparse
+    if hasattr(sys.modules[package], "concat"):  # pandas, and those who follow it
+        return _frames
+    if hasattr(type(first), "__array_function__"):
+        return np.concatenate
+    raise TypeError("they are neither arrays, sparse matrices, data frames nor lists")
+
+
+def _kinds(blocks: Sequence[Any]) -> str:
+    return ", ".join(sorted({type(block).__name__ for block in blocks}))
+
+
+def _arrays(blocks: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Concatenate plain arrays; subclasses (memory maps, matrices) come out plain."""
+    return np.concatenate([np.asarray(block) for block in blocks])
+
+
+def _masked(blocks: list[Any]) -> Any:
+    """Keep the masks, and a fill value that all of them share."""
+    result = np.ma.concatenate(blocks)  # type: ignore[no-untyped-call]
+    fill_values = {repr(getattr(block, "fill_value", None)) for block in blocks}
+    if len(fill_values) == 1:
+        result.fill_value = blocks[0].fill_value
+    return result
+
+
+def _lists(blocks: list[list[Any]]) -> list[Any]:
+    return [item for block in blocks for item in block]
+
+
+def _sparse(blocks: list[Any]) -> Any:
+    """Stack in the format of the first: by their buffers where that is CSR."""
+    return sys.modules["scipy.sparse"].vstack(blocks, format=blocks[0].format)
+
+
+def _frames(blocks: list[Any]) -> Any:
+    """Concatenate data frames or series; categories are united, not lost."""
+    first = blocks[0]
+    library = sys.modules[type(first).__module__.partition(".")[0]]
+    if not hasattr(first, "iloc"):  # an index, or a frame of another library
+        return first.append(blocks[1:]) if hasattr(first, "append") else library.concat(blocks)
+    if first.ndim == 1:
+        return library.concat(_with_united_categories(library, blocks))
+    for at, dtype in enumerate(first.dtypes):
+        if hasattr(dtype, "categories"):
+            columns = [block.iloc[:, at] for block in blocks]
+            united = _with_united_categories(library, columns)
+            if united is not columns:
+                blocks = [block.copy(deep=False) for block in blocks]
+                for block, column in zip(blocks, united, strict=True):
+                    block.isetitem(at, column)
+    return library.concat(blocks)
+
+
+def _with_united_categories(library: Any, columns: list[Any]) -> list[Any]:
+    """Give columns of unordered categories the same ones, in order of appearance."""
+    if len({column.dtype for column in columns}) == 1 or not all(
+        hasattr(column.dtype, "categories") and not column.dtype.ordered for column in columns
+    ):
+        return columns
+    united = library.api.types.union_categoricals(columns).categories
+    return [column.cat.set_categories(united) for column in columns]

@@ -1,0 +1,136 @@
+"""Conformance: partitions as one block, and collections made of what tasks return."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from spliter import InvalidArgumentError, PartitionNotLocalError, SplitClosedError, split
+from spliter.testing import _programs, strategies
+from spliter.testing._encoding import index_encoded_blocks
+from spliter.testing._hooks import BackendHooks, whole
+
+LENGTHS = (3, 1, 4, 0, 5, 2, 6, 1)
+ITEMS = whole(LENGTHS)
+
+
+class MaterializedChecks(BackendHooks):
+    """Blocks are put together where they are, once, and let go with the Split."""
+
+    def test_one_block_with_all_rows_in_order(self) -> None:
+        @settings(max_examples=self.examples, deadline=None)
+        @given(layout=strategies.layouts(n_locations=self.n_locations))
+        def check(layout: strategies.Layout) -> None:
+            collection = self.encoded(layout.lengths, layout.placement)
+            n = layout.partitions_per_location
+            with split(collection, partitions_per_location=n, materialize=True) as parts:
+                for partition, blocks in zip(
+                    parts, self.collect(parts.map(_programs.blocks_of)), strict=True
+                ):
+                    assert len(blocks) == 1
+                    np.testing.assert_array_equal(blocks[0], partition.get_item_indexes())
+                    assert len(partition) == len(partition.get_indexes()), "blocks as they were"
+
+        check()
+
+    def test_items_are_the_blocks_as_they_were(self) -> None:
+        with split(self.encoded(LENGTHS), materialize=True) as parts:
+            found = self.collect(parts.map(_programs.contents))
+            assert [index for content in found for index, _ in content] == [
+                index for partition in parts for index in partition.get_indexes()
+            ]
+            blocks = {index: block for content in found for index, block in content}
+            for (row,), block in blocks.items():
+                assert len(block) == LENGTHS[row]
+
+    def test_put_together_once_and_apart_from_the_blocks(self) -> None:
+        """What a task writes into it is there on the next pass, and not in the blocks."""
+        lengths = [2] * (4 * self.n_locations)
+        with split(self.encoded(lengths), partitions_per_location=1, materialize=True) as parts:
+            assert self.collect(parts.map(_programs.mark)) == [0] * len(parts)
+            assert self.collect(parts.map(_programs.mark)) == [-1] * len(parts)
+            found = self.collect(parts.map(_programs.contents))
+            np.testing.assert_array_equal(
+                np.sort(np.concatenate([b for content in found for _, b in content])),
+                whole(lengths),
+            )
+
+    def test_asked_for_by_the_task(self) -> None:
+        lengths = [2] * (4 * self.n_locations)
+        with split(self.encoded(lengths), partitions_per_location=1) as parts:
+            assert self.collect(parts.map(_programs.mark)) == [0] * len(parts)
+            assert self.collect(parts.map(_programs.mark)) == [-1] * len(parts)
+            assert self.collect(parts.map(_programs.consume)) == [len(part) for part in parts]
+
+    def test_gone_with_the_split(self) -> None:
+        collection = self.encoded([2] * (4 * self.n_locations))
+        for _ in range(2):
+            with split(collection, partitions_per_location=1, materialize=True) as parts:
+                assert self.collect(parts.map(_programs.mark)) == [0] * len(parts)
+                partition = parts[0]
+        with pytest.raises(SplitClosedError):
+            partition.submit(_programs.mark)
+
+    def test_aligned_collections_are_put_together_each(self) -> None:
+        x, y = self.encoded(LENGTHS), self.encoded(LENGTHS, None, 2)
+        with split(x, y, materialize=True) as parts:
+            for partition, ((mine, other),) in zip(
+                parts, self.collect(parts.map(_programs.blocks_of)), strict=True
+            ):
+                items = partition.get_item_indexes()
+                np.testing.assert_array_equal(mine, items)
+                np.testing.assert_array_equal(other, np.stack([2 * items, 2 * items + 1], axis=1))
+
+    def test_auto_says_what_it_decided(self) -> None:
+        small = split(self.encoded([2] * (4 * self.n_locations)), materialize="auto")
+        assert sum(self.collect(parts_of := small.map(_programs.consume))) == len(parts_of)
+        assert "materialized (about 2 rows per block)" in repr(small)
+        large = split(self.encoded([1000] * (4 * self.n_locations)), materialize="auto")
+        assert sum(self.collect(large.map(_programs.consume))) == large.nblocks
+        assert "not materialized (about 1,000 rows per block)" in repr(large)
+        assert "materialized" not in repr(self.split_of(2, 2))
+
+    def test_away_from_its_location(self) -> None:
+        if not self.locations_are_elsewhere:
+            pytest.skip("the location is this process")
+        with (
+            split(self.encoded(LENGTHS), materialize=True) as parts,
+            pytest.raises(PartitionNotLocalError),
+        ):
+            parts[0].materialize()
+
+    def test_columns_of_blocks_cannot_be_one(self) -> None:
+        chunks = ((2, 1), (1, 2))
+        blocks = index_encoded_blocks(chunks)
+        collection = self.distribute_grid(blocks, chunks, self.in_turn(len(blocks)))
+        if collection is None:
+            pytest.skip("the engine has no collections with blocks along several axes")
+        with pytest.raises(InvalidArgumentError, match="rechunk"):
+            split(collection, materialize=True)
+        parts = split(collection, materialize="auto")
+        assert "not materialized (blocks in several columns)" in repr(parts)
+        with pytest.raises(InvalidArgumentError, match="rechunk"):
+            self.collect(parts.map(_programs.mark))
+
+    def test_map_blocks(self) -> None:
+        parts = self.split_of(*LENGTHS)
+        squares = parts.map_blocks(_programs.power, 2, dtype=np.int64)
+        np.testing.assert_array_equal(self.values_of(squares), ITEMS**2)
+        pairs = parts.map_blocks(_programs.pairs, dtype=np.int64, trailing_shape=(2,))
+        np.testing.assert_array_equal(self.values_of(pairs), np.stack([ITEMS, -ITEMS], axis=1))
+
+    def test_collection_of_what_tasks_return(self) -> None:
+        with split(self.encoded(LENGTHS), materialize=True) as parts:
+            results = [(part, part.submit(_programs.cut_twice)) for part in parts]
+            same = parts.assemble(results, dtype=np.int64, output=0)
+            negative = parts.assemble(results, dtype=np.int64, output=1)
+        np.testing.assert_array_equal(self.values_of(same), ITEMS)
+        np.testing.assert_array_equal(self.values_of(negative), -ITEMS)
+
+    def test_results_must_cover_all_blocks(self) -> None:
+        parts = self.split_of(*LENGTHS, partitions_per_location=2)
+        results = [(partition, partition.submit(_programs.cut_twice)) for partition in parts]
+        for wrong in (results[:-1], [*results, results[0]]):
+            with pytest.raises(InvalidArgumentError, match="cover every block once"):
+                parts.assemble(wrong, dtype=np.int64, output=0)

@@ -1,0 +1,278 @@
+"""Partitions as one block at Dask workers: what Dask knows of them, and when they go."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed")
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import pandas as pd
+import scipy.sparse as sp
+from distributed import Client, wait
+
+from spliter import NotEnoughMemoryError, Partition, Split, split, task
+from tests.dask_backend.conftest import StartCluster
+from tests.dask_backend.programs import kill
+
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
+
+PREFIX = "spliter-materialized-"
+WAIT = 60
+
+
+def points(rows: int = 12_000, block: int = 100) -> da.Array:
+    x = da.arange(rows * 5, chunks=block * 5).reshape(rows, 5).astype(float).persist()
+    wait(x)
+    return x
+
+
+def kept(client: Client) -> dict[str, int]:
+    """Keys of materialized partitions that the scheduler knows, with their bytes."""
+
+    def find(dask_scheduler: Any) -> dict[str, int]:
+        tasks = dask_scheduler.tasks.values()
+        return {task.key: task.nbytes for task in tasks if str(task.key).startswith(PREFIX)}
+
+    found: dict[str, int] = client.run_on_scheduler(find)
+    return found
+
+
+def at_workers(client: Client) -> list[str]:
+    """Keys of materialized partitions in the workers' memory."""
+
+    def find(dask_worker: Any) -> list[str]:
+        return [key for key in dask_worker.data if str(key).startswith(PREFIX)]
+
+    return [key for keys in client.run(find).values() for key in keys]
+
+
+def incoming(client: Client) -> int:
+    def count(dask_worker: Any) -> int:
+        return int(dask_worker.state.transfer_incoming_count_total)
+
+    return sum(client.run(count).values())
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + WAIT
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@task
+def total(partition: Partition) -> tuple[int, float]:
+    blocks = list(partition)
+    return len(blocks), float(sum(block.sum() for block in blocks))
+
+
+def totals(parts: Split) -> list[tuple[int, float]]:
+    return [total(partition).result(timeout=WAIT) for partition in parts]
+
+
+def test_dask_knows_the_size_and_frees_it_with_the_split(client: Client) -> None:
+    x = points()
+    before = incoming(client)
+    with split(x, materialize=True) as parts:
+        for _ in range(3):
+            found = totals(parts)
+            assert [blocks for blocks, _ in found] == [1] * len(parts)
+            assert sum(value for _, value in found) == float(sum(range(60_000)))
+            # One entry per partition, of the partition's own bytes.
+            sizes = sorted(partition.nbytes for partition in parts)
+            assert sorted(kept(client).values()) == pytest.approx(sizes, abs=500)
+            assert len(at_workers(client)) == len(parts)
+    assert eventually(lambda: not kept(client) and not at_workers(client))
+    assert incoming(client) == before
+    assert parts.moved.nbytes == 0
+
+
+def test_freed_when_the_split_is_dropped(client: Client) -> None:
+    parts = split(points(), materialize=True)
+    totals(parts)
+    assert kept(client)
+    del parts
+    assert eventually(lambda: not kept(client) and not at_workers(client))
+
+
+def test_freed_when_made_after_the_split_was_closed(client: Client) -> None:
+    @task
+    def slowly(partition: Partition) -> int:
+        time.sleep(0.5)
+        return len(partition.materialize())
+
+    with split(points()) as parts:
+        futures = [slowly(partition) for partition in parts]
+    assert sum(future.result(timeout=WAIT) for future in futures) == 12_000
+    del parts
+    assert eventually(lambda: not kept(client) and not at_workers(client))
+
+
+def test_made_once_for_tasks_at_the_same_time(start_cluster: StartCluster) -> None:
+    client = start_cluster(n_workers=1, threads_per_worker=4)
+
+    @task
+    def where(partition: Partition) -> int:
+        block = partition.materialize()
+        time.sleep(0.2)
+        return int(block.__array_interface__["data"][0])
+
+    parts = split(points(), partitions_per_location=1)
+    futures = [where(parts[0]) for _ in range(4)]
+    assert len({future.result(timeout=WAIT) for future in futures}) == 1
+    assert len(kept(client)) == 1
+
+
+def test_peak_memory_at_the_worker(client: Client) -> None:
+    @task
+    def peak(partition: Partition) -> float:
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            tracemalloc.reset_peak()
+            nbytes = partition.materialize().nbytes
+            return (tracemalloc.get_traced_memory()[1] - before) / nbytes
+        finally:
+            tracemalloc.stop()
+
+    x = points(rows=1_200_000, block=3_000)
+    with split(x, partitions_per_location=1) as parts:
+        for partition in parts:
+            assert 1.0 <= peak(partition).result(timeout=WAIT) <= 1.1
+
+
+def csr_blocks(client: Client) -> Any:
+    blocks = [sp.csr_array(np.diag(np.arange(1.0, 4) + i)) for i in range(6)]
+    return client.scatter(blocks)
+
+
+def masked_blocks(client: Client) -> Any:
+    plain = da.ones((12, 3), chunks=(2, 3))
+    return da.ma.masked_array(plain, mask=plain.cumsum(axis=0) > 6).persist()
+
+
+def frames(client: Client) -> Any:
+    frame = pd.DataFrame({"a": np.arange(12), "b": pd.Categorical(list("xyz" * 4))})
+    return dd.from_pandas(frame, npartitions=6).persist()
+
+
+@pytest.mark.parametrize(
+    ("collection", "kind"),
+    [
+        (csr_blocks, sp.csr_array),
+        (masked_blocks, np.ma.MaskedArray),
+        (frames, pd.DataFrame),
+    ],
+)
+def test_types(client: Client, collection: Any, kind: type) -> None:
+    @task
+    def look(partition: Partition) -> tuple[type, Any, int]:
+        (block,) = partition
+        dtypes = block.dtypes.to_dict() if hasattr(block, "dtypes") else block.dtype
+        return type(block), dtypes, block.shape[0]
+
+    with split(collection(client), materialize=True) as parts:
+        found = [look(partition).result(timeout=WAIT) for partition in parts]
+    assert {made for made, _, _ in found} == {kind}
+    assert sum(rows for _, _, rows in found) in (12, 18)
+    if kind is pd.DataFrame:
+        assert found[0][1] == {"a": np.dtype("i8"), "b": pd.CategoricalDtype(["x", "y", "z"])}
+    else:
+        assert {dtype for _, dtype, _ in found} == {np.dtype("f8")}
+
+
+def test_auto_leaves_memory_free(client: Client) -> None:
+    x = points()
+    with dask.config.set({"distributed.worker.memory.target": 1e-9}):
+        assert "not materialized (too little memory free at" in repr(split(x, materialize="auto"))
+    assert "materialized (about 100 rows per block)" in repr(split(x, materialize="auto"))
+
+
+def test_too_large_for_the_worker_is_refused(start_cluster: StartCluster) -> None:
+    client = start_cluster()
+
+    def limit(dask_worker: Any) -> None:
+        manager = dask_worker.memory_manager
+        manager.memory_pause_fraction = manager.memory_spill_fraction = False
+        manager.memory_limit = 1000
+
+    client.run(limit)
+    parts = split(points(), materialize=True)
+    with pytest.raises(NotEnoughMemoryError, match="more partitions_per_location"):
+        totals(parts)
+    assert not kept(client)
+
+
+def test_spilled_and_read_back(start_cluster: StartCluster) -> None:
+    client = start_cluster(
+        memory_limit="500MB",
+        n_workers=1,
+        threads_per_worker=2,
+    )
+
+    def spill(dask_worker: Any) -> int:
+        data = dask_worker.data
+        moved = 0
+        while data.fast and data.evict() > 0:
+            moved += 1
+        return moved
+
+    x = points(rows=40_000)
+    with split(x, materialize=True) as parts:
+        first = totals(parts)
+        assert sum(client.run(spill).values()) > 0
+        assert totals(parts) == first
+
+
+def test_made_again_when_a_worker_dies(start_cluster: StartCluster, add_worker: Any) -> None:
+    client = start_cluster(restarts=False)
+    x = points()
+    with split(x, materialize=True) as parts:
+        totals(parts)
+        victim = parts.locations[0]
+        kill(client, victim)
+        add_worker(client)
+        for _ in range(2):
+            found = totals(parts)
+            assert sum(value for _, value in found) == float(sum(range(60_000)))
+            assert [blocks for blocks, _ in found] == [1] * len(parts)
+    del parts, found
+    assert eventually(lambda: not kept(client) and not at_workers(client))
+
+
+def test_collection_of_results_outlives_the_split(client: Client) -> None:
+    x = points()
+    with split(x) as parts:
+        sums = parts.map_blocks(lambda block: block.sum(axis=1), dtype=np.float64)
+    del parts
+    assert isinstance(sums, da.Array)
+    assert sums.chunks == (x.chunks[0],)
+    np.testing.assert_array_equal(sums.compute(), x.sum(axis=1).compute())
+    both = da.concatenate([x, sums[:, None]], axis=1)
+    assert both.shape == (12_000, 6)
+    with split(x, sums.persist()) as aligned:
+        assert (
+            sum(aligned.map(_rows)[i].result(timeout=WAIT) for i in range(len(aligned))) == 12_000
+        )
+
+
+def _rows(partition: Partition) -> int:
+    return sum(len(labels) for _, labels in partition)
+
+
+def test_collection_of_frames_has_unknown_sizes(client: Client) -> None:
+    with split(frames(client)) as parts:
+        doubled = parts.map_blocks(lambda frame: frame["a"].to_numpy() * 2, dtype=np.int64)
+    assert np.isnan(doubled.chunks[0]).all()
+    assert doubled.compute().tolist() == list(range(0, 24, 2))

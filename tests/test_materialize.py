@@ -1,0 +1,190 @@
+"""When partitions are materialized, what tasks then see, and what a Split says about it."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spliter import BlockGrid, InvalidArgumentError, Location, Materialization, Partition, split
+from spliter._materialize import COPY_COST, MOST_ROWS, SURPLUS_ROWS, decide, passes_to_pay
+from spliter_backends._local_executor import LocalExecutor, available_memory
+from tests.fake_engine import fake_split
+
+HERE = Location("here")
+ROOMY: dict[Location, int | None] = {HERE: 10**9}
+
+
+def decided(
+    rows: list[int], free: Mapping[Location, int | None] = ROOMY, blocks: int = 10
+) -> Materialization:
+    grid = BlockGrid.from_chunks([rows, [3]])
+    return decide("auto", grid, {HERE: 1000}, blocks, lambda: free)
+
+
+@given(st.floats(1, MOST_ROWS))
+def test_paid_by_the_passes_it_takes(rows: float) -> None:
+    passes = passes_to_pay(rows)
+    surplus = SURPLUS_ROWS / rows
+    assert passes * surplus >= COPY_COST * (1 - 1e-6)
+    assert passes == 1 or (passes - 1) * surplus < COPY_COST * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "from_pass"), [(1, 1), (239, 1), (240, 1), (480, 2), (999, 5), (1000, None)]
+)
+def test_auto_by_rows_per_block(rows: int, from_pass: int | None) -> None:
+    assert decided([rows] * 10).from_pass == from_pass
+
+
+def test_auto_asks_for_memory_only_where_it_matters() -> None:
+    def asked() -> Mapping[Location, int | None]:
+        raise AssertionError("not to be asked")
+
+    grid = BlockGrid.from_chunks([[1000] * 4])
+    assert decide("auto", grid, {HERE: 10}, 4, asked).from_pass is None
+    assert decide(False, grid, {HERE: 10}, 4, asked).from_pass is None
+    assert decide(True, grid, {HERE: 10}, 4, asked).from_pass == 1
+
+
+@pytest.mark.parametrize(
+    ("free", "says"),
+    [
+        ({HERE: 999}, "not materialized (too little memory free at here)"),
+        ({HERE: -5}, "not materialized (too little memory free at here)"),
+        ({HERE: 1000}, "materialized (about 10 rows per block)"),
+        ({HERE: None}, "materialized (about 10 rows per block)"),
+        ({}, "materialized (about 10 rows per block)"),
+    ],
+)
+def test_auto_by_memory(free: Mapping[Location, int | None], says: str) -> None:
+    assert str(decided([10] * 10, free)) == says
+
+
+def test_auto_where_there_is_nothing_to_put_together() -> None:
+    assert str(decided([10, 10], blocks=1)) == "not materialized (one block per partition)"
+    assert str(decided([0, 0])) == "not materialized (no rows)"
+    unknown = decide("auto", BlockGrid.of_unknown_sizes(4), {HERE: 1}, 4, dict)
+    assert str(unknown) == "not materialized (rows per block not known)"
+
+
+def test_said_in_words() -> None:
+    assert str(decided([480] * 3)) == "materialized from pass 2 on (about 480 rows per block)"
+
+
+@pytest.mark.parametrize("value", ["yes", None, 1.5, "Auto", [], "True"])
+def test_other_values_are_refused(value: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match='True, False or "auto"'):
+        split([np.zeros(3)], materialize=value)
+
+
+def number_of_blocks(partition: Partition) -> int:
+    return sum(1 for _ in partition)
+
+
+def passes(rows: int, materialize: Any, number: int) -> list[int]:
+    """Blocks that tasks see, on each pass over ten blocks of one partition."""
+    blocks = [np.zeros(rows) for _ in range(10)]
+    with split(blocks, partitions_per_location=1, materialize=materialize) as parts:
+        return [parts.map(number_of_blocks)[0].result() for _ in range(number)]
+
+
+def test_tasks_see_one_block_from_that_pass_on() -> None:
+    assert passes(5, False, 2) == [10, 10]
+    assert passes(5, True, 2) == [1, 1]
+    assert passes(5, "auto", 2) == [1, 1]
+    assert passes(480, "auto", 4) == [10, 1, 1, 1]
+    assert passes(720, "auto", 4) == [10, 10, 1, 1]
+    assert passes(1000, "auto", 6) == [10] * 6
+
+
+def test_sizes_are_asked_for_to_decide() -> None:
+    values = [np.zeros(3), np.zeros(5), np.zeros(1), np.zeros(3)]
+    grid = BlockGrid.of_unknown_sizes(4)
+    parts, _, _ = fake_split(values, "AABB", grid, materialize="auto")
+    assert str(parts.materialization) == "materialized (about 3 rows per block)"
+    assert parts.grid.chunks == ((3, 5, 1, 3),)
+
+
+def test_sizes_are_not_asked_for_on_an_event_loop() -> None:
+    parts, _, executor = fake_split([np.zeros(3)] * 4, "AABB", BlockGrid.of_unknown_sizes(4))
+    executor.may_block = False
+    again = type(parts)(parts._blocks, executor, 1, "auto")
+    assert str(again.materialization) == "not materialized (rows per block not known)"
+    executor.may_block = True
+    again.resolve_item_indexes()
+    assert str(again.materialization) == "materialized (about 3 rows per block)"
+
+
+def test_partitions_planned_later_are_seen_alike() -> None:
+    parts, blocks, _ = fake_split([np.zeros(2)] * 4, "AABB", materialize=True)
+    blocks.holders = [["A"], ["A"], ["A"], ["B"]]
+    blocks.drifted = True
+    assert [future.result() for future in parts.map(number_of_blocks)] == [1, 1]
+
+
+def test_repr_in_text_and_notebook() -> None:
+    parts = split([np.zeros(2)] * 4, partitions_per_location=1, materialize="auto")
+    assert repr(parts).endswith("64 bytes, materialized (about 2 rows per block)>")
+    assert "materialized (about 2 rows per block)" in parts._repr_html_()
+    assert "materialized" not in split([np.zeros(2)])._repr_html_()
+
+
+def test_freed_with_the_split() -> None:
+    kept: list[Any] = []
+
+    def watch(partition: Partition) -> None:
+        kept.append(weakref.ref(partition.materialize()))
+
+    parts = split([np.zeros(3)] * 4, partitions_per_location=1, materialize=True)
+    parts.map(watch)[0].result()
+    gc.collect()
+    assert kept[0]() is not None
+    parts.close()
+    gc.collect()
+    assert kept[0]() is None
+
+
+def test_freed_when_the_split_is_dropped() -> None:
+    def watch(partition: Partition) -> Any:
+        return weakref.ref(partition.materialize())
+
+    parts = split([np.zeros(3)] * 4, partitions_per_location=1)
+    reference = parts.map(watch)[0].result()
+    gc.collect()
+    assert reference() is not None
+    del parts
+    gc.collect()
+    assert reference() is None
+
+
+def test_cut_by_blocks() -> None:
+    blocks = [np.zeros((2, 3)), np.zeros((0, 3)), np.zeros((3, 3))]
+    (partition,) = split(blocks, partitions_per_location=1)
+    assert [piece.tolist() for piece in partition.cut(np.arange(5))] == [[0, 1], [], [2, 3, 4]]
+    assert partition.cut(list("abcde")) == [["a", "b"], [], ["c", "d", "e"]]
+    for wrong in (4, 6):
+        with pytest.raises(InvalidArgumentError, match=f"{wrong} entries for 5 rows"):
+            partition.cut(np.arange(wrong))
+
+
+def test_map_blocks_checks_the_rows() -> None:
+    parts = split([np.zeros(3), np.zeros(2)], partitions_per_location=1)
+    with pytest.raises(InvalidArgumentError, match=r"1 rows for block \(0,\) of 3 rows"):
+        parts.map_blocks(lambda block: block[:1], dtype=float)
+
+
+def test_available_memory(tmp_path: Any) -> None:
+    told = tmp_path / "meminfo"
+    told.write_text("MemTotal:  100 kB\nMemAvailable:   42 kB\n", encoding="ascii")
+    assert available_memory(str(told)) == 42 * 1024
+    told.write_text("MemTotal:  100 kB\n", encoding="ascii")
+    assert available_memory(str(told)) is None
+    assert available_memory(str(tmp_path / "none")) is None
+    assert set(LocalExecutor(1).free_memory([HERE])) == {HERE}
