@@ -48,7 +48,7 @@ from spliter._protocols import (
 )
 from spliter._registry import BackendInfo, backends, is_collection
 from spliter._split import Split, split
-from spliter._task import reduce, task
+from spliter._task import gather, reduce, task
 
 __version__ = "0.1.0"
 
@@ -82,6 +82,7 @@ __all__ = [
     "UnknownItemIndexError",
     "UnsupportedCollectionError",
     "backends",
+    "gather",
     "is_collection",
     "plan",
     "reduce",

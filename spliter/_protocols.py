@@ -202,6 +202,13 @@ class Executor(Protocol):
         """
         ...
 
+    def gather(self, futures: Sequence[Any]) -> list[Any]:
+        """Wait for futures of this executor and return their results, in order.
+
+        In as few round trips as the engine needs. The error of a task is raised as it is.
+        """
+        ...
+
     def location_of(self, future: Any) -> Location | None:
         """Return where the result of `future` is, if this executor pinned it."""
         ...

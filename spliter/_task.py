@@ -1,4 +1,4 @@
-"""``task`` and ``reduce``: start one task per partition, and combine what they return."""
+"""``task``, ``reduce``, ``gather``: one task per partition, and what becomes of the results."""
 
 from __future__ import annotations
 
@@ -129,6 +129,48 @@ def reduce(fn: Callable[[Any, Any], Any], futures: Iterable[Any], arity: int | N
         for location, group in by_location.items()
     ]
     return _reduce_level(executor, fn, tops + unplaced, arity or DEFAULT_ARITY, None)
+
+
+def gather(futures: Iterable[Any]) -> list[Any]:
+    """Wait for many futures of one engine and return their results.
+
+    For results that are few and small this takes less time than :func:`reduce`, which adds a
+    round of tasks, and less than asking each future in turn.
+
+    Parameters
+    ----------
+    futures : iterable of future
+        What :func:`task`, :meth:`Partition.submit` or :meth:`Split.map` returned.
+
+    Returns
+    -------
+    list
+        The results, in order.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If one is not a future of a known engine, or this is the engine's event loop, which
+        must not wait.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter import gather, split
+    >>> parts = split([np.ones(3), np.ones(2)], partitions_per_location=2)
+    >>> gather(parts.map(lambda part: sum(len(block) for block in part)))
+    [3, 2]
+    """
+    pending = list(futures)
+    if not pending:
+        return []
+    executor = executor_of_future(pending[0])
+    if not executor.blocking_call_allowed():
+        raise InvalidArgumentError(
+            "waiting for tasks would block the event loop that runs them; call this in a thread: "
+            "await asyncio.to_thread(...)"
+        )
+    return executor.gather(pending)
 
 
 def _reduce_level(

@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spliter import InvalidArgumentError, Partition, SplitClosedError, reduce, split, task
+from spliter import (
+    InvalidArgumentError,
+    Partition,
+    SplitClosedError,
+    gather,
+    reduce,
+    split,
+    task,
+)
 from spliter._task import DEFAULT_ARITY, fold
 from tests.fake_engine import FakeExecutor, fake_split
 
@@ -190,3 +198,25 @@ def test_only_plain_functions_are_tasks(fn: Any) -> None:
         task(fn)
     with pytest.raises(InvalidArgumentError, match="function"):
         parts[0].submit(fn)
+
+
+# gather
+
+
+def test_gather_in_order() -> None:
+    parts = split([np.full(1, value) for value in range(6)], partitions_per_location=3)
+    assert gather(parts.map(lambda part: int(sum(block.sum() for block in part)))) == [1, 5, 9]
+    assert gather([]) == []
+
+
+def test_gather_raises_what_the_task_raised() -> None:
+    def fail(partition: Partition) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        gather(split([np.ones(1)]).map(fail))
+
+
+def test_gather_refuses_what_is_no_future() -> None:
+    with pytest.raises(InvalidArgumentError, match="not a future"):
+        gather([3])

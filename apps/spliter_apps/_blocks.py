@@ -14,11 +14,15 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
-from spliter import InvalidArgumentError, Partition, Split, reduce, task
-from spliter_apps._data import wait
+from spliter import InvalidArgumentError, Partition, Split, task
+from spliter_apps._results import combine
 
 FLOATS = (np.float64, np.float32)
 """Types that points keep; all others become float64."""
+
+
+SCHEMA_NBYTES = 1_000
+"""About the size of a :class:`Schema`, the names of its columns included."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +212,7 @@ def describe(parts: Split, *, accept_sparse: bool = False) -> Schema:
         Naming a block that cannot be used, or how two of them differ.
     """
     surveyed = [survey_task(partition, accept_sparse=accept_sparse) for partition in parts]
-    schema: Schema = wait(reduce(Schema.merged, surveyed))
+    schema: Schema = combine(Schema.merged, surveyed, SCHEMA_NBYTES)
     return schema
 
 

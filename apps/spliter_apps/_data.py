@@ -8,7 +8,6 @@ so that an estimator has one code path, on partitions, whatever its input was.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -18,6 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from spliter import InvalidArgumentError, Split, is_collection, split
+from spliter_apps._results import wait  # noqa: F401
 
 Materialize: TypeAlias = bool | Literal["auto"]
 
@@ -228,31 +228,3 @@ def check_members(data: Data, ncollections: int, of_what: str) -> None:
         raise InvalidArgumentError(
             f"expected a Split made by {of_what}, got one of {data.parts.ncollections} collections"
         )
-
-
-def wait(future: Any) -> Any:
-    """Wait for a task and return its result.
-
-    Parameters
-    ----------
-    future : future
-        Of any engine.
-
-    Returns
-    -------
-    object
-        The result; what the task raised is raised.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the engine gives a coroutine to wait for: this is its event loop's thread.
-    """
-    result = future.result()
-    if inspect.iscoroutine(result):
-        result.close()
-        raise InvalidArgumentError(
-            "this waits for tasks, which an event loop must not do; call it in a thread: "
-            "await asyncio.to_thread(estimator.fit, X)"
-        )
-    return result

@@ -7,14 +7,14 @@ added up. Only these, as big as the histogram, cross the network. The numerics a
 
 from __future__ import annotations
 
-import inspect
+import math
 import operator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from spliter import InvalidArgumentError, Partition, Split, reduce, split, task
+from spliter import InvalidArgumentError, Partition, Split, split, task
 from spliter_apps._histogram_blocks import block_members
 from spliter_apps._histogram_edges import (
     Edges,
@@ -24,6 +24,10 @@ from spliter_apps._histogram_edges import (
     resolve_edges,
 )
 from spliter_apps._histogram_kernel import HistogramAccumulator
+from spliter_apps._results import combine
+
+EXTENT_NBYTES = 1_000
+"""About the size of the extremes of the columns."""
 
 PIECE_ROWS = 2**18
 """Rows of the pieces that an array in memory is cut into: enough to be worth a task."""
@@ -129,7 +133,7 @@ def _histogramdd(
     edges = _edges(parts, bins, range_, weighted)
     partials = [_count(partition, edges, weighted) for partition in parts]
     # A new array for each sum: the engine may still need the partial ones, to send or to repeat.
-    counts = _result(reduce(operator.add, partials))
+    counts = combine(operator.add, partials, 8 * math.prod(len(edge) - 1 for edge in edges))
     return finish(counts, edges, bool(density)), list(edges)
 
 
@@ -162,7 +166,7 @@ def _edges(parts: Split, bins: Any, range_: Any, weighted: bool) -> Edges:
     if ndim is not None and not columns_without_range(bins, range_, ndim):
         return resolve_edges(bins, range_, ndim)
     extents = [_extent(partition, weighted) for partition in parts]
-    extent = _result(reduce(Extent.merged, extents))
+    extent = combine(Extent.merged, extents, EXTENT_NBYTES)
     return resolve_edges(bins, range_, extent.ncolumns, extent.low or None, extent.high or None)
 
 
@@ -174,17 +178,6 @@ def _ndim(bins: Any, range_: Any) -> int | None:
         except TypeError:
             continue
     return None
-
-
-def _result(future: Any) -> Any:
-    result = future.result()
-    if inspect.iscoroutine(result):
-        result.close()
-        raise InvalidArgumentError(
-            "histogramdd waits for its tasks, which an event loop must not do; call it in a "
-            "thread: await asyncio.to_thread(histogramdd, ...)"
-        )
-    return result
 
 
 def _columns(sample: Any) -> Split | list[Any]:

@@ -146,6 +146,21 @@ class LocalExecutor:
             # The interpreter is shutting down: whoever waits must get an answer.
             future.set_exception(error)
 
+    def gather(self, futures: Sequence[Any]) -> list[Any]:
+        """Wait for futures and return their results.
+
+        Parameters
+        ----------
+        futures : sequence of concurrent.futures.Future
+            Of any pool of this process.
+
+        Returns
+        -------
+        list
+            The results, in order.
+        """
+        return [future.result() for future in futures]
+
     def location_of(self, future: Any) -> Location | None:
         """Return this process for futures of this backend.
 

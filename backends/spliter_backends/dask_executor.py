@@ -146,6 +146,11 @@ class DaskExecutor:
         # A worker that has just gone still needs an entry; its tasks will run elsewhere.
         return {location: max(threads.get(location, 1), 1) for location in locations}
 
+    def gather(self, futures: Sequence[Any]) -> list[Any]:
+        """Wait for futures and return their results, fetched together."""
+        results: list[Any] = self.client.gather(list(futures), asynchronous=False)
+        return results
+
     def location_of(self, future: Any) -> Location | None:
         """Return the worker a future's task was pinned to, if this executor did it."""
         return self._locations.get(future)

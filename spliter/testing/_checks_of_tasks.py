@@ -8,7 +8,7 @@ import traceback
 
 import pytest
 
-from spliter import InvalidArgumentError, TaskNotSerializableError, reduce, split
+from spliter import InvalidArgumentError, TaskNotSerializableError, gather, reduce, split
 from spliter.testing import _programs
 from spliter.testing._hooks import BackendHooks
 
@@ -22,6 +22,15 @@ class TaskChecks(BackendHooks):
     def test_task_of_each_partition(self) -> None:
         futures = [_programs.total(partition) for partition in self.split_of(*LENGTHS)]
         assert sum(self.collect(futures)) == TOTAL
+
+    def test_gather_in_the_order_of_the_futures(self) -> None:
+        parts = self.split_of(*LENGTHS, partitions_per_location=2)
+        items = gather(parts.map(_programs.seen))
+        assert [set(found) for found in items] == [
+            set(p.get_item_indexes().tolist()) for p in parts
+        ]
+        with pytest.raises(ValueError, match="after the first block"):
+            gather(parts.map(_programs.fail, ValueError, "after the first block"))
 
     def test_task_with_further_arguments(self) -> None:
         parts = self.split_of(*LENGTHS)
