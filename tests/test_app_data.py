@@ -1,0 +1,242 @@
+"""What estimators take as input, how blocks of points are checked, and how results come back."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from spliter import InvalidArgumentError, Split, SplitClosedError, split
+from spliter_apps import _results
+from spliter_apps._blocks import (
+    Expected,
+    Schema,
+    checked_points,
+    describe,
+    keep_schema,
+    points_of,
+)
+from spliter_apps._data import check_members, is_blocked, open_data
+
+F8 = np.dtype("f8")
+
+
+def frame(rows: int = 2) -> pd.DataFrame:
+    return pd.DataFrame({"a": np.arange(rows), "b": np.ones(rows)})
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.zeros((3, 2)),
+        np.ma.zeros((3, 2)),
+        frame(),
+        sp.csr_array((3, 2)),
+        [[1, 2], [3, 4]],
+        [[1.0, "a"]],
+        [np.zeros(2), np.zeros(2)],
+        [np.float64(1)],
+        [1, 2],
+        ["a"],
+        [],
+        [pd.Series([1, 2])],
+        None,
+        3,
+        "text",
+        object(),
+    ],
+    ids=lambda X: type(X).__name__,
+)
+def test_in_memory(X: Any) -> None:
+    assert not is_blocked(X)
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        split([np.zeros((2, 3))]),
+        [np.zeros((2, 3)), np.zeros((1, 3))],
+        (np.zeros((2, 3)), np.zeros((1, 3))),
+        [frame(), frame()],
+        [sp.csr_matrix((2, 3))],
+        [sp.csr_array((2, 3))],
+    ],
+    ids=lambda X: type(X).__name__,
+)
+def test_blocked(X: Any) -> None:
+    assert is_blocked(X)
+
+
+def test_blocked_collections_of_engines() -> None:
+    da = pytest.importorskip("dask.array")
+    zarr = pytest.importorskip("zarr")
+    assert is_blocked(da.zeros((4, 2), chunks=2))
+    assert is_blocked(zarr.zeros((4, 2), chunks=(2, 2)))
+
+
+class Arraylike:
+    """What scikit-learn turns into an array."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.zeros((2, 2))
+
+
+def test_what_turns_itself_into_an_array_is_in_memory() -> None:
+    assert not is_blocked(Arraylike())
+
+
+def test_array_is_cut_into_views() -> None:
+    X, y = np.arange(10.0).reshape(5, 2), np.arange(5)
+    with open_data(X, y, piece_rows=2, partitions_per_location=1) as data:
+        assert data.in_memory
+        assert data.parts.grid.chunks == ((2, 2, 1), (2,))
+        (blocks,) = (partition.submit(list).result() for partition in data.parts)
+        assert all(np.shares_memory(points, X) for points, _ in blocks)
+        np.testing.assert_array_equal(np.concatenate([labels for _, labels in blocks]), y)
+    with pytest.raises(SplitClosedError):
+        list(data.parts)
+
+
+def test_array_without_rows_is_one_piece() -> None:
+    with open_data(np.zeros((0, 2)), piece_rows=3) as data:
+        assert data.parts.grid.chunks == ((0,), (2,))
+
+
+def test_what_is_left_out() -> None:
+    with open_data(np.zeros((4, 2)), None, np.ones(4)) as data:
+        check_members(data, 2, "split(X, sample_weight)")
+        with pytest.raises(InvalidArgumentError, match=r"made by split\(X, y\), got one of 2"):
+            check_members(data, 3, "split(X, y)")
+
+
+def test_split_is_used_as_it_is() -> None:
+    parts = split([np.zeros((2, 2))])
+    with open_data(parts) as data:
+        assert data.parts is parts
+        assert not data.in_memory
+    assert len(list(parts)) == 1, "not closed"
+    with pytest.raises(InvalidArgumentError, match=r"split\(X, y\)"):
+        open_data(parts, [np.zeros(2)])
+
+
+@pytest.mark.parametrize("y", [np.zeros(3), [0, 1, 2], sp.csr_array((3, 1)), "text"])
+def test_labels_in_memory_beside_blocks(y: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="y is in memory"):
+        open_data([np.zeros((2, 2)), np.zeros((1, 2))], y)
+
+
+def test_points_cut_along_features() -> None:
+    zarr = pytest.importorskip("zarr")
+    with pytest.raises(InvalidArgumentError, match="cut along their features"):
+        open_data(zarr.zeros((4, 4), chunks=(2, 2)))
+
+
+def test_result_in_the_form_of_the_input() -> None:
+    with open_data(np.zeros((3, 1)), piece_rows=2) as data:
+        made = data.parts.map_blocks(lambda block: np.ones(len(block)), dtype=float)
+        assert data.gathered(made).tolist() == [1, 1, 1]
+    blocks = [np.zeros((2, 1)), np.zeros((1, 1))]
+    with open_data(blocks) as data:
+        made = data.parts.map_blocks(lambda block: np.ones(len(block)), dtype=float)
+        assert [block.tolist() for block in data.gathered(made)] == [[1, 1], [1]]
+
+
+# Blocks of points
+
+
+def test_checked_points_keep_floats() -> None:
+    for dtype in ("f4", "f8"):
+        block = np.ones((2, 2), dtype)
+        assert checked_points(block, "block") is block
+    assert checked_points(np.ones((2, 2), "i4"), "block").dtype == F8
+    assert checked_points(frame(), "block").dtype == F8
+    assert checked_points(np.ones((0, 2)), "block").shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("block", "says"),
+    [
+        (np.array([[np.nan, 1]]), "NaN"),
+        (np.array([[np.inf, 1]]), "infinity"),
+        (np.zeros(3), "2D array"),
+        (np.zeros((1, 1, 1)), "dim 3"),
+        (np.array([["a"]]), "convert|numeric"),
+        (np.array([[1j]]), "[Cc]omplex"),
+        (np.ma.masked_array([[1.0]], mask=[[True]]), "masked"),
+        (sp.csr_array((2, 2)), "[Ss]parse"),
+        (pd.DataFrame({"a": ["x"]}), "convert"),
+        (np.zeros((2, 0)), "0 feature"),
+    ],
+)
+def test_unusable_blocks_are_named(block: Any, says: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=rf"(?s)block \(1,( 0)?\): .*({says})"):
+        describe(split([np.zeros((1, 1)), block], partitions_per_location=1))
+
+
+def test_schema_of_all_blocks() -> None:
+    parts = split([np.zeros((2, 3), "f4"), np.zeros((0, 3), "f8")], partitions_per_location=2)
+    assert describe(parts) == Schema(2, 3, None, F8)
+    assert describe(split([np.zeros((2, 3), "f4")])) == Schema(2, 3, None, np.dtype("f4"))
+    assert describe(split([frame(), frame(3)])) == Schema(5, 2, ("a", "b"), F8)
+    found = describe(split([sp.csr_array((2, 3))]), accept_sparse=True)
+    assert found == Schema(2, 3, None, F8, is_sparse=True)
+
+
+@pytest.mark.parametrize("per_location", [1, 2])
+def test_blocks_that_differ(per_location: int) -> None:
+    wide = split([np.zeros((1, 2)), np.zeros((1, 3))], partitions_per_location=per_location)
+    with pytest.raises(InvalidArgumentError, match="different numbers of columns: 2 and 3"):
+        describe(wide)
+    named = split(
+        [frame(), frame().rename(columns={"a": "z"})], partitions_per_location=per_location
+    )
+    with pytest.raises(InvalidArgumentError, match="different columns"):
+        describe(named)
+
+
+def test_points_of() -> None:
+    block = np.ones((2, 2))
+    assert points_of(block, "f8") is block
+    assert points_of(block, "f4").dtype == np.dtype("f4")
+    assert points_of(frame(), "f8").tolist() == [[0, 1], [1, 1]]
+    assert points_of(sp.csc_array((2, 2)), "f8").format == "csr"
+
+
+class Fitted:
+    """Stands for an estimator."""
+
+    n_features_in_ = 2
+
+
+def test_expected_columns() -> None:
+    estimator = Fitted()
+    keep_schema(estimator, Schema(5, 2, ("a", "b"), F8))
+    expected = Expected.by(estimator)
+    assert expected.points(frame()).tolist() == [[0, 1], [1, 1]]
+    assert expected.points(np.zeros((1, 2))).shape == (1, 2)
+    with pytest.raises(InvalidArgumentError, match="feature names should match"):
+        expected.points(frame().rename(columns={"a": "z"}))
+    with pytest.raises(
+        InvalidArgumentError, match="X has 3 features, but Fitted is expecting 2 features as input"
+    ):
+        expected.points(np.zeros((1, 3)))
+    with pytest.raises(InvalidArgumentError, match="X has 3 features"):
+        expected.check_grid(split([np.zeros((1, 3))]))
+    keep_schema(estimator, Schema(5, 3, None, F8))
+    assert Expected.by(estimator) == Expected("Fitted", 3, None, F8)
+
+
+# Results
+
+
+@pytest.mark.parametrize("most", [0, 10**9])
+def test_combined_here_or_by_tasks(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_results, "MOST_GATHERED_NBYTES", most)
+    parts: Split = split([np.full(1, i) for i in range(5)], partitions_per_location=3)
+    sums = parts.map(lambda part: int(sum(block.sum() for block in part)))
+    assert _results.combine(operator.add, sums, 8) == 10
+    assert _results.wait(sums[0]) == 1
