@@ -1,16 +1,23 @@
 """When to put a partition's blocks into one: the decision, as a pure function.
 
 Every pass over a partition costs something per *block* besides what it costs per row: a
-vectorised function is called once for each. Relative to a pass over the same rows in one
-array that surplus is about ``80 / rows per block`` (a k-means pass over blocks of 10, 50,
-200 and 1,000 rows was measured to cost 7.8, 2.7, 1.4 and 1.0 times one over one array).
-Putting the blocks into one costs about a third of a pass, once. Nobody knows how many
-passes will come, so the copy is made as soon as the passes made so far, and the next one,
-have a surplus that would have paid for it: never more than twice the cost of knowing.
+vectorised function is called once for each. A few calls of NumPy take as long as copying some
+40 kB, whatever is computed, so blocks smaller than that are cheaper to copy into one than to
+visit one by one even once. For larger ones the copy pays if there are enough passes. Nobody
+knows how many will come, so it is made before the pass by which that many passes would have
+paid for it: never more than twice the cost of knowing. (``benchmarks/materialize.py`` measures
+both costs: for passes of plain NumPy over 20 columns they were equal at 160 to 280 rows, 26 to
+45 kB. For functions that check their input on each call, as scikit-learn's do, they are equal
+at 50 times that; those are left to ``materialize=True``.)
+
+From about 1,000 rows per block on, calls are lost beside the work on the rows (a k-means pass
+over blocks of 10, 50, 200 and 1,000 rows of 20 columns cost 7.8, 2.7, 1.4 and 1.0 times one over
+one array), and the copy is never made.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -21,11 +28,8 @@ from spliter._planner import Location
 
 Materialize: TypeAlias = bool | Literal["auto"]
 
-SURPLUS_ROWS = 80
-"""A pass over blocks of this many rows takes twice as long as one over a single array."""
-
-COPY_COST = 1 / 3
-"""What it costs to put blocks into one, in passes over a single array."""
+CALL_NBYTES = 38_400
+"""Bytes that are copied in the time that it takes to call a few functions for one block."""
 
 MOST_ROWS = 1_000
 """Mean rows per block from which on there is nothing to gain."""
@@ -78,13 +82,13 @@ def check_materialize(value: object) -> None:
         raise InvalidArgumentError(f'materialize must be True, False or "auto", got {value!r}')
 
 
-def passes_to_pay(rows_per_block: float) -> int:
-    """Return the pass at which putting blocks into one starts to pay.
+def passes_to_pay(block_nbytes: float) -> int:
+    """Return the number of passes by which putting blocks into one has paid for itself.
 
     Parameters
     ----------
-    rows_per_block : float
-        Mean number of rows, above 0.
+    block_nbytes : float
+        Mean size of a block.
 
     Returns
     -------
@@ -93,12 +97,10 @@ def passes_to_pay(rows_per_block: float) -> int:
 
     Examples
     --------
-    >>> [passes_to_pay(rows) for rows in (10, 240, 241, 1_000)]
+    >>> [passes_to_pay(nbytes) for nbytes in (0, 38_400, 38_401, 160_000)]
     [1, 1, 2, 5]
     """
-    surplus = SURPLUS_ROWS / rows_per_block
-    # The least k with k * surplus >= COPY_COST; the rounding keeps 240 rows on the side of 1.
-    return max(1, -int(-round(COPY_COST / surplus, 9) // 1))
+    return max(1, math.ceil(block_nbytes / CALL_NBYTES))
 
 
 def decide(
@@ -165,4 +167,4 @@ def decide(
         room = room_at.get(location)
         if room is not None and wanted > room:
             return Materialization(None, f"too little memory free at {location}")
-    return Materialization(passes_to_pay(rows), about)
+    return Materialization(passes_to_pay(sum(nbytes.values()) / grid.nblocks), about)

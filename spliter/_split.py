@@ -55,9 +55,9 @@ def split(
         Whether tasks see each partition as one block, put together at its location once and
         kept there as long as the Split: memory instead of transfers, for blocks so small that
         iterating over them costs more than their rows. ``"auto"`` does so where blocks have
-        less than 1,000 rows on average and every location has the memory free, at once below
-        240 rows, else from the pass on by which that many passes would have paid for it; see
-        :attr:`Split.materialization`. Where lengths are not known (DataFrames, lists of
+        less than 1,000 rows on average and every location has the memory free: at once below
+        38 kB per block, else from the pass on by which that many passes would have paid for
+        it; see :attr:`Split.materialization`. Where lengths are not known (DataFrames, lists of
         futures) it asks the blocks for them.
     backend : str, optional
         Name of the backend; found from the collection's type by default.

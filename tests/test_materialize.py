@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spliter import BlockGrid, InvalidArgumentError, Location, Materialization, Partition, split
-from spliter._materialize import COPY_COST, MOST_ROWS, SURPLUS_ROWS, decide, passes_to_pay
+from spliter._materialize import CALL_NBYTES, decide, passes_to_pay
 from spliter_backends._local_executor import LocalExecutor, available_memory
 from tests.fake_engine import fake_split
 
@@ -28,19 +28,30 @@ def decided(
     return decide("auto", grid, {HERE: 1000}, blocks, lambda: free)
 
 
-@given(st.floats(1, MOST_ROWS))
-def test_paid_by_the_passes_it_takes(rows: float) -> None:
-    passes = passes_to_pay(rows)
-    surplus = SURPLUS_ROWS / rows
-    assert passes * surplus >= COPY_COST * (1 - 1e-6)
-    assert passes == 1 or (passes - 1) * surplus < COPY_COST * (1 + 1e-6)
+@given(st.floats(1, 1e12))
+def test_paid_by_the_passes_it_takes(nbytes: float) -> None:
+    passes = passes_to_pay(nbytes)
+    assert passes * CALL_NBYTES >= nbytes * (1 - 1e-12)
+    assert passes == 1 or (passes - 1) * CALL_NBYTES < nbytes
 
 
 @pytest.mark.parametrize(
-    ("rows", "from_pass"), [(1, 1), (239, 1), (240, 1), (480, 2), (999, 5), (1000, None)]
+    ("rows", "nbytes", "from_pass"),
+    [
+        (1, 8, 1),
+        (240, 38_400, 1),
+        (240, 38_401, 2),
+        (480, 76_800, 2),
+        (10, 3_840_000, 100),
+        (999, 8, 1),
+        (999, 160_000, 5),
+        (1000, 8, None),
+    ],
 )
-def test_auto_by_rows_per_block(rows: int, from_pass: int | None) -> None:
-    assert decided([rows] * 10).from_pass == from_pass
+def test_auto_by_rows_and_bytes_per_block(rows: int, nbytes: int, from_pass: int | None) -> None:
+    grid = BlockGrid.from_chunks([[rows] * 10, [3]])
+    decision = decide("auto", grid, {HERE: 10 * nbytes}, 10, lambda: ROOMY)
+    assert decision.from_pass == from_pass
 
 
 def test_auto_asks_for_memory_only_where_it_matters() -> None:
@@ -75,7 +86,8 @@ def test_auto_where_there_is_nothing_to_put_together() -> None:
 
 
 def test_said_in_words() -> None:
-    assert str(decided([480] * 3)) == "materialized from pass 2 on (about 480 rows per block)"
+    wide = decide("auto", BlockGrid(((480,) * 2,)), {HERE: 153_600}, 2, lambda: ROOMY)
+    assert str(wide) == "materialized from pass 2 on (about 480 rows per block)"
 
 
 @pytest.mark.parametrize("value", ["yes", None, 1.5, "Auto", [], "True"])
@@ -90,7 +102,7 @@ def number_of_blocks(partition: Partition) -> int:
 
 def passes(rows: int, materialize: Any, number: int) -> list[int]:
     """Blocks that tasks see, on each pass over ten blocks of one partition."""
-    blocks = [np.zeros(rows) for _ in range(10)]
+    blocks = [np.zeros((rows, 20)) for _ in range(10)]
     with split(blocks, partitions_per_location=1, materialize=materialize) as parts:
         return [parts.map(number_of_blocks)[0].result() for _ in range(number)]
 
