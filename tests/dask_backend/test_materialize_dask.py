@@ -30,7 +30,7 @@ WAIT = 60
 
 
 def points(rows: int = 12_000, block: int = 100) -> da.Array:
-    x = da.arange(rows * 5, chunks=block * 5).reshape(rows, 5).astype(float).persist()
+    x: da.Array = da.arange(rows * 5, chunks=block * 5).reshape(rows, 5).astype(float).persist()
     wait(x)
     return x
 
@@ -142,7 +142,8 @@ def test_peak_memory_at_the_worker(client: Client) -> None:
             before, _ = tracemalloc.get_traced_memory()
             tracemalloc.reset_peak()
             nbytes = partition.materialize().nbytes
-            return (tracemalloc.get_traced_memory()[1] - before) / nbytes
+            ratio: float = (tracemalloc.get_traced_memory()[1] - before) / nbytes
+            return ratio
         finally:
             tracemalloc.stop()
 
