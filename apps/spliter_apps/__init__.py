@@ -1,10 +1,56 @@
 """Applications written against SplIter alone; they know no engine.
 
-Each is a loop that splits, in a module of its own name, around numerics that know nothing of it.
+Each is a loop that splits, in a module of its own name, around numerics that know nothing of
+it. The histogram needs NumPy; the estimators follow scikit-learn's interface and need it:
+``pip install 'spliter[apps]'``.
 """
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from spliter_apps.histogram import histogramdd
 
-__all__ = ["histogramdd"]
+if TYPE_CHECKING:
+    from spliter_apps.cascade_svm import CascadeSVM
+    from spliter_apps.k_means import KMeans
+    from spliter_apps.neighbors import (
+        KNeighborsClassifier,
+        KNeighborsRegressor,
+        NearestNeighbors,
+    )
+
+__all__ = [
+    "CascadeSVM",
+    "KMeans",
+    "KNeighborsClassifier",
+    "KNeighborsRegressor",
+    "NearestNeighbors",
+    "histogramdd",
+]
+
+_MODULES = {
+    "CascadeSVM": "cascade_svm",
+    "KMeans": "k_means",
+    "KNeighborsClassifier": "neighbors",
+    "KNeighborsRegressor": "neighbors",
+    "NearestNeighbors": "neighbors",
+}
+"""Where each estimator is: imported on first use, as scikit-learn may not be there."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"{name} is not usable here: {error}; pip install 'spliter[apps]'"
+        ) from error
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,68 @@
+"""Using centres that k-means has found: what runs at the blocks of points to predict for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.metrics.pairwise import euclidean_distances
+
+from spliter import Partition, task
+from spliter_apps._blocks import Expected
+from spliter_apps._kmeans_kernel import assign
+from spliter_apps._kmeans_points import checked_weights
+
+
+def nearest(block: Any, expected: Expected, centers: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+    """Label the points of one block."""
+    points = expected.points(_first(block))
+    shift = _shift(points, centers)
+    blocks = [(points, None)]
+    found = assign(
+        blocks, centers.astype(np.float64), shift=shift, dtype=expected.dtype, distances=False
+    )
+    return found.labels
+
+
+def distances(block: Any, expected: Expected, centers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the distances of the points of one block to all centres."""
+    points = expected.points(_first(block))
+    if not points.shape[0]:
+        return np.empty((0, len(centers)), expected.dtype)
+    if not sparse.issparse(points):
+        # As in the fit: far from zero the squares of coordinates would hide the distances.
+        shift = centers.mean(axis=0)
+        points, centers = points - shift, centers - shift
+    found = euclidean_distances(points, centers)
+    return np.asarray(found, expected.dtype)
+
+
+@task
+def inertia(
+    partition: Partition, expected: Expected, centers: npt.NDArray[Any], weighted: bool
+) -> float:
+    """Add up the squared distances of a partition's points to their centres."""
+    total = 0.0
+    for index, block in partition.items():
+        points = expected.points(_first(block))
+        weights = None
+        if weighted:
+            what = f"the weights of block {index}"
+            weights = checked_weights(block[1], points.shape[0], what)
+        shift = _shift(points, centers)
+        total += assign(
+            [(points, weights)], centers.astype(np.float64), shift=shift, dtype=expected.dtype
+        ).inertia
+    return total
+
+
+def _first(block: Any) -> Any:
+    """Return the points of a block, which may come with weights."""
+    return block[0] if isinstance(block, tuple) else block
+
+
+def _shift(points: Any, centers: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
+    """Return where sparse points have to stay; others are free to move."""
+    return np.zeros(centers.shape[1]) if sparse.issparse(points) else None

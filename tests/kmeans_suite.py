@@ -1,0 +1,487 @@
+"""What k-means must do on every engine; each engine's test module subclasses it."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pytest
+import scipy.sparse
+import sklearn.cluster
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_blobs
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+import spliter_apps._kmeans_lloyd
+from spliter import AlignmentError, InvalidArgumentError, Split, split
+from spliter_apps.k_means import KMeans
+from tests.histogram_suite import cut
+
+Array = npt.NDArray[Any]
+
+DATASETS = ["digits", "breast cancer", "iris", "blobs"]
+NBLOCKS = [1, 7, 200]
+K = 8
+
+
+@cache
+def dataset(name: str) -> Array:
+    """Points of a well-known data set."""
+    if name == "blobs":
+        return np.asarray(make_blobs(1500, n_features=5, centers=10, random_state=5)[0])
+    load = {"digits": load_digits, "breast cancer": load_breast_cancer, "iris": load_iris}[name]
+    return np.asarray(load().data)
+
+
+def heights(n_rows: int, n_blocks: int) -> list[int]:
+    """Uneven heights of blocks, some of them zero where there are many."""
+    cuts = np.sort(np.random.default_rng(n_blocks).integers(0, n_rows + 1, n_blocks - 1))
+    return [int(height) for height in np.diff([0, *cuts, n_rows])]
+
+
+def start(points: Array, n_clusters: int = K, seed: int = 0) -> Array:
+    """First centres near points, but off the lattice that measured data is on.
+
+    On it points are equally far from two centres, and which one gets them is decided by the last
+    bit: another one here than in scikit-learn.
+    """
+    rng = np.random.default_rng(seed)
+    chosen = rng.choice(len(points), n_clusters, replace=False)
+    return np.asarray(points[chosen] + 1e-3 * points.std() * rng.normal(size=points[chosen].shape))
+
+
+def assert_same(ours: KMeans, theirs: Any, labels: Array, rtol: float = 1e-6) -> None:
+    """Compare with what scikit-learn found."""
+    assert ours.inertia_ == pytest.approx(theirs.inertia_, rel=rtol)
+    assert ours.n_iter_ == theirs.n_iter_
+    np.testing.assert_array_equal(labels, theirs.labels_)
+    assert labels.dtype == theirs.labels_.dtype
+    spread = np.abs(theirs.cluster_centers_).max()
+    np.testing.assert_allclose(
+        ours.cluster_centers_, theirs.cluster_centers_, rtol=rtol, atol=rtol * spread
+    )
+    assert ours.cluster_centers_.dtype == theirs.cluster_centers_.dtype
+    assert ours.n_features_in_ == theirs.n_features_in_
+
+
+class KMeansTests(ABC):
+    """Subclasses say how a collection of the engine is made."""
+
+    @abstractmethod
+    def collection(self, array: Array, rows: Sequence[int]) -> Any:
+        """Return an array of one or two axes as a collection cut along its rows, in any places."""
+
+    @abstractmethod
+    def blocks(self, blocks: Sequence[Any]) -> Any:
+        """Return blocks of any kind as a collection."""
+
+    @abstractmethod
+    def gathered(self, collection: Any) -> Array:
+        """Return a collection that the engine has made as one array."""
+
+    @abstractmethod
+    def heights(self, collection: Any) -> list[int]:
+        """Return the numbers of rows of the blocks of a collection that the engine has made."""
+
+    # --- the same as scikit-learn -----------------------------------------------------------
+
+    @pytest.mark.parametrize("n_blocks", NBLOCKS)
+    @pytest.mark.parametrize("name", DATASETS)
+    def test_same_as_scikit_learn(self, name: str, n_blocks: int) -> None:
+        points = dataset(name)
+        init = start(points)
+        x = self.collection(points, heights(len(points), n_blocks))
+        ours = KMeans(K, init=init).fit(x)
+        theirs = sklearn.cluster.KMeans(K, init=init).fit(points)
+        assert_same(ours, theirs, self.gathered(ours.labels_))
+        np.testing.assert_array_equal(self.gathered(ours.predict(x)), theirs.labels_)
+        np.testing.assert_allclose(
+            self.gathered(ours.transform(x)), theirs.transform(points), rtol=1e-6, atol=1e-6
+        )
+        assert ours.score(x) == pytest.approx(theirs.score(points), rel=1e-6)
+
+    @pytest.mark.parametrize("n_blocks", [7, 200])
+    @pytest.mark.parametrize(("init", "n_init"), [("k-means++", 1), ("random", 3)])
+    def test_same_draws_as_scikit_learn(self, init: str, n_init: int, n_blocks: int) -> None:
+        points = dataset("blobs")
+        weights = np.random.default_rng(3).random(len(points))
+        weights[::5] = 0.0
+        rows = heights(len(points), n_blocks)
+        settings: dict[str, Any] = {"init": init, "n_init": n_init, "random_state": 4}
+        ours = KMeans(K, **settings).fit(self.collection(points, rows))
+        theirs = sklearn.cluster.KMeans(K, **settings).fit(points)
+        assert_same(ours, theirs, self.gathered(ours.labels_))
+        both = [self.collection(points, rows), self.collection(weights, rows)]
+        ours = KMeans(K, **settings).fit(both[0], sample_weight=both[1])
+        theirs = sklearn.cluster.KMeans(K, **settings).fit(points, sample_weight=weights)
+        assert_same(ours, theirs, self.gathered(ours.labels_))
+
+    @pytest.mark.parametrize("settings", [{"tol": 0}, {"max_iter": 2}, {"n_clusters": 1}])
+    def test_when_iteration_ends(self, settings: dict[str, Any]) -> None:
+        points = dataset("iris")
+        settings = {"n_clusters": K, "n_init": 1} | settings
+        settings["init"] = start(points, settings["n_clusters"], seed=1)
+        ours = KMeans(**settings).fit(self.collection(points, heights(len(points), 7)))
+        theirs = sklearn.cluster.KMeans(**settings).fit(points)
+        assert_same(ours, theirs, self.gathered(ours.labels_))
+
+    def test_weights(self) -> None:
+        points = dataset("iris")
+        weights = np.random.default_rng(2).integers(0, 4, len(points))
+        rows, init = heights(len(points), 7), start(points)
+        x, w = self.collection(points, rows), self.collection(weights, rows)
+        theirs = sklearn.cluster.KMeans(K, init=init).fit(points, sample_weight=weights)
+        ours = KMeans(K, init=init).fit(x, sample_weight=w)
+        assert_same(ours, theirs, self.gathered(ours.labels_))
+        with split(x, w) as parts:
+            again = KMeans(K, init=init).fit(parts)
+            assert_same(again, theirs, self.gathered(again.labels_))
+            expected = theirs.score(points, sample_weight=weights)
+            assert ours.score(parts) == pytest.approx(expected, rel=1e-6)
+            np.testing.assert_array_equal(self.gathered(ours.predict(parts)), theirs.labels_)
+        assert ours.score(x, sample_weight=w) == pytest.approx(expected, rel=1e-6)
+
+    def test_float32(self) -> None:
+        points = dataset("blobs").astype(np.float32)
+        init = start(points).astype(np.float32)
+        x = self.collection(points, heights(len(points), 7))
+        ours = KMeans(K, init=init, tol=0).fit(x)
+        theirs = sklearn.cluster.KMeans(K, init=init, tol=0).fit(points)
+        assert_same(ours, theirs, self.gathered(ours.labels_), rtol=1e-5)
+        np.testing.assert_array_equal(self.gathered(ours.predict(x)), theirs.labels_)
+        assert self.gathered(ours.transform(x)).dtype == np.float32
+
+    def test_whole_numbers(self) -> None:
+        points = dataset("digits").astype(np.int16)
+        init = start(points)
+        ours = KMeans(K, init=init).fit(self.collection(points, heights(len(points), 7)))
+        theirs = sklearn.cluster.KMeans(K, init=init).fit(points.astype(float))
+        assert_same(ours, theirs, self.gathered(ours.labels_))
+
+    @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+    def test_points_far_from_zero(self, dtype: Any) -> None:
+        """Steps of 1/16 are exact in float32 up to a million."""
+        near = np.round(dataset("blobs") * 16) / 16
+        init = start(near, seed=3)
+        expected = KMeans(K, init=init, tol=0).fit(near)
+        offset = 1e6 if dtype == np.float64 else 5e5
+        x = self.collection((near + offset).astype(dtype), heights(len(near), 7))
+        ours = KMeans(K, init=(init + offset).astype(dtype), tol=0).fit(x)
+        same = (self.gathered(ours.labels_) == expected.labels_).mean()
+        assert same == 1.0 if dtype == np.float64 else same > 0.99
+        rtol = 1e-6 if dtype == np.float64 else 1e-2
+        assert ours.inertia_ == pytest.approx(expected.inertia_, rel=rtol)
+        if dtype == np.float64:
+            distances = self.gathered(ours.transform(x))
+            np.testing.assert_allclose(distances, expected.transform(near), atol=1e-6)
+
+    @pytest.mark.parametrize("init", ["k-means++", "k-means||", "random", "array"])
+    def test_sparse_blocks(self, init: str) -> None:
+        points = dataset("digits")
+        rows = heights(len(points), 7)
+        first = start(points) if init == "array" else init
+        dense = KMeans(K, init=first, n_init=1, random_state=0, max_iter=3)
+        dense.fit(self.collection(points, rows))
+        x = self.blocks([scipy.sparse.csr_matrix(block) for block in cut(points, rows)])
+        ours = KMeans(K, init=first, n_init=1, random_state=0, max_iter=3).fit(x)
+        assert ours.inertia_ == pytest.approx(dense.inertia_, rel=1e-6)
+        np.testing.assert_allclose(ours.cluster_centers_, dense.cluster_centers_, atol=1e-6)
+        labels = self.gathered(ours.labels_)
+        np.testing.assert_array_equal(self.gathered(ours.predict(x)), labels)
+        np.testing.assert_allclose(
+            self.gathered(ours.transform(x)), dense.transform(points), atol=1e-6
+        )
+        assert ours.score(x) == pytest.approx(-ours.inertia_, rel=1e-6)
+
+    # --- initialization ---------------------------------------------------------------------
+
+    @pytest.mark.parametrize("init", ["k-means++", "k-means||", "random"])
+    def test_draws_do_not_depend_on_blocks(self, init: str) -> None:
+        points = dataset("blobs")
+        found = [
+            KMeans(K, init=init, n_init=1, random_state=7, max_iter=1).fit(
+                self.collection(points, heights(len(points), n_blocks))
+            )
+            for n_blocks in NBLOCKS
+        ]
+        for other in found[1:]:
+            np.testing.assert_allclose(other.cluster_centers_, found[0].cluster_centers_)
+
+    @pytest.mark.parametrize("init", ["k-means++", "k-means||", "random"])
+    def test_points_without_weight_are_not_drawn(self, init: str) -> None:
+        points = np.random.default_rng(0).normal(size=(90, 2))
+        weights = np.ones(90)
+        points[1::3] += 1e3
+        weights[1::3] = 0.0
+        rows = [30, 0, 20, 40]
+        x, w = self.collection(points, rows), self.collection(weights, rows)
+        for seed in range(3):
+            kmeans = KMeans(4, init=init, n_init=1, random_state=seed, max_iter=1)
+            kmeans.fit(x, sample_weight=w)
+            assert kmeans.cluster_centers_.max() < 10
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    def test_random_draws_are_those_of_numpy(self, weighted: bool) -> None:
+        """Nearly all of the points: some are drawn more than once, and then again."""
+        points = np.random.default_rng(1).normal(size=(12, 2))
+        weights = np.arange(12.0) if weighted else np.ones(12)
+        kept = weights.copy()
+        rows = [0, 5, 1, 6]
+        x, w = self.collection(points, rows), self.collection(weights, rows)
+        for seed in range(3):
+            kmeans = KMeans(11, init="random", n_init=1, random_state=seed)
+            kmeans.fit(x, sample_weight=w if weighted else None)
+            drawn = np.random.RandomState(seed).choice(
+                12, size=11, replace=False, p=weights / weights.sum()
+            )
+            expected = sklearn.cluster.KMeans(11, init=points[drawn])
+            expected.fit(points, sample_weight=weights)
+            np.testing.assert_allclose(kmeans.cluster_centers_, expected.cluster_centers_)
+        np.testing.assert_array_equal(weights, kept)
+
+    def test_oversampling_is_about_as_good_as_one_by_one(self) -> None:
+        points = dataset("blobs")
+        x = self.collection(points, heights(len(points), 7))
+        settings: dict[str, Any] = {"n_clusters": 10, "n_init": 5, "random_state": 0}
+        ours = KMeans(init="k-means||", **settings).fit(x)
+        theirs = sklearn.cluster.KMeans(init="k-means++", **settings).fit(points)
+        assert ours.inertia_ == pytest.approx(theirs.inertia_, rel=1e-6)
+
+    def test_a_callable(self) -> None:
+        points = dataset("iris")
+        x = self.collection(points, heights(len(points), 7))
+        calls = []
+
+        def init(X: Any, n_clusters: int, random_state: np.random.RandomState) -> Array:
+            calls.append((X, n_clusters))
+            return start(points, n_clusters, int(random_state.randint(100)))
+
+        KMeans(3, init=init, n_init=2, random_state=0).fit(x)
+        assert [(got is x, n_clusters) for got, n_clusters in calls] == [(True, 3)] * 2
+
+    @pytest.mark.parametrize("n_empty", [1, 3])
+    def test_empty_clusters_are_relocated(self, n_empty: int) -> None:
+        points = dataset("blobs")
+        init = start(points)
+        init[:n_empty] += 1e3 * np.arange(1, n_empty + 1)[:, None]
+        x = self.collection(points, heights(len(points), 7))
+        ours = KMeans(K, init=init).fit(x)
+        theirs = sklearn.cluster.KMeans(K, init=init).fit(points)
+        # Which of several empty clusters gets which point is up to a partial sort there.
+        assert ours.inertia_ == pytest.approx(theirs.inertia_, rel=1e-6)
+        assert ours.n_iter_ == theirs.n_iter_
+        assert len(np.unique(self.gathered(ours.labels_))) == K
+
+    @pytest.mark.parametrize("init", ["k-means++", "k-means||", "random", "array"])
+    def test_fewer_different_points_than_clusters(self, init: str) -> None:
+        points = np.repeat([[0.0, 1.0], [2.0, 3.0], [9.0, 9.0]], 5, axis=0)
+        x = self.collection(points, [0, 4, 0, 8, 3])
+        first: Any = np.arange(10.0).reshape(5, 2) if init == "array" else init
+        kmeans = KMeans(5, init=first, n_init=1, random_state=0)
+        with pytest.warns(ConvergenceWarning, match=r"clusters \(3\) found smaller than n_cl"):
+            kmeans.fit(x)
+        assert kmeans.inertia_ == 0.0
+        assert kmeans.cluster_centers_.shape == (5, 2)
+        assert np.isfinite(kmeans.cluster_centers_).all()
+
+    # --- what comes back --------------------------------------------------------------------
+
+    def test_labels_are_blocked_like_the_points(self) -> None:
+        points = dataset("iris")
+        rows = heights(len(points), 7)
+        kmeans = KMeans(3, random_state=0).fit(self.collection(points, rows))
+        assert self.heights(kmeans.labels_) == rows
+        assert self.heights(kmeans.predict(self.collection(points, rows))) == rows
+
+    def test_data_frames(self) -> None:
+        points = dataset("iris")
+        names = ["a", "b", "c", "d"]
+        blocks = [pd.DataFrame(block, columns=names) for block in cut(points, [50, 20, 80])]
+        init = start(points, 3)
+        ours = KMeans(3, init=init).fit(self.blocks(blocks))
+        theirs = sklearn.cluster.KMeans(3, init=init).fit(points)
+        assert_same(ours, theirs, self.gathered(ours.labels_))
+        assert ours.feature_names_in_.tolist() == names
+        found = ours.predict(self.blocks(blocks))
+        np.testing.assert_array_equal(self.gathered(found), theirs.labels_)
+        ours.fit(self.collection(points, [100, 50]))
+        assert not hasattr(ours, "feature_names_in_")
+
+    def test_fit_predict_and_fit_transform(self) -> None:
+        points = dataset("iris")
+        x = self.collection(points, heights(len(points), 7))
+        init = start(points, 3)
+        theirs = sklearn.cluster.KMeans(3, init=init)
+        found = self.gathered(KMeans(3, init=init).fit_predict(x))
+        np.testing.assert_array_equal(found, theirs.fit_predict(points))
+        found = self.gathered(KMeans(3, init=init).fit_transform(x))
+        np.testing.assert_allclose(found, theirs.fit_transform(points), atol=1e-9)
+
+    @pytest.mark.parametrize("materialize", [True, False, "auto"])
+    def test_materialized_or_not(self, materialize: Any) -> None:
+        points = dataset("digits")
+        init = start(points)
+        x = self.collection(points, heights(len(points), 200))
+        ours = KMeans(K, init=init, materialize=materialize).fit(x)
+        theirs = sklearn.cluster.KMeans(K, init=init).fit(points)
+        assert_same(ours, theirs, self.gathered(ours.labels_))
+        again = KMeans(K, random_state=0, max_iter=2, materialize=materialize).fit(x)
+        expected = KMeans(K, random_state=0, max_iter=2).fit(points)
+        assert again.inertia_ == pytest.approx(expected.inertia_)
+
+    def test_verbose(self, capsys: pytest.CaptureFixture[str]) -> None:
+        points = dataset("iris")
+        settings: dict[str, Any] = {"init": start(points, 3), "verbose": 1}
+        KMeans(3, **settings).fit(self.collection(points, heights(len(points), 7)))
+        ours = capsys.readouterr().out.splitlines()
+        sklearn.cluster.KMeans(3, **settings).fit(points)
+        theirs = capsys.readouterr().out.splitlines()
+        assert len(ours) == len(theirs) > 3
+        # Up to the last digits.
+        assert [line[:25] for line in ours] == [line[:25] for line in theirs]
+
+    # --- what it costs ----------------------------------------------------------------------
+
+    def test_one_task_per_partition_and_iteration(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        submitted: list[str] = []
+
+        def counting(name: str) -> Any:
+            started = getattr(spliter_apps._kmeans_lloyd, name)
+
+            def begin(*args: Any) -> Any:
+                submitted.append(name)
+                return started(*args)
+
+            return begin
+
+        for name in ("_sum", "_assign", "_summary", "_find_farthest"):
+            monkeypatch.setattr(spliter_apps._kmeans_lloyd, name, counting(name))
+        points = dataset("iris")
+        x = self.collection(points, [3] * 50)
+        with split(x, partitions_per_location=1) as parts:
+            kmeans = KMeans(3, init=start(points, 3)).fit(parts)
+            n = len(parts)
+        last = ["_assign"] * n + ["_summary"] * n
+        assert submitted == ["_sum"] * n * kmeans.n_iter_ + last
+
+    def test_the_split_made_inside_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        closed: list[Split] = []
+        close = Split.close
+
+        def closing(self: Split) -> None:
+            closed.append(self)
+            close(self)
+
+        monkeypatch.setattr(Split, "close", closing)
+        points = dataset("iris")
+        x = self.collection(points, [100, 50])
+        with split(x) as parts:
+            KMeans(2, random_state=0).fit(parts)
+            assert closed == []
+        KMeans(2, random_state=0).fit(x)
+        with pytest.raises(InvalidArgumentError):
+            KMeans(200).fit(x)
+        assert len(closed) == 3
+
+    # --- what is refused --------------------------------------------------------------------
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_points_that_are_not_finite(self, bad: float) -> None:
+        points = dataset("iris").copy()
+        kmeans = KMeans(3, random_state=0).fit(points)
+        points[130, 2] = bad
+        x = self.collection(points, [50, 70, 30])
+        with pytest.raises(InvalidArgumentError, match=r"block \(2, ?0?\).*(NaN|infinity)"):
+            KMeans(3).fit(x)
+        with pytest.raises(InvalidArgumentError, match=r"NaN|infinity"):
+            self.gathered(kmeans.predict(x))
+
+    def test_points_that_are_no_numbers(self) -> None:
+        x = self.blocks([np.array([["a", "b"]]), np.array([["c", "d"]])])
+        with pytest.raises(InvalidArgumentError, match=r"block \([01],.*could not convert"):
+            KMeans(1).fit(x)
+
+    def test_blocks_of_one_axis(self) -> None:
+        # A list of such blocks is, to scikit-learn, one array whose rows are not of one length.
+        with pytest.raises(ValueError, match=r"2D array|inhomogeneous"):
+            KMeans(2).fit(self.collection(np.arange(9.0), [4, 5]))
+
+    def test_blocks_of_different_width(self) -> None:
+        x = self.blocks([np.zeros((3, 2)), np.zeros((3, 1))])
+        with pytest.raises(InvalidArgumentError, match="different numbers of columns"):
+            KMeans(1).fit(x)
+
+    @pytest.mark.parametrize("rows", [[3, 0, 2], [0, 0]])
+    def test_fewer_points_than_clusters(self, rows: list[int]) -> None:
+        x = self.collection(np.arange(2.0 * sum(rows)).reshape(-1, 2), rows)
+        message = f"n_samples={sum(rows)} should be >= n_clusters=6"
+        with pytest.raises(InvalidArgumentError, match=message):
+            KMeans(6).fit(x)
+
+    @pytest.mark.parametrize(
+        ("value", "message"),
+        [(-1.0, "negative"), (np.nan, "NaN"), (np.inf, "infinity")],
+    )
+    def test_weights_that_cannot_be_used(self, value: float, message: str) -> None:
+        points, weights = dataset("iris"), np.ones(150)
+        weights[60] = value
+        x, w = self.collection(points, [50, 100]), self.collection(weights, [50, 100])
+        with pytest.raises(InvalidArgumentError, match=message):
+            KMeans(3).fit(x, sample_weight=w)
+
+    def test_no_point_has_a_weight(self) -> None:
+        x = self.collection(dataset("iris"), [50, 100])
+        w = self.collection(np.zeros(150), [50, 100])
+        with pytest.raises(InvalidArgumentError, match="at least one non-zero"):
+            KMeans(3).fit(x, sample_weight=w)
+
+    def test_fewer_points_with_a_weight_than_clusters(self) -> None:
+        weights = np.zeros(150)
+        weights[[3, 70]] = 1.0
+        x, w = self.collection(dataset("iris"), [50, 100]), self.collection(weights, [50, 100])
+        with pytest.raises(InvalidArgumentError, match="only 2 points have a weight"):
+            KMeans(3, init="random", random_state=0).fit(x, sample_weight=w)
+
+    def test_weights_blocked_otherwise(self) -> None:
+        x, w = self.collection(dataset("iris"), [50, 100]), np.ones(150)
+        with pytest.raises(AlignmentError):
+            KMeans(3).fit(x, sample_weight=self.collection(w, [100, 50]))
+        with pytest.raises(InvalidArgumentError, match="in blocks"):
+            KMeans(3).fit(x, sample_weight=w)
+        with (
+            split(x) as parts,
+            pytest.raises(InvalidArgumentError, match="make the Split of both"),
+        ):
+            KMeans(3).fit(parts, sample_weight=self.collection(w, [50, 100]))
+
+    def test_other_columns_than_fitted(self) -> None:
+        points = dataset("iris")
+        kmeans = KMeans(3, random_state=0).fit(self.collection(points, [50, 100]))
+        other = self.collection(points[:, :3], [50, 100])
+        for use in (kmeans.predict, kmeans.transform):
+            with pytest.raises(InvalidArgumentError, match="3 features, but KMeans is expecting 4"):
+                self.gathered(use(other))
+        with pytest.raises(InvalidArgumentError, match="3 features, but KMeans is expecting 4"):
+            kmeans.score(other)
+
+    def test_use_before_fit(self) -> None:
+        x = self.collection(dataset("iris"), [50, 100])
+        for use in (KMeans().predict, KMeans().transform, KMeans().score):
+            with pytest.raises(NotFittedError):
+                use(x)
+
+    @pytest.mark.parametrize("shape", [(4, 4), (3, 5)])
+    def test_first_centres_of_another_shape(self, shape: tuple[int, int]) -> None:
+        x = self.collection(dataset("iris"), [50, 100])
+        with pytest.raises(InvalidArgumentError, match="does not match the number of"):
+            KMeans(3, init=np.ones(shape)).fit(x)
+
+    def test_a_fit_without_surprise_warns_of_nothing(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            KMeans(2, random_state=0).fit(self.collection(dataset("iris"), [50, 100]))

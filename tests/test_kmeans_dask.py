@@ -1,0 +1,194 @@
+"""k-means on a Dask cluster of real worker processes, points shuffled over the workers."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+pytest.importorskip("distributed")
+
+import dask.array as da
+from distributed import Client
+
+from spliter import InvalidArgumentError, LazyCollectionError, split
+from spliter_apps.k_means import KMeans
+from tests.dask_backend.conftest import start as start_cluster
+from tests.histogram_suite import cut
+from tests.kmeans_suite import KMeansTests, dataset, heights, start
+
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
+
+Array = npt.NDArray[Any]
+
+RUNS = 6
+"""Runs of blocks, each at a worker of its own choice."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def client() -> Iterator[Client]:
+    with ExitStack() as stack:
+        client = start_cluster(stack)
+        client.wait_for_workers(2, timeout=60)
+        yield client
+
+
+def shuffled(blocks: Sequence[Any]) -> list[Any]:
+    """Return futures of blocks, each at a worker drawn at random."""
+    client = Client.current()
+    workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    chosen = np.random.default_rng(len(blocks)).integers(0, len(workers), len(blocks))
+    at_worker = [np.flatnonzero(chosen == number).tolist() for number in range(len(workers))]
+    futures = {
+        at: future
+        for worker, mine in zip(workers, at_worker, strict=True)
+        if mine
+        for at, future in zip(
+            mine,
+            client.scatter([blocks[at] for at in mine], workers=[worker], hash=False),
+            strict=True,
+        )
+    }
+    return [futures[at] for at in range(len(blocks))]
+
+
+class TestDask(KMeansTests):
+    """Arrays, the chunks of which were put at workers run by run."""
+
+    def collection(self, array: Array, rows: Sequence[int]) -> Any:
+        client = Client.current()
+        workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        rng = np.random.default_rng(len(rows))
+        runs, row = [], 0
+        for run in np.array_split(np.asarray(rows), min(RUNS, len(rows))):
+            part = array[row : row + run.sum()]
+            chunks = (tuple(run.tolist()), *((size,) for size in array.shape[1:]))
+            worker = workers[rng.integers(len(workers))]
+            runs.append(da.from_array(part, chunks=chunks).persist(workers=[worker]))
+            row += run.sum()
+        return da.concatenate(runs) if len(runs) > 1 else runs[0]
+
+    def blocks(self, blocks: Sequence[Any]) -> Any:
+        return shuffled(blocks)
+
+    def gathered(self, collection: Any) -> Array:
+        return np.asarray(collection.compute())
+
+    def heights(self, collection: Any) -> list[int]:
+        return list(collection.chunks[0])
+
+
+@pytest.mark.parametrize("n_blocks", [7, 200])
+def test_list_of_futures(n_blocks: int) -> None:
+    points = dataset("digits")
+    weights = np.random.default_rng(0).random(len(points))
+    rows = heights(len(points), n_blocks)
+    found = KMeans(10, random_state=0).fit(
+        shuffled(cut(points, rows)), sample_weight=shuffled(cut(weights, rows))
+    )
+    expected = KMeans(10, random_state=0).fit(points, sample_weight=weights)
+    assert found.inertia_ == pytest.approx(expected.inertia_)
+    assert found.n_iter_ == expected.n_iter_
+    np.testing.assert_array_equal(found.labels_.compute(), expected.labels_)
+
+
+def test_unknown_chunk_sizes() -> None:
+    points = dataset("blobs")
+    x = da.from_array(points, chunks=(100, 5))
+    x = x[x[:, 0] > 0].persist()
+    assert np.isnan(x.chunks[0]).all()
+    mine = points[points[:, 0] > 0]
+    found = KMeans(4, init="k-means||", random_state=0).fit(x)
+    expected = KMeans(4, init="k-means||", random_state=0).fit(mine)
+    np.testing.assert_array_equal(found.labels_.compute(), expected.labels_)
+    np.testing.assert_array_equal(found.predict(x).compute(), expected.labels_)
+
+
+def test_labels_and_distances_are_dask_arrays() -> None:
+    points = dataset("digits")
+    x = da.from_array(points, chunks=(tuple(heights(1797, 20)), 64)).persist()
+    kmeans = KMeans(10, random_state=0).fit(x)
+    for made in (kmeans.labels_, kmeans.predict(x)):
+        assert isinstance(made, da.Array)
+        assert (made.chunks, made.dtype) == (x.chunks[:1], np.dtype(np.int32))
+        assert (made.compute() == kmeans.predict(points)).all()
+    distances = kmeans.transform(x)
+    assert distances.chunks == (x.chunks[0], (10,))
+    np.testing.assert_allclose(distances.compute(), kmeans.transform(points))
+
+
+def incoming(dask_worker: Any) -> int:
+    """Transfers from other workers that a worker has asked for."""
+    count: int = dask_worker.state.transfer_incoming_count_total
+    return count
+
+
+def test_nothing_moves(client: Client) -> None:
+    points = dataset("digits")
+    x = da.from_array(points, chunks=(20, 64)).persist()
+    with split(x) as parts:
+        assert len(parts.locations) == 2
+        before = client.run(incoming)
+        KMeans(10, random_state=0).fit(parts)
+        KMeans(10, init="k-means||", random_state=0).fit(parts)
+        assert client.run(incoming) == before
+        assert (parts.moved.aligned_nbytes, parts.moved.fetched_nbytes) == (0, 0)
+
+
+def test_a_pickled_estimator_predicts_without_the_cluster() -> None:
+    points = dataset("iris")
+    kmeans = KMeans(3, random_state=0).fit(da.from_array(points, chunks=(40, 4)).persist())
+    again = pickle.loads(pickle.dumps(kmeans))
+    assert not hasattr(again, "labels_")
+    np.testing.assert_array_equal(again.predict(points), kmeans.labels_.compute())
+
+
+def test_first_centres_are_dealt_out_in_a_bounded_number_of_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import spliter_apps._kmeans_init as init
+
+    passes: list[str] = []
+
+    def counting(name: str) -> Any:
+        started = getattr(init, name)
+
+        def begin(*args: Any) -> Any:
+            passes.append(name)
+            return started(*args)
+
+        return begin
+
+    for name in ("measure", "sample"):
+        monkeypatch.setattr(init, name, counting(name))
+    points = dataset("digits")
+    x = da.from_array(points, chunks=(100, 64)).persist()
+    with split(x) as parts:
+        n = len(parts)
+        KMeans(20, init="k-means++", max_iter=1, random_state=0).fit(parts)
+        assert passes == ["measure"] * n * 20
+        passes.clear()
+        KMeans(20, init="k-means||", max_iter=1, random_state=0).fit(parts)
+        assert sorted(passes) == ["measure"] * n * 5 + ["sample"] * n * 5
+
+
+def test_other_columns_are_told_before_anything_runs() -> None:
+    points = dataset("iris")
+    kmeans = KMeans(3, random_state=0).fit(points)
+    narrow = da.from_array(points[:, :3], chunks=(40, 3)).persist()
+    with pytest.raises(InvalidArgumentError, match="3 features"):
+        kmeans.predict(narrow)
+
+
+def test_lazy_points() -> None:
+    x = da.from_array(dataset("iris"), chunks=(50, 4))
+    with pytest.raises(LazyCollectionError, match="persist"):
+        KMeans(3).fit(x)
+    kmeans = KMeans(3, init=start(dataset("iris"), 3)).fit(x.persist())
+    with pytest.raises(LazyCollectionError, match="persist"):
+        kmeans.predict(x)

@@ -1,0 +1,334 @@
+"""The numerics of k-means against formulas that are right by their looks."""
+
+from __future__ import annotations
+
+import tracemalloc
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
+
+import spliter_apps._kmeans_kernel as kernel
+from spliter import split
+from spliter_apps._kmeans_kernel import assign, partial_sums
+from spliter_apps._kmeans_pieces import SCRATCH_BYTES, piece_rows, pieces
+from spliter_apps._kmeans_points import Moments, Points
+from spliter_apps._kmeans_seeds import Centers, reach, row_masses, rows_at, uniforms
+
+Array = npt.NDArray[Any]
+Blocks = list[tuple[Any, Any]]
+
+
+def cut(points: Array, weights: Array | None, heights: list[int]) -> Blocks:
+    bounds = np.cumsum([0, *heights])
+    return [
+        (points[start:stop], None if weights is None else weights[start:stop])
+        for start, stop in pairwise(bounds)
+    ]
+
+
+def naive(points: Array, weights: Array | None, centers: Array) -> dict[str, Any]:
+    """Every distance at once, one cluster after the other."""
+    squares = cdist(points.astype(float), centers, "sqeuclidean")
+    labels = squares.argmin(axis=1) if len(points) else np.empty(0, int)
+    own = np.ones(len(points)) if weights is None else weights
+    members = [labels == cluster for cluster in range(len(centers))]
+    return {
+        "labels": labels,
+        "sums": np.array([(points[mine] * own[mine][:, None]).sum(axis=0) for mine in members]),
+        "weights": np.array([own[mine].sum() for mine in members]),
+        "distances": squares.min(axis=1) if len(points) else np.empty(0),
+        "inertia": (squares.min(axis=1) * own).sum() if len(points) else np.float64(0),
+    }
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Array, Array | None, Array, list[int]]:
+    """Points on a lattice, where sums are exact and ties are not rare, or anywhere."""
+    heights = draw(st.lists(st.integers(0, 40), min_size=1, max_size=8))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    n_rows, n_features = sum(heights), draw(st.integers(1, 5))
+    if draw(st.booleans()):
+        points = rng.integers(-4, 5, (n_rows, n_features)).astype(float)
+        # Powers of two, so that the mean of the centres and all products are exact.
+        centers = rng.integers(-4, 5, (draw(st.sampled_from([1, 2, 4, 32])), n_features)).astype(
+            float
+        )
+    else:
+        points = rng.normal(size=(n_rows, n_features))
+        centers = rng.normal(size=(draw(st.integers(1, 40)), n_features))
+    weights = rng.integers(0, 4, n_rows).astype(float) if draw(st.booleans()) else None
+    return points, weights, centers, heights
+
+
+@given(case=cases(), rows=st.sampled_from([1, 3, 16, 10_000]), as_sparse=st.booleans())
+def test_against_the_naive_formulas(
+    case: tuple[Array, Array | None, Array, list[int]], rows: int, as_sparse: bool
+) -> None:
+    points, weights, centers, heights = case
+    expected = naive(points, weights, centers)
+    blocks = cut(points, weights, heights)
+    shift = None
+    if as_sparse:
+        blocks = [(scipy.sparse.csr_array(block), own) for block, own in blocks]
+        shift = np.zeros(centers.shape[1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel, "piece_rows", lambda *_: rows)
+        sums = partial_sums(blocks, centers, shift=shift)
+        found = assign(blocks, centers, shift=shift, farthest=3)
+    np.testing.assert_allclose(sums.sums, expected["sums"], atol=1e-9)
+    np.testing.assert_allclose(sums.weights, expected["weights"], atol=1e-9)
+    np.testing.assert_array_equal(found.labels, expected["labels"])
+    assert found.inertia == pytest.approx(float(expected["inertia"]), abs=1e-9)
+    used = np.isin(np.arange(len(centers)), expected["labels"])
+    np.testing.assert_array_equal(found.used, used)
+    order = np.argsort(-expected["distances"], kind="stable")[:3]
+    np.testing.assert_allclose(found.farthest.distances, expected["distances"][order], atol=1e-9)
+    np.testing.assert_allclose(found.farthest.points, points[found.farthest.rows])
+    np.testing.assert_array_equal(found.farthest.labels, found.labels[found.farthest.rows])
+
+
+@given(case=cases(), seed=st.integers(0, 100))
+def test_any_cut_gives_the_same(
+    case: tuple[Array, Array | None, Array, list[int]], seed: int
+) -> None:
+    points, weights, centers, heights = case
+    whole = [(points, weights)]
+    blocks = cut(points, weights, heights)
+    np.random.default_rng(seed).shuffle(heights)
+    others = cut(points, weights, heights)
+    for one, other in zip(
+        (partial_sums(whole, centers), assign(whole, centers)),
+        (
+            partial_sums(blocks[:2], centers) + partial_sums(blocks[2:], centers),
+            assign(others, centers),
+        ),
+        strict=True,
+    ):
+        for name in ("sums", "weights", "labels", "inertia"):
+            if hasattr(one, name):
+                np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=1e-9)
+
+
+@pytest.mark.parametrize("n_clusters", [3, 16, 17, 60])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_types_and_orders(n_clusters: int, dtype: Any, order: Any) -> None:
+    rng = np.random.default_rng(n_clusters)
+    points = np.asarray(rng.normal(scale=50, size=(900, 4)).astype(dtype), order=order)
+    centers = rng.normal(scale=50, size=(n_clusters, 4))
+    weights = rng.random(900)
+    computed = np.float32 if dtype == np.float32 else np.float64
+    blocks = cut(points, weights, [500, 10, 0, 390])
+    expected = naive(points, weights, centers)
+    found = partial_sums(blocks, centers, dtype=computed)
+    rtol = 1e-4 if dtype == np.float32 else 1e-10
+    np.testing.assert_allclose(found.sums, expected["sums"], rtol=rtol, atol=rtol * 1e3)
+    assert found.sums.dtype == found.weights.dtype == np.float64
+    labels = assign(blocks, centers, dtype=computed).labels
+    assert (labels == expected["labels"]).mean() > 0.995
+
+
+def test_the_first_of_several_nearest_centres_is_chosen() -> None:
+    points = np.array([[0.0], [2.0], [2.0], [5.0]])
+    for n_copies in (2, 20):
+        centers = np.repeat([[1.0], [6.0]], n_copies, axis=0)
+        found = assign([(points, None)], centers)
+        assert found.labels.tolist() == [0, 0, 0, n_copies]
+        sums = partial_sums([(points, None)], centers)
+        assert sums.weights[[0, n_copies]].tolist() == [3, 1]
+        assert sums.weights.sum() == 4
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, 1e8])
+def test_points_far_from_zero(offset: float) -> None:
+    # Steps of 1/16 and whole offsets: the shifted data is the same data to the last bit.
+    rng = np.random.default_rng(1)
+    points = np.round(rng.normal(size=(5000, 3)) * 16) / 16
+    centers = np.round(rng.normal(size=(7, 3)) * 1000) / 1024 + 0.01
+    expected = naive(points, None, centers)
+    found = assign([(points + offset, None)], centers + offset)
+    clear = np.diff(np.sort(cdist(points, centers, "sqeuclidean"), axis=1)[:, :2])[:, 0] > 1e-5
+    assert clear.mean() > 0.99
+    np.testing.assert_array_equal(found.labels[clear], expected["labels"][clear])
+    assert found.inertia == pytest.approx(float(expected["inertia"]), rel=1e-6)
+    sums = partial_sums([(points + offset, None)], centers + offset)
+    assert np.abs(sums.weights - expected["weights"]).max() <= (~clear).sum()
+
+
+def test_points_at_their_centres_have_no_inertia() -> None:
+    points = np.random.default_rng(0).normal(size=(50, 3)) + 1e5
+    for dtype in (np.float64, np.float32):
+        own = points.astype(dtype)
+        assert assign([(own, None)], own.astype(float), dtype=np.float64).inertia == 0.0
+
+
+def test_adding_up_changes_nothing() -> None:
+    one = partial_sums([(np.ones((3, 2)), None)], np.zeros((1, 2)))
+    other = partial_sums([(np.ones((2, 2)), None)], np.zeros((1, 2)))
+    for partial in (one, other):
+        partial.sums.flags.writeable = partial.weights.flags.writeable = False
+    both = one + other
+    assert both.weights.tolist() == [5] and (other + one).sums.tolist() == both.sums.tolist()
+
+
+@pytest.mark.parametrize("run", [partial_sums, assign])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_scratch_memory_is_bounded(run: Any, dtype: Any) -> None:
+    centers = np.random.default_rng(0).normal(size=(8, 20))
+    peaks = []
+    for n_rows in (20_000, 200_000):
+        points = np.zeros((n_rows, 20), dtype)
+        run([(points, None)], centers, dtype=dtype)
+        tracemalloc.start()
+        run([(points, None)], centers, dtype=dtype)
+        labels = 0 if run is partial_sums else 2 * 4 * n_rows
+        peaks.append(tracemalloc.get_traced_memory()[1] - labels)
+        tracemalloc.stop()
+    assert max(peaks) < 3 * SCRATCH_BYTES
+
+
+# --- pieces ----------------------------------------------------------------------------------
+
+
+@given(
+    heights=st.lists(st.integers(0, 30), max_size=12),
+    rows=st.integers(1, 25),
+    weighted=st.booleans(),
+    moved=st.booleans(),
+)
+def test_pieces_hold_all_rows_in_order(
+    heights: list[int], rows: int, weighted: bool, moved: bool
+) -> None:
+    n_rows = sum(heights)
+    points = np.arange(2.0 * n_rows).reshape(n_rows, 2)
+    weights = np.arange(n_rows) + 0.5 if weighted else None
+    origin = np.array([3.0, -1.0]) if moved else None
+    seen, seen_weights, owners = [np.empty((0, 2))], [np.empty(0)], []
+    for piece in pieces(cut(points, weights, heights), rows, np.float64, origin):
+        height = len(piece.points)
+        assert 0 < height <= rows
+        seen.append(piece.points.copy())
+        if weights is not None:
+            assert piece.weights is not None
+            seen_weights.append(piece.weights.copy())
+        spans = np.diff([*piece.starts, height])
+        assert (spans > 0).all()
+        owners += np.repeat(piece.blocks, spans).tolist()
+    np.testing.assert_array_equal(np.concatenate(seen), points - (0 if origin is None else origin))
+    assert owners == np.repeat(np.arange(len(heights)), heights).tolist()
+    if weights is not None:
+        np.testing.assert_array_equal(np.concatenate(seen_weights), weights)
+
+
+def test_large_blocks_are_not_copied() -> None:
+    points = np.zeros((100, 2))
+    assert all(
+        np.shares_memory(piece.points, points)
+        for piece in pieces([(points, None)], 30, np.float64)
+        if len(piece.points) == 30
+    )
+
+
+@pytest.mark.parametrize("values", [1, 36, 250, 10**7])
+def test_rows_of_a_piece(values: int) -> None:
+    rows = piece_rows(values)
+    assert rows == 1 or rows * values * 8 <= SCRATCH_BYTES
+
+
+# --- first centres ---------------------------------------------------------------------------
+
+
+@given(case=cases(), n_tried=st.integers(0, 4), as_sparse=st.booleans())
+def test_reach_against_the_naive_formulas(
+    case: tuple[Array, Array | None, Array, list[int]], n_tried: int, as_sparse: bool
+) -> None:
+    points, weights, centers, heights = case
+    blocks = cut(points, weights, heights)
+    if as_sparse:
+        blocks = [(scipy.sparse.csr_matrix(block), own) for block, own in blocks]
+    origin = None if as_sparse else centers[0]
+    chosen, tried = Centers(centers, origin), Centers(centers[:n_tried] + 0.5, origin)
+    n_tried = len(tried.points)
+    nothing = Centers(centers[:0], origin)
+    squares = cdist(points, centers, "sqeuclidean").min(axis=1) if len(points) else np.empty(0)
+    first = reach(blocks, len(blocks), None, chosen, nothing)
+    np.testing.assert_allclose(first.closest, squares, atol=1e-9)
+    own = np.ones(len(points)) if weights is None else weights
+    expected = [
+        (squares * own)[at].sum()
+        for at in np.split(np.arange(len(points)), np.cumsum(heights)[:-1])
+    ]
+    np.testing.assert_allclose(first.masses, [expected], atol=1e-8)
+    further = reach(blocks, len(blocks), first.closest, nothing, tried)
+    np.testing.assert_array_equal(further.closest, first.closest)
+    for at in range(n_tried):
+        lower = (
+            np.minimum(squares, cdist(points, tried.points[at : at + 1], "sqeuclidean")[:, 0])
+            if len(points)
+            else squares
+        )
+        assert further.masses[at].sum() == pytest.approx((lower * own).sum(), abs=1e-8)
+    masses = row_masses(*blocks[0], None, chosen)
+    np.testing.assert_allclose(masses, (squares * own)[: heights[0]], atol=1e-9)
+
+
+def test_points_at_a_centre_have_no_mass() -> None:
+    points = np.random.default_rng(0).normal(size=(40, 3)) + 1e4
+    centers = Centers(points, points[0])
+    assert not reach(
+        [(points, None)], 1, None, centers, Centers(points[:0], points[0])
+    ).masses.any()
+
+
+def test_levels_beyond_the_total_find_a_row_with_mass() -> None:
+    assert rows_at(np.array([0.0, 1.0, 0.0]), np.array([0.5, 1.0, 1.5])).tolist() == [1, 1, 1]
+    assert rows_at(np.array([0.0, 1.0, 2.0]), np.array([1.0]), "right").tolist() == [2]
+    assert rows_at(np.zeros(3), np.array([0.0, 0.0])).tolist() == [0, 0]
+
+
+@given(heights=st.lists(st.integers(0, 20), min_size=1, max_size=8), seed=st.integers(0, 2**31))
+def test_random_numbers_belong_to_rows(heights: list[int], seed: int) -> None:
+    starts = np.cumsum([0, *heights])
+    whole = uniforms(seed, 2, 0, int(starts[-1]))
+    parts = [
+        uniforms(seed, 2, int(start), height)
+        for start, height in zip(starts[:-1], heights, strict=True)
+    ]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    if len(whole) > 1:
+        assert (whole != uniforms(seed, 3, 0, len(whole))).any()
+
+
+@given(case=cases())
+def test_moments(case: tuple[Array, Array | None, Array, list[int]]) -> None:
+    points, weights, _, heights = case
+    n_features = points.shape[1]
+    offset = 2.0**23  # squares of coordinates leave no digit for the spread
+    found = Moments.of(cut(points + offset, weights, heights), n_features)
+    assert found.count == len(points)
+    as_sparse = [(scipy.sparse.csr_matrix(block), None) for block, _ in cut(points, None, heights)]
+    if len(points):
+        np.testing.assert_allclose(found.mean, points.mean(axis=0) + offset)
+        spread = float(np.var(points, axis=0).sum() * len(points))
+        assert found.spread == pytest.approx(spread, abs=1e-5)
+        near = Moments.of(cut(points, weights, heights), n_features)
+        assert near.spread == pytest.approx(spread, abs=1e-9)
+        assert Moments.of(as_sparse, n_features).spread == pytest.approx(spread, abs=1e-9)
+
+
+def test_rows_of_partitions_are_counted_globally() -> None:
+    blocks = [np.zeros((height, 1)) for height in (3, 0, 2, 4, 1)]
+    with split(blocks, partitions_per_location=2) as parts:
+        points = Points.look(parts, weighted=False)
+        found = [
+            points.global_rows(partition, np.arange(partition.shape[0] or 0)) for partition in parts
+        ]
+        assert len(found) == 2
+    assert np.concatenate(found).tolist() == list(range(10))

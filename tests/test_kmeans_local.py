@@ -1,0 +1,246 @@
+"""k-means on collections of this process: lists of blocks, arrays in memory, files."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import numpy.typing as npt
+import pytest
+import scipy.sparse
+import zarr
+from sklearn.base import clone
+from threadpoolctl import (  # type: ignore[import-untyped]
+    threadpool_info,
+    threadpool_limits,
+)
+
+from spliter import InvalidArgumentError, UnsupportedCollectionError, split
+from spliter_apps._data import PIECE_ROWS
+from spliter_apps._kmeans_init import Seeder
+from spliter_apps._kmeans_points import Points
+from spliter_apps.k_means import KMeans
+from tests.histogram_suite import cut
+from tests.kmeans_suite import KMeansTests, dataset, heights, start
+
+Array = npt.NDArray[Any]
+
+
+class TestListsOfBlocks(KMeansTests):
+    def collection(self, array: Array, rows: Sequence[int]) -> Any:
+        return cut(array, rows)
+
+    def blocks(self, blocks: Sequence[Any]) -> Any:
+        return list(blocks)
+
+    def gathered(self, collection: Any) -> Array:
+        return np.concatenate(collection)
+
+    def heights(self, collection: Any) -> list[int]:
+        return [len(block) for block in collection]
+
+
+def test_values_of_a_dask_array_without_a_cluster() -> None:
+    points = dataset("iris")
+    rows = tuple(heights(150, 7))
+    x = da.from_array(points, chunks=(rows, (4,))).persist(scheduler="synchronous")
+    found = KMeans(3, random_state=0).fit(x)
+    expected = KMeans(3, random_state=0).fit(points)
+    np.testing.assert_allclose(found.cluster_centers_, expected.cluster_centers_)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_in_memory(order: Any) -> None:
+    points = np.asarray(dataset("digits"), order=order)
+    weights = np.random.default_rng(0).random(len(points))
+    init = start(points)
+    found = KMeans(8, init=init).fit(points, sample_weight=weights)
+    expected = KMeans(8, init=init).fit(
+        cut(points, [1000, 797]), sample_weight=cut(weights, [1000, 797])
+    )
+    assert isinstance(found.labels_, np.ndarray)
+    np.testing.assert_array_equal(found.labels_, np.concatenate(expected.labels_))
+    assert found.inertia_ == pytest.approx(expected.inertia_)
+    assert found.score(points, sample_weight=weights) == pytest.approx(-found.inertia_)
+    assert found.transform(points).shape == (len(points), 8)
+
+
+def test_an_array_is_cut_into_pieces() -> None:
+    points = np.random.default_rng(0).normal(size=(PIECE_ROWS + 10, 2))
+    init = start(points, 3)
+    found = KMeans(3, init=init, max_iter=3).fit(points)
+    expected = KMeans(3, init=init, max_iter=3).fit([points])
+    np.testing.assert_array_equal(found.labels_, expected.labels_[0])
+
+
+def test_the_input_is_left_alone() -> None:
+    points = dataset("iris").copy()
+    init = start(points, 3)
+    before = points.copy(), init.copy()
+    points.flags.writeable = init.flags.writeable = False
+    KMeans(3, init=init).fit(points)
+    KMeans(3, random_state=0).fit(cut(points, [70, 80]))
+    np.testing.assert_array_equal(points, before[0])
+    np.testing.assert_array_equal(init, before[1])
+
+
+def test_sparse_and_dense_blocks_together() -> None:
+    points = dataset("digits")
+    blocks: list[Any] = cut(points, [600, 600, 597])
+    blocks[1] = scipy.sparse.csr_array(blocks[1])
+    found = KMeans(8, random_state=0, max_iter=3).fit(blocks)
+    expected = KMeans(8, random_state=0, max_iter=3).fit(points)
+    assert found.inertia_ == pytest.approx(expected.inertia_)
+
+
+def test_empty_clusters_of_sparse_points() -> None:
+    points = dataset("digits")
+    init = start(points)
+    init[2] += 1e3
+    dense = KMeans(8, init=init, max_iter=3).fit(points)
+    found = KMeans(8, init=init, max_iter=3).fit(scipy.sparse.csr_matrix(points))
+    assert found.inertia_ == pytest.approx(dense.inertia_)
+
+
+def test_a_memory_map_and_a_zarr_array(tmp_path: Path) -> None:
+    points = dataset("iris")
+    expected = KMeans(3, random_state=0).fit(points)
+    np.save(tmp_path / "points.npy", points)
+    mapped = KMeans(3, random_state=0).fit(np.load(tmp_path / "points.npy", mmap_mode="r"))
+    np.testing.assert_array_equal(mapped.labels_, expected.labels_)
+    x = zarr.create_array(tmp_path / "x.zarr", data=points, chunks=(40, 4))
+    blocked = KMeans(3, random_state=0).fit(x)
+    np.testing.assert_array_equal(np.concatenate(blocked.labels_), expected.labels_)
+
+
+def test_the_results_are_the_same_every_time() -> None:
+    blocks = cut(dataset("digits"), heights(1797, 30))
+    fits = [KMeans(10, init="k-means||", random_state=1).fit(blocks) for _ in range(2)]
+    np.testing.assert_array_equal(fits[0].cluster_centers_, fits[1].cluster_centers_)
+    assert fits[0].inertia_ == fits[1].inertia_
+
+
+def test_pickle_and_clone() -> None:
+    points = dataset("iris")
+    kmeans = KMeans(3, random_state=0, materialize=False).fit(cut(points, [70, 80]))
+    again = pickle.loads(pickle.dumps(kmeans))
+    np.testing.assert_array_equal(again.predict(points), kmeans.predict(points))
+    np.testing.assert_array_equal(again.labels_[0], kmeans.labels_[0])
+    assert clone(kmeans).get_params() == kmeans.get_params()
+
+
+def blas_threads() -> set[int]:
+    return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
+
+
+def test_the_threads_of_blas_come_back() -> None:
+    seen = []
+
+    def init(X: Any, n_clusters: int, random_state: Any) -> Array:
+        seen.append(blas_threads())
+        if len(seen) == 1:  # a fit inside a fit
+            KMeans(2, init=init, n_init=1).fit(dataset("iris"))
+            seen.append(blas_threads())
+        return start(dataset("iris"), n_clusters)
+
+    with threadpool_limits(2, user_api="blas"):
+        KMeans(2, init=init, n_init=1).fit(dataset("iris"))
+        assert seen == [{1}] * 3
+        assert blas_threads() == {2}
+
+
+def test_points_without_weight_are_no_candidates() -> None:
+    points = np.random.default_rng(0).normal(size=(900, 2))
+    weights = np.ones(900)
+    points[1::3] += 1e3
+    weights[1::3] = 0.0
+    with split(cut(points, [400, 500]), cut(weights, [400, 500])) as parts:
+        seeder = Seeder(Points.look(parts, weighted=True), 8, np.random.RandomState(0))
+        drawn = []
+
+        def sampled(seed: int, number: int) -> Array:
+            drawn.append(Seeder._sampled(seeder, seed, number))
+            return drawn[-1]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(seeder, "_sampled", sampled)
+            seeder.parallel()
+    assert len(drawn) == 5
+    assert np.concatenate(drawn).max() < 10
+    # About two for each centre and round.
+    assert 50 < len(np.concatenate(drawn)) < 120
+
+
+def test_names_of_the_distances() -> None:
+    kmeans = KMeans(3, random_state=0).fit(cut(dataset("iris"), [70, 80]))
+    assert kmeans.get_feature_names_out().tolist() == ["kmeans0", "kmeans1", "kmeans2"]
+
+
+# --- what is refused -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_clusters": 0},
+        {"n_clusters": 2.5},
+        {"n_clusters": True},
+        {"max_iter": 0},
+        {"tol": -1},
+        {"tol": "small"},
+        {"n_init": 0},
+        {"n_init": "often"},
+        {"init": "kmeans++"},
+        {"materialize": "never"},
+    ],
+    ids=str,
+)
+def test_parameters_that_cannot_be_used(settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match=next(iter(settings))):
+        KMeans(**settings).fit(cut(dataset("iris"), [70, 80]))
+
+
+def test_several_starts_from_given_centres() -> None:
+    points = dataset("iris")
+    with pytest.warns(RuntimeWarning, match="only one init in KMeans"):
+        KMeans(3, init=start(points, 3), n_init=4).fit(points)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_arrays_that_are_not_finite(bad: float) -> None:
+    points = dataset("iris").copy()
+    kmeans = KMeans(3, random_state=0).fit(points)
+    points[7, 1] = bad
+    for use in (KMeans(3).fit, kmeans.predict, kmeans.transform, kmeans.score):
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
+            use(points)
+
+
+@pytest.mark.parametrize("weights", [np.ones(149), -np.ones(150), np.ones((150, 1)), ["a"] * 150])
+def test_weights_of_an_array_that_cannot_be_used(weights: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="sample_weight"):
+        KMeans(3).fit(dataset("iris"), sample_weight=weights)
+
+
+def test_points_cut_along_the_features() -> None:
+    x = da.from_array(dataset("iris"), chunks=(50, 2)).persist(scheduler="synchronous")
+    with pytest.raises(InvalidArgumentError, match="rechunk"):
+        KMeans(3).fit(x)
+
+
+def test_a_split_of_three_collections() -> None:
+    blocks = cut(dataset("iris"), [70, 80])
+    with (
+        split(blocks, blocks, blocks) as parts,
+        pytest.raises(InvalidArgumentError, match=r"split\(X, sample_weight\)"),
+    ):
+        KMeans(3).fit(parts)
+
+
+def test_not_a_collection() -> None:
+    with pytest.raises((ValueError, UnsupportedCollectionError)):
+        KMeans(3).fit("points")
