@@ -367,7 +367,8 @@ class KMeansTests(ABC):
             kmeans = KMeans(3, init=start(points, 3)).fit(parts)
             n = len(parts)
         last = ["_assign"] * n + ["_summary"] * n
-        assert submitted == ["_sum"] * n * kmeans.n_iter_ + last
+        # The first iteration is made by the tasks that look at the blocks.
+        assert submitted == ["_sum"] * n * (kmeans.n_iter_ - 1) + last
 
     def test_the_split_made_inside_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         closed: list[Split] = []

@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse
 import zarr
 from sklearn.base import clone
-from threadpoolctl import (  # type: ignore[import-untyped]
+from threadpoolctl import (
     threadpool_info,
     threadpool_limits,
 )
@@ -244,3 +244,17 @@ def test_a_split_of_three_collections() -> None:
 def test_not_a_collection() -> None:
     with pytest.raises((ValueError, UnsupportedCollectionError)):
         KMeans(3).fit("points")
+
+
+@pytest.mark.parametrize("other", [np.float32, scipy.sparse.csr_array])
+def test_first_pass_made_while_looking_is_the_first_pass(other: Any) -> None:
+    """Where partitions differ in type it cannot be used; elsewhere it changes nothing."""
+    random = np.random.default_rng(5)
+    blocks = [random.normal(size=(40, 3)) + shift for shift in (0, 0, 5, 5)]
+    for mixed in (blocks, [*blocks[:2], *(other(block) for block in blocks[2:])]):
+        first = np.array([[0.0, 0, 0], [1, 1, 1]])
+        with split(mixed, partitions_per_location=2) as parts:
+            ahead = KMeans(2, init=first, max_iter=3, tol=0).fit(parts)
+            after = KMeans(2, init=first.tolist(), max_iter=3, tol=0).fit(parts)
+        np.testing.assert_array_equal(ahead.cluster_centers_, after.cluster_centers_)
+        assert (ahead.inertia_, ahead.n_iter_) == (after.inertia_, after.n_iter_)

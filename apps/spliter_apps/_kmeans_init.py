@@ -22,9 +22,9 @@ import numpy.typing as npt
 from sklearn.cluster import kmeans_plusplus
 
 from spliter import InvalidArgumentError, gather
-from spliter_apps._kmeans_lloyd import near, total
+from spliter_apps._kmeans_lloyd import total
 from spliter_apps._kmeans_pieces import FloatArray
-from spliter_apps._kmeans_points import IntArray, Points, block_numbers
+from spliter_apps._kmeans_points import IntArray, Points, block_numbers, near
 from spliter_apps._kmeans_seed_tasks import Found, Levels, find, masses_of, measure, sample
 from spliter_apps._kmeans_seeds import Centers, rows_at
 
@@ -223,7 +223,7 @@ class Seeder:
                 break
         if len(candidates) < self.n_clusters:
             return self._grown(candidates)
-        weights = total(self.points, candidates, near(self.points, candidates)).weights
+        weights = total(self.points, candidates, near(self.points.schema, candidates)).weights
         centers, _ = kmeans_plusplus(
             candidates, self.n_clusters, sample_weight=weights, random_state=self.random_state
         )

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from spliter import Partition, gather, task
 from spliter_apps._kmeans_kernel import Farthest, Partial, assign, partial_sums
 from spliter_apps._kmeans_pieces import FloatArray
-from spliter_apps._kmeans_points import Points, Reading
+from spliter_apps._kmeans_points import Points, Reading, near
 from spliter_apps._results import combine
 
 Summary: TypeAlias = tuple[float, npt.NDArray[np.bool_]]
@@ -102,6 +102,8 @@ def total(points: Points, centers: FloatArray, shift: FloatArray) -> Partial:
     Partial
         Sums and weights of the clusters of all points.
     """
+    if points.begun is not None and np.array_equal(points.begun[0], centers):
+        return points.begun[1]
     partials = [_sum(partition, points.reading, centers, shift) for partition in points.parts]
     found: Partial = combine(add, partials, centers.nbytes)
     return found
@@ -135,7 +137,7 @@ def lloyd(
     Run
         The centres, and what belongs to them.
     """
-    shift = near(points, centers)
+    shift = near(points.schema, centers)
     n_iter = 0
     for n_iter in range(1, max_iter + 1):
         before, shift = centers, _kept(points, shift, centers)
@@ -164,18 +166,12 @@ def lloyd(
     return Run(centers, inertia, n_iter, int(used.sum()), labels)
 
 
-def near(points: Points, centers: FloatArray) -> FloatArray:
-    """Return a point near the data: the mean of centres, but zero if some data is sparse."""
-    mean: FloatArray = centers.mean(axis=0)
-    return np.zeros_like(mean) if points.schema.is_sparse else mean
-
-
 def _kept(points: Points, shift: FloatArray, centers: FloatArray) -> FloatArray:
     """Return the same shift as long as it is near the centres.
 
     In float32 it decides how sums are rounded, and unless it stays, centres never quite do.
     """
-    now = near(points, centers)
+    now = near(points.schema, centers)
     away = float(((now - shift) ** 2).sum())
     return shift if away <= float(((centers - now) ** 2).sum()) else now
 
@@ -253,7 +249,7 @@ def assigned(
     labels : list of (partition, future)
         As in :class:`Run`.
     """
-    args = (points.reading, centers, near(points, centers))
+    args = (points.reading, centers, near(points.schema, centers))
     labels = [(partition, _assign(partition, *args)) for partition in points.parts]
     found = gather([_summary(partition, future) for partition, future in labels])
     inertia = sum(inertia for inertia, _ in found)

@@ -6,6 +6,8 @@ rows and adds up what the tolerance and the first draws of centres need.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -16,6 +18,7 @@ from scipy import sparse
 
 from spliter import InvalidArgumentError, Partition, Split, gather, task
 from spliter_apps._blocks import Schema, points_of, survey
+from spliter_apps._kmeans_kernel import Partial, partial_sums
 from spliter_apps._kmeans_pieces import Block, FloatArray, piece_rows, pieces
 
 CANCELLED = 1e-6
@@ -146,22 +149,27 @@ class Looked:
     ----------
     schema : Schema
         Of the points.
-    moments : Moments
-        Of the points.
+    moments : Moments or None
+        Of the points, if asked for.
     heights : tuple of int
         Rows of each block.
     masses : tuple of float
         Weight of each block: its rows, if the points have no weights.
+    sums : Partial or None
+        Of the first iteration, if it could be made.
     """
 
     schema: Schema
-    moments: Moments
+    moments: Moments | None
     heights: tuple[int, ...]
     masses: tuple[float, ...]
+    sums: Partial | None
 
 
 @task
-def _look(partition: Partition, weighted: bool) -> Looked:
+def _look(
+    partition: Partition, weighted: bool, with_moments: bool, centers: FloatArray | None
+) -> Looked:
     """Check the blocks of a partition and add up what a fit needs to know of them."""
     schema = survey(partition, accept_sparse=True)
     reading = Reading(schema.dtype, weighted)
@@ -172,8 +180,31 @@ def _look(partition: Partition, weighted: bool) -> Looked:
         if weighted:
             weights = checked_weights(block[1], points.shape[0], f"the weights of block {index}")
             masses.append(float(weights.sum()))
-    moments = Moments.of(reading.blocks(partition), schema.n_features)
-    return Looked(schema, moments, tuple(heights), tuple(masses or map(float, heights)))
+    moments = Moments.of(reading.blocks(partition), schema.n_features) if with_moments else None
+    sums = None
+    if centers is not None and centers.shape[1] == schema.n_features:
+        shift = near(schema, centers)
+        sums = partial_sums(reading.blocks(partition), centers, shift=shift, dtype=schema.dtype)
+    return Looked(schema, moments, tuple(heights), tuple(masses or map(float, heights)), sums)
+
+
+def near(schema: Schema, centers: FloatArray) -> FloatArray:
+    """Return a point near the data: the mean of centres, but zero if some data is sparse.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the points.
+    centers : ndarray of float64, shape (n_clusters, n_features)
+        Centres.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_features,)
+        Sparse points have to stay where they are.
+    """
+    mean: FloatArray = centers.mean(axis=0)
+    return np.zeros_like(mean) if schema.is_sparse else mean
 
 
 def checked_weights(weights: Any, height: int, what: str) -> FloatArray:
@@ -231,23 +262,33 @@ class Points:
         How tasks read them.
     schema : Schema
         What they are.
-    moments : Moments
-        Their number, mean and spread.
+    moments : Moments or None
+        Their number, mean and spread, if asked for.
     heights : ndarray of int64, shape (n_blocks,)
         Rows of each block.
     masses : ndarray of float64, shape (n_blocks,)
         Weight of each block.
+    begun : tuple of (ndarray, Partial), or None
+        Centres that the first pass was made for already, and its sums.
     """
 
     parts: Split
     reading: Reading
     schema: Schema
-    moments: Moments
+    moments: Moments | None
     heights: IntArray
     masses: FloatArray
+    begun: tuple[FloatArray, Partial] | None = None
 
     @classmethod
-    def look(cls, parts: Split, *, weighted: bool) -> Points:
+    def look(
+        cls,
+        parts: Split,
+        *,
+        weighted: bool,
+        with_moments: bool = True,
+        centers: FloatArray | None = None,
+    ) -> Points:
         """Check all blocks and find out about them, with one task per partition.
 
         Parameters
@@ -256,6 +297,11 @@ class Points:
             Of points, or of points and weights.
         weighted : bool
             Whether there are weights.
+        with_moments : bool
+            Whether moments are wanted: a pass of their own in each task.
+        centers : ndarray of float64, shape (n_clusters, n_features), optional
+            Where the iteration is to start, if that is known: the same tasks then make its
+            first pass, which saves a round of tasks.
 
         Returns
         -------
@@ -269,16 +315,24 @@ class Points:
         """
         # One look at the partitions: starting an iteration may plan them anew.
         partitions = list(parts)
-        looked: list[Looked] = gather([_look(partition, weighted) for partition in partitions])
+        args = (weighted, with_moments, centers)
+        looked: list[Looked] = gather([_look(partition, *args) for partition in partitions])
         heights = np.zeros(parts.nblocks, np.int64)
         masses = np.zeros(parts.nblocks)
-        schema, moments = looked[0].schema, looked[0].moments
+        schema = functools.reduce(Schema.merged, [found.schema for found in looked])
+        moments = [found.moments for found in looked if found.moments is not None]
         for partition, found in zip(partitions, looked, strict=True):
             heights[block_numbers(partition)] = found.heights
             masses[block_numbers(partition)] = found.masses
-        for found in looked[1:]:
-            schema, moments = schema.merged(found.schema), moments.merged(found.moments)
-        return cls(parts, Reading(schema.dtype, weighted), schema, moments, heights, masses)
+        return cls(
+            parts,
+            Reading(schema.dtype, weighted),
+            schema,
+            functools.reduce(Moments.merged, moments) if moments else None,
+            heights,
+            masses,
+            _begun(centers, looked, schema),
+        )
 
     @property
     def starts(self) -> IntArray:
@@ -304,6 +358,21 @@ class Points:
         ends = np.cumsum(self.heights[numbers])
         at = np.searchsorted(ends, rows, side="right")
         return self.starts[numbers[at]] + rows - (ends - self.heights[numbers])[at]
+
+
+def _begun(
+    centers: FloatArray | None, looked: list[Looked], schema: Schema
+) -> tuple[FloatArray, Partial] | None:
+    """Return the first pass, if every task has made it in the way that all points are read."""
+    sums = [
+        found.sums
+        for found in looked
+        if (found.schema.dtype, found.schema.is_sparse) == (schema.dtype, schema.is_sparse)
+    ]
+    made = [partial for partial in sums if partial is not None]
+    if centers is None or len(made) < len(looked):
+        return None
+    return centers, functools.reduce(operator.add, made)
 
 
 def block_numbers(partition: Partition) -> IntArray:

@@ -178,7 +178,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         """
         self._check_parameters()
         with one_blas_thread(), self._opened(X, sample_weight, reset=True) as data:
-            points = Points.look(data.parts, weighted=data.parts.ncollections == 2)
+            points = Points.look(
+                data.parts,
+                weighted=data.parts.ncollections == 2,
+                with_moments=self.tol > 0,
+                centers=self._expected_centers(),
+            )
             if not data.in_memory:
                 keep_schema(self, points.schema)
             self._check_points(points)
@@ -232,7 +237,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
     def _best(self, points: Points, X: Any, random_state: np.random.RandomState) -> Run:
         """Start as often as asked for; return the run of least inertia."""
         schema = points.schema
-        variance = points.moments.spread / (schema.n_items * schema.n_features)
+        spread = 0.0 if points.moments is None else points.moments.spread
+        variance = spread / (schema.n_items * schema.n_features)
         same = max(SAME * float(np.finfo(schema.dtype).eps), 1e-10)
         best: Run | None = None
         for _ in range(self._n_starts()):
@@ -264,6 +270,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             )
             return 1
         return int(self.n_init)
+
+    def _expected_centers(self) -> npt.NDArray[np.float64] | None:
+        """Return the centres that the caller gave, if it seems so; they are checked later."""
+        given = self.init
+        if not isinstance(given, np.ndarray) or given.ndim != 2 or given.dtype.kind != "f":
+            return None
+        return np.array(given, dtype=np.float64) if np.isfinite(given).all() else None
 
     def _first_centers(
         self, points: Points, X: Any, random_state: np.random.RandomState
