@@ -62,7 +62,8 @@ def test_tuples_element_by_element() -> None:
 @pytest.mark.parametrize("masks", [(True, True), (True, False), (False, False)])
 def test_masked(masks: tuple[bool, bool]) -> None:
     blocks: list[Any] = [
-        np.ma.masked_array(np.arange(4), mask=[0, masked, 0, 0], fill_value=-7) for masked in masks
+        np.ma.masked_array(np.arange(4), mask=[False, masked, False, False], fill_value=-7)
+        for masked in masks
     ]
     whole = concatenate(blocks)
     assert isinstance(whole, np.ma.MaskedArray)
@@ -74,7 +75,7 @@ def test_masked(masks: tuple[bool, bool]) -> None:
 
 
 def test_masked_beside_plain() -> None:
-    whole = concatenate([np.arange(2), np.ma.masked_array([5, 6], mask=[1, 0])])
+    whole = concatenate([np.arange(2), np.ma.masked_array([5, 6], mask=[True, False])])
     assert np.ma.getmaskarray(whole).tolist() == [False, False, True, False]
 
 

@@ -19,15 +19,13 @@ from distributed import Client
 from spliter import InvalidArgumentError, LazyCollectionError, split
 from spliter_apps.k_means import KMeans
 from tests.dask_backend.conftest import start as start_cluster
+from tests.dask_backend.placing import shuffled, shuffled_array
 from tests.histogram_suite import cut
 from tests.kmeans_suite import KMeansTests, dataset, heights, start
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 Array = npt.NDArray[Any]
-
-RUNS = 6
-"""Runs of blocks, each at a worker of its own choice."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,40 +36,11 @@ def client() -> Iterator[Client]:
         yield client
 
 
-def shuffled(blocks: Sequence[Any]) -> list[Any]:
-    """Return futures of blocks, each at a worker drawn at random."""
-    client = Client.current()
-    workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
-    chosen = np.random.default_rng(len(blocks)).integers(0, len(workers), len(blocks))
-    at_worker = [np.flatnonzero(chosen == number).tolist() for number in range(len(workers))]
-    futures = {
-        at: future
-        for worker, mine in zip(workers, at_worker, strict=True)
-        if mine
-        for at, future in zip(
-            mine,
-            client.scatter([blocks[at] for at in mine], workers=[worker], hash=False),
-            strict=True,
-        )
-    }
-    return [futures[at] for at in range(len(blocks))]
-
-
 class TestDask(KMeansTests):
-    """Arrays, the chunks of which were put at workers run by run."""
+    """Arrays, each chunk of which is at a worker drawn at random."""
 
     def collection(self, array: Array, rows: Sequence[int]) -> Any:
-        client = Client.current()
-        workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
-        rng = np.random.default_rng(len(rows))
-        runs, row = [], 0
-        for run in np.array_split(np.asarray(rows), min(RUNS, len(rows))):
-            part = array[row : row + run.sum()]
-            chunks = (tuple(run.tolist()), *((size,) for size in array.shape[1:]))
-            worker = workers[rng.integers(len(workers))]
-            runs.append(da.from_array(part, chunks=chunks).persist(workers=[worker]))
-            row += run.sum()
-        return da.concatenate(runs) if len(runs) > 1 else runs[0]
+        return shuffled_array(array, rows)
 
     def blocks(self, blocks: Sequence[Any]) -> Any:
         return shuffled(blocks)

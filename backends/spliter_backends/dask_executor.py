@@ -365,6 +365,9 @@ def _receive(partition: Partition) -> Partition:
 def release_pins(ages: Mapping[Key, float], patience: float, dask_scheduler: Any) -> dict[str, Any]:
     """Run on the scheduler: release tasks from pins to workers that will not serve them.
 
+    What these tasks wait for is treated likewise: a task's result that was lost is to be made
+    again by a task with the same pin.
+
     Also wakes any task that is pinned *loosely* and was left in ``no-worker`` although
     there are workers: ``Scheduler.bulk_schedule_unrunnable_after_adding_worker`` looks at
     pins without regard to looseness (distributed 2026.8), and blocks to be made again may
@@ -389,6 +392,12 @@ def release_pins(ages: Mapping[Key, float], patience: float, dask_scheduler: Any
     ours = {tasks[key] for key in ages if key in tasks}
     unrunnable = set(dask_scheduler.unrunnable)
     ours |= {task for task in unrunnable if str(task.key).startswith("spliter-")}
+    # Results of ours that later tasks wait for, and that were lost with their worker.
+    waiting = list(ours)
+    while waiting:
+        more = set(waiting.pop().waiting_on or ()) - ours
+        ours |= more
+        waiting.extend(more)
     wake: dict[Key, str] = {}
     gone: set[str] = set()
     for task in (ours | unrunnable) if running else ():

@@ -1,0 +1,176 @@
+"""Which search scikit-learn would choose, decided once for the trees of all locations.
+
+scikit-learn's ``algorithm="auto"`` looks at the number of points. One tree of many holds a part
+of them only, so the same rule applied where the tree is built could choose another algorithm at
+each location. Here it is applied to the whole collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS
+from sklearn.neighbors import VALID_METRICS, BallTree, KDTree
+from sklearn.neighbors import NearestNeighbors as SingleSearch
+
+from spliter import InvalidArgumentError
+
+TREES: Mapping[str, Any] = {"kd_tree": KDTree, "ball_tree": BallTree}
+"""scikit-learn's trees by the name of the algorithm."""
+
+MOST_TREE_FEATURES = 15
+"""Columns up to which scikit-learn expects a tree to be faster than comparing all pairs."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """How neighbours are looked for: an algorithm and a metric, with nothing left to choose.
+
+    Parameters
+    ----------
+    algorithm : {'kd_tree', 'ball_tree', 'brute'}
+        The algorithm.
+    metric : str, callable or DistanceMetric
+        scikit-learn's ``effective_metric_``.
+    metric_params : dict
+        scikit-learn's ``effective_metric_params_``.
+    leaf_size : int
+        Points in a leaf of a tree.
+
+    Examples
+    --------
+    >>> Search("kd_tree").metric
+    'euclidean'
+    """
+
+    algorithm: str
+    metric: Any = "euclidean"
+    metric_params: Mapping[str, Any] | None = None
+    leaf_size: int = 30
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """What points are converted to: bool for metrics of sets, else float64."""
+        of_sets = isinstance(self.metric, str) and self.metric in PAIRWISE_BOOLEAN_FUNCTIONS
+        return np.dtype(np.bool_ if of_sets and self.algorithm == "brute" else np.float64)
+
+    @property
+    def rounds(self) -> bool:
+        """Whether scikit-learn's distances are rounded differently from one call to the next.
+
+        To compare all pairs it computes the Euclidean distance from a product of matrices,
+        whose last bits depend on where in the matrix a pair is.
+        """
+        return (
+            self.algorithm == "brute"
+            and isinstance(self.metric, str)
+            and self.metric in {"euclidean", "sqeuclidean"}
+        )
+
+    def index(self, points: Any) -> Any:
+        """Build what finds neighbours among points.
+
+        Parameters
+        ----------
+        points : ndarray or CSR matrix of shape (n, n_features), n >= 1
+            Of :attr:`dtype`, in C order; not copied.
+
+        Returns
+        -------
+        KDTree, BallTree or sklearn.neighbors.NearestNeighbors
+            A tree, or an estimator that compares all pairs.
+        """
+        params = dict(self.metric_params or {})
+        if self.algorithm in TREES:
+            tree = TREES[self.algorithm]
+            return tree(points, leaf_size=self.leaf_size, metric=self.metric, **params)
+        # p=None: a p among metric_params is no contradiction then.
+        return SingleSearch(
+            algorithm="brute", metric=self.metric, p=None, metric_params=params or None
+        ).fit(points)
+
+
+def resolve_search(
+    params: Mapping[str, Any],
+    *,
+    n_items: int,
+    n_features: int,
+    is_sparse: bool,
+) -> Search:
+    """Check an estimator's parameters and choose the search, as scikit-learn does.
+
+    Parameters
+    ----------
+    params : mapping
+        ``n_neighbors``, ``algorithm``, ``leaf_size``, ``metric``, ``p``, ``metric_params``,
+        and ``radius`` where the estimator has one.
+    n_items, n_features : int
+        Shape of the whole collection.
+    is_sparse : bool
+        Whether it is sparse.
+
+    Returns
+    -------
+    Search
+        The same for every location.
+
+    Raises
+    ------
+    InvalidArgumentError
+        In scikit-learn's words.
+
+    Notes
+    -----
+    The rule of ``"auto"``: all pairs are compared where points are sparse, have more than 15
+    columns, or half of them are asked for, and where no tree knows the metric; else a k-d tree
+    is built if it knows the metric, else a ball tree.
+
+    Examples
+    --------
+    >>> params = {"n_neighbors": 5, "algorithm": "auto", "metric": "minkowski", "p": 2}
+    >>> resolve_search(params, n_items=1000, n_features=3, is_sparse=False).algorithm
+    'kd_tree'
+    """
+    known = dict(params)
+    if callable(known["metric"]) and known["algorithm"] == "ball_tree":
+        # A user's function may not be defined for the points of the trial.
+        known["algorithm"] = "brute"
+    columns = 1 if known["metric"] == "precomputed" else n_features
+    zeros: npt.NDArray[np.float64] = np.zeros((1, columns))
+    try:
+        trial = SingleSearch(**known).fit(sparse.csr_matrix(zeros) if is_sparse else zeros)
+        found = Search(
+            "brute" if is_sparse else params["algorithm"],
+            trial.effective_metric_,
+            trial.effective_metric_params_,
+            trial.leaf_size,
+        )
+        if found.algorithm == "auto":
+            chosen = _chosen(found, params["n_neighbors"], n_items, columns)
+            found = Search(chosen, found.metric, found.metric_params, found.leaf_size)
+            if chosen in TREES and not callable(found.metric):
+                found.index(zeros)
+    except (ValueError, TypeError) as error:
+        raise InvalidArgumentError(str(error)) from error
+    return found
+
+
+def _chosen(search: Search, n_neighbors: int | None, n_items: int, n_features: int) -> str:
+    """Apply scikit-learn's rule of ``"auto"``."""
+    metric, params = search.metric, search.metric_params or {}
+    many = n_neighbors is not None and n_neighbors >= n_items // 2
+    if n_features > MOST_TREE_FEATURES or many:
+        return "brute"
+    if metric == "minkowski" and params["p"] < 1:
+        return "brute"
+    if callable(metric) or (metric == "minkowski" and params.get("w") is not None):
+        return "ball_tree"
+    for algorithm in TREES:
+        if metric in VALID_METRICS[algorithm]:
+            return algorithm
+    return "brute"

@@ -1,0 +1,294 @@
+"""The points of one location, ready to be searched with scikit-learn.
+
+**Threads.** A query writes counters into the tree object it runs on. Threads that query one
+object fight over the cache line that holds them, so each query works on a copy of the object.
+The copy shares all arrays with the original and takes microseconds.
+
+**Rounding.** scikit-learn computes the Euclidean distances between all pairs from a product of
+matrices; two pairs at the same distance may then differ in the last digits, depending on where
+in the matrix they are. Such distances are computed again, from the differences.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from spliter_apps._neighbors_metric import TREES, Search
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+BATCH_ELEMENTS = 2**21
+"""Numbers in a temporary array whose size depends on the data."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Points that can be searched, and which ones they are.
+
+    Parameters
+    ----------
+    search : Search
+        How they are searched.
+    points : ndarray or CSR matrix of shape (n, n_features)
+        The points; the index refers to the same memory.
+    items : ndarray of int64, shape (n,)
+        Their global numbers.
+    index : KDTree, BallTree, sklearn.neighbors.NearestNeighbors or None
+        What finds them; ``None`` if there are no points.
+    targets : ndarray of shape (n,) or (n, n_outputs), or None
+        What is to be predicted from them.
+    largest : float
+        Their greatest squared norm, where the search rounds: it bounds the error.
+    """
+
+    search: Search
+    points: Any
+    items: Ints
+    index: Any
+    targets: npt.NDArray[Any] | None = None
+    largest: float = 0.0
+
+    def __len__(self) -> int:
+        """Return the number of points."""
+        return len(self.items)
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of the arrays, for engines that count their workers' memory."""
+        held = [nbytes(self.points), self.items.nbytes, nbytes(self.targets)]
+        if self.search.algorithm in TREES and self.index is not None:
+            held += [array.nbytes for array in self.index.get_arrays()[1:]]
+        return 1000 + sum(held)
+
+
+def nbytes(array: Any) -> int:
+    """Return the bytes of an array or sparse matrix.
+
+    Parameters
+    ----------
+    array : ndarray, CSR matrix or None
+        Anything.
+
+    Returns
+    -------
+    int
+        None at all for ``None``.
+    """
+    if array is None:
+        return 0
+    if sparse.issparse(array):
+        held: Any = array
+        return int(held.data.nbytes + held.indices.nbytes + held.indptr.nbytes)
+    return int(array.nbytes)
+
+
+def build_tree(
+    points: Any, items: Ints, search: Search, targets: npt.NDArray[Any] | None = None
+) -> Tree:
+    """Make points searchable.
+
+    Parameters
+    ----------
+    points : ndarray or CSR matrix of shape (n, n_features)
+        Of ``search.dtype``; not copied if in C order.
+    items : ndarray of int64, shape (n,)
+        Global numbers of the points.
+    search : Search
+        How to search them.
+    targets : ndarray of shape (n,) or (n, n_outputs), optional
+        What is to be predicted from them.
+
+    Returns
+    -------
+    Tree
+        Possibly of no points.
+
+    Examples
+    --------
+    >>> tree = build_tree(np.array([[0.0], [1.0]]), np.array([7, 3]), Search("kd_tree"))
+    >>> len(tree), tree.items
+    (2, array([7, 3]))
+    """
+    if not sparse.issparse(points):
+        points = np.ascontiguousarray(points)
+    if not len(items):
+        return Tree(search, points, items, None, targets)
+    largest = float(_squared_norms(points).max()) if search.rounds else 0.0
+    return Tree(search, points, items, search.index(points), targets, largest)
+
+
+def alike(points: Any, tree: Tree) -> Any:
+    """Return queries of the type of a tree's points: dense or sparse, and their dtype.
+
+    Parameters
+    ----------
+    points : ndarray or CSR matrix of shape (n_queries, n_features)
+        Queries.
+    tree : Tree
+        To be asked.
+
+    Returns
+    -------
+    ndarray or CSR matrix
+        The same one if it is of that type.
+    """
+    dtype = tree.search.dtype
+    if sparse.issparse(tree.points):
+        return sparse.csr_matrix(points, dtype=dtype)
+    dense = points.toarray() if hasattr(points, "toarray") else points
+    return np.ascontiguousarray(dense, dtype=dtype)
+
+
+def ask(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
+    """Ask for the k nearest points; which of several at one distance is left to scikit-learn.
+
+    Parameters
+    ----------
+    tree : Tree
+        Of at least `k` points.
+    points : ndarray or CSR matrix of shape (n_queries, n_features)
+        Queries, :func:`alike`.
+    k : int
+        At least 1.
+
+    Returns
+    -------
+    distances : ndarray of float64, shape (n_queries, k)
+        Ascending.
+    places : ndarray of intp, shape (n_queries, k)
+        Where in the tree's points they are.
+    """
+    index = copy.copy(tree.index)
+    if tree.search.algorithm in TREES:
+        distances, places = index.query(points, k)
+    else:
+        distances, places = index.kneighbors(points, k)
+    return np.asarray(distances, dtype=np.float64), places
+
+
+def ask_within(
+    tree: Tree, points: Any, radius: float
+) -> tuple[npt.NDArray[np.intp], Floats, npt.NDArray[np.intp]]:
+    """Ask for all points within a radius, in any order.
+
+    Parameters
+    ----------
+    tree : Tree
+        Of at least one point.
+    points : ndarray or CSR matrix of shape (n_queries, n_features)
+        Queries, :func:`alike`.
+    radius : float
+        Points at this distance count.
+
+    Returns
+    -------
+    rows : ndarray of intp, shape (n,)
+        The query that each found point belongs to, ascending.
+    distances : ndarray of float64, shape (n,)
+        Its distance.
+    places : ndarray of intp, shape (n,)
+        Where in the tree's points it is.
+    """
+    index = copy.copy(tree.index)
+    if tree.search.algorithm in TREES:
+        places, distances = index.query_radius(points, radius, return_distance=True)
+    else:
+        asked = radius
+        if tree.search.rounds:
+            asked = float(np.max(reach(tree, points, np.full(points.shape[0], radius))))
+        distances, places = index.radius_neighbors(points, asked)
+    rows = np.repeat(np.arange(len(places)), [len(found) for found in places])
+    flat = np.concatenate(places).astype(np.intp, copy=False)
+    if not tree.search.rounds:
+        return rows, np.concatenate(distances).astype(np.float64, copy=False), flat
+    exact = exact_distances(tree, points, rows, flat)
+    kept = exact <= radius
+    return rows[kept], exact[kept], flat[kept]
+
+
+def reach(tree: Tree, points: Any, distances: Floats) -> Floats:
+    """Return up to which computed distance a point may be as near as the given distances.
+
+    Parameters
+    ----------
+    tree : Tree
+        Whose search it is about.
+    points : ndarray or CSR matrix of shape (n_queries, n_features)
+        Queries.
+    distances : ndarray of float64, shape (n_queries,)
+        One for each.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_queries,)
+        Not less than `distances`.
+    """
+    if not tree.search.rounds:
+        # The bounds by which a tree leaves out its branches are rounded.
+        return distances * (1 + 1e-12)
+    # Each term of the product is at most the larger norm squared.
+    terms = 8 * (tree.points.shape[1] + 4)
+    error = terms * np.finfo(np.float64).eps * (_squared_norms(points) + tree.largest)
+    if tree.search.metric == "sqeuclidean":
+        return np.asarray(distances + error)
+    return np.asarray(np.sqrt(distances**2 + error))
+
+
+def exact_distances(
+    tree: Tree, points: Any, rows: npt.NDArray[np.intp], places: npt.NDArray[np.intp]
+) -> Floats:
+    """Return Euclidean distances of pairs from their differences: alike for alike pairs.
+
+    Parameters
+    ----------
+    tree : Tree
+        Whose search rounds.
+    points : ndarray or CSR matrix of shape (n_queries, n_features)
+        Queries.
+    rows, places : ndarray of intp, shape (n,)
+        Each pair's query and point of the tree.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        Squared for ``"sqeuclidean"``.
+    """
+    squared = np.empty(len(rows))
+    size = max(BATCH_ELEMENTS // max(tree.points.shape[1], 1), 1)
+    for start in range(0, len(rows), size):
+        at = slice(start, start + size)
+        squared[at] = _squared_norms(points[rows[at]] - tree.points[places[at]])
+    return squared if tree.search.metric == "sqeuclidean" else np.sqrt(squared)
+
+
+def _squared_norms(points: Any) -> Floats:
+    if hasattr(points, "multiply"):
+        return np.asarray(points.multiply(points).sum(axis=1), dtype=np.float64).ravel()
+    return np.asarray(np.einsum("ij,ij->i", points, points), dtype=np.float64)
+
+
+def distinct(points: Any) -> tuple[Any, npt.NDArray[np.intp]]:
+    """Return rows without repetitions, and for each row which of those it is.
+
+    Parameters
+    ----------
+    points : ndarray or CSR matrix of shape (n, n_features)
+        Rows; sparse ones are returned as they are.
+
+    Returns
+    -------
+    rows : ndarray or CSR matrix of shape (m, n_features)
+        Different rows.
+    back : ndarray of intp, shape (n,)
+        ``rows[back]`` equals `points`.
+    """
+    if not isinstance(points, np.ndarray):
+        return points, np.arange(points.shape[0])
+    rows, back = np.unique(points, axis=0, return_inverse=True)
+    return rows, back.ravel()

@@ -1,0 +1,674 @@
+"""What the neighbours estimators must do on every engine; each engine's tests subclass it."""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pytest
+import scipy.sparse
+import sklearn.metrics
+import sklearn.neighbors
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, make_blobs
+from sklearn.exceptions import DataConversionWarning, NotFittedError
+
+from spliter import AlignmentError, InvalidArgumentError, Split, SplitClosedError, split
+from spliter_apps.neighbors import KNeighborsClassifier, KNeighborsRegressor, NearestNeighbors
+from tests.histogram_suite import cut
+from tests.kmeans_suite import heights
+
+Array = npt.NDArray[Any]
+
+DATASETS = ["digits", "breast cancer", "iris", "blobs"]
+NBLOCKS = [1, 7, 200]
+N_QUERIES = 60
+
+
+@cache
+def dataset(name: str) -> tuple[Array, Array]:
+    """Points and labels of a well-known data set, in an order that means nothing."""
+    if name == "blobs":
+        points, labels, *_ = make_blobs(1500, n_features=5, centers=10, random_state=5)
+    else:
+        load = {"digits": load_digits, "breast cancer": load_breast_cancer, "iris": load_iris}[name]
+        points, labels = load(return_X_y=True)
+    order = np.random.default_rng(3).permutation(len(points))
+    return np.ascontiguousarray(points[order]), np.asarray(labels[order])
+
+
+def lattice(n: int = 300, n_features: int = 2, seed: int = 0) -> Array:
+    """Points on a small lattice: nearly every distance is tied, many points are repeated."""
+    values = np.random.default_rng(seed).integers(0, 6, (n, n_features))
+    return values.astype(np.float64)
+
+
+def by_distance_and_number(points: Array, queries: Array, k: int) -> tuple[Array, Array]:
+    """Return the k nearest points in the order that is promised, by comparing all pairs."""
+    squared = ((queries[:, None, :] - points[None]) ** 2).sum(axis=2)
+    items = np.argsort(squared, axis=1, kind="stable")[:, :k]
+    return np.sqrt(np.take_along_axis(squared, items, axis=1)), items
+
+
+def assert_same_neighbours(ours: tuple[Array, Array], theirs: tuple[Array, Array]) -> None:
+    """Compare with scikit-learn: neighbours may differ where their distances do not."""
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-9, atol=1e-6)
+    assert ours[0].dtype == theirs[0].dtype and ours[1].dtype == theirs[1].dtype
+    other = ours[1] != theirs[1]
+    before = np.isclose(np.diff(theirs[0], axis=1), 0, atol=1e-6)
+    tied = np.zeros_like(other)
+    tied[:, 1:] |= before
+    tied[:, :-1] |= before
+    tied[:, -1] = True  # maybe with one that was not returned
+    assert not (other & ~tied).any()
+
+
+def manhattan(left: Array, right: Array) -> float:
+    """A metric that is a Python function."""
+    return float(np.abs(left - right).sum())
+
+
+class NeighborsTests(ABC):
+    """Subclasses say how a collection of the engine is made."""
+
+    @abstractmethod
+    def collection(self, array: Array, rows: Sequence[int]) -> Any:
+        """Return an array of one or two axes as a collection cut along its rows, in any places."""
+
+    @abstractmethod
+    def blocks(self, blocks: Sequence[Any]) -> Any:
+        """Return blocks of any kind as a collection."""
+
+    @abstractmethod
+    def gathered(self, collection: Any) -> Any:
+        """Return a collection that the engine has made as one array."""
+
+    @abstractmethod
+    def heights(self, collection: Any) -> list[int]:
+        """Return the numbers of rows of the blocks of a collection that the engine has made."""
+
+    def pair(self, made: Any) -> tuple[Array, Array]:
+        """Return both outputs of a query in blocks."""
+        distances, items = made
+        return self.gathered(distances), self.gathered(items)
+
+    # --- the same as scikit-learn -----------------------------------------------------------
+
+    @pytest.mark.parametrize("n_blocks", NBLOCKS)
+    @pytest.mark.parametrize("name", DATASETS)
+    def test_same_as_scikit_learn(self, name: str, n_blocks: int) -> None:
+        points, labels = dataset(name)
+        queries, rest, y = points[:N_QUERIES], points[N_QUERIES:], labels[N_QUERIES:]
+        rows = heights(len(rest), n_blocks)
+        x, t = self.collection(rest, rows), self.collection(y, rows)
+        asked = self.collection(queries, heights(N_QUERIES, 7))
+        # The votes of an odd number of neighbours, of which no two are equally far in these.
+        ours = KNeighborsClassifier(3, weights="distance").fit(x, t)
+        theirs = sklearn.neighbors.KNeighborsClassifier(3, weights="distance").fit(rest, y)
+        found = theirs.kneighbors(queries)
+        assert_same_neighbours(ours.kneighbors(queries), found)
+        in_blocks = ours.kneighbors(asked)
+        assert self.heights(in_blocks[1]) == heights(N_QUERIES, 7)
+        assert_same_neighbours(self.pair(in_blocks), found)
+        expected = theirs.predict(queries)
+        for predicted in (ours.predict(queries), self.gathered(ours.predict(asked))):
+            np.testing.assert_array_equal(predicted, expected)
+            assert predicted.dtype == expected.dtype
+        expected = theirs.predict_proba(queries)
+        np.testing.assert_allclose(ours.predict_proba(queries), expected, rtol=1e-6)
+        np.testing.assert_allclose(self.gathered(ours.predict_proba(asked)), expected, rtol=1e-6)
+        assert ours.n_samples_fit_ == len(rest)
+        assert ours.n_features_in_ == theirs.n_features_in_
+        assert ours.effective_metric_ == theirs.effective_metric_
+        assert ours.effective_metric_params_ == theirs.effective_metric_params_
+        assert ours.outputs_2d_ is theirs.outputs_2d_
+        np.testing.assert_array_equal(ours.classes_, theirs.classes_)
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"algorithm": "brute"},
+            {"algorithm": "ball_tree", "leaf_size": 5},
+            {"p": 1},
+            {"p": np.inf},
+            {"p": 3, "algorithm": "ball_tree"},
+            {"metric": "cosine"},
+            {"metric": "canberra"},
+            {"metric": "seuclidean", "metric_params": {"V": np.array([1.0, 2.0, 0.5, 3.0])}},
+            {"metric": "minkowski", "metric_params": {"w": np.array([1.0, 2.0, 0.5, 3.0])}},
+            {"metric": "sqeuclidean"},
+            {"metric": sklearn.metrics.DistanceMetric.get_metric("manhattan")},
+        ],
+        ids=str,
+    )
+    def test_algorithms_and_metrics(self, options: dict[str, Any]) -> None:
+        points, _ = dataset("iris")
+        points = points + np.random.default_rng(0).normal(scale=0.01, size=points.shape)
+        ours = NearestNeighbors(**options).fit(self.collection(points[20:], [50, 1, 79]))
+        theirs = sklearn.neighbors.NearestNeighbors(**options).fit(points[20:])
+        assert_same_neighbours(ours.kneighbors(points[:20]), theirs.kneighbors(points[:20]))
+        assert ours.effective_metric_ == theirs.effective_metric_
+
+    @pytest.mark.parametrize("algorithm", ["brute", "ball_tree"])
+    def test_metrics_of_sets(self, algorithm: str) -> None:
+        points = np.random.default_rng(0).integers(0, 2, (60, 12)).astype(bool)
+        ours = NearestNeighbors(metric="jaccard", algorithm=algorithm)
+        theirs = sklearn.neighbors.NearestNeighbors(metric="jaccard", algorithm=algorithm)
+        ours.fit(self.collection(points[10:].astype(np.float64), [20, 30]))
+        theirs.fit(points[10:])
+        expected = theirs.kneighbors(points[:10])[0]
+        found = ours.kneighbors(points[:10].astype(np.float64))[0]
+        np.testing.assert_allclose(found, expected)
+
+    def test_a_function_as_metric(self) -> None:
+        points, _ = dataset("iris")
+        ours = NearestNeighbors(n_neighbors=3, metric=manhattan)
+        theirs = sklearn.neighbors.NearestNeighbors(n_neighbors=3, metric="manhattan")
+        ours.fit(self.collection(points[100:], [25, 25]))
+        found = ours.kneighbors(self.collection(points[:4], [2, 2]))
+        expected = theirs.fit(points[100:]).kneighbors(points[:4])
+        np.testing.assert_allclose(self.pair(found)[0], expected[0])
+
+    @pytest.mark.parametrize("n_blocks", NBLOCKS)
+    @pytest.mark.parametrize("algorithm", ["kd_tree", "brute"])
+    def test_within_a_radius(self, algorithm: str, n_blocks: int) -> None:
+        points, _ = dataset("iris")
+        x = self.collection(points[20:], heights(130, n_blocks))
+        ours = NearestNeighbors(radius=0.505, algorithm=algorithm).fit(x)
+        # No distance is equal to it: scikit-learn rounds those that it computes for all pairs.
+        theirs = sklearn.neighbors.NearestNeighbors(radius=0.505, algorithm=algorithm)
+        expected = theirs.fit(points[20:]).radius_neighbors(points[:20], sort_results=True)
+        queries = self.collection(points[:20], [13, 0, 7])
+        in_blocks = ours.radius_neighbors(queries, sort_results=True)
+        assert self.heights(in_blocks[0]) == [13, 0, 7]
+        for found in (
+            ours.radius_neighbors(points[:20], sort_results=True),
+            self.pair(in_blocks),
+        ):
+            for row in range(20):
+                np.testing.assert_allclose(found[0][row], expected[0][row], atol=1e-7)
+                assert set(found[1][row]) == set(expected[1][row])
+                assert found[1][row].dtype == np.int64
+        unsorted = ours.radius_neighbors(points[:20], return_distance=False)
+        for row in range(20):
+            np.testing.assert_array_equal(unsorted[row], np.sort(expected[1][row]))
+
+    @pytest.mark.parametrize("mode", ["connectivity", "distance"])
+    def test_graphs(self, mode: str) -> None:
+        points, _ = dataset("blobs")
+        rest, queries = points[20:200], points[:20]
+        ours = NearestNeighbors(radius=4.0).fit(self.collection(rest, heights(180, 7)))
+        theirs = sklearn.neighbors.NearestNeighbors(radius=4.0).fit(rest)
+        asked = self.collection(queries, [9, 11])
+        for name in ("kneighbors_graph", "radius_neighbors_graph"):
+            expected = getattr(theirs, name)(queries, mode=mode)
+            in_memory = getattr(ours, name)(queries, mode=mode)
+            assert type(in_memory) is type(expected) and in_memory.dtype == expected.dtype
+            for found in (in_memory, self.gathered(getattr(ours, name)(asked, mode=mode))):
+                np.testing.assert_allclose(found.toarray(), expected.toarray())
+        expected = theirs.kneighbors_graph(n_neighbors=2, mode=mode)
+        found = self.gathered(ours.kneighbors_graph(n_neighbors=2, mode=mode))
+        np.testing.assert_allclose(found.toarray(), expected.toarray())
+
+    @pytest.mark.parametrize("n_blocks", NBLOCKS)
+    def test_neighbours_of_the_fitted_points(self, n_blocks: int) -> None:
+        points, labels = dataset("breast cancer")
+        rows = heights(len(points), n_blocks)
+        x, t = self.collection(points, rows), self.collection(labels, rows)
+        ours = KNeighborsClassifier().fit(x, t)
+        theirs = sklearn.neighbors.KNeighborsClassifier().fit(points, labels)
+        made = ours.kneighbors()
+        assert self.heights(made[0]) == rows
+        assert_same_neighbours(self.pair(made), theirs.kneighbors())
+        np.testing.assert_array_equal(self.gathered(ours.predict(None)), theirs.predict(None))
+        search = NearestNeighbors(radius=30.0).fit(x)
+        expected = sklearn.neighbors.NearestNeighbors(radius=30.0).fit(points)
+        found = self.gathered(search.radius_neighbors(return_distance=False))
+        for mine, his in zip(found, expected.radius_neighbors(return_distance=False), strict=True):
+            np.testing.assert_array_equal(mine, np.sort(his))
+
+    @pytest.mark.parametrize("weights", ["uniform", "distance", None])
+    def test_regression(self, weights: Any) -> None:
+        points, values = load_diabetes(return_X_y=True)
+        rows = heights(400, 7)
+        x, t = self.collection(points[:400], rows), self.collection(values[:400], rows)
+        ours = KNeighborsRegressor(4, weights=weights).fit(x, t)
+        theirs = sklearn.neighbors.KNeighborsRegressor(4, weights=weights)
+        theirs.fit(points[:400], values[:400])
+        expected = theirs.predict(points[400:])
+        asked = self.collection(points[400:], [2, 40])
+        np.testing.assert_allclose(ours.predict(points[400:]), expected)
+        np.testing.assert_allclose(self.gathered(ours.predict(asked)), expected)
+        truth = self.collection(values[400:], [2, 40])
+        weight = np.random.default_rng(0).random(42)
+        for sample_weight in (None, weight):
+            score = theirs.score(points[400:], values[400:], sample_weight)
+            assert ours.score(points[400:], values[400:], sample_weight) == pytest.approx(score)
+            in_blocks = None if sample_weight is None else self.collection(weight, [2, 40])
+            assert ours.score(asked, truth, in_blocks) == pytest.approx(score)
+
+    def test_several_outputs(self) -> None:
+        points, labels = dataset("iris")
+        both = np.column_stack([labels, labels > 0])
+        rows, asked = [40, 60, 30], self.collection(points[130:], [8, 12])
+        x, t = self.collection(points[:130], rows), self.collection(both[:130], rows)
+        ours = KNeighborsClassifier(3).fit(x, t)
+        theirs = sklearn.neighbors.KNeighborsClassifier(3).fit(points[:130], both[:130])
+        assert ours.outputs_2d_ is theirs.outputs_2d_ is True
+        for mine, his in zip(ours.classes_, theirs.classes_, strict=True):
+            np.testing.assert_array_equal(mine, his)
+        expected = theirs.predict(points[130:])
+        np.testing.assert_array_equal(self.gathered(ours.predict(asked)), expected)
+        for mine, his in zip(
+            ours.predict_proba(asked), theirs.predict_proba(points[130:]), strict=True
+        ):
+            np.testing.assert_allclose(self.gathered(mine), his)
+        right = (expected == both[130:]).all(axis=1).mean()
+        assert ours.score(asked, self.collection(both[130:], [8, 12])) == pytest.approx(right)
+        values = KNeighborsRegressor(3).fit(x, self.collection(both[:130] * 1.5, rows))
+        single = sklearn.neighbors.KNeighborsRegressor(3).fit(points[:130], both[:130] * 1.5)
+        predicted = values.predict(asked)
+        np.testing.assert_allclose(self.gathered(predicted), single.predict(points[130:]))
+        assert values.score(asked, self.collection(both[130:] * 1.5, [8, 12])) == pytest.approx(
+            single.score(points[130:], both[130:] * 1.5)
+        )
+
+    def test_labels_that_are_strings(self) -> None:
+        points, labels = dataset("iris")
+        names = np.array(["setosa", "versicolor", "no"])[labels]
+        # Labels of different lengths, and classes, at different places.
+        order = np.argsort(names, kind="stable")
+        rows = [30, 40, 50, 30]
+        x, t = self.collection(points[order], rows), self.collection(names[order], rows)
+        ours = KNeighborsClassifier(1).fit(x, t)
+        assert list(ours.classes_) == ["no", "setosa", "versicolor"]
+        asked = self.collection(points, [100, 50])
+        np.testing.assert_array_equal(self.gathered(ours.predict(asked)), names)
+        assert ours.score(asked, self.collection(names, [100, 50])) == 1.0
+
+    def test_a_function_as_weights(self) -> None:
+        points, labels = dataset("blobs")
+        x, t = self.collection(points, heights(1500, 7)), self.collection(labels, heights(1500, 7))
+        ours = KNeighborsClassifier(weights=np.exp).fit(x, t)
+        theirs = sklearn.neighbors.KNeighborsClassifier(weights=np.exp).fit(points, labels)
+        np.testing.assert_allclose(
+            ours.predict_proba(points[:50]), theirs.predict_proba(points[:50])
+        )
+
+    def test_score_with_weights(self) -> None:
+        points, labels = dataset("iris")
+        x, t = self.collection(points, [70, 80]), self.collection(labels, [70, 80])
+        ours = KNeighborsClassifier(15).fit(x, t)
+        weight = np.random.default_rng(0).random(150)
+        expected = ours.score(points, labels, weight)
+        assert 0.9 < expected < 1
+        w = self.collection(weight, [70, 80])
+        assert ours.score(x, t, w) == pytest.approx(expected)
+        with split(x, t, w) as parts:
+            assert ours.score(parts) == pytest.approx(expected)
+
+    # --- ties, and what places change: nothing ----------------------------------------------
+
+    @pytest.mark.parametrize("algorithm", ["kd_tree", "ball_tree", "brute"])
+    @pytest.mark.parametrize("n_blocks", NBLOCKS)
+    def test_ties_go_to_the_smallest_number(self, algorithm: str, n_blocks: int) -> None:
+        points, queries = lattice(), lattice(40, seed=1)
+        ours = NearestNeighbors(n_neighbors=7, algorithm=algorithm, leaf_size=3)
+        ours.fit(self.collection(points, heights(300, n_blocks)))
+        distances, items = by_distance_and_number(points, queries, 7)
+        for found in (
+            ours.kneighbors(queries),
+            self.pair(ours.kneighbors(self.collection(queries, [10, 0, 30]))),
+        ):
+            np.testing.assert_array_equal(found[0], distances)
+            np.testing.assert_array_equal(found[1], items)
+        # A query that is a fitted point is not its own neighbour, however often it is repeated.
+        own = by_distance_and_number(points, points, 300)[1]
+        own = own[own != np.arange(300)[:, None]].reshape(300, 299)
+        np.testing.assert_array_equal(self.gathered(ours.kneighbors()[1]), own[:, :7])
+
+    @pytest.mark.parametrize("algorithm", ["kd_tree", "brute"])
+    def test_blocks_do_not_show_in_the_results(self, algorithm: str) -> None:
+        points, labels = dataset("breast cancer")
+        found = []
+        for n_blocks in (1, 7, 200):
+            rows = heights(len(points), n_blocks)
+            model = KNeighborsClassifier(4, weights="distance", algorithm=algorithm)
+            model.fit(self.collection(points, rows), self.collection(labels, rows))
+            found.append((*model.kneighbors(points[:50]), model.predict_proba(points[:50])))
+        for other in found[1:]:
+            for mine, his in zip(found[0], other, strict=True):
+                np.testing.assert_array_equal(mine, his)
+
+    def test_fewer_points_at_a_place_than_neighbours(self) -> None:
+        points = lattice(12)
+        ours = NearestNeighbors(n_neighbors=12, algorithm="kd_tree")
+        ours.fit(self.collection(points, [0, 1, 0, 10, 1, 0]))
+        expected = by_distance_and_number(points, points[:3], 12)
+        np.testing.assert_array_equal(ours.kneighbors(points[:3])[1], expected[1])
+
+    def test_automatic_choice_is_that_for_all_points(self) -> None:
+        # Half of the points of one place, but not of all: a tree, everywhere.
+        points = dataset("iris")[0]
+        ours = NearestNeighbors(n_neighbors=40).fit(self.collection(points, [75, 75]))
+        assert ours._forest.search.algorithm == "kd_tree"
+        ours = NearestNeighbors(n_neighbors=75).fit(self.collection(points, [75, 75]))
+        assert ours._forest.search.algorithm == "brute"
+
+    # --- kinds of input ---------------------------------------------------------------------
+
+    def test_data_frames(self) -> None:
+        points, labels = dataset("iris")
+        frame = pd.DataFrame(points, columns=["a", "b", "c", "d"])
+        series = pd.Series(labels)
+        rows = [50, 100]
+        x, t = self.blocks(cut(frame, rows)), self.blocks(cut(series, rows))
+        ours = KNeighborsClassifier().fit(x, t)
+        assert ours.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+        theirs = sklearn.neighbors.KNeighborsClassifier().fit(frame, series)
+        np.testing.assert_array_equal(ours.predict(frame[:30]), theirs.predict(frame[:30]))
+        asked = self.blocks(cut(frame[:30], [10, 20]))
+        np.testing.assert_array_equal(
+            self.gathered(ours.predict(asked)), theirs.predict(frame[:30])
+        )
+        assert ours.score(x, t) == pytest.approx(theirs.score(frame, series))
+        made = ours.kneighbors()
+        assert self.gathered(made[1]).shape == (150, 5)
+
+    @pytest.mark.parametrize("form", ["csr_matrix", "csr_array", "csc_matrix"])
+    def test_sparse_points(self, form: str) -> None:
+        points = dataset("digits")[0]
+        make: Callable[[Any], Any] = getattr(scipy.sparse, form)
+        ours = NearestNeighbors().fit(
+            self.blocks([make(part) for part in cut(points[:300], [100, 0, 150, 50])])
+        )
+        theirs = sklearn.neighbors.NearestNeighbors(algorithm="brute").fit(points[:300])
+        expected = theirs.kneighbors(points[300:320])
+        assert_same_neighbours(ours.kneighbors(make(points[300:320])), expected)
+        assert_same_neighbours(ours.kneighbors(points[300:320]), expected)
+        asked = self.blocks([make(part) for part in cut(points[300:320], [5, 5, 5, 5])])
+        assert_same_neighbours(self.pair(ours.kneighbors(asked)), expected)
+        assert_same_neighbours(self.pair(ours.kneighbors()), theirs.kneighbors())
+
+    def test_some_blocks_are_sparse(self) -> None:
+        points, queries = lattice(), lattice(20, seed=1)
+        mixed = cut(points, [60] * 5)
+        mixed[1] = scipy.sparse.csr_matrix(mixed[1])
+        asked = cut(queries, [5] * 4)
+        asked[2] = scipy.sparse.csr_matrix(asked[2])
+        search = NearestNeighbors(algorithm="brute")
+        for blocks in (mixed, mixed[1:] + mixed[:1], cut(points, [60] * 5)):
+            expected = by_distance_and_number(
+                np.concatenate([b if isinstance(b, np.ndarray) else b.toarray() for b in blocks]),
+                queries,
+                5,
+            )
+            search.fit(self.blocks(blocks))
+            found = self.pair(search.kneighbors(self.blocks(asked)))
+            np.testing.assert_array_equal(found[0], expected[0])
+            np.testing.assert_array_equal(found[1], expected[1])
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.int16, np.uint8])
+    def test_dtypes(self, dtype: Any) -> None:
+        points = lattice().astype(dtype)
+        ours = NearestNeighbors().fit(self.collection(points, [100, 200]))
+        expected = by_distance_and_number(points.astype(np.float64), lattice(9), 5)
+        found = ours.kneighbors(lattice(9).astype(dtype))
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_array_equal(found[1], expected[1])
+
+    def test_a_column_of_labels(self) -> None:
+        points, labels = dataset("iris")
+        rows = [75, 75]
+        x, t = self.collection(points, rows), self.collection(labels[:, None], rows)
+        with pytest.warns(DataConversionWarning, match="column-vector"):
+            ours = KNeighborsClassifier().fit(x, t)
+        assert ours.outputs_2d_ is False
+        assert self.gathered(ours.predict(x)).shape == (150,)
+        values = KNeighborsRegressor().fit(x, t)
+        assert self.gathered(values.predict(x)).shape == (150, 1)
+        assert values.predict(points).shape == (150, 1)
+
+    def test_a_split_is_used_and_left_open(self) -> None:
+        points, labels = dataset("iris")
+        x, t = self.collection(points, [50, 100]), self.collection(labels, [50, 100])
+        with split(x, t) as parts:
+            ours = KNeighborsClassifier(1).fit(parts)
+            assert ours.score(parts) == 1.0
+            np.testing.assert_array_equal(self.gathered(ours.predict(parts)), labels)
+            assert len(parts[:]) == len(parts)
+        # The trees are there still; the points, as a collection, are not.
+        np.testing.assert_array_equal(ours.predict(points), labels)
+        with pytest.raises(SplitClosedError):
+            ours.kneighbors()
+
+    def test_fitted_again(self) -> None:
+        points, labels = dataset("iris")
+        ours = KNeighborsClassifier(1).fit(
+            self.collection(points, [50, 100]), self.collection(labels, [50, 100])
+        )
+        ours.fit(points[:9], labels[:9])
+        assert ours.kneighbors(points[:1])[0].shape == (1, 1)
+        assert ours.n_samples_fit_ == 9
+        ours.fit(self.collection(points[:, :2], [150]), self.collection(labels, [150]))
+        assert ours.n_features_in_ == 2
+        assert ours.predict(points[:5, :2]).shape == (5,)
+
+    def test_pickling_brings_the_trees_along(self) -> None:
+        points, labels = dataset("iris")
+        rows = [40, 0, 80, 30]
+        x, t = self.collection(points, rows), self.collection(labels, rows)
+        ours = KNeighborsClassifier().fit(x, t)
+        there: KNeighborsClassifier = pickle.loads(pickle.dumps(ours))
+        for mine, his in zip(
+            ours.kneighbors(points[:9]), there.kneighbors(points[:9]), strict=True
+        ):
+            np.testing.assert_array_equal(mine, his)
+        np.testing.assert_array_equal(self.gathered(there.predict(x)), ours.predict(points))
+        np.testing.assert_array_equal(there.kneighbors()[1], self.gathered(ours.kneighbors()[1]))
+        assert type(there.kneighbors_graph()) is scipy.sparse.csr_matrix
+
+    def test_fitted_in_memory_asked_in_blocks(self) -> None:
+        points, labels = dataset("iris")
+        ours = KNeighborsClassifier().fit(points, labels)
+        x, t = self.collection(points, heights(150, 7)), self.collection(labels, heights(150, 7))
+        np.testing.assert_array_equal(self.gathered(ours.predict(x)), ours.predict(points))
+        assert ours.score(x, t) == pytest.approx(ours.score(points, labels))
+
+    # --- tasks ------------------------------------------------------------------------------
+
+    def test_one_tree_per_place(self) -> None:
+        x = self.collection(lattice(), heights(300, 200))
+        ours = NearestNeighbors().fit(x)
+        with split(x) as parts:
+            assert len(ours._forest.trees) == len(parts.locations)
+
+    def test_the_split_of_the_queries_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        ours = NearestNeighbors().fit(self.collection(lattice(), [100, 200]))
+        closed: list[Split] = []
+        close = Split.close
+
+        def closing(parts: Split) -> None:
+            closed.append(parts)
+            close(parts)
+
+        monkeypatch.setattr(Split, "close", closing)
+        made = ours.kneighbors(self.collection(lattice(20), [5, 15]))
+        assert any(parts.nblocks == 2 for parts in closed)
+        assert self.gathered(made[1]).shape == (20, 5)
+        closed.clear()
+        with pytest.raises(InvalidArgumentError):
+            NearestNeighbors().fit(self.collection(np.full((3, 2), np.nan), [3]))
+        assert closed
+
+    # --- what is refused --------------------------------------------------------------------
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_points_that_are_no_numbers(self, bad: float) -> None:
+        points = lattice(30)
+        points[25, 1] = bad
+        x = self.collection(points, [10, 10, 10])
+        with pytest.raises(InvalidArgumentError, match=r"block \(2, 0\)|block \(2,\)"):
+            NearestNeighbors().fit(x)
+        ours = NearestNeighbors(n_neighbors=1).fit(self.collection(lattice(30), [10, 20]))
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
+            self.gathered(ours.kneighbors(x)[1])
+
+    def test_points_that_are_text(self) -> None:
+        with pytest.raises(InvalidArgumentError, match="block"):
+            NearestNeighbors().fit(self.collection(np.full((3, 2), "a"), [3]))
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_targets_that_are_no_numbers(self, bad: float) -> None:
+        values = np.ones(30)
+        values[5] = bad
+        x, t = self.collection(lattice(30), [10, 20]), self.collection(values, [10, 20])
+        for estimator in (KNeighborsRegressor(), KNeighborsClassifier()):
+            with pytest.raises(InvalidArgumentError, match=r"y, block \(0"):
+                estimator.fit(x, t)
+
+    def test_values_are_no_labels(self) -> None:
+        values = np.random.default_rng(0).random(30)
+        x, t = self.collection(lattice(30), [10, 20]), self.collection(values, [10, 20])
+        with pytest.raises(InvalidArgumentError, match="Unknown label type"):
+            KNeighborsClassifier().fit(x, t)
+
+    def test_one_class_is_enough(self) -> None:
+        x, t = self.collection(lattice(30), [10, 20]), self.collection(np.ones(30), [10, 20])
+        ours = KNeighborsClassifier().fit(x, t)
+        np.testing.assert_array_equal(self.gathered(ours.predict_proba(x)), np.ones((30, 1)))
+
+    def test_fewer_points_than_neighbours(self) -> None:
+        x = self.collection(lattice(5), [2, 3])
+        ours = NearestNeighbors(n_neighbors=6).fit(x)
+        words = r"Expected n_neighbors <= n_samples_fit, but n_neighbors = 6, n_samples_fit = 5"
+        for queries in (lattice(3), x):
+            with pytest.raises(InvalidArgumentError, match=words):
+                ours.kneighbors(queries)
+        with pytest.raises(InvalidArgumentError, match="Expected n_neighbors < n_samples_fit"):
+            ours.kneighbors(n_neighbors=5)
+        assert self.gathered(ours.kneighbors(n_neighbors=4)[1]).shape == (5, 4)
+        assert ours.kneighbors(lattice(3), n_neighbors=5)[1].shape == (3, 5)
+
+    @pytest.mark.parametrize(
+        ("n_neighbors", "words"), [(0, "> 0"), (-1, "> 0"), (2.0, "integer"), ("3", "integer")]
+    )
+    def test_numbers_of_neighbours(self, n_neighbors: Any, words: str) -> None:
+        ours = NearestNeighbors().fit(self.collection(lattice(), [300]))
+        with pytest.raises(InvalidArgumentError, match=words):
+            ours.kneighbors(lattice(3), n_neighbors)
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"n_neighbors": 2.5},
+            {"n_neighbors": 0},
+            {"algorithm": "tree"},
+            {"leaf_size": 0},
+            {"metric": "no such metric"},
+            {"metric": "cosine", "algorithm": "kd_tree"},
+            {"metric": "haversine", "algorithm": "ball_tree"},
+            {"metric": manhattan, "algorithm": "kd_tree"},
+            {"p": 0},
+        ],
+        ids=str,
+    )
+    def test_parameters(self, options: dict[str, Any]) -> None:
+        points = dataset("iris")[0]
+        for x in (points, self.collection(points, [100, 50])):
+            with pytest.raises(InvalidArgumentError):
+                NearestNeighbors(**options).fit(x)
+
+    def test_weights_of_no_kind(self) -> None:
+        points, labels = dataset("iris")
+        x, t = self.collection(points, [150]), self.collection(labels, [150])
+        with pytest.raises(InvalidArgumentError, match="weights"):
+            KNeighborsRegressor(weights="near").fit(x, t)  # type: ignore[arg-type]
+
+    def test_neighbours_that_do_not_count(self) -> None:
+        points, labels = dataset("iris")
+        x, t = self.collection(points, [150]), self.collection(labels, [150])
+        ours = KNeighborsClassifier(weights=np.zeros_like).fit(x, t)
+        with pytest.raises(InvalidArgumentError, match="zero weights"):
+            ours.predict(points)
+
+    @pytest.mark.parametrize("radius", [-1.0, np.nan, "1", None])
+    def test_radiuses(self, radius: Any) -> None:
+        ours = NearestNeighbors(radius=-1.0 if radius is None else 1.0, n_neighbors=1)
+        if radius is None:
+            with pytest.raises(InvalidArgumentError, match="radius"):
+                ours.fit(self.collection(lattice(), [300]))
+            return
+        ours.fit(self.collection(lattice(), [300]))
+        with pytest.raises(InvalidArgumentError, match="radius"):
+            ours.radius_neighbors(lattice(3), radius)
+
+    def test_orders_and_modes(self) -> None:
+        ours = NearestNeighbors().fit(self.collection(lattice(), [300]))
+        with pytest.raises(InvalidArgumentError, match="return_distance"):
+            ours.radius_neighbors(lattice(3), return_distance=False, sort_results=True)
+        with pytest.raises(InvalidArgumentError, match="mode"):
+            ours.kneighbors_graph(lattice(3), mode="edges")
+
+    def test_other_features_than_fitted(self) -> None:
+        ours = NearestNeighbors().fit(self.collection(lattice(), [100, 200]))
+        wrong = lattice(n_features=3)
+        with pytest.raises(ValueError, match="3 features, but NearestNeighbors is expecting 2"):
+            ours.kneighbors(wrong)
+        with pytest.raises(InvalidArgumentError, match="3 features, but NearestNeighbors is"):
+            self.gathered(ours.kneighbors(self.collection(wrong, [300]))[1])
+
+    def test_blocks_of_different_width(self) -> None:
+        x = self.blocks([lattice(3), lattice(3, n_features=3)])
+        with pytest.raises(InvalidArgumentError, match="columns"):
+            NearestNeighbors(n_neighbors=1).fit(x)
+
+    def test_no_points(self) -> None:
+        with pytest.raises(InvalidArgumentError, match="0 sample"):
+            NearestNeighbors().fit(self.collection(np.empty((0, 2)), [0]))
+
+    def test_no_queries(self) -> None:
+        ours = NearestNeighbors().fit(self.collection(lattice(), [100, 200]))
+        made = ours.kneighbors(self.collection(np.empty((0, 2)), [0]))
+        assert self.gathered(made[1]).shape == (0, 5)
+
+    @pytest.mark.parametrize(
+        "estimator", [NearestNeighbors(), KNeighborsClassifier(), KNeighborsRegressor()], ids=str
+    )
+    def test_unfitted(self, estimator: Any) -> None:
+        x = self.collection(lattice(), [300])
+        for use in ("kneighbors", "kneighbors_graph", "radius_neighbors", "predict", "score"):
+            if hasattr(estimator, use):
+                with pytest.raises(NotFittedError):
+                    getattr(estimator, use)(x, *([lattice()] if use == "score" else []))
+
+    def test_labels_blocked_otherwise(self) -> None:
+        points, labels = dataset("iris")
+        x = self.collection(points, [50, 100])
+        with pytest.raises(AlignmentError):
+            KNeighborsClassifier().fit(x, self.collection(labels, [60, 90]))
+        with pytest.raises(InvalidArgumentError, match="y is in memory"):
+            KNeighborsClassifier().fit(x, labels)
+        with split(x) as parts, pytest.raises(InvalidArgumentError, match=r"split\(X, y\)"):
+            KNeighborsClassifier().fit(parts)
+        t = self.collection(labels, [50, 100])
+        with split(x, t) as parts, pytest.raises(InvalidArgumentError, match=r"split\(X\)"):
+            NearestNeighbors().fit(parts)
+
+    def test_sparse_queries_of_a_tree(self) -> None:
+        ours = NearestNeighbors(algorithm="kd_tree").fit(self.collection(lattice(), [300]))
+        with pytest.raises(InvalidArgumentError, match="sparse"):
+            ours.kneighbors(scipy.sparse.csr_matrix(lattice(3)))
+        asked = self.blocks([scipy.sparse.csr_matrix(lattice(3))])
+        with pytest.raises(InvalidArgumentError, match=r"[Ss]parse"):
+            self.gathered(ours.kneighbors(asked)[1])
+
+    def test_distances_computed_before_need_memory(self) -> None:
+        x = self.collection(np.zeros((4, 4)), [2, 2])
+        with pytest.raises(InvalidArgumentError, match="precomputed"):
+            NearestNeighbors(metric="precomputed").fit(x)

@@ -1,0 +1,405 @@
+"""The numerics of the neighbours estimators: trees, merging, votes, scores."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import scipy.sparse
+import sklearn.neighbors
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, r2_score
+
+from spliter import InvalidArgumentError
+from spliter_apps import _neighbors_kernel, _neighbors_tree
+from spliter_apps._neighbors_kernel import Candidates, Tree, build_tree, merge_nearest, nearest
+from spliter_apps._neighbors_metric import Search, resolve_search
+from spliter_apps._neighbors_radius import merge_within, within
+from spliter_apps._neighbors_sample import stack
+from spliter_apps._neighbors_votes import (
+    Spread,
+    averages,
+    hits,
+    neighbour_weights,
+    probabilities,
+    winners,
+)
+from tests.neighbors_suite import by_distance_and_number
+
+Array = npt.NDArray[Any]
+
+ALGORITHMS = ["kd_tree", "ball_tree", "brute"]
+
+
+def grow(
+    points: Array, groups: Sequence[Array], search: Search, *, sparse: bool = False
+) -> list[Tree]:
+    """Build a tree of each group of rows."""
+    made = scipy.sparse.csr_matrix if sparse else np.asarray
+    return [build_tree(made(points[rows]), rows.astype(np.int64), search) for rows in groups]
+
+
+def asked(trees: Sequence[Tree], queries: Any, k: int) -> Candidates:
+    return merge_nearest([nearest(tree, queries, k) for tree in trees], k)
+
+
+# --- ties ------------------------------------------------------------------------------------
+
+
+@given(
+    n=st.integers(1, 60),
+    n_features=st.integers(1, 3),
+    values=st.integers(1, 5),
+    n_trees=st.integers(1, 5),
+    algorithm=st.sampled_from([*ALGORITHMS, "sparse"]),
+    leaf_size=st.integers(1, 10),
+    seed=st.integers(0, 2**32),
+    data=st.data(),
+)
+def test_ties_on_lattices_go_to_the_smallest_number(
+    n: int,
+    n_features: int,
+    values: int,
+    n_trees: int,
+    algorithm: str,
+    leaf_size: int,
+    seed: int,
+    data: st.DataObject,
+) -> None:
+    rng = np.random.default_rng(seed)
+    points = rng.integers(0, values, (n, n_features)).astype(np.float64)
+    queries = rng.integers(0, values, (5, n_features)).astype(np.float64)
+    k = data.draw(st.integers(1, n))
+    groups = np.array_split(rng.permutation(n), n_trees)
+    sparse = algorithm == "sparse"
+    search = Search("brute" if sparse else algorithm, leaf_size=leaf_size)
+    found = asked(grow(points, groups, search, sparse=sparse), queries, k)
+    distances, items = by_distance_and_number(points, queries, k)
+    np.testing.assert_array_equal(found.distances, distances)
+    np.testing.assert_array_equal(found.items, items)
+
+
+@given(
+    n=st.integers(2, 50),
+    offset=st.sampled_from([0.0, 0.1, 100.3, 1e6]),
+    step=st.sampled_from([0.1, 1 / 3, 7e-5]),
+    algorithm=st.sampled_from([*ALGORITHMS, "sparse"]),
+    seed=st.integers(0, 2**32),
+    data=st.data(),
+)
+def test_places_do_not_show_where_numbers_are_rounded(
+    n: int, offset: float, step: float, algorithm: str, seed: int, data: st.DataObject
+) -> None:
+    rng = np.random.default_rng(seed)
+    points = rng.integers(0, 4, (n, 3)) * step + offset
+    queries = rng.integers(0, 4, (6, 3)) * step + offset
+    k = data.draw(st.integers(1, n))
+    sparse = algorithm == "sparse"
+    search = Search("brute" if sparse else algorithm, leaf_size=2)
+    one = asked(grow(points, [np.arange(n)], search, sparse=sparse), queries, k)
+    for n_trees in (2, 5):
+        groups = np.array_split(rng.permutation(n), n_trees)
+        several = asked(grow(points, groups, search, sparse=sparse), queries, k)
+        np.testing.assert_array_equal(several.distances, one.distances)
+        np.testing.assert_array_equal(several.items, one.items)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_all_points_are_one(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Small batches, and queries of which some are repeated.
+    monkeypatch.setattr(_neighbors_kernel, "BATCH_ELEMENTS", 64)
+    tree = build_tree(np.ones((500, 2)), np.arange(500)[::-1].copy(), Search(algorithm))
+    queries = np.repeat(np.arange(6.0), 2).reshape(6, 2)
+    found = nearest(tree, queries, 3)
+    np.testing.assert_array_equal(found.items, np.tile([0, 1, 2], (6, 1)))
+
+
+@pytest.mark.parametrize("algorithm", ["kd_tree", "ball_tree"])
+def test_only_queries_with_a_tie_are_asked_again(
+    algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[tuple[int, int]] = []
+    ask = _neighbors_tree.ask
+
+    def counting(tree: Tree, points: Any, k: int) -> Any:
+        sizes.append((len(points), k))
+        return ask(tree, points, k)
+
+    monkeypatch.setattr(_neighbors_kernel, "ask", counting)
+    rng = np.random.default_rng(0)
+    points = np.concatenate([rng.normal(size=(200, 2)), np.full((3, 2), 10.0)])
+    tree = build_tree(points, np.arange(203), Search(algorithm))
+    queries = np.concatenate([rng.normal(size=(50, 2)), np.full((7, 2), 10.0)])
+    nearest(tree, queries, 2)
+    # Seven times the same query is asked again once, for a few more.
+    assert sizes == [(57, 3), (1, 12)]
+
+
+def test_products_of_matrices_are_not_trusted() -> None:
+    # So far from the origin that distances computed from a product are wrong by far.
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(80, 5)) + 1e7
+    queries = points[:20] + rng.normal(scale=1e-3, size=(20, 5))
+    search = Search("brute")
+    tree = build_tree(points, np.arange(80), search)
+    rough = tree.index.kneighbors(queries, 4)[0]
+    exact = by_distance_and_number(points, queries, 4)
+    assert not np.allclose(rough, exact[0], rtol=1e-3)
+    found = nearest(tree, queries, 4)
+    np.testing.assert_allclose(found.distances, exact[0])
+    np.testing.assert_array_equal(found.items, exact[1])
+
+
+# --- merging ---------------------------------------------------------------------------------
+
+
+@given(n_lists=st.integers(1, 5), k=st.integers(1, 6), seed=st.integers(0, 2**32))
+def test_merging_does_not_depend_on_the_order(n_lists: int, k: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    numbers = rng.permutation(6 * n_lists).reshape(n_lists, 6)
+    lists = []
+    for at in range(n_lists):
+        width = int(rng.integers(0, 7))
+        rows = [rng.permutation(numbers[at])[:width] for _ in range(3)]
+        items = np.array(rows, dtype=np.int64).reshape(3, width)
+        distances = rng.integers(0, 3, (3, width)).astype(np.float64)
+        order = np.lexsort((items, distances), axis=-1)
+        here = np.arange(3)[:, None]
+        lists.append(Candidates(distances[here, order], items[here, order], items[here, order] * 2))
+    together = merge_nearest(lists, k)
+    assert together.items.shape[1] == min(k, sum(each.items.shape[1] for each in lists))
+    one_by_one = lists[-1]
+    for each in lists[-2::-1]:
+        one_by_one = merge_nearest([one_by_one, each], k)
+    one_by_one = merge_nearest([one_by_one], k)
+    for name in ("distances", "items", "targets"):
+        np.testing.assert_array_equal(getattr(one_by_one, name), getattr(together, name))
+    assert together.targets is not None
+    np.testing.assert_array_equal(together.targets, together.items * 2)
+
+
+@given(
+    n=st.integers(1, 40),
+    n_trees=st.integers(1, 4),
+    algorithm=st.sampled_from(ALGORITHMS),
+    seed=st.integers(0, 2**32),
+)
+def test_all_within_a_radius(n: int, n_trees: int, algorithm: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    points = rng.integers(0, 4, (n, 2)).astype(np.float64)
+    queries = rng.integers(0, 4, (5, 2)).astype(np.float64)
+    groups = np.array_split(rng.permutation(n), n_trees)
+    trees = grow(points, groups, Search(algorithm, leaf_size=2))
+    found = merge_within([within(tree, queries, 1.0) for tree in trees])
+    between = ((queries[:, None] - points[None]) ** 2).sum(axis=2)
+    rows, items = np.nonzero(between <= 1)
+    np.testing.assert_array_equal(found.rows, rows)
+    np.testing.assert_array_equal(found.items, items)
+    np.testing.assert_array_equal(found.distances, np.sqrt(between[rows, items]))
+    nearest_first = found.by_distance()
+    for row, mine in enumerate(nearest_first.one_array_each(nearest_first.items)):
+        order = np.lexsort((np.arange(n), between[row]))
+        np.testing.assert_array_equal(mine, order[: len(mine)])
+
+
+def test_queries_leave_themselves_out() -> None:
+    found = Candidates(np.zeros((2, 3)), np.array([[0, 1, 2], [3, 4, 5]]))
+    np.testing.assert_array_equal(found.without(np.array([1, 9])).items, [[0, 2], [3, 4]])
+
+
+# --- trees -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_memory_is_shared_not_copied(algorithm: str) -> None:
+    points = np.random.default_rng(0).normal(size=(1000, 3))
+    tree = build_tree(points, np.arange(1000), Search(algorithm))
+    assert tree.points is points
+    if algorithm != "brute":
+        assert np.shares_memory(tree.index.data, points)
+    assert points.nbytes < sys.getsizeof(tree) < 2 * points.nbytes
+    # Pickled once, not once for the index as well.
+    assert len(pickle.dumps(tree)) < 2 * points.nbytes
+
+
+@pytest.mark.parametrize("algorithm", ["kd_tree", "ball_tree"])
+def test_a_query_leaves_the_tree_as_it_was(algorithm: str) -> None:
+    points = np.random.default_rng(0).normal(size=(1000, 3))
+    tree = build_tree(points, np.arange(1000), Search(algorithm))
+    counted = tree.index.get_tree_stats(), tree.index.get_n_calls()
+    nearest(tree, points[:50], 3)
+    within(tree, points[:50], 0.5)
+    assert (tree.index.get_tree_stats(), tree.index.get_n_calls()) == counted
+    tree.index.query(points[:50], 3)
+    assert (tree.index.get_tree_stats(), tree.index.get_n_calls()) != counted
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_threads_share_a_tree(algorithm: str) -> None:
+    rng = np.random.default_rng(0)
+    points, queries = rng.normal(size=(3000, 4)), rng.normal(size=(2000, 4))
+    tree = build_tree(points, np.arange(3000), Search(algorithm))
+    expected = nearest(tree, queries, 5)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda part: nearest(tree, part, 5), np.array_split(queries, 20)))
+    np.testing.assert_array_equal(np.concatenate([part.items for part in found]), expected.items)
+    np.testing.assert_array_equal(
+        np.concatenate([part.distances for part in found]), expected.distances
+    )
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_trees_without_points(algorithm: str) -> None:
+    tree = build_tree(np.empty((0, 2)), np.arange(0), Search(algorithm), np.empty(0))
+    found = nearest(tree, np.zeros((3, 2)), 4, with_targets=True)
+    assert found.items.shape == found.distances.shape == (3, 0)
+    assert found.targets is not None and found.targets.shape == (3, 0)
+    assert within(tree, np.zeros((3, 2)), 1.0).n_queries == 3
+    assert len(within(tree, np.zeros((3, 2)), 1.0).items) == 0
+    assert sys.getsizeof(tree) > 0
+
+
+def test_rows_are_stacked_with_one_copy() -> None:
+    block = np.ones((3, 2))
+    assert stack([block], 3) is block
+    assert stack([block, np.empty((0, 2))], 3) is block
+    made: list[weakref.ref[Array]] = []
+
+    def parts() -> Any:
+        for value in range(4):
+            # Only the last one is still looked at: the result has the others.
+            assert sum(part() is not None for part in made) <= 1
+            part = np.full((2, 2), float(value))
+            made.append(weakref.ref(part))
+            yield part
+            del part
+
+    np.testing.assert_array_equal(stack(parts(), 8)[:, 0], [0, 0, 1, 1, 2, 2, 3, 3])
+    assert stack([block, block], None).shape == (6, 2)
+    sparse = scipy.sparse.csr_matrix(block)
+    assert stack([sparse, sparse], None).shape == (6, 2)
+
+
+# --- the choice of a search ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_features", [2, 15, 16])
+@pytest.mark.parametrize("n_neighbors", [1, 19, 20, 40])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"p": 1},
+        {"p": 3},
+        {"metric": "cosine"},
+        {"metric": "canberra"},
+        {"metric": "chebyshev"},
+        {"metric": "sqeuclidean"},
+        {"metric": "hamming"},
+        {"algorithm": "ball_tree"},
+        {"algorithm": "brute"},
+    ],
+    ids=str,
+)
+def test_choice_is_that_of_scikit_learn(
+    options: dict[str, Any], n_neighbors: int, n_features: int
+) -> None:
+    points = np.random.default_rng(0).random((40, n_features))
+    theirs = sklearn.neighbors.NearestNeighbors(n_neighbors=n_neighbors, **options).fit(points)
+    params = theirs.get_params() | {"n_neighbors": n_neighbors}
+    params.pop("n_jobs")
+    ours = resolve_search(params, n_items=40, n_features=n_features, is_sparse=False)
+    assert ours.algorithm == theirs._fit_method
+    assert ours.metric == theirs.effective_metric_
+    assert ours.metric_params == theirs.effective_metric_params_
+
+
+def test_sparse_points_are_compared_pair_by_pair() -> None:
+    params = sklearn.neighbors.NearestNeighbors().get_params()
+    params.pop("n_jobs")
+    assert resolve_search(params, n_items=40, n_features=2, is_sparse=True).algorithm == "brute"
+    params["metric"] = "canberra"
+    with pytest.raises(InvalidArgumentError, match="sparse"):
+        resolve_search(params, n_items=40, n_features=2, is_sparse=True)
+
+
+# --- votes and scores ------------------------------------------------------------------------
+
+
+def candidates(distances: Any, targets: Any) -> Candidates:
+    distances = np.asarray(distances, dtype=np.float64)
+    return Candidates(distances, np.zeros(distances.shape, dtype=np.int64), np.asarray(targets))
+
+
+def test_votes() -> None:
+    found = candidates([[1.0, 2.0, 4.0], [0.0, 0.0, 1.0]], [["b", "a", "a"], ["b", "b", "a"]])
+    classes = [np.array(["a", "b"])]
+    (even,) = probabilities(found, classes, None)
+    np.testing.assert_allclose(even, [[2 / 3, 1 / 3], [1 / 3, 2 / 3]])
+    (by_distance,) = probabilities(found, classes, "distance")
+    np.testing.assert_allclose(by_distance, [[3 / 7, 4 / 7], [0.0, 1.0]])
+    assert winners(found, classes, "uniform", True)[0].tolist() == ["a", "b"]
+    assert winners(found, classes, "distance", True)[0].tolist() == ["b", "b"]
+
+
+def test_of_as_many_votes_the_first_class_wins() -> None:
+    found = candidates([[1, 1]], [[5, 3]])
+    assert winners(found, [np.array([3, 5])], None, True)[0].tolist() == [3]
+
+
+def test_averages() -> None:
+    found = candidates([[1, 2], [0, 1]], [[3.0, 6.0], [5.0, 100.0]])
+    np.testing.assert_allclose(averages(found, "uniform")[0], [4.5, 52.5])
+    np.testing.assert_allclose(averages(found, "distance")[0], [4.0, 5.0])
+    both = candidates([[1, 2]], [[[3.0, 1.0], [6.0, 4.0]]])
+    np.testing.assert_allclose(averages(both, "distance")[0], [[4, 2]])
+
+
+def test_weights_of_neighbours_at_the_query_itself() -> None:
+    weights = neighbour_weights(np.array([[0.0, 0.0, 3.0]]), "distance")
+    assert weights is not None
+    np.testing.assert_array_equal(weights, [[1, 1, 0]])
+
+
+@given(
+    rows=st.lists(st.integers(0, 6), min_size=1, max_size=5).filter(lambda rows: sum(rows) > 1),
+    n_outputs=st.sampled_from([None, 1, 3]),
+    weighted=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_scores_of_parts_add_up(
+    rows: list[int], n_outputs: int | None, weighted: bool, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    shape = (sum(rows),) if n_outputs is None else (sum(rows), n_outputs)
+    truth, predicted = rng.normal(size=shape) + 1e4, rng.normal(size=shape) + 1e4
+    weight = rng.random(sum(rows)) + 0.1 if weighted else None
+    ends = np.cumsum(rows)[:-1]
+    parts = zip(
+        np.split(truth, ends),
+        np.split(predicted, ends),
+        [None] * len(rows) if weight is None else np.split(weight, ends),
+        strict=True,
+    )
+    spreads = [Spread.of(*part) for part in parts]
+    together = spreads[0]
+    for spread in spreads[1:]:
+        together = together.merged(spread)
+    expected = r2_score(truth, predicted, sample_weight=weight)
+    assert together.r2() == pytest.approx(expected, rel=1e-6)
+
+
+def test_hits() -> None:
+    truth, predicted = np.array([[1, 2], [3, 4], [5, 6]]), np.array([[1, 2], [3, 0], [5, 6]])
+    weight = np.array([1.0, 2.0, 4.0])
+    np.testing.assert_array_equal(hits(truth, predicted, weight), [5, 7])
+    right, counted = hits(truth[:, 0], predicted[:, 1], None)
+    assert right / counted == accuracy_score(truth[:, 0], predicted[:, 1])

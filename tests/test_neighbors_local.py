@@ -1,0 +1,174 @@
+"""The neighbours estimators on lists of blocks in this process."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import numpy.typing as npt
+import pytest
+import scipy.sparse
+import sklearn.neighbors
+
+from spliter import InvalidArgumentError
+from spliter_apps import _neighbors_forest
+from spliter_apps.neighbors import KNeighborsClassifier, KNeighborsRegressor, NearestNeighbors
+from tests.histogram_suite import cut
+from tests.neighbors_suite import (
+    NeighborsTests,
+    assert_same_neighbours,
+    by_distance_and_number,
+    dataset,
+    lattice,
+)
+
+Array = npt.NDArray[Any]
+
+
+class TestListsOfBlocks(NeighborsTests):
+    def collection(self, array: Array, rows: Sequence[int]) -> Any:
+        return cut(array, rows)
+
+    def blocks(self, blocks: Sequence[Any]) -> Any:
+        return list(blocks)
+
+    def gathered(self, collection: Any) -> Any:
+        if scipy.sparse.issparse(collection[0]):
+            return scipy.sparse.vstack(collection)
+        return np.concatenate(collection)
+
+    def heights(self, collection: Any) -> list[int]:
+        return [block.shape[0] for block in collection]
+
+
+# --- arrays in memory ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("piece_rows", [1, 7, 256])
+def test_queries_in_pieces(piece_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_neighbors_forest, "PIECE_ROWS", piece_rows)
+    monkeypatch.setattr(_neighbors_forest, "PIECE_NBYTES", 16 * piece_rows)
+    points, queries = lattice(), lattice(50, seed=1)
+    search = NearestNeighbors(algorithm="kd_tree", radius=1.0).fit(points)
+    expected = by_distance_and_number(points, queries, 5)
+    found = search.kneighbors(queries)
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+    assert search.radius_neighbors(queries, return_distance=False).shape == (50,)
+    assert search.kneighbors_graph(queries).shape == (50, 300)
+    own = search.kneighbors(n_neighbors=299)[1]
+    np.testing.assert_array_equal(np.sort(own)[3], np.delete(np.arange(300), 3))
+
+
+def test_points_in_memory_are_not_copied() -> None:
+    points = dataset("iris")[0]
+    for algorithm in ("kd_tree", "ball_tree", "brute"):
+        (tree,) = NearestNeighbors(algorithm=algorithm).fit(points)._forest.trees
+        assert tree.points is points
+
+
+def test_the_only_block_is_not_copied() -> None:
+    points = dataset("iris")[0]
+    (tree,) = NearestNeighbors().fit([points])._forest.gathered().trees
+    assert np.shares_memory(tree.points, points)
+    assert np.shares_memory(tree.index.data, points)
+
+
+def test_distances_computed_before() -> None:
+    points, labels = dataset("iris")
+    between = sklearn.neighbors.NearestNeighbors().fit(points[30:]).effective_metric_
+    distances = sklearn.metrics.pairwise_distances(points, metric=between)
+    ours = KNeighborsClassifier(metric="precomputed").fit(distances[30:, 30:], labels[30:])
+    theirs = sklearn.neighbors.KNeighborsClassifier(metric="precomputed")
+    theirs.fit(distances[30:, 30:], labels[30:])
+    assert_same_neighbours(
+        ours.kneighbors(distances[:30, 30:]), theirs.kneighbors(distances[:30, 30:])
+    )
+    assert_same_neighbours(ours.kneighbors(), theirs.kneighbors())
+    np.testing.assert_array_equal(
+        ours.predict(distances[:30, 30:]), theirs.predict(distances[:30, 30:])
+    )
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words"),
+    [(np.zeros((3, 4)), "square"), (scipy.sparse.csr_matrix(np.zeros((3, 3))), "dense")],
+)
+def test_distances_computed_wrongly(matrix: Any, words: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=words):
+        NearestNeighbors(n_neighbors=1, metric="precomputed").fit(matrix)
+
+
+def test_missing_values() -> None:
+    points = lattice()
+    points[::7, 0] = np.nan
+    ours = NearestNeighbors(metric="nan_euclidean").fit(points)
+    theirs = sklearn.neighbors.NearestNeighbors(metric="nan_euclidean").fit(points)
+    found, expected = ours.kneighbors(points[:40]), theirs.kneighbors(points[:40])
+    np.testing.assert_allclose(found[0], expected[0])
+
+
+def test_sparse_points_and_a_tree() -> None:
+    points = scipy.sparse.csr_matrix(lattice())
+    with pytest.warns(UserWarning, match="brute force"):
+        ours = NearestNeighbors(algorithm="kd_tree").fit(points)
+    np.testing.assert_array_equal(
+        ours.kneighbors(points[:9])[1], by_distance_and_number(lattice(), lattice()[:9], 5)[1]
+    )
+
+
+def test_minkowski_that_is_no_metric() -> None:
+    points = lattice(30)
+    with pytest.warns(UserWarning, match="0 < p < 1"):
+        ours = NearestNeighbors(p=0.5, algorithm="brute").fit(points)
+    with pytest.warns(UserWarning, match="0 < p < 1"):
+        theirs = sklearn.neighbors.NearestNeighbors(p=0.5, algorithm="brute").fit(points)
+    np.testing.assert_allclose(ours.kneighbors(points)[0], theirs.kneighbors(points)[0])
+    with pytest.raises(InvalidArgumentError, match="0 < p < 1"):
+        NearestNeighbors(p=0.5, algorithm="kd_tree").fit(points)
+
+
+def test_constant_values_are_scored_as_scikit_learn_scores_them() -> None:
+    points = lattice(30)
+    for values in (np.ones(30), np.arange(30.0)):
+        ours = KNeighborsRegressor(3).fit(cut(points, [10, 20]), cut(values, [10, 20]))
+        for truth in (np.ones(30), np.zeros(30)):
+            expected = ours.score(points, truth)
+            assert ours.score(cut(points, [10, 20]), cut(truth, [10, 20])) == expected
+
+
+def test_float32_values_give_what_scikit_learn_gives() -> None:
+    points, values = lattice(), np.arange(300, dtype=np.float32)
+    ours = KNeighborsRegressor().fit(points, values)
+    theirs = sklearn.neighbors.KNeighborsRegressor().fit(points, values)
+    assert ours.predict(points).dtype == theirs.predict(points).dtype
+    (block,) = ours.predict([points])
+    assert block.dtype == np.float32
+
+
+def test_unpickled_in_the_order_of_the_rows() -> None:
+    # The trees are not in the order of the rows: places take turns.
+    points = lattice(40)
+    search = NearestNeighbors(algorithm="kd_tree").fit(cut(points, [10, 10, 10, 10]))
+    forest = search._forest.gathered()
+    (tree,) = forest.trees
+    halves = [tree_of(tree, np.flatnonzero(np.arange(40) // 10 % 2 == half)) for half in (1, 0)]
+    there: NearestNeighbors = pickle.loads(pickle.dumps(search))
+    there._forest = type(forest)(forest.search, tuple(halves))
+    np.testing.assert_array_equal(there.kneighbors()[1], np.concatenate(search.kneighbors()[1]))
+
+
+def tree_of(tree: Any, rows: Array) -> Any:
+    from spliter_apps._neighbors_kernel import build_tree
+
+    return build_tree(tree.points[rows], tree.items[rows], tree.search)
+
+
+def test_a_dask_array_without_a_cluster_goes_with_lists_of_blocks() -> None:
+    points = da.from_array(lattice(), chunks=(100, 2)).persist(scheduler="synchronous")
+    search = NearestNeighbors().fit(points)
+    # A Dask array without a cluster is in this process, as lists of blocks are.
+    assert len(search.kneighbors(cut(lattice(), [100, 200]))[1]) == 2
