@@ -4,11 +4,11 @@ A kernel that makes a dozen calls of NumPy per block is slow on blocks of ten ro
 scratch memory in proportion to the block on blocks of a million. So blocks are cut and joined::
 
     blocks   |  9000 rows            | 10 | 10 | 10 | 10 | ...
-    pieces   | 3640 | 3640 | 1720    | 3640 rows, copied     |
+    pieces   | 3000 | 3000 | 3000    | 3640 rows, copied     |
                views of the block      one buffer, used again
 
 Small blocks are copied one after the other into a buffer that stays in the processor's cache,
-large ones are cut into views. Sparse blocks are never joined.
+large ones are cut into views of equal height. Sparse blocks are never joined.
 """
 
 from __future__ import annotations
@@ -145,29 +145,34 @@ def pieces(
     >>> blocks = [(np.full((height, 2), height / 1), None) for height in (7, 1, 0, 2)]
     >>> for piece in pieces(blocks, 5, np.float64):
     ...     print(piece.points[:, 0], piece.blocks, piece.starts)
-    [7. 7. 7. 7. 7.] [0] [0]
-    [7. 7. 1. 2. 2.] [0, 1, 3] [0, 2, 3]
+    [7. 7. 7. 7.] [0] [0]
+    [7. 7. 7.] [0] [0]
+    [1. 2. 2.] [1, 3] [0, 1]
     """
     buffer = _Buffer(rows, dtype, origin)
     for number, (points, weights) in enumerate(blocks):
         height = points.shape[0]
         is_sparse = sparse.issparse(points)
         in_place = is_sparse or buffer.can_do_without(points)
+        # A view that fills half of a piece is worth a piece of its own.
+        if height and in_place and (is_sparse or 2 * height >= rows):
+            if buffer.fill:
+                yield buffer.flush()
+            count = -(-height // rows)
+            step = -(-height // count)
+            for at in range(0, height, step):
+                # Cutting a sparse matrix copies it.
+                part = points if count == 1 else points[at : at + step]
+                yield Piece(
+                    part, None if weights is None else weights[at : at + step], [number], [0]
+                )
+            continue
         at = 0
         while at < height:
-            # A view that fills half of a piece is worth a piece of its own.
-            if in_place and (is_sparse or 2 * min(rows, height - at) >= rows):
-                if buffer.fill:
-                    yield buffer.flush()
-                cut = slice(at, min(at + rows, height))
-                # Cutting a sparse matrix copies it.
-                part = points if cut == slice(0, height) else points[cut]
-                yield Piece(part, None if weights is None else weights[cut], [number], [0])
-            else:
-                cut = slice(at, min(at + rows - buffer.fill, height))
-                buffer.add(number, points[cut], None if weights is None else weights[cut])
-                if buffer.fill == rows:
-                    yield buffer.flush()
+            cut = slice(at, min(at + rows - buffer.fill, height))
+            buffer.add(number, points[cut], None if weights is None else weights[cut])
+            if buffer.fill == rows:
+                yield buffer.flush()
             at = cut.stop
     if buffer.fill:
         yield buffer.flush()
