@@ -1,0 +1,142 @@
+"""Labels and weights of a Cascade SVM: one column per block, and what they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter import InvalidArgumentError
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+def encoded(labels: Array, classes: Array) -> npt.NDArray[np.intp]:
+    """Return the numbers of the classes of labels.
+
+    Parameters
+    ----------
+    labels : ndarray, shape (n,)
+        Labels, all of them among the classes.
+    classes : ndarray, shape (n_classes,)
+        Sorted.
+
+    Returns
+    -------
+    ndarray of intp, shape (n,)
+        Positions in `classes`.
+    """
+    # Without rows a block may be of any type, and strings are not compared with numbers.
+    if not len(labels):
+        return np.empty(0, dtype=np.intp)
+    return np.searchsorted(classes, labels).astype(np.intp, copy=False)
+
+
+def distinct(several: Sequence[Array]) -> Array:
+    """Return the different labels in several columns.
+
+    Parameters
+    ----------
+    several : sequence of ndarray, shape (n,)
+        Labels, of the same kind.
+
+    Returns
+    -------
+    ndarray, shape (n_classes,)
+        Sorted.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If they are of different kinds, or cannot be sorted.
+    """
+    # NumPy would make strings of numbers without a word.
+    if len({column.dtype.kind in "US" for column in several if column.dtype.kind != "O"}) > 1:
+        raise InvalidArgumentError("labels must be of one kind, got strings and numbers")
+    try:
+        return np.unique(np.concatenate(several))
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"labels must be of one kind, that can be sorted: {error}"
+        ) from error
+
+
+def label_column(block: Any, rows: int, what: str) -> Array:
+    """Return a block of labels as one column.
+
+    Parameters
+    ----------
+    block : array_like, Series or DataFrame of shape (n,) or (n, 1)
+        Labels.
+    rows : int
+        How many there must be.
+    what : str
+        What to call the block in errors.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        A view where possible.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not one column, has another number of rows or missing labels.
+    """
+    labels = _column(block, rows, what, "labels")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise InvalidArgumentError(f"{what}: Input y contains NaN or infinity.")
+    if labels.dtype.kind == "O" and any(map(_is_missing, labels)):
+        raise InvalidArgumentError(f"{what}: Input y contains NaN or None.")
+    return labels
+
+
+def _is_missing(label: Any) -> bool:
+    if label is None:
+        return True
+    try:
+        # NaN differs from itself; whether pandas' NA does cannot be told.
+        return bool(label != label)  # noqa: PLR0124
+    except TypeError:
+        return True
+
+
+def weight_column(block: Any, rows: int, what: str) -> npt.NDArray[np.float64]:
+    """Return a block of weights as one column of float64.
+
+    Parameters
+    ----------
+    block : array_like or Series of shape (n,) or (n, 1)
+        Weights.
+    rows : int
+        How many there must be.
+    what : str
+        What to call the block in errors.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        A view where possible.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not one column of finite numbers, or has another number of rows.
+    """
+    column = _column(block, rows, what, "weights")
+    if column.dtype.kind not in "biuf":
+        raise InvalidArgumentError(f"{what}: weights must be real numbers, got {column.dtype}")
+    if not np.isfinite(column).all():
+        raise InvalidArgumentError(f"{what}: Input sample_weight contains NaN or infinity.")
+    return column.astype(np.float64, copy=False)
+
+
+def _column(block: Any, rows: int, what: str, name: str) -> Array:
+    values = np.asarray(block)
+    if values.shape not in {(rows,), (rows, 1)}:
+        raise InvalidArgumentError(
+            f"{what}: expected {name} of shape ({rows},) for {rows} points, got {values.shape}"
+        )
+    return values.reshape(-1)

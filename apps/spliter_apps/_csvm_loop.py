@@ -1,0 +1,285 @@
+"""The loop of a Cascade SVM: which partition trains and merges what, and when it is enough.
+
+Every step is a task at a partition. The fed-back solution is the result of the last merge and
+goes from there to the partitions, not through the client, which only hears whether it is
+enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.svm import SVC
+
+from spliter import Location, Partition, Split, task
+from spliter_apps._csvm_balance import (
+    DOUBT_OF_SAMPLES,
+    Counts,
+    Floats,
+    doubt,
+    missing_mass,
+    quotas,
+    sample,
+    standing_in,
+)
+from spliter_apps._csvm_kernel import (
+    Rows,
+    SupportSet,
+    conclude,
+    merge,
+    retrain,
+    train,
+    united,
+)
+from spliter_apps._csvm_survey import BlockIndex, Findings, read
+from spliter_apps._results import wait
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """How the sets of support vectors are trained and merged.
+
+    Parameters
+    ----------
+    svc : SVC
+        Not trained, with a number for gamma and class weights by class number.
+    findings : Findings
+        Of the first pass over the data.
+    arity : int
+        Sets merged by one task, at least 2.
+    tol : float
+        The relative change of the dual objective that does not matter.
+    """
+
+    svc: SVC
+    findings: Findings
+    arity: int
+    tol: float
+
+    def run(self, parts: Split, max_iter: int) -> SupportSet:
+        """Iterate until the solution stands.
+
+        Parameters
+        ----------
+        parts : Split
+            Of points, labels and perhaps weights, with known item indexes.
+        max_iter : int
+            Most iterations, at least 1.
+
+        Returns
+        -------
+        SupportSet
+            The solution.
+        """
+        partitions = in_order(list(parts))
+        solution = self._first(partitions)
+        exact = len(partitions) == 1
+        for iteration in range(1, 1 if exact else max_iter):
+            partitions = in_order(list(parts))
+            solution = self._again(partitions, solution)
+            # There is nothing to ask about the first solution: whether it holds shows when the
+            # partitions have looked at it. So both iterations are started without a wait.
+            if iteration < max_iter - 1 and wait(_has_converged(partitions[0], solution)):
+                break
+        found: SupportSet = wait(solution)
+        return found
+
+    def _first(self, partitions: Sequence[Partition]) -> Any:
+        """Start the first iteration and return the future of its solution."""
+        findings = self.findings
+        counts = [_counts(findings.positive_of, partition) for partition in partitions]
+        drawn = None
+        if any(missing_mass(of_one, findings.positive) is not None for of_one in counts):
+            drawn = self._sample(partitions, counts)
+        # One partition alone has all data, and nothing to doubt.
+        share = (lambda _: _EXACT) if len(partitions) == 1 else self._share(drawn)
+        level = [
+            _Pending(
+                partition,
+                of_one,
+                _train(partition, findings.classes, self.svc, *share(of_one)),
+            )
+            for partition, of_one in zip(partitions, counts, strict=True)
+        ]
+        return self._merged(level, share, None)
+
+    def _sample(self, partitions: Sequence[Partition], counts: Sequence[Counts]) -> Any:
+        """Draw a sample of all data; return its future."""
+        several = [
+            _draw(partition, self.findings.classes, quota)
+            for partition, quota in zip(
+                partitions, quotas(counts, self.findings.positive), strict=True
+            )
+        ]
+        return _put_together(partitions[0], *several)
+
+    def _share(self, drawn: Any) -> _Share:
+        """Return what tells parts how far to trust themselves, by the classes they have."""
+
+        def share(counts: Counts) -> _How:
+            mass = missing_mass(counts, self.findings.positive)
+            if mass is None:
+                return doubt(int(counts.sum())), None, None
+            return DOUBT_OF_SAMPLES, mass, drawn
+
+        return share
+
+    def _again(self, partitions: Sequence[Partition], solution: Any) -> Any:
+        """Start a further iteration and return the future of its solution."""
+        tol_of_one = self.tol / int(self.findings.positive.sum())
+        level = [
+            _Pending(
+                partition,
+                _counts(self.findings.positive_of, partition),
+                _retrain(partition, self.findings.classes, self.svc, tol_of_one, solution),
+            )
+            for partition in partitions
+        ]
+        return self._merged(level, lambda _: _EXACT, solution)
+
+    def _merged(self, level: list[_Pending], share: _Share, last: Any) -> Any:
+        """Merge level by level; each merge where the first of its sets is."""
+        exact = len(level) == 1
+        while len(level) > self.arity:
+            level = [
+                self._merge(level[at : at + self.arity], share)
+                for at in range(0, len(level), self.arity)
+            ]
+        sets = [pending.result for pending in level]
+        return _conclude(level[0].partition, self.svc, self.tol, last, exact, *sets)
+
+    def _merge(self, group: Sequence[_Pending], share: _Share) -> _Pending:
+        if len(group) == 1:
+            return group[0]
+        counts = np.sum([pending.counts for pending in group], axis=0)
+        sets = [pending.result for pending in group]
+        at = group[0].partition
+        return _Pending(at, counts, _merge(at, self.svc, *share(counts), *sets))
+
+
+@dataclass(frozen=True, eq=False)
+class _Pending:
+    """The set of some partitions, not there yet: where it will be, what it stands for."""
+
+    partition: Partition
+    counts: Counts
+    result: Any
+
+
+_How: TypeAlias = tuple[float, Floats | None, Any]
+"""How far a part doubts its margins; what it lacks of each class, and a future of the sample that
+stands in for that, or ``None`` and nothing to be sent there."""
+
+_Share: TypeAlias = Callable[[Counts], _How]
+
+_EXACT: _How = 0.0, None, None
+
+
+def _counts(positive_of: Mapping[BlockIndex, Counts], partition: Partition) -> Counts:
+    """Look up the classes of a partition; nothing is known of one that was planned anew."""
+    nclasses = len(next(iter(positive_of.values())))
+    return positive_of.get(partition.get_indexes()[0], np.zeros(nclasses, dtype=np.int64))
+
+
+def in_order(partitions: Sequence[Partition]) -> list[Partition]:
+    """Return partitions in the order in which their sets are merged.
+
+    Parameters
+    ----------
+    partitions : sequence of Partition
+        In any order.
+
+    Returns
+    -------
+    list of Partition
+        Those of one location side by side, else in the order of the collection, whatever
+        the locations are called.
+    """
+    ordered = sorted(partitions, key=lambda each: each.get_indexes()[0])
+    home: dict[Location, int] = {}
+    for partition in ordered:
+        home.setdefault(partition.location, len(home))
+    return sorted(ordered, key=lambda each: home[each.location])
+
+
+@task
+def _draw(partition: Partition, classes: npt.NDArray[Any], quota: Counts) -> Rows:
+    """Take a few items of each class."""
+    return sample(read(partition, classes), quota)
+
+
+@task
+def _put_together(partition: Partition, *several: Rows) -> Rows:
+    """Make one sample of those of all partitions."""
+    return Rows.concatenated(several)
+
+
+@task
+def _train(
+    partition: Partition,
+    classes: npt.NDArray[Any],
+    svc: SVC,
+    doubtful: float,
+    mass: Floats | None,
+    drawn: Rows | None,
+) -> SupportSet | None:
+    """Train on the items of one partition."""
+    rows = read(partition, classes)
+    return train(rows, svc, stand_ins=_stand_ins(rows, mass, drawn), doubt=doubtful)
+
+
+def _stand_ins(rows: Rows, mass: Floats | None, drawn: Rows | None) -> Rows | None:
+    return None if mass is None or drawn is None else standing_in(drawn, rows, mass)
+
+
+@task
+def _retrain(
+    partition: Partition,
+    classes: npt.NDArray[Any],
+    svc: SVC,
+    tol_of_one: float,
+    solution: SupportSet,
+) -> SupportSet | None:
+    """Train on the items of one partition and what is fed back to it, if need be."""
+    rows = read(partition, classes)
+    return retrain(rows, svc, solution, tol_of_one * len(rows) * solution.objectives[-1])
+
+
+@task
+def _merge(
+    partition: Partition,
+    svc: SVC,
+    doubtful: float,
+    mass: Floats | None,
+    drawn: Rows | None,
+    *sets: SupportSet | None,
+) -> SupportSet | None:
+    """Train on the sets of several partitions."""
+    present = [found for found in sets if found is not None]
+    if not doubtful or not present:
+        return merge(present, svc)
+    rows = united(present)
+    return train(rows, svc, stand_ins=_stand_ins(rows, mass, drawn), doubt=doubtful)
+
+
+@task
+def _conclude(
+    partition: Partition,
+    svc: SVC,
+    tol: float,
+    last: SupportSet | None,
+    exact: bool,
+    *sets: SupportSet | None,
+) -> SupportSet:
+    """Train on the sets that are left, and see whether that changes anything."""
+    return conclude(sets, svc, tol, last, exact=exact)
+
+
+@task
+def _has_converged(partition: Partition, solution: SupportSet) -> bool:
+    """Tell the client what it has to know of a solution."""
+    return solution.converged

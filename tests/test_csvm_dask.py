@@ -1,0 +1,87 @@
+"""The Cascade SVM on a Dask cluster of real worker processes, points shuffled over the workers."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+pytest.importorskip("distributed")
+
+import dask.array as da
+from distributed import Client
+from sklearn.svm import SVC
+
+from spliter import LazyCollectionError, split
+from spliter_apps.cascade_svm import CascadeSVM
+from tests.csvm_suite import CascadeSVMTests, dataset
+from tests.dask_backend.conftest import start as start_cluster
+from tests.dask_backend.placing import shuffled, shuffled_array
+from tests.histogram_suite import cut
+from tests.kmeans_suite import heights
+
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
+
+Array = npt.NDArray[Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def client() -> Iterator[Client]:
+    with ExitStack() as stack:
+        client = start_cluster(stack)
+        client.wait_for_workers(2, timeout=60)
+        yield client
+
+
+class TestDask(CascadeSVMTests):
+    """Arrays, each chunk of which is at a worker drawn at random."""
+
+    def collection(self, array: Array, rows: Sequence[int]) -> Any:
+        return shuffled_array(array, rows)
+
+    def blocks(self, blocks: Sequence[Any]) -> Any:
+        return shuffled(blocks)
+
+    def gathered(self, collection: Any) -> Array:
+        return np.asarray(collection.compute())
+
+
+def test_list_of_futures() -> None:
+    X, X_test, y, y_test = dataset("digits")
+    rows = heights(len(X), 200)
+    # Labels are at other workers than their points, and brought to them.
+    points, labels = shuffled(cut(X, rows)), shuffled(cut(y, rows)[::-1])[::-1]
+    with split(points, labels) as parts:
+        ours = CascadeSVM().fit(parts)
+        assert parts.moved.aligned_blocks > 0
+        assert parts.moved.fetched_blocks == 0
+    assert abs(ours.score(X_test, y_test) - SVC().fit(X, y).score(X_test, y_test)) <= 0.005
+
+
+def test_unknown_chunk_sizes() -> None:
+    X, _, y, _ = dataset("breast cancer")
+    x, labels = da.from_array(X, chunks=(40, -1)), da.from_array(y, chunks=40)
+    kept = da.from_array(X[:, 0], chunks=40) < 1
+    x, labels = x[kept].persist(), labels[kept].persist()
+    assert np.isnan(x.chunks[0]).all()
+    ours = CascadeSVM().fit(x, labels)
+    mine = X[X[:, 0] < 1]
+    np.testing.assert_array_equal(ours.support_vectors_, mine[ours.support_])
+
+
+def test_pickled_without_the_cluster() -> None:
+    X, X_test, y, _ = dataset("iris")
+    ours = CascadeSVM().fit(shuffled_array(X, [50, 55]), shuffled_array(y, [50, 55]))
+    again = pickle.loads(pickle.dumps(ours))
+    np.testing.assert_array_equal(again.predict(X_test), ours.predict(X_test))
+
+
+def test_lazy_points_are_refused() -> None:
+    X, _, y, _ = dataset("iris")
+    with pytest.raises(LazyCollectionError, match="persist"):
+        CascadeSVM().fit(da.from_array(X, chunks=(20, 4)) + 1, da.from_array(y, chunks=20))

@@ -1,0 +1,439 @@
+"""The steps of the Cascade SVM against what they are on paper, and against SVC."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import make_classification
+from sklearn.svm import SVC
+
+import spliter_apps._csvm_margins as margins
+from spliter import InvalidArgumentError, Location, Partition, split
+from spliter_apps._blocks import Schema
+from spliter_apps._csvm_balance import doubt, missing_mass, quotas, sample, standing_in
+from spliter_apps._csvm_columns import label_column, weight_column
+from spliter_apps._csvm_kernel import Rows, SupportSet, conclude, merge, retrain, support, train
+from spliter_apps._csvm_loop import in_order
+from spliter_apps._csvm_survey import Findings, Moments, Summary
+from spliter_apps.cascade_svm import CascadeSVM
+from spliter_backends._local_executor import LocalExecutor
+from tests.csvm_suite import dataset
+from tests.histogram_suite import cut
+
+Array = npt.NDArray[Any]
+
+SVCS = [
+    SVC(gamma=0.05),
+    SVC(kernel="linear", gamma=1.0),
+    SVC(kernel="poly", gamma=0.02, coef0=1.5, degree=2),
+    SVC(kernel="sigmoid", gamma=0.01, coef0=-0.2),
+]
+
+
+def rows_of(name: str, which: Any = slice(None), weights: Array | None = None) -> Rows:
+    X, _, y, _ = dataset(name)
+    indexes = np.arange(len(X))[which]
+    return Rows(
+        X[indexes],
+        y[indexes].astype(np.intp),
+        None if weights is None else weights[indexes],
+        indexes,
+    )
+
+
+def overlapping(n: int) -> tuple[Array, Array]:
+    """Two classes, a third of the points of which are support vectors, at their bounds."""
+    X, y = make_classification(n, 10, flip_y=0.1, class_sep=0.8, random_state=1)
+    return X, y
+
+
+def found_by(rows: Rows, svc: SVC) -> SupportSet:
+    found = train(rows, svc)
+    assert found is not None
+    return found
+
+
+def model_of(found: SupportSet) -> SVC:
+    assert found.model is not None
+    return found.model
+
+
+# Margins
+
+
+@pytest.mark.parametrize("name", ["breast cancer", "iris", "digits"])
+@pytest.mark.parametrize("svc", SVCS, ids=lambda svc: svc.kernel)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_shortfalls_are_those_of_the_decision_function(
+    name: str, svc: SVC, sparse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(margins, "MOST_ELEMENTS", 3_000)  # several pieces
+    X, X_test, y, y_test = dataset(name)
+    convert = scipy.sparse.csr_array if sparse else np.asarray
+    model = SVC(**svc.get_params()).set_params(decision_function_shape="ovo")
+    model.fit(convert(X), y)
+    decided = model.decision_function(X_test).reshape(len(X_test), -1)
+    if len(model.classes_) == 2:
+        decided = -decided
+    expected = np.zeros(len(X_test))
+    for at, (first, second) in enumerate(combinations(model.classes_, 2)):
+        for label, sign in ((first, 1), (second, -1)):
+            short = 1 - sign * decided[:, at]
+            expected += np.where((y_test == label) & (short > model.tol), short, 0)
+    found = margins.slacks(model, model.support_vectors_, convert(X_test), y_test)
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["breast cancer", "iris"])
+@pytest.mark.parametrize("svc", SVCS[:3], ids=lambda svc: svc.kernel)
+def test_dual_objective_is_the_sum_over_pairs_of_classes(name: str, svc: SVC) -> None:
+    X, _, y, _ = dataset(name)
+    model = SVC(**svc.get_params()).fit(X, y)
+    expected = 0.0
+    for pair in combinations(np.unique(y), 2):
+        which = np.isin(y, pair)
+        # libsvm trains the same machine for two classes alone.
+        alone = SVC(**svc.get_params()).fit(X[which], y[which])
+        vectors, signed = alone.support_vectors_, alone.dual_coef_[0]
+        matrix = margins.kernel_matrix(svc, vectors, vectors)
+        expected += np.abs(signed).sum() - signed @ matrix @ signed / 2
+    assert margins.dual_objective(model, model.support_vectors_) == pytest.approx(expected)
+
+
+def test_near_the_margin_is_a_matter_of_distance() -> None:
+    rows = rows_of("breast cancer")
+    found = found_by(rows, SVC(gamma=0.02))
+    arguments = model_of(found), found.rows.points, rows.points, rows.labels
+    kept = [margins.near_margin(*arguments, distance) for distance in (0.0, 0.3, 3.0)]
+    assert [int(near.sum()) for near in kept] == sorted(int(near.sum()) for near in kept)
+    assert kept[0].sum() < kept[1].sum() < len(rows)
+    assert kept[2].all()
+
+
+# Training
+
+
+def test_class_weights_and_weights_multiply_c() -> None:
+    weights = np.linspace(0.5, 2, 398)
+    rows = rows_of("breast cancer", weights=weights)
+    model = model_of(found_by(rows, SVC(C=0.2, gamma=0.05, class_weight={0: 3.0, 1: 0.5})))
+    greatest = margins.bounds(model, rows.labels, rows.weights)
+    np.testing.assert_allclose(greatest, 0.2 * np.where(rows.labels == 0, 3, 0.5) * weights)
+    alphas = np.abs(model.dual_coef_[0])
+    assert (alphas <= greatest[model.support_] * (1 + 1e-9)).all()
+    assert np.isclose(alphas, greatest[model.support_]).any()
+
+
+def test_doubt_keeps_points_outside_the_margins_too() -> None:
+    rows = rows_of("digits")
+    svc = SVC(gamma=0.01)
+    plain, doubtful = found_by(rows, svc), train(rows, svc, doubt=0.2)
+    assert doubtful is not None and doubtful.model is None
+    assert set(plain.rows.indexes) < set(doubtful.rows.indexes)
+    assert len(doubtful.rows) < len(rows)
+
+
+def dot(left: Array, right: Array) -> Array:
+    product: Array = left @ right.T
+    return product
+
+
+def test_a_model_with_a_kernel_of_ones_own_is_no_larger_than_its_support() -> None:
+    rows = rows_of("breast cancer")
+    found, same = found_by(rows, SVC(kernel=dot)), found_by(rows, SVC(kernel="linear", gamma=1.0))
+    assert set(support(found).indexes) <= set(found.rows.indexes)
+    assert len(found.rows) < len(rows) / 2
+    assert model_of(found).shape_fit_[0] == len(found.rows)
+    objectives = [
+        margins.dual_objective(model_of(each), support(each).points) for each in (found, same)
+    ]
+    assert objectives[0] == pytest.approx(objectives[1], rel=1e-3)
+
+
+# The gap: what a part may add
+
+
+@settings(max_examples=15)
+@given(part=st.integers(50, 350), allowed=st.sampled_from([0.0, 0.5, 5.0]), seed=st.integers(0, 99))
+def test_what_is_not_retrained_lacks_no_more_than_allowed(
+    part: int, allowed: float, seed: int
+) -> None:
+    svc = SVC(gamma=0.05, tol=1e-5)
+    order = np.random.default_rng(seed).permutation(398)
+    whole = found_by(rows_of("breast cancer"), svc)
+    best = margins.dual_objective(model_of(whole), whole.rows.points)
+    first = found_by(rows_of("breast cancer", order[:part]), svc)
+    solution = conclude([first], svc, 1e-3)
+    again = retrain(rows_of("breast cancer", order[part:]), svc, solution, allowed)
+    lacks = best - solution.objectives[-1]
+    assert lacks >= -1e-3
+    if again is None:
+        assert lacks <= allowed + 1e-2
+    else:
+        merged = conclude([again], svc, 1e-3, solution)
+        # All that matters of both parts has been there.
+        assert merged.objectives[-1] == pytest.approx(best, rel=2e-2)
+        assert merged.objectives[-1] >= solution.objectives[-1] - 1e-2
+
+
+def test_fed_back_items_are_not_there_twice() -> None:
+    svc = SVC(gamma=0.05)
+    rows = rows_of("breast cancer")
+    solution = conclude([train(rows_of("breast cancer", slice(0, 200)), svc)], svc, 1e-3)
+    again = retrain(rows, svc, solution, 0.0)
+    assert again is not None
+    # The part has all items, so what is fed back adds none.
+    plain = found_by(rows, svc)
+    np.testing.assert_array_equal(again.rows.indexes, plain.rows.indexes)
+    np.testing.assert_array_equal(model_of(again).dual_coef_, model_of(plain).dual_coef_)
+
+
+def test_nothing_new_ends_it_with_the_last_solution() -> None:
+    svc = SVC(gamma=0.05)
+    last = conclude([found_by(rows_of("iris"), svc)], svc, 1e-3)
+    assert not last.converged
+    end = conclude([None, None], svc, 1e-3, last)
+    assert end.converged and end.model is last.model
+    assert end.objectives == (*last.objectives, last.objectives[-1])
+    assert conclude([found_by(rows_of("iris"), svc)], svc, 1e-3, exact=True).converged
+
+
+@settings(max_examples=10)
+@given(st.data())
+def test_the_order_of_sets_does_not_matter_to_the_last_bit(data: Any) -> None:
+    svc = SVC(gamma=0.05)
+    several = [
+        found_by(rows_of("breast cancer", np.arange(at, 398, 3)), svc)
+        for at in range(data.draw(st.integers(2, 3)))
+    ]
+    merged = merge(several, svc)
+    turned = merge(data.draw(st.permutations(several)), svc)
+    assert merged is not None and turned is not None
+    np.testing.assert_array_equal(merged.rows.indexes, turned.rows.indexes)
+    np.testing.assert_array_equal(model_of(merged).dual_coef_, model_of(turned).dual_coef_)
+
+
+def test_a_set_without_a_model_is_trained_alone() -> None:
+    svc = SVC(gamma=0.05)
+    doubtful = train(rows_of("breast cancer"), svc, doubt=0.5)
+    merged = merge([doubtful, None], svc)
+    assert merged is not None and merged.model is not None
+    assert merge([merged, None], svc) is merged
+    assert merge([None], svc) is None
+
+
+# Balance
+
+
+@pytest.mark.parametrize(
+    ("counts", "lacks"),
+    [
+        ([500, 500], [False, False]),
+        ([600, 400], [False, False]),
+        ([700, 300], [False, True]),
+        ([0, 300], [True, False]),
+        ([3, 1], [False, False]),  # too few to tell
+        ([0, 0], [False, False]),
+    ],
+)
+def test_who_lacks_what(counts: list[int], lacks: list[bool]) -> None:
+    mass = missing_mass(np.array(counts), np.array([5_000, 5_000]))
+    assert ([False, False] if mass is None else (mass > 0).tolist()) == lacks
+
+
+@given(st.lists(st.integers(0, 400), min_size=2, max_size=5), st.integers(0, 2**32 - 1))
+def test_what_is_missing_makes_a_part_like_the_whole(counts: list[int], seed: int) -> None:
+    totals = np.array(counts) + np.random.default_rng(seed).integers(1, 1000, len(counts))
+    mass = missing_mass(np.array(counts), totals)
+    if mass is not None:
+        assert (mass >= 0).all() and mass.any()
+        made_up = np.array(counts) + mass
+        lacking = mass > 0
+        # Classes that something was missing of are in proportion to each other.
+        np.testing.assert_allclose(
+            made_up[lacking] / totals[lacking], (made_up / totals)[lacking][0]
+        )
+
+
+def test_a_sample_has_all_classes_and_stands_in_by_weight() -> None:
+    rows = rows_of("digits")
+    totals = np.bincount(rows.labels)
+    halves = [rows.taken(rows.labels < 5), rows.taken(rows.labels >= 5)]
+    counts = [np.bincount(half.labels, minlength=10) for half in halves]
+    drawn = Rows.concatenated(
+        [sample(half, quota) for half, quota in zip(halves, quotas(counts, totals), strict=True)]
+    )
+    assert len(np.unique(drawn.indexes)) == len(drawn)
+    np.testing.assert_array_equal(
+        np.bincount(drawn.labels), np.minimum(totals, 2_048 // len(totals))
+    )
+    mass = missing_mass(counts[0], totals)
+    assert mass is not None
+    others = standing_in(drawn, halves[0], mass)
+    assert others.labels.min() == 5
+    assert others.weights is not None
+    weights = np.bincount(others.labels, others.weights, minlength=10)
+    np.testing.assert_allclose(weights, mass)
+
+
+def test_doubt_shrinks_with_the_number_of_items() -> None:
+    assert [doubt(n) for n in (0, 1_600, 40_000)] == [0.5, 0.5, 0.1]
+
+
+@pytest.mark.parametrize("n_partitions", [2, 4])
+@pytest.mark.parametrize("shift", [0, 120])
+def test_overlapping_classes_sorted_by_label(n_partitions: int, shift: int) -> None:
+    X, y = overlapping(2_400)
+    # Shifted, a partition has a few items of the other class.
+    order = np.roll(np.argsort(y, kind="stable"), shift)
+    X, y = X[order], y[order]
+    blocks = [200] * 12
+    with split(
+        cut(X, blocks), cut(y, blocks), partitions_per_location=n_partitions, materialize=True
+    ) as parts:
+        ours = CascadeSVM().fit(parts)
+    theirs = SVC(gamma=ours.estimator_.gamma).fit(X, y)
+    best = margins.dual_objective(theirs, theirs.support_vectors_)
+    assert ours.converged_ and ours.n_iter_ == 2
+    assert ours.objective_[-1] == pytest.approx(best, rel=1e-3)
+    # The first solution is near it already, as partitions were told of the class that they lack.
+    assert ours.objective_[0] > 0.999 * best
+
+
+# The first pass
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=6), st.integers(0, 2**32 - 1))
+def test_moments_of_parts_are_those_of_the_whole(sizes: list[int], seed: int) -> None:
+    X = np.random.default_rng(seed).normal(1e6, 1e-2, (sum(sizes), 3))
+    total = Moments(0, 0.0, 0.0)
+    for block in cut(X, sizes):
+        total = total.merged(Moments.of(block))
+    if len(X):
+        assert total.count == X.size
+        assert total.mean == pytest.approx(X.mean(), rel=1e-14)
+        assert total.variance == pytest.approx(X.var(), rel=1e-6)
+    else:
+        assert total == Moments(0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_moments_of_one_part_are_those_of_svc_to_the_last_bit(sparse: bool) -> None:
+    X, _, y, _ = dataset("digits")
+    points = scipy.sparse.csr_array(X) if sparse else X
+    ours, theirs = CascadeSVM().fit(points, y), SVC().fit(points, y)
+    assert ours.estimator_.gamma == theirs._gamma
+
+
+def summary(first: int, labels: Any, positive: Any = None) -> Summary:
+    classes, counts = np.unique(labels, return_counts=True)
+    schema = Schema(len(labels), 2, None, np.dtype(float))
+    kept = counts if positive is None else np.asarray(positive)
+    return Summary((first,), schema, classes, counts, kept, None)
+
+
+def test_findings_do_not_depend_on_the_order_of_summaries() -> None:
+    summaries = [summary(0, ["a", "b", "b"]), summary(3, ["longer"]), summary(5, ["b"])]
+    for order in (summaries, summaries[::-1]):
+        found = Findings.of(order)
+        assert found.classes.tolist() == ["a", "b", "longer"]
+        assert found.counts.tolist() == [1, 3, 1]
+        assert {first: n.tolist() for first, n in found.positive_of.items()} == {
+            (0,): [1, 2, 0],
+            (3,): [0, 0, 1],
+            (5,): [0, 1, 0],
+        }
+
+
+def test_what_only_all_summaries_tell_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="got 1 class"):
+        Findings.of([summary(0, [1, 1]), summary(1, [1])])
+    with pytest.raises(InvalidArgumentError, match=r"class .*2.* positive weight"):
+        Findings.of([summary(0, [1, 2], positive=[1, 0])])
+    with pytest.raises(InvalidArgumentError, match="strings and numbers"):
+        Findings.of([summary(0, [1, 2]), summary(1, ["a"])])
+    with pytest.raises(InvalidArgumentError, match="0 sample"):
+        Findings.of([summary(0, [])])
+
+
+@pytest.mark.parametrize(
+    "block", [np.array([1.0, np.nan]), np.array(["a", None], object), np.zeros(3), np.zeros((2, 2))]
+)
+def test_labels_that_cannot_be_used(block: Array) -> None:
+    with pytest.raises(InvalidArgumentError, match="block 7"):
+        label_column(block, 2, "block 7")
+
+
+@pytest.mark.parametrize("block", [np.array([1, np.inf]), np.array(["a", "b"]), np.zeros(3)])
+def test_weights_that_cannot_be_used(block: Array) -> None:
+    with pytest.raises(InvalidArgumentError, match="block 7"):
+        weight_column(block, 2, "block 7")
+
+
+# The loop
+
+
+class _Placed:
+    """As much of a partition as its order depends on."""
+
+    def __init__(self, location: str, first: int) -> None:
+        self.location = Location(location)
+        self.first = first
+
+    def get_indexes(self) -> list[tuple[int, ...]]:
+        return [(self.first,)]
+
+
+@given(st.permutations([("x", 4), ("x", 0), ("y", 1), ("z", 2), ("y", 3)]))
+def test_partitions_are_merged_by_location_and_position(drawn: list[tuple[str, int]]) -> None:
+    placed: list[Any] = [_Placed(*each) for each in drawn]
+    ordered: list[Partition] = in_order(placed)
+    assert [each.get_indexes()[0][0] for each in ordered] == [0, 4, 1, 3, 2]
+
+
+@pytest.mark.parametrize("n_blocks", [8, 199])
+def test_tasks_are_by_partition_whatever_the_number_of_blocks(
+    n_blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted: list[str] = []
+    submit = LocalExecutor.submit
+
+    def counting(self: LocalExecutor, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        submitted.append(fn.__name__)
+        return submit(self, fn, *args, **kwargs)
+
+    monkeypatch.setattr(LocalExecutor, "submit", counting)
+    X, _, y, _ = dataset("breast cancer")
+    blocks = [len(block) for block in np.array_split(y, n_blocks)]
+    with split(
+        cut(X, blocks), cut(y, blocks), partitions_per_location=4, materialize=True
+    ) as parts:
+        ours = CascadeSVM().fit(parts)
+        assert len(parts) == 4
+    assert ours.n_iter_ == 2
+    assert Counter(submitted) == {
+        "summarised": 4,
+        "_train": 4,
+        "_merge": 4,
+        "_retrain": 4,
+        "_conclude": 2,
+        "_has_converged": 1,
+    }
+
+
+def test_any_arity_will_do() -> None:
+    X, X_test, y, y_test = dataset("digits")
+    blocks = [len(block) for block in np.array_split(y, 9)]
+    scores = []
+    for arity in (2, 3, 9):
+        with split(cut(X, blocks), cut(y, blocks), partitions_per_location=9) as parts:
+            scores.append(CascadeSVM(cascade_arity=arity).fit(parts).score(X_test, y_test))
+    assert max(scores) - min(scores) <= 0.005
