@@ -24,10 +24,12 @@ from typer.testing import CliRunner, Result
 
 import spliter
 from spliter import BackendInfo
-from spliter_experiments import _cluster, _histogram, _ways
+from spliter_experiments import _cluster, _comparison, _histogram, _kmeans
+from spliter_experiments._comparison import Site
+from spliter_experiments._histogram import WAYS
+from spliter_experiments._histogram_kernels import Edges
 from spliter_experiments._results import read_results
 from spliter_experiments._rounds import Answer
-from spliter_experiments._ways import WAYS, Problem
 from spliter_experiments.cli import app
 from tests.conftest import SOURCE_ROOTS, RunPython
 
@@ -138,12 +140,12 @@ def test_columns_left_out_by_default_are_told(cluster: LocalCluster) -> None:
 
 
 def test_wrong_way_is_caught(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    def one_too_many(problem: Problem) -> Answer:
-        counts = _ways.per_block(problem).value
+    def one_too_many(site: Site, edges: Edges) -> Answer:
+        counts = _histogram.per_block(site, edges).value
         counts.flat[0] += 1
         return Answer(counts)
 
-    monkeypatch.setitem(_ways.ON_CLUSTER, "per-block", one_too_many)
+    monkeypatch.setitem(_histogram.ON_CLUSTER, "per-block", one_too_many)
     result = compare(
         "--scheduler", cluster.scheduler_address, "--rows", "100", "--bins", "2", *SMALL
     )
@@ -154,7 +156,7 @@ def test_wrong_way_is_caught(cluster: LocalCluster, monkeypatch: pytest.MonkeyPa
 def test_floor_is_left_out_where_workers_are_elsewhere(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_histogram, "is_on_this_machine", lambda _: False)
+    monkeypatch.setattr(_comparison, "is_on_this_machine", lambda _: False)
     common = ["--scheduler", cluster.scheduler_address, "--rows", "50", "--bins", "2", *SMALL]
     result = compare(*common)
     assert result.exit_code == 0, result.output
@@ -162,7 +164,116 @@ def test_floor_is_left_out_where_workers_are_elsewhere(
     assert "floor   " not in result.stdout
     asked = compare(*common, "--ways", "spliter,floor")
     assert asked.exit_code == 2
-    assert "--ways floor needs workers on the machine" in asked.stderr
+    assert "--ways floor: needs workers on the machine" in asked.stderr
+
+
+APPS = {
+    "kmeans": ["--clusters", "3", "--iterations", "2", "--dims", "3", "--rows", "600"],
+    "csvm": ["--iterations", "6", "--dims", "3", "--rows", "300"],
+    "knn": ["--neighbors", "2", "--queries", "30", "--dims", "3", "--rows", "600"],
+}
+
+
+@pytest.mark.parametrize("app_name", APPS)
+def test_every_way_of_the_other_apps_with_files(
+    app_name: str, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    result = run(
+        "compare", app_name, "--scheduler", cluster.scheduler_address, *APPS[app_name],
+        "--blocks-per-core", "3", "--rounds", "1", "--output", str(tmp_path),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    comparison = read_results(tmp_path)
+    assert comparison.app == app_name
+    (stand,) = comparison.stands
+    assert {"spliter", "per-block", "rechunk-p2p", "rechunk-tasks", "sklearn", "floor"} <= {
+        run.way for run in stand.measurements
+    }
+    assert comparison.settings["columns"] == ["0", "1", "2"]
+    assert "…" not in result.stdout
+    assert (tmp_path / f"{app_name}.svg").exists()
+
+
+def test_real_data_with_several_classes(cluster: LocalCluster) -> None:
+    result = run(
+        "compare", "csvm", "--scheduler", cluster.scheduler_address, "--input", "sklearn:iris",
+        "--tile", "300", "--ways", "spliter,per-block,sklearn", *SMALL,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "csvm of sklearn:iris, repeated: 240 x 4, 5 iterations" in result.stdout
+
+
+def test_table_with_a_label_and_all_its_other_columns(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    values = np.random.default_rng(0).random((200, 7))
+    frame = pd.DataFrame(values, columns=[*"abcdef", "kind"])
+    frame["kind"] = (frame["a"] > 0.5).astype(int)
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    result = run(
+        "compare", "csvm", "--scheduler", cluster.scheduler_address,
+        "--input", str(tmp_path / "table.csv"), "--label", "kind", "--output", str(tmp_path),
+        "--ways", "spliter,floor", *SMALL,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    settings = read_results(tmp_path).settings
+    assert settings["columns"] == list("abcdef")
+    assert (settings["label"], settings["rows"]) == ("kind", 160)
+
+
+def test_points_with_gaps_are_refused(cluster: LocalCluster, tmp_path: Path) -> None:
+    points = np.ones((50, 2))
+    points[40, 1] = np.nan
+    np.save(tmp_path / "gaps.npy", points)
+    result = run(
+        "compare", "kmeans", "--scheduler", cluster.scheduler_address,
+        "--input", str(tmp_path / "gaps.npy"), *SMALL,
+    )  # fmt: skip
+    assert result.exit_code == 2
+    assert "missing or infinite values in 1; choose" in " ".join(result.stderr.split())
+
+
+def test_way_that_is_not_installed(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_kmeans, "why_no_dask_ml", lambda client: "it is not there")
+    common = ["--scheduler", cluster.scheduler_address, *APPS["kmeans"], *SMALL]
+    asked = run("compare", "kmeans", *common, "--ways", "dask-ml")
+    assert asked.exit_code == 2
+    assert "--ways dask-ml: it is not there" in " ".join(asked.stderr.split())
+    monkeypatch.setattr(_comparison, "is_on_this_machine", lambda _: False)
+    monkeypatch.setattr(_kmeans.KMeans, "ways", ("spliter", "dask-ml", "sklearn"))
+    result = run("compare", "kmeans", *common)
+    assert result.exit_code == 0, result.output
+    assert "dask-ml is left out: it is not there" in result.stderr
+    assert "sklearn is left out: needs workers on the machine" in " ".join(result.stderr.split())
+    assert "dask-ml" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("app_name", "arguments", "complaint"),
+    [
+        ("kmeans", ["--clusters", "0"], "--clusters and --iterations must be at least 1"),
+        ("kmeans", ["--ways", "dask"], "no way 'dask'"),
+        ("csvm", ["--iterations", "0"], "--iterations must be at least 1"),
+        ("csvm", ["--input", "sklearn:diabetes"], "has no classes"),
+        ("csvm", ["--label", "x"], "--label goes with --input"),
+        ("knn", ["--queries", "0"], "--neighbors and --queries must be at least 1"),
+        ("knn", ["--rows", "3", "--queries", "2"], "fewer than --neighbors 5"),
+        ("knn", ["--input", "sklearn:iris"], "20000 of 150 rows of sklearn:iris cannot be held"),
+        ("knn", ["--rows", "0"], "--rows and --dims must be at least 1"),
+    ],
+)
+def test_what_the_other_apps_cannot_do(app_name: str, arguments: list[str], complaint: str) -> None:
+    result = run("compare", app_name, *arguments)
+    assert result.exit_code == 2, result.output
+    assert complaint in " ".join(result.stderr.split())
+
+
+def test_help_lists_the_ways_and_shows_the_defaults_of_each_app() -> None:
+    shown = {name: " ".join(run("compare", name, "--help").stdout.split()) for name in APPS}
+    assert "dask-ml" in shown["kmeans"]
+    assert "--label" in shown["csvm"]
+    assert "--queries" in shown["knn"]
+    assert all("--blocks-per-core" in text for text in shown.values())
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,24 @@ from dataclasses import dataclass
 from spliter_experiments._errors import InputError
 from spliter_experiments._options import words
 
-DEFAULT_MOST = 5
-"""Columns taken where the user chooses none: a grid of bins grows with every column."""
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which columns of an input are wanted.
+
+    Parameters
+    ----------
+    text : str or None
+        Names or numbers between commas; None for the first numeric ones.
+    most : int or None
+        How many of these at most.
+    without : str or None
+        Name or number of one that must not be taken: it holds the labels.
+    """
+
+    text: str | None = None
+    most: int | None = None
+    without: str | None = None
 
 
 @dataclass(frozen=True)
@@ -23,7 +39,7 @@ class Columns:
     positions : tuple of int
         Where they stand in the input.
     numeric : int
-        How many numeric columns the input has.
+        How many numeric columns the input has to choose from.
     """
 
     names: tuple[str, ...]
@@ -40,7 +56,7 @@ class Columns:
 
 
 def choose_columns(
-    names: Sequence[str], numeric: Sequence[bool], wanted: str | None, origin: str
+    names: Sequence[str], numeric: Sequence[bool], wanted: Wanted, origin: str
 ) -> Columns:
     """Resolve the user's choice.
 
@@ -50,34 +66,38 @@ def choose_columns(
         All columns of the input.
     numeric : sequence of bool, same length
         Which of them hold numbers.
-    wanted : str or None
-        Names or numbers between commas; None for the first numeric ones.
+    wanted : Wanted
+        What the user wants of them.
     origin : str
         What to call the input in errors.
 
     Raises
     ------
     InputError
-        If a column does not exist, is named twice or is not numeric, or none is.
+        If a column does not exist, is named twice, is not numeric or holds the labels, or none
+        is left.
 
     Examples
     --------
-    >>> choose_columns(["a", "b", "c"], [True, False, True], None, "x.csv").names
+    >>> choose_columns(["a", "b", "c"], [True, False, True], Wanted(), "x.csv").names
     ('a', 'c')
-    >>> choose_columns(["a", "b", "c"], [True, False, True], "2,a", "x.csv").names
+    >>> choose_columns(["a", "b", "c"], [True, False, True], Wanted("2,a"), "x.csv").names
     ('c', 'a')
     """
-    usable = [position for position, is_numeric in enumerate(numeric) if is_numeric]
+    label = None if wanted.without is None else _find(wanted.without, names, origin)
+    usable = [at for at, is_numeric in enumerate(numeric) if is_numeric and at != label]
     if not usable:
         raise InputError(f"{origin} has no numeric column; its columns are {_show(names)}")
-    if wanted is None:
-        positions = usable[:DEFAULT_MOST]
+    if wanted.text is None:
+        positions = usable[: wanted.most]
     else:
-        positions = [_find(word, names, origin) for word in words(wanted)]
+        positions = [_find(word, names, origin) for word in words(wanted.text)]
     if not positions:
         raise InputError(f"--columns names no column; {origin} has {_show(names)}")
     if len(set(positions)) < len(positions):
-        raise InputError(f"--columns names a column twice: {wanted}")
+        raise InputError(f"--columns names a column twice: {wanted.text}")
+    if label in positions:
+        raise InputError(f"--columns names {names[label]}, which holds the labels")
     text = [names[position] for position in positions if not numeric[position]]
     if text:
         raise InputError(

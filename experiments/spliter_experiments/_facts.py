@@ -13,7 +13,17 @@ from distributed.system import MEMORY_LIMIT
 
 import spliter
 
-PACKAGES = ("numpy", "dask", "distributed", "pandas", "pyarrow", "zarr", "scikit-learn")
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "dask",
+    "distributed",
+    "pandas",
+    "pyarrow",
+    "zarr",
+    "scikit-learn",
+    "dask-ml",
+)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The floor under every way: the same kernel on the same blocks in plain processes, no engine.
 
 Each process holds its share of the blocks, runs what it is told to over a pipe, and ends when the
-pipe is closed: also when this process dies without saying goodbye.
+pipe is closed: also when this process dies without saying goodbye. What a kernel returns comes back
+over the pipe, or is kept by name in the process, for later kernels to work on.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ from typing import Any
 import numpy as np
 
 from spliter_experiments._errors import FloorError
-from spliter_experiments._inputs import Floats, Points
+from spliter_experiments._inputs import Rows
 
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-"""One process per core, so one thread per process; Dask sets the same for its workers."""
+THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Environment variables that say how many threads a process may use; Dask sets them to 1 for its
+workers."""
+
+BLOCKS = "blocks"
+"""The name by which a process keeps what was loaded."""
 
 ANSWER_SECONDS = 600.0
 """Longest wait for a process that is alive."""
@@ -46,27 +51,59 @@ class Floor:
         self._members = members
         self._timeout = timeout
 
-    def load(self, points: Points, row_chunks: Sequence[int]) -> None:
+    def load(self, points: Rows, row_chunks: Sequence[int], *aligned: Rows) -> None:
         """Make each process hold a run of consecutive blocks.
 
         Parameters
         ----------
-        points : Points
+        points : Rows
             Where the rows come from.
         row_chunks : sequence of int
             Rows of each block.
+        *aligned : Rows
+            What goes with the points, such as labels. Blocks are tuples then.
         """
         ends = np.cumsum(row_chunks)
         ranges = [(int(end) - rows, int(end)) for end, rows in zip(ends, row_chunks, strict=True)]
         shares = np.array_split(np.arange(len(ranges)), len(self._members))
-        self._ask([("load", points, [ranges[i] for i in share]) for share in shares])
+        sources = (points, *aligned)
+        self._ask([("load", sources, [ranges[i] for i in share]) for share in shares])
 
-    def call(self, kernel: Callable[..., Any], *args: Any) -> list[Any]:
-        """Run ``kernel(blocks, *args)`` in every process at once and return what it returns."""
-        return self._ask([("call", kernel, args)] * len(self._members))
+    def call(self, kernel: Callable[..., Any], *args: Any, on: str = BLOCKS) -> list[Any]:
+        """Run a kernel in every process at once and return what it returns.
+
+        Parameters
+        ----------
+        kernel : callable
+            Called as ``kernel(thing, *args)``.
+        *args
+            Further arguments, the same in every process.
+        on : str
+            The name by which the process keeps the thing: the list of its blocks by default.
+
+        Returns
+        -------
+        list
+            What each process returned.
+        """
+        return self._ask([("call", kernel, on, args)] * len(self._members))
+
+    def keep(self, name: str, kernel: Callable[..., Any], *args: Any) -> None:
+        """Run ``kernel(blocks, *args)`` in every process at once and keep what it returns there.
+
+        Parameters
+        ----------
+        name : str
+            The name to keep it by, until the blocks are loaded anew or dropped.
+        kernel : callable
+            Called with the list of blocks.
+        *args
+            Further arguments.
+        """
+        self._ask([("keep", kernel, name, args)] * len(self._members))
 
     def drop(self) -> None:
-        """Make the processes forget their blocks."""
+        """Make the processes forget their blocks and what they keep."""
         self._ask([("drop",)] * len(self._members))
 
     def _ask(self, questions: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -76,11 +113,19 @@ class Floor:
             except OSError as error:
                 raise FloorError(f"{_name(member)} has died") from error
         deadline = time.monotonic() + self._timeout
-        return [_answer(member, deadline) for member in self._members]
+        # All answers are taken before any is looked at: one left in its pipe would be taken for
+        # the answer to the next question.
+        answers = [_answer(member, deadline) for member in self._members]
+        for member, (succeeded, answer) in zip(self._members, answers, strict=True):
+            if not succeeded:
+                raise FloorError(f"{_name(member)} failed: {answer}")
+        return [answer for _, answer in answers]
 
 
 @contextmanager
-def start_floor(processes: int, timeout: float = ANSWER_SECONDS) -> Iterator[Floor]:
+def start_floor(
+    processes: int, timeout: float = ANSWER_SECONDS, threads: int = 1
+) -> Iterator[Floor]:
     """Start plain processes, ended with the context.
 
     Parameters
@@ -89,6 +134,8 @@ def start_floor(processes: int, timeout: float = ANSWER_SECONDS) -> Iterator[Flo
         How many.
     timeout : float
         Longest wait for an answer, in seconds.
+    threads : int
+        Threads that each may use. One process for each core has one thread.
 
     Yields
     ------
@@ -104,7 +151,7 @@ def start_floor(processes: int, timeout: float = ANSWER_SECONDS) -> Iterator[Flo
     context = multiprocessing.get_context("spawn")
     members: list[_Member] = []
     try:
-        with _environment(ONE_THREAD):
+        with _environment(dict.fromkeys(THREAD_LIMITS, str(threads))):
             for _ in range(processes):
                 ours, theirs = context.Pipe()
                 process = context.Process(target=serve, args=(theirs,), daemon=True)
@@ -123,38 +170,44 @@ def serve(pipe: Connection) -> None:
     """Do what the pipe says until it is closed."""
     # Ctrl-C reaches the whole process group; the parent closes the pipe in its own time.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    blocks: list[Floats] = []
+    held: dict[str, Any] = {BLOCKS: []}
     while True:
         try:
             order, *details = pipe.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):
             return
         try:
             answer: Any = None
-            if order == "load":
-                points, ranges = details
-                blocks = []  # the old ones go before the new ones come
-                blocks = [points.read(start, stop) for start, stop in ranges]
-            elif order == "call":
-                kernel, args = details
-                answer = kernel(blocks, *args)
+            if order == "call":
+                kernel, name, args = details
+                answer = kernel(held[name], *args)
+            elif order == "keep":
+                kernel, name, args = details
+                held[name] = kernel(held[BLOCKS], *args)
             else:
-                blocks = []
+                held = {BLOCKS: []}  # the old ones go before the new ones come
+                if order == "load":
+                    held[BLOCKS] = _read_blocks(*details)
             pipe.send((True, answer))
         except Exception as error:  # noqa: BLE001 - whatever it is, the parent reports it
             pipe.send((False, f"{type(error).__name__}: {error}"))
 
 
-def _answer(member: _Member, deadline: float) -> Any:
+def _read_blocks(sources: Sequence[Rows], ranges: Sequence[tuple[int, int]]) -> list[Any]:
+    if len(sources) == 1:
+        return [sources[0].read(start, stop) for start, stop in ranges]
+    return [tuple(source.read(start, stop) for source in sources) for start, stop in ranges]
+
+
+def _answer(member: _Member, deadline: float) -> tuple[bool, Any]:
+    """Wait for whether a process has succeeded, and what it says."""
     try:
         if not member.pipe.poll(max(deadline - time.monotonic(), 0)):
             raise FloorError(f"{_name(member)} did not answer in time")
         succeeded, answer = member.pipe.recv()
+        return succeeded, answer
     except (EOFError, ConnectionError) as error:
         raise FloorError(f"{_name(member)} has died") from error
-    if not succeeded:
-        raise FloorError(f"{_name(member)} failed: {answer}")
-    return answer
 
 
 def _name(member: _Member) -> str:

@@ -1,233 +1,171 @@
-"""``spliter compare histogram``: one histogram, every way, at one blocking or several."""
+"""``spliter compare histogram``: the ways to count points in bins.
+
+All but ``dask`` run the same kernel (:mod:`._histogram_kernels`); what differs is what a task is:
+
+=================  ===========================================================================
+``spliter``        one per partition of blocks that are in one place already; `split` counts
+``per-block``      one per block
+``rechunk-p2p``    one per chunk, after the array was rechunked to one chunk per core by P2P
+``rechunk-tasks``  the same, rechunked by ordinary tasks
+``dask``           ``dask.array.histogramdd``: one per block, with NumPy's kernel
+``floor``          none: plain processes (:mod:`._floor`)
+=================  ===========================================================================
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+import operator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import dask.array as da
 import numpy as np
-from distributed import Client
+from distributed import Client, Future
 
-from spliter_experiments._blocks import (
-    Placement,
-    blocks_of,
-    bounds_of,
-    cut_rows,
-    persist_points,
-)
-from spliter_experiments._cluster import (
-    ClusterChoice,
-    check_workers,
-    connected,
-    cores_of,
-    is_on_this_machine,
-)
+from spliter import Partition, reduce, split, task
+from spliter_experiments._blocks import bounds_of
+from spliter_experiments._comparison import FLOOR, Site
+from spliter_experiments._datasets import InputChoice, open_points
 from spliter_experiments._errors import OptionError
-from spliter_experiments._facts import facts
-from spliter_experiments._floor import Floor, start_floor
-from spliter_experiments._inputs import Points
-from spliter_experiments._kernels import Edges, equal_bins
-from spliter_experiments._meter import ClusterMeter
-from spliter_experiments._rest import Rest
-from spliter_experiments._results import Comparison, Stand, Value
-from spliter_experiments._rounds import Contender, Judge, run_rounds
-from spliter_experiments._ways import FLOOR, ON_CLUSTER, WAYS, Problem, floor_contender
+from spliter_experiments._floor import Floor
+from spliter_experiments._histogram_kernels import (
+    Counts,
+    Edges,
+    add_counts,
+    count_block,
+    count_blocks,
+    equal_bins,
+)
+from spliter_experiments._inputs import Dataset
+from spliter_experiments._results import Value
+from spliter_experiments._rounds import Answer, Contender
+from spliter_experiments._steps import merge, rechunk_to_cores, result_of, seconds_until
 
-APP = "histogram"
+MOST_COLUMNS = 5
+"""Columns taken where the user chooses none: a grid of bins grows with every column."""
 
 MOST_CELLS = 10**7
 """Bins of all columns together: every task returns that many counts."""
 
 
+@task
+def count_partition(partition: Partition, edges: Edges) -> Counts:
+    """Count the points of the blocks of a partition, where they are."""
+    return count_blocks(partition, edges)
+
+
+def by_spliter(site: Site, edges: Edges) -> Answer:
+    """Run one task per partition."""
+    with split(site.array) as partitions:
+        partials = [count_partition(partition, edges) for partition in partitions]
+        return Answer(result_of(reduce(operator.add, partials)))
+
+
+def per_block(site: Site, edges: Edges) -> Answer:
+    """Run one task per block, and a tree of sums."""
+    partials = _map_count(site, site.blocks, edges)
+    return Answer(result_of(merge(site.client, add_counts, partials)))
+
+
+def by_dask(site: Site, edges: Edges) -> Answer:
+    """Leave it to Dask."""
+    counts, _ = da.histogramdd(site.array, bins=list(edges))
+    return Answer(result_of(site.client.compute(counts)))
+
+
+def by_rechunk(site: Site, edges: Edges, method: str) -> Answer:
+    """Rechunk to one chunk per core by one of Dask's methods, then run one task per chunk.
+
+    The counter of a chunk is told at once and not after the rechunk, so that it starts as soon
+    as its chunk is there.
+    """
+    start = time.perf_counter()
+    chunks = rechunk_to_cores(site, site.array, method)
+    partials = _map_count(site, chunks, edges)
+    phases = {"rechunk": seconds_until(start, chunks)}
+    return Answer(result_of(merge(site.client, add_counts, partials)), phases)
+
+
+def on_floor(floor: Floor, edges: Edges) -> Answer:
+    """Count in every plain process, and add up here."""
+    return Answer(add_counts(floor.call(count_blocks, edges)))
+
+
+def _map_count(site: Site, blocks: Sequence[Future[Any]], edges: Edges) -> list[Future[Any]]:
+    mapped: list[Future[Any]] = site.client.map(count_block, list(blocks), edges=edges, pure=False)
+    return mapped
+
+
+ON_CLUSTER: dict[str, Callable[[Site, Edges], Answer]] = {
+    "spliter": by_spliter,
+    "per-block": per_block,
+    "rechunk-p2p": lambda site, edges: by_rechunk(site, edges, "p2p"),
+    "rechunk-tasks": lambda site, edges: by_rechunk(site, edges, "tasks"),
+    "dask": by_dask,
+}
+
+WAYS = (*ON_CLUSTER, FLOOR)
+
+
 @dataclass(frozen=True)
-class HistogramSettings:
-    """What to compare.
+class Histogram:
+    """The app.
 
     Parameters
     ----------
-    cluster : ClusterChoice
-        Where.
-    ways : tuple of str or None
-        Which ways, None for all that can be compared there.
-    blocks_per_core : tuple of int
-        Blockings.
-    bins, rounds, seed : int
-        Bins per column, rounds that count, seed of the order of the ways.
-    placement : Placement
-        How the blocks are spread over the workers.
-    command : str
-        The command line, to be kept beside the results.
+    bins : int
+        Bins per column.
     """
 
-    cluster: ClusterChoice
-    ways: tuple[str, ...] | None
-    blocks_per_core: tuple[int, ...]
     bins: int
-    rounds: int
-    seed: int
-    placement: Placement = Placement.EVEN
-    command: str = ""
+
+    name: ClassVar[str] = "histogram"
+    ways: ClassVar[tuple[str, ...]] = WAYS
 
     def __post_init__(self) -> None:
         if self.bins < 1:
             raise OptionError(f"--bins must be at least 1, got {self.bins}")
-        if self.rounds < 1:
-            raise OptionError(f"--rounds must be at least 1, got {self.rounds}")
-        if not self.blocks_per_core or min(self.blocks_per_core) < 1:
+
+    @contextmanager
+    def open(self, choice: InputChoice) -> Iterator[Dataset]:
+        """Open points; few columns unless the user chooses."""
+        with open_points(choice, most=MOST_COLUMNS) as points:
+            yield Dataset(points)
+
+    def check(self, dataset: Dataset) -> None:
+        """Refuse more bins than can be counted."""
+        width = len(dataset.points.columns)
+        if self.bins**width > MOST_CELLS:
             raise OptionError(
-                f"there must be at least 1 block per core, got {self.blocks_per_core}"
+                f"{self.bins} bins in each of {width} columns are {self.bins}^{width} bins; at "
+                f"most {MOST_CELLS} can be counted: take fewer --bins or fewer columns"
             )
 
+    def absent(self, client: Client) -> Mapping[str, str]:
+        """Return none: all ways need nothing but Dask."""
+        return {}
 
-@dataclass(frozen=True)
-class Listener:
-    """Who is told how far the comparison is.
+    def pose(self, site: Site) -> Edges:
+        """Return edges of bins over the range of the points."""
+        return equal_bins(bounds_of(site.client, site.dataset.points, site.array), self.bins)
 
-    Parameters
-    ----------
-    begin : callable
-        Told the number of runs to come.
-    step : callable
-        Told what has just been done, and by how many runs it gets on.
-    note : callable
-        Told what the user should know.
-    """
+    def contender(self, way: str, site: Site, edges: Edges) -> Contender:
+        """Return one of the ways."""
+        if way == FLOOR:
+            return site.contender_in_processes(way, lambda floor: on_floor(floor, edges))
+        return Contender(way, lambda: ON_CLUSTER[way](site, edges))
 
-    begin: Callable[[int], None] = field(default=lambda _: None)
-    step: Callable[[str, int], None] = field(default=lambda _, __: None)
-    note: Callable[[str], None] = field(default=lambda _: None)
+    def same(self, left: Counts, right: Counts) -> bool:
+        """Tell whether counts are equal."""
+        return bool(np.array_equal(left, right))
 
+    def kept(self) -> Mapping[str, Value]:
+        """Return the bins."""
+        return {"bins": self.bins}
 
-@dataclass(frozen=True)
-class _Stage:
-    """What stays the same from one blocking to the next."""
-
-    client: Client
-    points: Points
-    settings: HistogramSettings
-    ways: tuple[str, ...]
-    cores: int
-    floor: Floor | None
-    listener: Listener
-    judge: Judge
-    meter: ClusterMeter
-    empty: Rest
-
-
-def compare_histogram(
-    settings: HistogramSettings, points: Points, listener: Listener
-) -> Comparison:
-    """Compute the histogram every way and return what each took.
-
-    Raises
-    ------
-    ExperimentError
-        If the input, the options or the cluster cannot be used, or the ways disagree.
-    """
-    width = len(points.columns)
-    if settings.bins**width > MOST_CELLS:
-        raise OptionError(
-            f"{settings.bins} bins in each of {width} columns are {settings.bins}^{width} bins; "
-            f"at most {MOST_CELLS} can be counted: take fewer --bins or fewer columns"
-        )
-    with _staged(settings, points, listener) as stage:
-        blockings = [
-            (per_core, cut_rows(points.rows, per_core * stage.cores))
-            for per_core in settings.blocks_per_core
-        ]
-        listener.begin(len(blockings) * len(stage.ways) * (settings.rounds + 1))
-        edges: Edges | None = None
-        stands: list[Stand] = []
-        for per_core, row_chunks in blockings:
-            stand, edges = _stand(stage, per_core, row_chunks, edges)
-            stands.append(stand)
-        kept = _settings_to_keep(stage)
-    return Comparison(APP, kept, stage.ways, tuple(stands), facts())
-
-
-@contextmanager
-def _staged(settings: HistogramSettings, points: Points, listener: Listener) -> Iterator[_Stage]:
-    with ExitStack() as stack:
-        listener.step("starting the cluster", 0)
-        client = stack.enter_context(connected(settings.cluster))
-        check_workers(client)
-        cores = cores_of(client)
-        ways = _ways_here(settings, client, listener)
-        floor = stack.enter_context(start_floor(cores)) if FLOOR in ways else None
-        judge = Judge(lambda left, right: bool(np.array_equal(left, right)))
-        meter = stack.enter_context(ClusterMeter(client))
-        yield _Stage(
-            client=client,
-            points=points,
-            settings=settings,
-            ways=ways,
-            cores=cores,
-            floor=floor,
-            listener=listener,
-            judge=judge,
-            meter=meter,
-            empty=Rest.now(client),
-        )
-
-
-def _ways_here(settings: HistogramSettings, client: Client, listener: Listener) -> tuple[str, ...]:
-    """Leave out the floor where plain processes here are no measure for workers elsewhere."""
-    if is_on_this_machine(client):
-        return settings.ways or WAYS
-    if settings.ways is None:
-        listener.note("floor is left out: the workers are on other machines than this command")
-        return tuple(ON_CLUSTER)
-    if FLOOR in settings.ways:
-        raise OptionError("--ways floor needs workers on the machine where this command runs")
-    return settings.ways
-
-
-def _stand(
-    stage: _Stage, per_core: int, row_chunks: tuple[int, ...], edges: Edges | None
-) -> tuple[Stand, Edges]:
-    """Measure one blocking; the first one finds the edges for all."""
-    client, settings = stage.client, stage.settings
-    stage.listener.step(f"loading {len(row_chunks)} blocks", 0)
-    stage.empty.wait()  # the blocks of the last one go before the new ones come
-    array = persist_points(client, stage.points, row_chunks, settings.placement)
-    blocks = blocks_of(array)
-    loaded = Rest.now(client, blocks)
-    if edges is None:
-        edges = equal_bins(bounds_of(client, stage.points, array), settings.bins)
-    problem = Problem(client, array, blocks, edges, stage.cores)
-    measurements = run_rounds(
-        [_contender(stage, way, problem) for way in stage.ways],
-        rounds=settings.rounds,
-        seed=settings.seed,
-        reading=stage.meter.reading,
-        rest=loaded.wait,
-        judge=stage.judge,
-        step=lambda way: stage.listener.step(f"{per_core} blocks per core: {way}", 1),
-    )
-    return Stand(per_core, len(row_chunks), tuple(measurements)), edges
-
-
-def _contender(stage: _Stage, way: str, problem: Problem) -> Contender:
-    if way == FLOOR:
-        assert stage.floor is not None
-        return floor_contender(problem, stage.floor, stage.points)
-    compute = ON_CLUSTER[way]
-    return Contender(way, lambda: compute(problem))
-
-
-def _settings_to_keep(stage: _Stage) -> dict[str, Value]:
-    settings, points = stage.settings, stage.points
-    return {
-        "command": settings.command,
-        "input": points.origin,
-        "rows": points.rows,
-        "columns": list(points.columns.names),
-        "bins": settings.bins,
-        "placement": settings.placement.value,
-        "cluster": settings.cluster.scheduler or "embedded",
-        "workers": len(stage.client.nthreads()),
-        "cores": stage.cores,
-        "rounds": settings.rounds,
-        "seed": settings.seed,
-    }
+    def detail(self) -> str:
+        """Return the bins."""
+        return f"{self.bins} bins per column"

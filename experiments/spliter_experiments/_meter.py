@@ -3,7 +3,7 @@
 Both are counted by plugins, as results appear: tasks on the scheduler, and on each worker the bytes
 of results that it fetched from another one (Dask's own counter of incoming transfers has no bytes).
 What the scheduler and the client fetch is not counted. What a P2P shuffle sends past the workers'
-tasks would not be either, but no way here has Dask do one (see :func:`._ways.by_rechunk`).
+tasks would not be either, but no way here has Dask do one (see :func:`._steps.rechunk_to_cores`).
 """
 
 from __future__ import annotations

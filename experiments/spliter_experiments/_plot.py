@@ -8,16 +8,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from spliter_experiments._comparison import OFF_CLUSTER
 from spliter_experiments._errors import ResultsError
 from spliter_experiments._results import Comparison
 from spliter_experiments._rounds import Summary
 
 LOOKS = {
     "spliter": ("#0072b2", "o"),
+    "spliter-materialized": ("#332288", "p"),
+    "spliter-auto": ("#88ccee", "*"),
     "per-block": ("#d55e00", "s"),
+    "per-block-paper": ("#882255", "h"),
     "rechunk-p2p": ("#009e73", "^"),
     "rechunk-tasks": ("#56b4e9", "v"),
     "dask": ("#cc79a7", "D"),
+    "dask-ml": ("#cc79a7", "d"),
+    "sklearn": ("#999933", "+"),
     "floor": ("#444444", "x"),
 }
 """Colour (told apart by colour-blind readers too) and marker of each way."""
@@ -79,7 +85,7 @@ def _draw_lines(axes: Axes, comparison: Comparison) -> None:
             markersize=6,
             capsize=3,
             linewidth=2.4 if way == "spliter" else 1.4,
-            linestyle="--" if way == "floor" else "-",
+            linestyle="--" if way in OFF_CLUSTER else "-",
         )
     axes.set_xscale("log")
     axes.set_yscale("log")

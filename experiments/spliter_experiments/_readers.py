@@ -17,61 +17,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spliter_experiments._columns import Columns, choose_columns
-from spliter_experiments._errors import InputError, OptionError
-from spliter_experiments._inputs import Floats, GeneratedPoints, Points, TiledPoints
+from spliter_experiments._columns import Columns, Wanted, choose_columns
+from spliter_experiments._errors import InputError
+from spliter_experiments._inputs import Floats, Points
 
 SKLEARN = "sklearn:"
 BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")
 """Data that comes with scikit-learn: nothing is downloaded."""
 
+CLASSIFIED = ("breast_cancer", "digits", "iris", "wine")
+"""Those of them whose points belong to classes."""
+
 NUMERIC_KINDS = "biuf"
 
 
-@contextmanager
-def open_points(
-    source: str | None,
-    *,
-    columns: str | None = None,
-    tile: int | None = None,
-    rows: int,
-    dims: int,
-    seed: int,
-) -> Iterator[Points]:
-    """Open what the options ask for, for the time of the comparison.
-
-    Parameters
-    ----------
-    source : str or None
-        A file or ``sklearn:NAME``; None to generate `rows` points of `dims` columns.
-    columns : str or None
-        Names or numbers of columns, between commas.
-    tile : int or None
-        Repeat the rows of the source up to this number.
-    rows, dims, seed : int
-        What to generate.
-
-    Yields
-    ------
-    Points
-        With at least one row and one column.
-    """
-    if source is None:
-        if columns is not None or tile is not None:
-            raise OptionError(
-                "--columns and --tile go with --input; use --dims and --rows for generated points"
-            )
-        yield GeneratedPoints(rows, dims, seed)
-        return
-    if tile is not None and tile < 1:
-        raise OptionError(f"--tile must be at least 1 row, got {tile}")
-    with open_source(source, columns) as points:
-        if points.rows < 1:
-            raise InputError(f"{points.origin} holds no rows")
-        yield points if tile is None else TiledPoints(points, tile)
-
-
-def open_source(source: str, columns: str | None) -> AbstractContextManager[Points]:
+def open_source(source: str, wanted: Wanted) -> AbstractContextManager[Points]:
     """Open a file by its suffix, or scikit-learn's data by name.
 
     Raises
@@ -80,7 +40,7 @@ def open_source(source: str, columns: str | None) -> AbstractContextManager[Poin
         If it cannot be read as a table of numbers.
     """
     if source.startswith(SKLEARN):
-        return nullcontext(SklearnPoints.open(source.removeprefix(SKLEARN), columns))
+        return nullcontext(SklearnPoints.open(source.removeprefix(SKLEARN), wanted))
     path = Path(source).resolve()
     opener = _OPENERS.get(path.suffix.lower())
     if opener is None:
@@ -90,7 +50,7 @@ def open_source(source: str, columns: str | None) -> AbstractContextManager[Poin
         )
     if not path.exists():
         raise InputError(f"{source}: there is no such file")
-    return opener(path, columns)
+    return opener(path, wanted)
 
 
 @dataclass(frozen=True)
@@ -103,7 +63,7 @@ class ArrayFilePoints:
     columns: Columns
 
     @classmethod
-    def open(cls, path: Path, columns: str | None) -> ArrayFilePoints:
+    def open(cls, path: Path, wanted: Wanted) -> ArrayFilePoints:
         """Look at the shape and type; no rows are read."""
         array = open_array(path)
         if array.ndim not in (1, 2):
@@ -114,7 +74,7 @@ class ArrayFilePoints:
             raise InputError(f"{path} holds values of type {array.dtype}, not numbers")
         width = 1 if array.ndim == 1 else array.shape[1]
         names = tuple(map(str, range(width)))
-        chosen = choose_columns(names, [True] * width, columns, str(path))
+        chosen = choose_columns(names, [True] * width, wanted, str(path))
         return cls(path, path.name, array.shape[0], chosen)
 
     def read(self, start: int, stop: int) -> Floats:
@@ -161,7 +121,7 @@ class ParquetPoints:
     columns: Columns
 
     @classmethod
-    def open(cls, path: Path, columns: str | None) -> ParquetPoints:
+    def open(cls, path: Path, wanted: Wanted) -> ParquetPoints:
         """Look at the schema and the row groups; no rows are read."""
         import pyarrow as pa
         from pyarrow import parquet
@@ -188,7 +148,7 @@ class ParquetPoints:
                 stop = start + about.row_group(number).num_rows
                 groups.append(RowGroup(file, number, start, stop))
                 start = stop
-        return cls(path, tuple(groups), choose_columns(schema.names, numeric, columns, str(path)))
+        return cls(path, tuple(groups), choose_columns(schema.names, numeric, wanted, str(path)))
 
     @property
     def origin(self) -> str:
@@ -225,7 +185,7 @@ def read_row_group(group: RowGroup, names: tuple[str, ...]) -> Floats:
 
 
 @contextmanager
-def open_csv(path: Path, columns: str | None) -> Iterator[Points]:
+def open_csv(path: Path, wanted: Wanted) -> Iterator[Points]:
     """Read a CSV file once; its points live in a temporary ``.npy`` file."""
     import pandas as pd
 
@@ -236,7 +196,7 @@ def open_csv(path: Path, columns: str | None) -> Iterator[Points]:
         raise InputError(f"{path} cannot be read as CSV: {error}") from error
     names = [str(name) for name in table.columns]
     numeric = [pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]
-    chosen = choose_columns(names, numeric, columns, str(path))
+    chosen = choose_columns(names, numeric, wanted, str(path))
     values = table.iloc[:, list(chosen.positions)].to_numpy(dtype=np.float64)
     with tempfile.TemporaryDirectory(prefix="spliter-csv-") as folder:
         copy = Path(folder) / "table.npy"
@@ -261,13 +221,11 @@ class SklearnPoints:
     columns: Columns
 
     @classmethod
-    def open(cls, name: str, columns: str | None) -> SklearnPoints:
+    def open(cls, name: str, wanted: Wanted) -> SklearnPoints:
         """Load it once to learn its size and columns."""
-        if name not in BUNDLED:
-            raise InputError(f"scikit-learn ships no {name!r}; there are {', '.join(BUNDLED)}")
         data, names = load_bundled(name)
         numeric = [True] * len(names)
-        return cls(name, len(data), choose_columns(names, numeric, columns, SKLEARN + name))
+        return cls(name, len(data), choose_columns(names, numeric, wanted, SKLEARN + name))
 
     @property
     def origin(self) -> str:
@@ -280,26 +238,64 @@ class SklearnPoints:
         return np.array(data[start:stop][:, list(self.columns.positions)], order="C")
 
 
-@functools.cache
+@dataclass(frozen=True)
+class SklearnTargets:
+    """The classes of data that ships with scikit-learn, as a column of numbers."""
+
+    name: str
+    rows: int
+
+    @classmethod
+    def open(cls, name: str) -> SklearnTargets:
+        """Load them once to learn how many there are."""
+        if name in BUNDLED and name not in CLASSIFIED:
+            raise InputError(
+                f"{SKLEARN}{name} has no classes; those that have are {', '.join(CLASSIFIED)}"
+            )
+        return cls(name, len(_load_bunch(name).target))
+
+    @property
+    def origin(self) -> str:
+        """What the user calls it."""
+        return f"target of {SKLEARN}{self.name}"
+
+    @property
+    def columns(self) -> Columns:
+        """One."""
+        return Columns(("target",), (0,), 1)
+
+    def read(self, start: int, stop: int) -> Floats:
+        """Return some of them, shape (stop - start, 1)."""
+        return np.array(_load_bunch(self.name).target[start:stop, np.newaxis], dtype=np.float64)
+
+
 def load_bundled(name: str) -> tuple[npt.NDArray[np.float64], Sequence[str]]:
+    """Return the points that ship with scikit-learn under a name, and names of their columns."""
+    bunch = _load_bunch(name)
+    return np.asarray(bunch.data, dtype=np.float64), [str(word) for word in bunch.feature_names]
+
+
+@functools.cache
+def _load_bunch(name: str) -> Any:
     """Load data that ships with scikit-learn, once per process."""
+    if name not in BUNDLED:
+        raise InputError(f"scikit-learn ships no {name!r}; there are {', '.join(BUNDLED)}")
     try:
         from sklearn import datasets
     except ImportError as error:
         raise InputError(
             f'{SKLEARN}{name} needs scikit-learn: pip install "spliter[apps]"'
         ) from error
-    bunch = getattr(datasets, f"load_{name}")()
-    return np.asarray(bunch.data, dtype=np.float64), [str(word) for word in bunch.feature_names]
+    return getattr(datasets, f"load_{name}")()
 
 
 def _opened(
-    opener: Callable[[Path, str | None], Points],
-) -> Callable[[Path, str | None], AbstractContextManager[Points]]:
-    return lambda path, columns: nullcontext(opener(path, columns))
+    opener: Callable[[Path, Wanted], Points],
+) -> Callable[[Path, Wanted], AbstractContextManager[Points]]:
+    return lambda path, wanted: nullcontext(opener(path, wanted))
 
 
-_OPENERS: dict[str, Callable[[Path, str | None], AbstractContextManager[Points]]] = {
+_OPENERS: dict[str, Callable[[Path, Wanted], AbstractContextManager[Points]]] = {
     ".npy": _opened(ArrayFilePoints.open),
     ".zarr": _opened(ArrayFilePoints.open),
     ".parquet": _opened(ParquetPoints.open),

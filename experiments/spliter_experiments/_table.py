@@ -31,7 +31,7 @@ def comparison_table(comparison: Comparison, title: str) -> Table:
         padding=0,
     )
     if several:
-        table.add_column("blocks\n/ core", justify="right")
+        table.add_column("blocks\n/ core", justify="right", no_wrap=True)
     table.add_column("way", no_wrap=True)
     headings = ("median", "lower\nquart.", "upper\nquart.", "over\nfloor", "over\nspliter")
     for heading in (*headings, "tasks", "bytes\nmoved", *(f"{name}\nalone" for name in phases)):
@@ -55,7 +55,7 @@ def _line(
     summary: Summary, floor: Summary | None, spliter: Summary | None, phases: list[str]
 ) -> list[str]:
     return [
-        summary.way,
+        short(summary.way),
         seconds(summary.median),
         seconds(summary.lower),
         seconds(summary.upper),
@@ -65,6 +65,15 @@ def _line(
         size(summary.nbytes),
         *(seconds(summary.phases[name]) if name in summary.phases else NONE for name in phases),
     ]
+
+
+def short(way: str, most: int = 14) -> str:
+    r"""Write the name of a way on two lines if one would leave too few columns for the numbers.
+
+    >>> short("rechunk-tasks"), short("spliter-materialized")
+    ('rechunk-tasks', 'spliter-\nmaterialized')
+    """
+    return way if len(way) <= most else way.replace("-", "-\n", 1)
 
 
 def seconds(value: float) -> str:

@@ -7,15 +7,24 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import spliter
-from spliter_experiments._blocks import Placement
 from spliter_experiments._cluster import ClusterChoice, check_workers, connected, worker_versions
+from spliter_experiments._command_options import (
+    CommonOptions,
+    DimsOption,
+    RowsOption,
+    ways_option,
+    with_common_options,
+)
+from spliter_experiments._comparison import App, Listener, run_comparison
+from spliter_experiments._csvm import CascadeSvm
+from spliter_experiments._datasets import InputChoice
 from spliter_experiments._doctor import (
     backend_table,
     check_required,
@@ -24,15 +33,15 @@ from spliter_experiments._doctor import (
 )
 from spliter_experiments._errors import ExperimentError
 from spliter_experiments._facts import facts
-from spliter_experiments._histogram import HistogramSettings, Listener, compare_histogram
+from spliter_experiments._histogram import Histogram
 from spliter_experiments._inputs import Points
 from spliter_experiments._interrupt import remembered_interrupt
-from spliter_experiments._options import parse_sweep, parse_ways, words
+from spliter_experiments._kmeans import KMeans
+from spliter_experiments._knn import Neighbors
+from spliter_experiments._options import words
 from spliter_experiments._plot import write_plot
-from spliter_experiments._readers import open_points
 from spliter_experiments._results import Comparison, make_folder, write_results
 from spliter_experiments._table import comparison_table
-from spliter_experiments._ways import WAYS
 
 app = typer.Typer(
     name="spliter",
@@ -91,76 +100,88 @@ def doctor(
 
 
 @compare.command()
+@with_common_options
 def histogram(
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--input",
-            help=".npy, .zarr, .parquet or .csv, or sklearn:NAME for data that ships with "
-            "scikit-learn. Without it, points are generated.",
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns of the input by name or number, between commas. "
-            "Without it, the first five numeric ones."
-        ),
-    ] = None,
-    tile: Annotated[
-        int | None, typer.Option(help="Repeat the rows of the input up to this number.")
-    ] = None,
-    rows: Annotated[int, typer.Option(help="Points to generate.")] = 20_000_000,
-    dims: Annotated[int, typer.Option(help="Columns to generate.")] = 5,
-    seed: Annotated[int, typer.Option(help="Of the points and of the order of the ways.")] = 0,
+    common: CommonOptions,
+    rows: RowsOption = 20_000_000,
+    dims: DimsOption = 5,
     bins: Annotated[int, typer.Option(help="Bins in each column.")] = 10,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            help="Use this cluster: ADDRESS or scheduler FILE. Without it, one is started here."
-        ),
-    ] = None,
-    workers: Annotated[int, typer.Option(help="Processes of the cluster started here.")] = 2,
-    threads: Annotated[int, typer.Option(help="Threads in each of them.")] = 1,
-    blocks_per_core: Annotated[int, typer.Option(help="Blocks that each core gets.")] = 48,
-    sweep: Annotated[
-        str | None,
-        typer.Option(help="Several numbers of blocks per core, such as 1,4,16,48,192."),
-    ] = None,
-    placement: Annotated[
-        Placement,
-        typer.Option(
-            help="Blocks in turn over the workers, or where Dask happens to make them.",
-        ),
-    ] = Placement.EVEN,
-    ways: Annotated[str | None, typer.Option(help=f"Only these of {', '.join(WAYS)}.")] = None,
-    rounds: Annotated[int, typer.Option(help="Interleaved rounds, after a warm-up.")] = 5,
-    output: Annotated[
-        Path | None,
-        typer.Option(help="Folder for results.parquet, summary.json and a plot."),
-    ] = None,
+    ways: Annotated[str | None, ways_option(Histogram.ways)] = None,
 ) -> None:
     """Compute the same histogram every way, in interleaved rounds, and show what each took."""
     with _errors_reported():
-        settings = HistogramSettings(
-            cluster=ClusterChoice(scheduler, workers, threads),
-            ways=None if ways is None else parse_ways(ways, WAYS),
-            blocks_per_core=(blocks_per_core,) if sweep is None else parse_sweep(sweep),
-            bins=bins,
-            rounds=rounds,
-            seed=seed,
-            placement=placement,
-            command=shlex.join(["spliter", *sys.argv[1:]]),
-        )
-        if output is not None:
-            make_folder(output)
-        with open_points(
-            source, columns=columns, tile=tile, rows=rows, dims=dims, seed=seed
-        ) as points:
-            _say_columns(points)
-            with _progress() as listener:
-                comparison = compare_histogram(settings, points, listener)
-        _show(comparison, output)
+        _compare(Histogram(bins), common, common.choice(rows, dims), ways)
+
+
+@compare.command()
+@with_common_options
+def kmeans(
+    common: CommonOptions,
+    rows: RowsOption = 2_000_000,
+    dims: DimsOption = 20,
+    clusters: Annotated[int, typer.Option(help="Clusters to form.")] = 8,
+    iterations: Annotated[int, typer.Option(help="Iterations of Lloyd's algorithm.")] = 10,
+    ways: Annotated[str | None, ways_option(KMeans.ways)] = None,
+) -> None:
+    """Find the same clusters every way, in interleaved rounds, and show what each took."""
+    with _errors_reported():
+        app = KMeans(clusters, iterations, common.seed)
+        _compare(app, common, common.choice(rows, dims), ways)
+
+
+@compare.command()
+@with_common_options
+def csvm(
+    common: CommonOptions,
+    rows: RowsOption = 8_000,
+    dims: DimsOption = 20,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the input that holds the classes, as numbers. Data of scikit-learn's "
+            "have classes of their own."
+        ),
+    ] = None,
+    iterations: Annotated[
+        int, typer.Option(help="Iterations of the cascade, at most; after few, ways may differ.")
+    ] = 5,
+    tol: Annotated[
+        float,
+        typer.Option(help="Relative change of the dual objective that ends the cascade before."),
+    ] = 0.0,
+    ways: Annotated[str | None, ways_option(CascadeSvm.ways)] = None,
+) -> None:
+    """Train the same classifier every way, in interleaved rounds, and show what each took."""
+    with _errors_reported():
+        _compare(CascadeSvm(label, iterations, tol), common, common.choice(rows, dims), ways)
+
+
+@compare.command()
+@with_common_options
+def knn(
+    common: CommonOptions,
+    rows: RowsOption = 200_000,
+    dims: DimsOption = 8,
+    neighbors: Annotated[int, typer.Option(help="Neighbours to find of each query.")] = 5,
+    queries: Annotated[
+        int, typer.Option(help="Queries: generated on top of the points, or rows held out.")
+    ] = 20_000,
+    ways: Annotated[str | None, ways_option(Neighbors.ways)] = None,
+) -> None:
+    """Find the same neighbours every way, in interleaved rounds, and show what each took."""
+    with _errors_reported():
+        _compare(Neighbors(neighbors, queries), common, common.choice(rows, dims), ways)
+
+
+def _compare(app: App[Any], common: CommonOptions, choice: InputChoice, ways: str | None) -> None:
+    settings = common.settings(ways, app.ways, shlex.join(["spliter", *sys.argv[1:]]))
+    if common.output is not None:
+        make_folder(common.output)
+    with app.open(choice) as dataset:
+        _say_columns(dataset.points)
+        with _progress() as listener:
+            comparison = run_comparison(app, settings, dataset, listener)
+    _show(comparison, app.detail(), common.output)
 
 
 def _say_columns(points: Points) -> None:
@@ -172,23 +193,22 @@ def _say_columns(points: Points) -> None:
         )
 
 
-def _show(comparison: Comparison, output: Path | None) -> None:
+def _show(comparison: Comparison, detail: str, output: Path | None) -> None:
     """Print the table and, if asked, write the files."""
-    title = _title(comparison)
+    title = _title(comparison, detail)
     Console().print(comparison_table(comparison, title))
     if output is not None:
         files = write_results(comparison, output) + write_plot(comparison, output, title)
         _note(f"written: {', '.join(map(str, files))}")
 
 
-def _title(comparison: Comparison) -> str:
+def _title(comparison: Comparison, detail: str) -> str:
     about = comparison.settings
     columns = about["columns"]
     assert isinstance(columns, list)
     blocks = ", ".join(f"{stand.blocks_per_core}" for stand in comparison.stands)
     return (
-        f"{comparison.app} of {about['input']}: {about['rows']:,} x {len(columns)}, "
-        f"{about['bins']} bins per column\n"
+        f"{comparison.app} of {about['input']}: {about['rows']:,} x {len(columns)}, {detail}\n"
         f"{about['workers']} workers, {about['cores']} cores, {blocks} blocks per core, "
         f"{about['rounds']} rounds"
     )

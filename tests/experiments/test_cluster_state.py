@@ -16,6 +16,7 @@ from spliter_experiments._blocks import (
     Placement,
     blocks_of,
     bounds_of,
+    check_finite,
     cut_rows,
     persist_points,
 )
@@ -141,6 +142,15 @@ def test_column_without_finite_values(client: Client) -> None:
     array = persist_points(client, points, (1, 1))
     with pytest.raises(InputError, match="no finite value in 1"):
         bounds_of(client, points, array)
+
+
+def test_gaps_are_found_and_their_columns_named(client: Client) -> None:
+    points = TablePoints([[1, 2, np.nan], [3, 4, 5], [np.inf, 7, 8]])
+    array = persist_points(client, points, (1, 1, 1))
+    with pytest.raises(InputError, match="missing or infinite values in 0, 2; choose"):
+        check_finite(client, points, array)
+    whole = persist_points(client, POINTS, cut_rows(800, 3))
+    check_finite(client, POINTS, whole)
 
 
 def test_workers_that_cannot_read_the_input(client: Client) -> None:

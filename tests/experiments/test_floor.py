@@ -17,7 +17,7 @@ import pytest
 from spliter_experiments._columns import Columns
 from spliter_experiments._errors import FloorError
 from spliter_experiments._floor import start_floor
-from spliter_experiments._inputs import Floats, GeneratedPoints
+from spliter_experiments._inputs import Floats, GeneratedPoints, RowNumbers
 from spliter_experiments._readers import ArrayFilePoints
 from tests.conftest import ROOT, SOURCE_ROOTS
 
@@ -80,10 +80,42 @@ def test_blocks_are_shared_out_and_all_counted() -> None:
     assert await_end(pids) == []
 
 
-def test_each_process_is_told_to_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def make_sums(blocks: Sequence[Floats], factor: float) -> list[float]:
+    return [factor * float(block.sum()) for block in blocks]
+
+
+def test_what_a_kernel_makes_is_kept_until_the_blocks_go() -> None:
+    with start_floor(2) as floor:
+        floor.load(POINTS, [400, 400, 200])
+        floor.keep("sums", make_sums, 2.0)
+        sums = floor.call(list, on="sums")
+        assert [len(share) for share in sums] == [2, 1]
+        np.testing.assert_allclose(sum(map(sum, sums)), 2 * POINTS.read(0, 1000).sum())
+        assert [share[1] for share in floor.call(describe)] == [2, 1]
+        for forget in (floor.drop, lambda: floor.load(POINTS, [1000])):
+            floor.keep("sums", make_sums, 1.0)
+            forget()
+            with pytest.raises(FloorError, match="KeyError: 'sums'"):
+                floor.call(list, on="sums")
+
+
+def check_aligned(blocks: Sequence[tuple[Floats, Floats]]) -> list[int]:
+    for points, numbers in blocks:
+        np.testing.assert_array_equal(points, POINTS.read(int(numbers[0]), int(numbers[-1]) + 1))
+    return [len(numbers) for _, numbers in blocks]
+
+
+def test_what_goes_with_the_points_comes_with_them() -> None:
+    with start_floor(2) as floor:
+        floor.load(POINTS, [400, 400, 200], RowNumbers(1000))
+        assert floor.call(check_aligned) == [[400, 400], [200]]
+
+
+def test_each_process_is_told_how_many_threads_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    with start_floor(1) as floor:
-        assert floor.call(threads_allowed) == ["1"]
+    for threads in (1, 3):
+        with start_floor(1, threads=threads) as floor:
+            assert floor.call(threads_allowed) == [str(threads)]
     assert "OMP_NUM_THREADS" not in os.environ
 
 
@@ -97,7 +129,7 @@ def test_each_process_is_told_to_use_one_thread(monkeypatch: pytest.MonkeyPatch)
 )
 def test_failure_is_reported(kernel: object, complaint: str) -> None:
     with start_floor(2) as floor, pytest.raises(FloorError, match=complaint):
-        floor._ask([("call", kernel, ())] * 2)
+        floor._ask([("call", kernel, "blocks", ())] * 2)
 
 
 def test_unreadable_points_are_reported(tmp_path: Path) -> None:

@@ -15,9 +15,11 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spliter_experiments._arranged import TiledPoints
+from spliter_experiments._datasets import InputChoice, open_points
 from spliter_experiments._errors import InputError, OptionError
-from spliter_experiments._inputs import Floats, GeneratedPoints, Points, TiledPoints
-from spliter_experiments._readers import BUNDLED, load_bundled, open_points
+from spliter_experiments._inputs import Floats, GeneratedPoints, Points
+from spliter_experiments._readers import BUNDLED, load_bundled
 
 ROWS = 23
 NAMES = ["a", "b", "c"]
@@ -88,7 +90,7 @@ def check_cuts(points: Points, expected: Floats) -> None:
 def opened(
     source: str | None, *, columns: str | None = None, tile: int | None = None
 ) -> AbstractContextManager[Points]:
-    return open_points(source, columns=columns, tile=tile, rows=10, dims=2, seed=0)
+    return open_points(InputChoice(source, columns, tile, rows=10, dims=2, seed=0), most=5)
 
 
 @pytest.mark.parametrize("write", WRITERS)

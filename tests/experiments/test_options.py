@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spliter_experiments._columns import choose_columns
+from spliter_experiments._columns import Wanted, choose_columns
 from spliter_experiments._errors import InputError, OptionError
 from spliter_experiments._options import parse_sweep, parse_ways
 
@@ -39,15 +39,15 @@ NUMERIC = [True, False, True, True]
     [(None, (0, 2, 3)), ("y,x", (2, 0)), ("2, 0", (2, 0)), ("3", (3,)), ("x,2", (0, 2))],
 )
 def test_columns_by_name_and_by_number(wanted: str | None, positions: tuple[int, ...]) -> None:
-    columns = choose_columns(NAMES, NUMERIC, wanted, "file")
+    columns = choose_columns(NAMES, NUMERIC, Wanted(wanted), "file")
     assert columns.positions == positions
     assert columns.names == tuple(NAMES[position] for position in positions)
     assert columns.numeric == 3
 
 
-def test_first_five_columns_by_default() -> None:
+def test_no_more_columns_than_wanted_by_default() -> None:
     names = [f"c{number}" for number in range(9)]
-    columns = choose_columns(names, [True] * 9, None, "file")
+    columns = choose_columns(names, [True] * 9, Wanted(most=5), "file")
     assert columns.names == ("c0", "c1", "c2", "c3", "c4")
     assert columns.numeric == 9
 
@@ -65,9 +65,19 @@ def test_first_five_columns_by_default() -> None:
 )
 def test_columns_that_cannot_be_used(wanted: str, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
-        choose_columns(NAMES, NUMERIC, wanted, "file")
+        choose_columns(NAMES, NUMERIC, Wanted(wanted), "file")
 
 
 def test_no_numeric_column_at_all() -> None:
     with pytest.raises(InputError, match="no numeric column; its columns are a, b"):
-        choose_columns(["a", "b"], [False, False], None, "file")
+        choose_columns(["a", "b"], [False, False], Wanted(), "file")
+
+
+def test_column_of_the_labels_is_left_out_and_cannot_be_chosen() -> None:
+    columns = choose_columns(NAMES, NUMERIC, Wanted(without="y"), "file")
+    assert columns.names == ("x", "3")
+    assert columns.numeric == 2
+    with pytest.raises(InputError, match="names y, which holds the labels"):
+        choose_columns(NAMES, NUMERIC, Wanted("x,2", without="y"), "file")
+    with pytest.raises(InputError, match="no column 'nope'"):
+        choose_columns(NAMES, NUMERIC, Wanted(without="nope"), "file")

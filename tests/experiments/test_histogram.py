@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from spliter_experiments._blocks import blocks_of, cut_rows, persist_points
+from spliter_experiments._blocks import cut_rows, finite_bounds, persist_points
+from spliter_experiments._comparison import Site
 from spliter_experiments._floor import Floor, start_floor
-from spliter_experiments._inputs import GeneratedPoints
-from spliter_experiments._kernels import add_counts, equal_bins, finite_bounds
+from spliter_experiments._histogram import ON_CLUSTER, WAYS, Histogram
+from spliter_experiments._histogram_kernels import Edges, add_counts, equal_bins
+from spliter_experiments._inputs import Dataset, GeneratedPoints
 from spliter_experiments._meter import ClusterMeter
 from spliter_experiments._rest import Rest
-from spliter_experiments._ways import ON_CLUSTER, WAYS, Problem, floor_contender
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -23,17 +24,25 @@ BINS = 4
 NBLOCKS = 40
 
 
+# Narrower than the data, so that some points are in no bin.
+EDGES: Edges = equal_bins(np.array([[0.1, 0.0, 0.0], [0.9, 1.0, 0.5]]), BINS)
+
+
 @pytest.fixture(scope="module")
-def problem(client: Client) -> Problem:
+def floor() -> Iterator[Floor]:
+    with start_floor(2) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def site(client: Client, floor: Floor) -> Site:
     array = persist_points(client, POINTS, cut_rows(POINTS.rows, NBLOCKS))
-    # Narrower than the data, so that some points are in no bin.
-    edges = equal_bins(np.array([[0.1, 0.0, 0.0], [0.9, 1.0, 0.5]]), BINS)
-    return Problem(client, array, blocks_of(array), edges, cores=2)
+    return Site(client, 2, Dataset(POINTS), array, floor=floor)
 
 
 @pytest.fixture(scope="module")
-def rest(problem: Problem) -> Rest:
-    return Rest.now(problem.client, problem.blocks)
+def rest(site: Site) -> Rest:
+    return Rest.now(site.client, site.blocks)
 
 
 @pytest.fixture(autouse=True)
@@ -44,29 +53,21 @@ def put_back(rest: Rest) -> Iterator[None]:
     rest.wait()
 
 
-@pytest.fixture(scope="module")
-def floor() -> Iterator[Floor]:
-    with start_floor(2) as started:
-        yield started
-
-
-def expected(problem: Problem) -> object:
-    counts, _ = np.histogramdd(POINTS.read(0, POINTS.rows), bins=list(problem.edges))
+def expected() -> object:
+    counts, _ = np.histogramdd(POINTS.read(0, POINTS.rows), bins=list(EDGES))
     assert 0 < counts.sum() < POINTS.rows
     return counts
 
 
 @pytest.mark.parametrize("way", ON_CLUSTER)
-def test_counts_are_those_of_numpy(way: str, problem: Problem) -> None:
-    np.testing.assert_array_equal(ON_CLUSTER[way](problem).value, expected(problem))
+def test_counts_are_those_of_numpy(way: str, site: Site) -> None:
+    np.testing.assert_array_equal(ON_CLUSTER[way](site, EDGES).value, expected())
 
 
-def test_floor_counts_as_numpy_and_holds_blocks_only_meanwhile(
-    problem: Problem, floor: Floor
-) -> None:
-    contender = floor_contender(problem, floor, POINTS)
+def test_floor_counts_as_numpy_and_holds_blocks_only_meanwhile(site: Site) -> None:
+    contender = Histogram(BINS).contender("floor", site, EDGES)
     contender.prepare()
-    np.testing.assert_array_equal(contender.run().value, expected(problem))
+    np.testing.assert_array_equal(contender.run().value, expected())
     contender.release()
     assert not contender.on_cluster
     assert contender.run().value.sum() == 0
@@ -81,44 +82,42 @@ def test_floor_counts_as_numpy_and_holds_blocks_only_meanwhile(
         ("spliter", 2 + 2 + 1),
     ],
 )
-def test_number_of_tasks(way: str, tasks: int, problem: Problem) -> None:
-    with ClusterMeter(problem.client) as meter:
+def test_number_of_tasks(way: str, tasks: int, site: Site) -> None:
+    with ClusterMeter(site.client) as meter:
         before = meter.reading()
-        ON_CLUSTER[way](problem)
+        ON_CLUSTER[way](site, EDGES)
         assert meter.reading().since(before).tasks == tasks
 
 
-def moved_by(way: str, problem: Problem) -> int:
-    with ClusterMeter(problem.client) as meter:
+def moved_by(way: str, site: Site) -> int:
+    with ClusterMeter(site.client) as meter:
         before = meter.reading()
-        ON_CLUSTER[way](problem)
+        ON_CLUSTER[way](site, EDGES)
         return meter.reading().since(before).nbytes
 
 
-def test_spliter_moves_one_partial_result(problem: Problem) -> None:
-    assert moved_by("spliter", problem) == BINS**3 * 8
+def test_spliter_moves_one_partial_result(site: Site) -> None:
+    assert moved_by("spliter", site) == BINS**3 * 8
 
 
 @pytest.mark.parametrize("way", ["rechunk-p2p", "rechunk-tasks"])
-def test_rechunk_moves_rows_as_well_and_does_so_each_time(
-    way: str, problem: Problem, rest: Rest
-) -> None:
+def test_rechunk_moves_rows_as_well_and_does_so_each_time(way: str, site: Site, rest: Rest) -> None:
     # However blocks are spread, some have to go to the other worker: no half of the rows is on
     # one worker already.
     for _ in range(2):
-        assert moved_by(way, problem) > BINS**3 * 8
+        assert moved_by(way, site) > BINS**3 * 8
         rest.wait()
 
 
 @pytest.mark.parametrize("way", ["rechunk-p2p", "rechunk-tasks"])
-def test_rechunk_time_is_reported_apart(way: str, problem: Problem) -> None:
-    assert list(ON_CLUSTER[way](problem).phases) == ["rechunk"]
+def test_rechunk_time_is_reported_apart(way: str, site: Site) -> None:
+    assert list(ON_CLUSTER[way](site, EDGES).phases) == ["rechunk"]
 
 
-def test_rechunk_by_p2p_does_not_shuffle(problem: Problem) -> None:
+def test_rechunk_by_p2p_does_not_shuffle(site: Site) -> None:
     # Else its bytes would go past the counters of the workers.
     sizes = cut_rows(POINTS.rows, 2)
-    rechunked = problem.array.rechunk((sizes, (3,)), method="p2p")
+    rechunked = site.array.rechunk((sizes, (3,)), method="p2p")
     assert not [key for key in rechunked.__dask_graph__() if "barrier" in str(key)]
 
 

@@ -1,4 +1,4 @@
-"""The numerics that every way runs on its blocks: no Dask in here, the floor runs it too."""
+"""The numerics of the histogram that every way runs on its blocks; no Dask, the floor has none."""
 
 from __future__ import annotations
 
@@ -34,17 +34,6 @@ def add_counts(partials: Sequence[Counts]) -> Counts:
     for partial in partials[1:]:
         total += partial
     return total
-
-
-def finite_bounds(block: Floats) -> Floats:
-    """Return the smallest and the largest finite value of each column, shape (2, columns).
-
-    A column without one yields (inf, -inf), which changes nothing when bounds are merged.
-    """
-    finite = np.isfinite(block)
-    low = np.min(block, axis=0, where=finite, initial=np.inf)
-    high = np.max(block, axis=0, where=finite, initial=-np.inf)
-    return np.stack([low, high])
 
 
 def equal_bins(bounds: Floats, bins: int) -> Edges:

@@ -1,0 +1,363 @@
+"""``spliter compare kmeans``: the ways to run Lloyd's algorithm from the same centres.
+
+All but ``dask-ml`` and ``sklearn`` run the same kernel (:mod:`spliter_apps._kmeans_kernel`), once
+in each iteration and once more for the labels in the end; what differs is what a task is:
+
+========================  ====================================================================
+``spliter``               one per partition: :class:`spliter_apps.k_means.KMeans`
+``spliter-materialized``  the same, with the blocks of each partition put into one first
+``spliter-auto``          the same, where that pays
+``per-block``             one per block, and a tree of sums
+``rechunk-p2p``           one per chunk, after the array was rechunked to one chunk per core
+``rechunk-tasks``         the same, rechunked by ordinary tasks
+``dask-ml``               ``dask_ml.cluster.KMeans``: several per block, with kernels of its own
+``sklearn``               none: scikit-learn in one process with as many threads as cores
+``floor``                 none: plain processes (:mod:`._floor`)
+========================  ====================================================================
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, ClassVar
+
+import numpy as np
+from distributed import Client, Future
+
+from spliter_apps._kmeans_kernel import Assignment, Partial, assign, partial_sums
+from spliter_apps._kmeans_lloyd import averages
+from spliter_apps.k_means import KMeans as SplitKMeans
+from spliter_experiments._blocks import check_finite
+from spliter_experiments._comparison import FLOOR, OFF_CLUSTER, SKLEARN, Site
+from spliter_experiments._datasets import InputChoice, open_points
+from spliter_experiments._errors import InputError, OptionError
+from spliter_experiments._floor import Floor
+from spliter_experiments._inputs import Dataset, Floats, Points
+from spliter_experiments._results import Value
+from spliter_experiments._rounds import Answer, Contender
+from spliter_experiments._steps import merge, rechunk_to_cores, result_of, seconds_until
+
+DASK_ML = "dask-ml"
+
+TOLERANCE = 1e-6
+"""Relative difference of centres and inertia that still counts as none: sums are rounded in another
+order in every way."""
+
+CANDIDATES = 16
+"""Rows that are looked at for each initial centre, so that a few repeated ones do no harm."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What all ways start from.
+
+    Parameters
+    ----------
+    centers : ndarray of float64, shape (clusters, columns)
+        Initial centres.
+    iterations : int
+        How often they are moved; less often only if they stay where they are.
+    """
+
+    centers: Floats
+    iterations: int
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """What a way comes to.
+
+    Parameters
+    ----------
+    centers : ndarray of float64, shape (clusters, columns)
+        Centres, in the order of the initial ones.
+    inertia : float or None
+        Sum of the squared distances to them; None where a way has another notion of it.
+    """
+
+    centers: Floats
+    inertia: float | None
+
+
+def by_spliter(site: Site, start: Start, materialize: Any) -> Answer:
+    """Use the estimator."""
+    model = SplitKMeans(
+        len(start.centers),
+        init=start.centers,
+        n_init=1,
+        max_iter=start.iterations,
+        tol=0,
+        materialize=materialize,
+    ).fit(site.array)
+    return Answer(Clustering(model.cluster_centers_, model.inertia_))
+
+
+def per_block(site: Site, start: Start) -> Answer:
+    """Run one task per block and a tree of sums in each iteration."""
+    return Answer(_by_tasks(site.client, site.blocks, start))
+
+
+def by_rechunk(site: Site, start: Start, method: str) -> Answer:
+    """Rechunk to one chunk per core by one of Dask's methods, then run one task per chunk."""
+    began = time.perf_counter()
+    chunks = rechunk_to_cores(site, site.array, method)
+    # The first sums start as soon as their chunk is there.
+    first = _map_sums(site.client, chunks, start.centers)
+    phases = {"rechunk": seconds_until(began, chunks)}
+    return Answer(_by_tasks(site.client, chunks, start, first), phases)
+
+
+def by_dask_ml(site: Site, start: Start) -> Answer:
+    """Leave it to dask-ml, whose inertia is a sum of distances that are not squared."""
+    from dask_ml.cluster import KMeans
+
+    model = KMeans(len(start.centers), init=start.centers, max_iter=start.iterations, tol=0).fit(
+        site.array
+    )
+    return Answer(Clustering(np.asarray(model.cluster_centers_), None))
+
+
+def by_sklearn(machine: Floor, start: Start) -> Answer:
+    """Leave it to scikit-learn, in one process."""
+    (found,) = machine.call(fit_sklearn, start)
+    return Answer(found)
+
+
+def on_floor(floor: Floor, start: Start) -> Answer:
+    """Add up in every plain process; average here."""
+
+    def label(centers: Floats) -> float:
+        floor.keep("labels", assign_blocks, centers)
+        return float(sum(floor.call(operator.attrgetter("inertia"), on="labels")))
+
+    return Answer(
+        iterate(start, lambda centers: add_partials(floor.call(sum_blocks, centers)), label)
+    )
+
+
+def _by_tasks(
+    client: Client,
+    blocks: Sequence[Future[Any]],
+    start: Start,
+    first: list[Future[Any]] | None = None,
+) -> Clustering:
+    """Run one task per block; the sums of the first iteration may have been started."""
+    started = first
+
+    def add_up(centers: Floats) -> Partial:
+        nonlocal started
+        partials, started = started or _map_sums(client, blocks, centers), None
+        total: Partial = result_of(merge(client, add_partials, partials))
+        return total
+
+    def label(centers: Floats) -> float:
+        labelled = client.map(assign_block, list(blocks), centers=centers, pure=False)
+        partials = client.map(operator.attrgetter("inertia"), labelled, pure=False)
+        return float(result_of(merge(client, sum, partials)))
+
+    return iterate(start, add_up, label)
+
+
+def _map_sums(client: Client, blocks: Sequence[Future[Any]], centers: Floats) -> list[Future[Any]]:
+    mapped: list[Future[Any]] = client.map(sum_block, list(blocks), centers=centers, pure=False)
+    return mapped
+
+
+def iterate(
+    start: Start, add_up: Callable[[Floats], Partial], label: Callable[[Floats], float]
+) -> Clustering:
+    """Run Lloyd's algorithm, wherever the points are.
+
+    Parameters
+    ----------
+    start : Start
+        Initial centres.
+    add_up : callable
+        Returns the sums of all points by their nearest centre.
+    label : callable
+        Labels all points where they are and returns the inertia.
+
+    Raises
+    ------
+    InputError
+        If a cluster loses all its points: what to do then is not part of the comparison.
+    """
+    centers = start.centers
+    for _ in range(start.iterations):
+        total = add_up(centers)
+        if not total.weights.all():
+            raise InputError(
+                "a cluster has lost all its points, which the ways do not all mend alike; take "
+                "fewer --clusters or another --seed"
+            )
+        before, centers = centers, averages(total)
+        if np.array_equal(before, centers):
+            break
+    return Clustering(centers, label(centers))
+
+
+def sum_blocks(blocks: Sequence[Floats], centers: Floats) -> Partial:
+    """Add up the points of blocks by their nearest centre."""
+    return partial_sums(((block, None) for block in blocks), centers)
+
+
+def sum_block(block: Floats, centers: Floats) -> Partial:
+    """Add up the points of one block."""
+    return sum_blocks((block,), centers)
+
+
+def add_partials(partials: Sequence[Partial]) -> Partial:
+    """Add up what blocks contribute."""
+    return functools.reduce(operator.add, partials)
+
+
+def assign_blocks(blocks: Sequence[Floats], centers: Floats) -> Assignment:
+    """Label the points of blocks."""
+    return assign(((block, None) for block in blocks), centers)
+
+
+def assign_block(block: Floats, centers: Floats) -> Assignment:
+    """Label the points of one block."""
+    return assign_blocks((block,), centers)
+
+
+def fit_sklearn(blocks: Sequence[Floats], start: Start) -> Clustering:
+    """Run scikit-learn on one block."""
+    from sklearn.cluster import KMeans
+
+    (points,) = blocks
+    # Without a copy: the points are loaded anew for every run.
+    model = KMeans(
+        len(start.centers),
+        init=start.centers,
+        n_init=1,
+        max_iter=start.iterations,
+        tol=0,
+        algorithm="lloyd",
+        copy_x=False,
+    ).fit(points)
+    return Clustering(model.cluster_centers_, float(model.inertia_))
+
+
+ON_CLUSTER: dict[str, Callable[[Site, Start], Answer]] = {
+    "spliter": lambda site, start: by_spliter(site, start, materialize=False),
+    "spliter-materialized": lambda site, start: by_spliter(site, start, materialize=True),
+    "spliter-auto": lambda site, start: by_spliter(site, start, materialize="auto"),
+    "per-block": per_block,
+    "rechunk-p2p": lambda site, start: by_rechunk(site, start, "p2p"),
+    "rechunk-tasks": lambda site, start: by_rechunk(site, start, "tasks"),
+    DASK_ML: by_dask_ml,
+}
+
+IN_PROCESSES: dict[str, Callable[[Floor, Start], Answer]] = {SKLEARN: by_sklearn, FLOOR: on_floor}
+
+WAYS = (*ON_CLUSTER, *IN_PROCESSES)
+
+
+@dataclass(frozen=True)
+class KMeans:
+    """The app.
+
+    Parameters
+    ----------
+    clusters, iterations : int
+        How many.
+    seed : int
+        Of the initial centres.
+    """
+
+    clusters: int
+    iterations: int
+    seed: int
+
+    name: ClassVar[str] = "kmeans"
+    ways: ClassVar[tuple[str, ...]] = WAYS
+
+    def __post_init__(self) -> None:
+        if self.clusters < 1 or self.iterations < 1:
+            raise OptionError(
+                f"--clusters and --iterations must be at least 1, got {self.clusters} and "
+                f"{self.iterations}"
+            )
+
+    @contextmanager
+    def open(self, choice: InputChoice) -> Iterator[Dataset]:
+        """Open points."""
+        with open_points(choice) as points:
+            yield Dataset(points)
+
+    def check(self, dataset: Dataset) -> None:
+        """Accept all data: what has to be known of them takes a look at all rows."""
+
+    def absent(self, client: Client) -> Mapping[str, str]:
+        """Return whether dask-ml is missing, here or at a worker."""
+        reason = why_no_dask_ml(client)
+        return {DASK_ML: reason} if reason else {}
+
+    def pose(self, site: Site) -> Start:
+        """Return some of the points as initial centres."""
+        check_finite(site.client, site.dataset.points, site.array)
+        centers = initial_centers(site.dataset.points, self.clusters, self.seed)
+        return Start(centers, self.iterations)
+
+    def contender(self, way: str, site: Site, start: Start) -> Contender:
+        """Return one of the ways."""
+        if way in OFF_CLUSTER:
+            return site.contender_in_processes(way, lambda them: IN_PROCESSES[way](them, start))
+        return Contender(way, lambda: ON_CLUSTER[way](site, start))
+
+    def same(self, left: Clustering, right: Clustering) -> bool:
+        """Tell whether centres and inertia are equal up to rounding."""
+        scale = TOLERANCE * np.abs(left.centers).max()
+        if not np.allclose(left.centers, right.centers, rtol=TOLERANCE, atol=scale):
+            return False
+        if left.inertia is None or right.inertia is None:
+            return True
+        return bool(np.isclose(left.inertia, right.inertia, rtol=TOLERANCE))
+
+    def kept(self) -> Mapping[str, Value]:
+        """Return clusters and iterations."""
+        return {"clusters": self.clusters, "iterations": self.iterations}
+
+    def detail(self) -> str:
+        """Return clusters and iterations."""
+        return f"{self.clusters} clusters, {self.iterations} iterations"
+
+
+def why_no_dask_ml(client: Client) -> str:
+    """Return why dask-ml cannot be used, nothing if it can."""
+    try:
+        import dask_ml.cluster  # noqa: F401
+    except ImportError as error:
+        return f'it cannot be imported here ({error}); pip install "spliter[dask-ml]"'
+    found = client.run(metadata.version, DASK_ML, on_error="return")
+    without = [worker for worker, version in found.items() if not isinstance(version, str)]
+    return f"it is not installed at {', '.join(without)}" if without else ""
+
+
+def initial_centers(points: Points, clusters: int, seed: int) -> Floats:
+    """Choose points that differ from each other.
+
+    Raises
+    ------
+    InputError
+        If there are not so many among those looked at.
+    """
+    generator = np.random.default_rng(seed)
+    starts = generator.integers(0, max(points.rows - CANDIDATES, 0) + 1, size=clusters)
+    rows = np.concatenate(
+        [points.read(int(at), min(int(at) + CANDIDATES, points.rows)) for at in starts]
+    )
+    different = generator.permutation(np.unique(rows, axis=0))
+    if len(different) < clusters:
+        raise InputError(
+            f"{points.origin}: only {len(different)} different points among {len(rows)} looked at "
+            f"for initial centres; take fewer --clusters than {clusters}"
+        )
+    return different[:clusters]

@@ -1,0 +1,233 @@
+"""``spliter compare knn``: the ways to find the nearest neighbours of points held out.
+
+The clock runs while the points are made searchable and all queries are answered; the queries come
+from the client. All but ``sklearn`` run the same kernel (:mod:`spliter_apps._neighbors_kernel`):
+every query meets every tree, and the best of all trees are merged. What differs is what a tree
+holds:
+
+=================  ===========================================================================
+``spliter``        the points of a location: :class:`spliter_apps.neighbors.NearestNeighbors`
+``per-block``      those of a block; answers are merged in a tree of tasks
+``rechunk-p2p``    those of a chunk, after the array was rechunked to one chunk per core
+``rechunk-tasks``  the same, rechunked by ordinary tasks
+``sklearn``        all: scikit-learn in one process with as many threads as cores
+``floor``          the share of a plain process (:mod:`._floor`); answers are merged here
+=================  ===========================================================================
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from distributed import Client, Future
+
+from spliter_apps._neighbors_kernel import (
+    Candidates,
+    Tree,
+    build_tree,
+    merge_nearest,
+    nearest,
+)
+from spliter_apps._neighbors_metric import Search
+from spliter_apps.neighbors import NearestNeighbors
+from spliter_experiments._arranged import hold_out
+from spliter_experiments._blocks import check_finite, cut_rows, row_starts
+from spliter_experiments._comparison import FLOOR, SKLEARN, Site
+from spliter_experiments._datasets import InputChoice, open_points, read_held_out
+from spliter_experiments._errors import InputError, OptionError
+from spliter_experiments._floor import Floor
+from spliter_experiments._inputs import Codes, Dataset, Floats, RowNumbers
+from spliter_experiments._results import Value
+from spliter_experiments._rounds import Answer, Contender
+from spliter_experiments._steps import merge, rechunk_to_cores, result_of, seconds_until
+
+ALGORITHM = "kd_tree"
+"""Of all ways: the fastest of scikit-learn's for few columns."""
+
+TOLERANCE = 1e-9
+"""Relative difference of distances that are the same."""
+
+
+@dataclass(frozen=True)
+class Quest:
+    """What all ways are asked.
+
+    Parameters
+    ----------
+    points : ndarray of float64, shape (n, columns)
+        The queries.
+    neighbors : int
+        How many neighbours of each.
+    """
+
+    points: Floats
+    neighbors: int
+
+
+def by_spliter(site: Site, quest: Quest) -> Answer:
+    """Use the estimator."""
+    model = NearestNeighbors(n_neighbors=quest.neighbors, algorithm=ALGORITHM)
+    distances, _ = model.fit(site.array).kneighbors(quest.points)
+    return Answer(distances)
+
+
+def per_block(site: Site, quest: Quest) -> Answer:
+    """Build one tree per block, and merge in a tree of tasks."""
+    found = _ask_trees(site.client, site.blocks, site.row_chunks, quest)
+    return Answer(_best(site.client, found, quest))
+
+
+def by_rechunk(site: Site, quest: Quest, method: str) -> Answer:
+    """Rechunk to one chunk per core by one of Dask's methods, then build one tree per chunk."""
+    began = time.perf_counter()
+    chunks = rechunk_to_cores(site, site.array, method)
+    sizes = cut_rows(site.array.shape[0], len(chunks))
+    # The trees are told at once, so that each is built as soon as its chunk is there.
+    found = _ask_trees(site.client, chunks, sizes, quest)
+    phases = {"rechunk": seconds_until(began, chunks)}
+    return Answer(_best(site.client, found, quest), phases)
+
+
+def by_sklearn(machine: Floor, quest: Quest, threads: int) -> Answer:
+    """Leave it to scikit-learn, in one process."""
+    (distances,) = machine.call(ask_sklearn, quest, threads)
+    return Answer(distances)
+
+
+def on_floor(floor: Floor, quest: Quest) -> Answer:
+    """Build a tree in every plain process and ask it; merge here."""
+    floor.keep("tree", build_from_blocks)
+    found = floor.call(nearest, quest.points, quest.neighbors, on="tree")
+    return Answer(merge_nearest(found, quest.neighbors).distances)
+
+
+def _ask_trees(
+    client: Client, blocks: Sequence[Future[Any]], sizes: Sequence[int], quest: Quest
+) -> list[Future[Candidates]]:
+    """Build a tree for each block, and ask each all queries, which are sent to workers once."""
+    trees = client.map(build_from_block, list(blocks), row_starts(sizes), pure=False)
+    queries = client.scatter(quest.points, broadcast=True, hash=False)
+    found: list[Future[Candidates]] = client.map(
+        nearest, trees, points=queries, k=quest.neighbors, pure=False
+    )
+    return found
+
+
+def _best(client: Client, found: Sequence[Future[Candidates]], quest: Quest) -> Floats:
+    merge_some = functools.partial(merge_nearest, k=quest.neighbors)
+    best: Candidates = result_of(merge(client, merge_some, found))
+    return best.distances
+
+
+def build_from_block(block: Floats, start: int) -> Tree:
+    """Make the points of a block searchable; `start` is the number of its first row."""
+    return build_tree(block, np.arange(start, start + len(block)), Search(ALGORITHM))
+
+
+def build_from_blocks(blocks: Sequence[tuple[Floats, Codes]]) -> Tree:
+    """Make the points of blocks searchable, which come with the numbers of their rows."""
+    points, numbers = zip(*blocks, strict=True)
+    return build_tree(np.concatenate(points), np.concatenate(numbers), Search(ALGORITHM))
+
+
+def ask_sklearn(blocks: Sequence[Floats], quest: Quest, threads: int) -> Floats:
+    """Run scikit-learn on one block."""
+    from joblib import parallel_config
+    from sklearn import neighbors
+
+    (points,) = blocks
+    model = neighbors.NearestNeighbors(
+        n_neighbors=quest.neighbors, algorithm=ALGORITHM, n_jobs=threads
+    )
+    # Told to, as it would take one thread only in a process that may not have children.
+    with parallel_config("threading"):
+        distances: Floats
+        distances, _ = model.fit(points).kneighbors(quest.points)
+    return distances
+
+
+ON_CLUSTER: dict[str, Callable[[Site, Quest], Answer]] = {
+    "spliter": by_spliter,
+    "per-block": per_block,
+    "rechunk-p2p": lambda site, quest: by_rechunk(site, quest, "p2p"),
+    "rechunk-tasks": lambda site, quest: by_rechunk(site, quest, "tasks"),
+}
+
+WAYS = (*ON_CLUSTER, SKLEARN, FLOOR)
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """The app.
+
+    Parameters
+    ----------
+    neighbors, queries : int
+        How many neighbours of each query, and how many queries.
+    """
+
+    neighbors: int
+    queries: int
+
+    name: ClassVar[str] = "knn"
+    ways: ClassVar[tuple[str, ...]] = WAYS
+
+    def __post_init__(self) -> None:
+        if self.neighbors < 1 or self.queries < 1:
+            raise OptionError(
+                f"--neighbors and --queries must be at least 1, got {self.neighbors} and "
+                f"{self.queries}"
+            )
+
+    @contextmanager
+    def open(self, choice: InputChoice) -> Iterator[Dataset]:
+        """Open points, and hold the queries out."""
+        with open_points(choice, extra=self.queries) as points:
+            rest, queries = hold_out(points, self.queries)
+            yield Dataset(rest, held_out=queries)
+
+    def check(self, dataset: Dataset) -> None:
+        """Refuse to look for more neighbours than there are points."""
+        if self.neighbors > dataset.points.rows:
+            raise InputError(
+                f"there are {dataset.points.rows} points to look among, fewer than --neighbors "
+                f"{self.neighbors}"
+            )
+
+    def absent(self, client: Client) -> Mapping[str, str]:
+        """Return none: all ways need nothing but Dask and scikit-learn."""
+        return {}
+
+    def pose(self, site: Site) -> Quest:
+        """Return the queries."""
+        check_finite(site.client, site.dataset.points, site.array)
+        return Quest(read_held_out(site.dataset), self.neighbors)
+
+    def contender(self, way: str, site: Site, quest: Quest) -> Contender:
+        """Return one of the ways."""
+        if way == SKLEARN:
+            return site.contender_in_processes(
+                way, lambda machine: by_sklearn(machine, quest, site.cores)
+            )
+        if way == FLOOR:
+            numbers = RowNumbers(site.array.shape[0])
+            return site.contender_in_processes(way, lambda floor: on_floor(floor, quest), numbers)
+        return Contender(way, lambda: ON_CLUSTER[way](site, quest))
+
+    def same(self, left: Floats, right: Floats) -> bool:
+        """Tell whether distances are equal; of points equally far any may be the neighbour."""
+        return left.shape == right.shape and bool(np.allclose(left, right, rtol=TOLERANCE))
+
+    def kept(self) -> Mapping[str, Value]:
+        """Return neighbours and queries."""
+        return {"neighbors": self.neighbors, "queries": self.queries}
+
+    def detail(self) -> str:
+        """Return neighbours and queries."""
+        return f"{self.neighbors} neighbors of {self.queries:,} queries"

@@ -1,0 +1,206 @@
+"""Every way trains a classifier as good as scikit-learn's, with feedback and the tasks promised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from distributed import Client
+from sklearn.svm import SVC
+
+from spliter_experiments import _csvm
+from spliter_experiments._blocks import cut_rows, persist_labels, persist_points
+from spliter_experiments._comparison import Site
+from spliter_experiments._csvm import (
+    MANY_PARTS,
+    ON_CLUSTER,
+    PAPER,
+    WAYS,
+    CascadeSvm,
+    Classifier,
+    Trial,
+)
+from spliter_experiments._datasets import InputChoice
+from spliter_experiments._errors import OptionError
+from spliter_experiments._floor import start_floor
+from spliter_experiments._inputs import Dataset
+from spliter_experiments._meter import ClusterMeter
+from spliter_experiments._rest import Rest
+
+pytestmark = pytest.mark.backend("dask")
+
+NBLOCKS = 20
+APP = CascadeSvm(label=None, iterations=5, tol=0.0)
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Iterator[Dataset]:
+    with APP.open(InputChoice(None, None, None, rows=600, dims=3, seed=4)) as opened:
+        yield opened
+
+
+def site_of(client: Client, dataset: Dataset, **processes: Any) -> Site:
+    row_chunks = cut_rows(dataset.points.rows, NBLOCKS)
+    assert dataset.labels is not None
+    array = persist_points(client, dataset.points, row_chunks)
+    labels = persist_labels(client, dataset.labels, row_chunks)
+    return Site(client, 2, dataset, array, labels, **processes)
+
+
+@pytest.fixture(scope="module")
+def site(client: Client, dataset: Dataset) -> Iterator[Site]:
+    with start_floor(2) as floor, start_floor(1, threads=2) as machine:
+        yield site_of(client, dataset, floor=floor, machine=machine)
+
+
+@pytest.fixture(scope="module")
+def trial(site: Site) -> Trial:
+    return APP.pose(site)
+
+
+@pytest.fixture(scope="module")
+def rest(site: Site) -> Rest:
+    return Rest.now(site.client, [*site.blocks, *site.label_blocks])
+
+
+@pytest.fixture(autouse=True)
+def put_back(rest: Rest) -> Iterator[None]:
+    """Start every test with the blocks where Dask put them, and nothing left of the others."""
+    rest.wait()
+    yield
+    rest.wait()
+
+
+def answer(way: str, site: Site, trial: Trial) -> Classifier:
+    contender = APP.contender(way, site, trial)
+    contender.prepare()
+    try:
+        found = contender.run().value
+    finally:
+        contender.release()
+    assert isinstance(found, Classifier)
+    return found
+
+
+def limited(trial: Trial, iterations: int) -> Trial:
+    return replace(trial, training=replace(trial.training, iterations=iterations))
+
+
+def expected(trial: Trial, dataset: Dataset) -> Classifier:
+    assert dataset.labels is not None
+    rows = dataset.points.rows
+    model = SVC(gamma=trial.training.svc.gamma)
+    model.fit(dataset.points.read(0, rows), dataset.labels.read(0, rows))
+    return Classifier(model, trial)
+
+
+def test_labels_are_where_the_points_are(site: Site) -> None:
+    held = site.client.who_has([*site.blocks, *site.label_blocks])
+    for block, labels in zip(site.blocks, site.label_blocks, strict=True):
+        assert held[block.key] == held[labels.key]
+
+
+def test_a_fifth_is_held_out_and_gamma_is_that_of_all(
+    site: Site, trial: Trial, dataset: Dataset
+) -> None:
+    assert dataset.points.rows == 600
+    assert trial.points.shape == (150, 3)
+    assert set(trial.labels) == {0, 1}
+    points = dataset.points.read(0, 600)
+    assert trial.training.svc.gamma == pytest.approx(1 / (3 * points.var()))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_is_as_good_as_scikit_learn(
+    way: str, site: Site, trial: Trial, dataset: Dataset
+) -> None:
+    found, wanted = answer(way, site, trial), expected(trial, dataset)
+    assert found.accuracy == pytest.approx(wanted.accuracy, abs=0.01)
+    assert found.objective == pytest.approx(wanted.objective, rel=1e-3)
+    assert 0.6 < wanted.accuracy < 1
+    assert APP.same(found, wanted)
+
+
+@pytest.mark.parametrize("way", ["per-block-paper", "rechunk-p2p", "rechunk-tasks", "floor"])
+def test_what_is_fed_back_is_used(
+    way: str, site: Site, trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With nothing but support vectors going up, the first solution lacks something.
+    monkeypatch.setattr(_csvm, "FEW_PARTS", PAPER)
+    first = answer(way, site, limited(trial, 1))
+    last = answer(way, site, trial)
+    assert last.objective > first.objective * (1 + 1e-6)
+
+
+def tasks_of(way: str, site: Site, trial: Trial) -> int:
+    with ClusterMeter(site.client) as meter:
+        before = meter.reading()
+        ON_CLUSTER[way](site, trial)
+        return meter.reading().since(before).tasks
+
+
+@pytest.mark.parametrize(
+    ("way", "merges"),
+    [
+        # The sets of 20 blocks are merged 8 at a time: 3, and in the end 1.
+        ("per-block", 3 + 1),
+        # Two at a time: 10, 5, 3, 2, 1.
+        ("per-block-paper", 10 + 5 + 3 + 2 + 1),
+    ],
+)
+def test_number_of_tasks_per_block(way: str, merges: int, site: Site, trial: Trial) -> None:
+    # Rows are numbered and trained on, block by block.
+    assert tasks_of(way, site, limited(trial, 1)) == 2 * NBLOCKS + merges
+
+
+def test_spliter_has_fewer_tasks_than_blocks(site: Site, trial: Trial) -> None:
+    assert tasks_of("spliter", site, limited(trial, 1)) < NBLOCKS
+
+
+@pytest.mark.parametrize("way", ["rechunk-p2p", "rechunk-tasks"])
+def test_rechunk_time_is_reported_apart(way: str, site: Site, trial: Trial) -> None:
+    assert list(ON_CLUSTER[way](site, trial).phases) == ["rechunk"]
+
+
+@dataclass(frozen=True)
+class Stub:
+    """A model that is as good as a test needs."""
+
+    accuracy: float
+    objective: float
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "objective", "same"),
+    [(0.9, 100.0, True), (0.905, 100.5, True), (0.88, 100.0, False), (0.9, 98.0, False)],
+)
+def test_what_counts_as_the_same(accuracy: float, objective: float, same: bool) -> None:
+    left: Any = Stub(0.9, 100.0)
+    right: Any = Stub(accuracy, objective)
+    assert APP.same(left, right) is same
+
+
+def test_data_sorted_by_three_classes(client: Client) -> None:
+    with APP.open(InputChoice("sklearn:iris", None, 600, 0, 0, seed=1)) as dataset:
+        site = site_of(client, dataset)
+        assert all(len(set(block.result())) == 3 for block in site.label_blocks)
+        trial = APP.pose(site)
+        wanted = expected(trial, dataset)
+        found = {way: run(site, trial).value for way, run in ON_CLUSTER.items()}
+        same = {way: APP.same(wanted, one) for way, one in found.items()}
+    assert same == dict.fromkeys(ON_CLUSTER, True)
+
+
+def test_parts_pass_on_what_is_doubtful_unless_as_in_the_paper() -> None:
+    assert MANY_PARTS.doubt(100) > MANY_PARTS.doubt(100_000) > 0
+    assert PAPER.doubt(100) == 0
+
+
+def test_options_that_cannot_be_used() -> None:
+    with pytest.raises(OptionError, match="--iterations must be at least 1"):
+        CascadeSvm(None, 0, 0.0)
+    for tol in (-0.1, float("nan")):
+        with pytest.raises(OptionError, match="--tol must not be negative"):
+            CascadeSvm(None, 1, tol)

@@ -1,0 +1,215 @@
+"""Every way comes to the centres of scikit-learn, with the tasks that its description promises."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client
+from sklearn.cluster import KMeans as SingleKMeans
+
+from spliter_apps._kmeans_kernel import Partial
+from spliter_experiments import _kmeans
+from spliter_experiments._arranged import TiledPoints
+from spliter_experiments._blocks import cut_rows, persist_points
+from spliter_experiments._comparison import Site
+from spliter_experiments._errors import InputError, OptionError
+from spliter_experiments._floor import start_floor
+from spliter_experiments._inputs import Dataset, Floats, GeneratedPoints
+from spliter_experiments._kmeans import (
+    DASK_ML,
+    IN_PROCESSES,
+    ON_CLUSTER,
+    WAYS,
+    Clustering,
+    KMeans,
+    Start,
+    initial_centers,
+    iterate,
+    sum_blocks,
+    why_no_dask_ml,
+)
+from spliter_experiments._meter import ClusterMeter
+from spliter_experiments._rest import Rest
+
+pytestmark = pytest.mark.backend("dask")
+
+POINTS = GeneratedPoints(rows=2003, dims=4, seed=8)
+NBLOCKS = 20
+APP = KMeans(clusters=3, iterations=4, seed=1)
+
+
+@pytest.fixture(scope="module")
+def site(client: Client) -> Iterator[Site]:
+    array = persist_points(client, POINTS, cut_rows(POINTS.rows, NBLOCKS))
+    with start_floor(2) as floor, start_floor(1, threads=2) as machine:
+        yield Site(client, 2, Dataset(POINTS), array, floor=floor, machine=machine)
+
+
+@pytest.fixture(scope="module")
+def start(site: Site) -> Start:
+    return APP.pose(site)
+
+
+@pytest.fixture(scope="module")
+def rest(site: Site) -> Rest:
+    return Rest.now(site.client, site.blocks)
+
+
+@pytest.fixture(autouse=True)
+def put_back(rest: Rest) -> Iterator[None]:
+    """Start every test with the blocks where Dask put them, and nothing left of the others."""
+    rest.wait()
+    yield
+    rest.wait()
+
+
+def expected(start: Start) -> Clustering:
+    model = SingleKMeans(
+        len(start.centers), init=start.centers, n_init=1, max_iter=start.iterations, tol=0
+    ).fit(POINTS.read(0, POINTS.rows))
+    assert model.n_iter_ == start.iterations
+    return Clustering(model.cluster_centers_, float(model.inertia_))
+
+
+def answer(way: str, site: Site, start: Start) -> Clustering:
+    contender = APP.contender(way, site, start)
+    contender.prepare()
+    try:
+        found = contender.run().value
+    finally:
+        contender.release()
+    assert isinstance(found, Clustering)
+    return found
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != DASK_ML])
+def test_centres_and_inertia_are_those_of_scikit_learn(way: str, site: Site, start: Start) -> None:
+    found, wanted = answer(way, site, start), expected(start)
+    np.testing.assert_allclose(found.centers, wanted.centers, rtol=1e-9)
+    assert found.inertia == pytest.approx(wanted.inertia, rel=1e-9)
+    assert APP.same(found, wanted)
+
+
+def test_centres_of_dask_ml(site: Site, start: Start) -> None:
+    pytest.importorskip("dask_ml")
+    found = answer(DASK_ML, site, start)
+    np.testing.assert_allclose(found.centers, expected(start).centers, rtol=1e-9)
+    assert found.inertia is None
+
+
+def test_plain_processes_forget_the_points(site: Site, start: Start) -> None:
+    for way in IN_PROCESSES:
+        answer(way, site, start)
+        floor = site.floor if way == "floor" else site.machine
+        assert floor is not None
+        assert set(floor.call(len)) == {0}
+
+
+def tasks_of(way: str, site: Site, start: Start) -> int:
+    with ClusterMeter(site.client) as meter:
+        before = meter.reading()
+        ON_CLUSTER[way](site, start)
+        return meter.reading().since(before).tasks
+
+
+def test_number_of_tasks_per_block(site: Site, start: Start) -> None:
+    # 20 blocks, then sums of 16: 2, then 1; labels, their inertia and its sums likewise.
+    per_pass = NBLOCKS + 2 + 1
+    assert tasks_of("per-block", site, start) == start.iterations * per_pass + NBLOCKS + per_pass
+
+
+def test_spliter_has_as_many_tasks_however_many_blocks(site: Site, start: Start) -> None:
+    more = tasks_of("spliter", site, replace(start, iterations=start.iterations + 1))
+    assert more - tasks_of("spliter", site, start) == 2  # one per partition and iteration
+    assert tasks_of("spliter", site, start) < 2 * (start.iterations + 5)
+
+
+@pytest.mark.parametrize("way", ["rechunk-p2p", "rechunk-tasks"])
+def test_rechunk_time_is_reported_apart(way: str, site: Site, start: Start) -> None:
+    assert list(ON_CLUSTER[way](site, start).phases) == ["rechunk"]
+
+
+def test_iteration_ends_when_centres_stay(site: Site, start: Start) -> None:
+    patient = replace(start, iterations=10_000)
+    model = SingleKMeans(
+        len(start.centers), init=start.centers, n_init=1, max_iter=patient.iterations, tol=0
+    ).fit(POINTS.read(0, POINTS.rows))
+    assert start.iterations < model.n_iter_ < patient.iterations
+    found = answer("floor", site, patient)
+    assert APP.same(found, Clustering(model.cluster_centers_, float(model.inertia_)))
+    assert not APP.same(found, replace(expected(start), inertia=None))
+
+
+@pytest.mark.parametrize("way", ["per-block", "rechunk-tasks", "floor"])
+def test_cluster_that_loses_its_points(way: str, site: Site, start: Start) -> None:
+    far = start.centers.copy()
+    far[1] = 1e6
+    with pytest.raises(InputError, match="lost all its points"):
+        answer(way, site, replace(start, centers=far))
+
+
+def test_iteration_stops_at_once_with_right_centres() -> None:
+    points = np.array([[0.0], [2.0], [10.0], [12.0]])
+    passes: list[Any] = []
+
+    def add_up(centers: Floats) -> Partial:
+        passes.append(centers)
+        return sum_blocks([points], centers)
+
+    start = Start(np.array([[1.0], [11.0]]), iterations=9)
+    found = iterate(start, add_up, lambda centers: 4.0)
+    assert len(passes) == 1
+    np.testing.assert_array_equal(found.centers, start.centers)
+    assert found.inertia == 4.0
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        (Clustering(np.array([[1.0], [100.0]]), None), True),
+        (Clustering(np.array([[1.0 + 1e-7], [100.0]]), 5.0 + 1e-7), True),
+        (Clustering(np.array([[1.0], [100.001]]), 5.0), False),
+        (Clustering(np.array([[1.0], [100.0]]), 5.001), False),
+    ],
+)
+def test_what_counts_as_the_same(other: Clustering, same: bool) -> None:
+    assert APP.same(Clustering(np.array([[1.0], [100.0]]), 5.0), other) is same
+
+
+def test_initial_centres_are_different_points() -> None:
+    points = TiledPoints(GeneratedPoints(rows=5, dims=2, seed=0), rows=1000)
+    centers = initial_centers(points, 5, seed=3)
+    np.testing.assert_array_equal(np.unique(centers, axis=0), np.unique(points.read(0, 5), axis=0))
+    np.testing.assert_array_equal(initial_centers(points, 5, seed=3), centers)
+    with pytest.raises(InputError, match="only 5 different points"):
+        initial_centers(points, 6, seed=3)
+
+
+@pytest.mark.parametrize(("clusters", "iterations"), [(0, 1), (1, 0)])
+def test_options_that_cannot_be_used(clusters: int, iterations: int) -> None:
+    with pytest.raises(OptionError, match="--clusters and --iterations must be at least 1"):
+        KMeans(clusters, iterations, seed=0)
+
+
+def test_dask_ml_that_is_not_there(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dask_ml", None)
+    monkeypatch.setitem(sys.modules, "dask_ml.cluster", None)
+    assert 'pip install "spliter[dask-ml]"' in why_no_dask_ml(client)
+    assert list(APP.absent(client)) == [DASK_ML]
+
+
+def test_dask_ml_that_is_here_and_not_at_a_worker(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("dask_ml", "dask_ml.cluster"):
+        monkeypatch.setitem(sys.modules, name, sys)
+    monkeypatch.setattr(_kmeans, "DASK_ML", "no-such-distribution")
+    reason = why_no_dask_ml(client)
+    assert all(worker in reason for worker in client.nthreads())
+    monkeypatch.setattr(_kmeans, "DASK_ML", "numpy")
+    assert why_no_dask_ml(client) == ""

@@ -1,0 +1,131 @@
+"""Every way finds the neighbours that scikit-learn finds, with the tasks that are promised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from distributed import Client
+from sklearn.neighbors import NearestNeighbors as SingleSearch
+
+from spliter_experiments._blocks import cut_rows, persist_points
+from spliter_experiments._comparison import Site
+from spliter_experiments._datasets import InputChoice
+from spliter_experiments._errors import InputError, OptionError
+from spliter_experiments._floor import start_floor
+from spliter_experiments._inputs import Dataset, Floats
+from spliter_experiments._knn import ON_CLUSTER, WAYS, Neighbors, Quest
+from spliter_experiments._meter import ClusterMeter
+from spliter_experiments._rest import Rest
+
+pytestmark = pytest.mark.backend("dask")
+
+NBLOCKS = 20
+APP = Neighbors(neighbors=3, queries=50)
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Iterator[Dataset]:
+    # Tiled, so that there are points at one distance.
+    with APP.open(InputChoice("sklearn:iris", None, 400, rows=0, dims=0, seed=0)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def site(client: Client, dataset: Dataset) -> Iterator[Site]:
+    array = persist_points(client, dataset.points, cut_rows(dataset.points.rows, NBLOCKS))
+    with start_floor(2) as floor, start_floor(1, threads=2) as machine:
+        yield Site(client, 2, dataset, array, floor=floor, machine=machine)
+
+
+@pytest.fixture(scope="module")
+def quest(site: Site) -> Quest:
+    return APP.pose(site)
+
+
+@pytest.fixture(scope="module")
+def rest(site: Site) -> Rest:
+    return Rest.now(site.client, site.blocks)
+
+
+@pytest.fixture(autouse=True)
+def put_back(rest: Rest) -> Iterator[None]:
+    """Start every test with the blocks where Dask put them, and nothing left of the others."""
+    rest.wait()
+    yield
+    rest.wait()
+
+
+def expected(quest: Quest, dataset: Dataset) -> Floats:
+    search = SingleSearch(n_neighbors=quest.neighbors, algorithm="ball_tree")
+    distances: Floats
+    distances, _ = search.fit(dataset.points.read(0, 350)).kneighbors(quest.points)
+    return distances
+
+
+def test_queries_are_held_out(site: Site, quest: Quest, dataset: Dataset) -> None:
+    assert site.array.shape == (350, 4)
+    assert quest.points.shape == (50, 4)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_distances_are_those_of_scikit_learn(
+    way: str, site: Site, quest: Quest, dataset: Dataset
+) -> None:
+    contender = APP.contender(way, site, quest)
+    contender.prepare()
+    try:
+        found = contender.run().value
+    finally:
+        contender.release()
+    wanted = expected(quest, dataset)
+    assert wanted.max() > 0
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    assert APP.same(found, wanted)
+
+
+def tasks_of(way: str, site: Site, quest: Quest) -> int:
+    with ClusterMeter(site.client) as meter:
+        before = meter.reading()
+        ON_CLUSTER[way](site, quest)
+        return meter.reading().since(before).tasks
+
+
+def test_number_of_tasks_per_block(site: Site, quest: Quest) -> None:
+    # A tree and its answers for each of 20 blocks, merged 16 at a time to 2, and to 1.
+    assert tasks_of("per-block", site, quest) == 2 * NBLOCKS + 2 + 1
+
+
+def test_spliter_has_fewer_tasks_than_blocks(site: Site, quest: Quest) -> None:
+    assert tasks_of("spliter", site, quest) < NBLOCKS
+
+
+@pytest.mark.parametrize("way", ["rechunk-p2p", "rechunk-tasks"])
+def test_rechunk_time_is_reported_apart(way: str, site: Site, quest: Quest) -> None:
+    assert list(ON_CLUSTER[way](site, quest).phases) == ["rechunk"]
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ([[1.0, 2.0 + 1e-12]], True),
+        ([[1.0, 2.001]], False),
+        ([[1.0, 2.0], [1.0, 2.0]], False),
+        ([[1.0]], False),
+    ],
+)
+def test_what_counts_as_the_same(other: list[list[float]], same: bool) -> None:
+    assert APP.same(np.array([[1.0, 2.0]]), np.array(other)) is same
+
+
+def test_more_neighbours_than_points(dataset: Dataset) -> None:
+    with pytest.raises(InputError, match="350 points to look among, fewer than --neighbors 351"):
+        Neighbors(351, 50).check(dataset)
+    Neighbors(350, 50).check(dataset)
+
+
+@pytest.mark.parametrize(("neighbors", "queries"), [(0, 1), (1, 0)])
+def test_options_that_cannot_be_used(neighbors: int, queries: int) -> None:
+    with pytest.raises(OptionError, match="--neighbors and --queries must be at least 1"):
+        Neighbors(neighbors, queries)
