@@ -2,8 +2,7 @@
 
 All but ``sklearn`` run the same kernel (:mod:`spliter_apps._csvm_kernel`): parts of the data are
 trained on, the support vectors merged and trained on until one set is left, and that is fed back to
-the parts in the next iteration. In all of them the fed-back set goes from task to task and not
-through the client. What differs is what a part is:
+the parts in the next iteration, in all of them. What differs is what a part is:
 
 ========================  ====================================================================
 ``spliter``               a partition: :class:`spliter_apps.cascade_svm.CascadeSVM`
@@ -16,6 +15,8 @@ through the client. What differs is what a part is:
 ``sklearn``               all points: ``sklearn.svm.SVC`` in one process (it has one thread)
 ``floor``                 the share of a plain process (:mod:`._floor`); merges are made here
 ========================  ====================================================================
+
+A way ends before the last iteration if nothing is left to change, or no more than is allowed for.
 """
 
 from __future__ import annotations
@@ -29,64 +30,36 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from distributed import Client, Future
+from distributed import Client
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-from spliter_apps._csvm_balance import doubt
-from spliter_apps._csvm_kernel import (
-    Rows,
-    SupportSet,
-    conclude,
-    merge,
-    retrain,
-    train,
-    united,
-)
+from spliter_apps._csvm_kernel import conclude
 from spliter_apps._csvm_margins import dual_objective
 from spliter_apps.cascade_svm import CascadeSVM
 from spliter_experiments._arranged import hold_out
-from spliter_experiments._blocks import check_finite, cut_rows, row_starts
+from spliter_experiments._blocks import check_finite, cut_rows
 from spliter_experiments._comparison import FLOOR, OFF_CLUSTER, SKLEARN, Site
+from spliter_experiments._csvm_cascade import (
+    FEW_PARTS,
+    MANY_PARTS,
+    PAPER,
+    Scheme,
+    Training,
+    make_parts,
+    retrain_part,
+    rows_of_blocks,
+    run_cascade,
+    start_training,
+    train_part,
+)
 from spliter_experiments._datasets import InputChoice, open_labelled, read_held_out
 from spliter_experiments._errors import OptionError
 from spliter_experiments._floor import Floor
 from spliter_experiments._inputs import Codes, Dataset, Floats, Labels, RowNumbers
 from spliter_experiments._results import Value
 from spliter_experiments._rounds import Answer, Contender
-from spliter_experiments._steps import rechunk_to_cores, result_of, seconds_until
-
-
-@dataclass(frozen=True)
-class Scheme:
-    """How a cascade goes about its parts.
-
-    Parameters
-    ----------
-    arity : int
-        Sets that one task merges.
-    doubtful : bool
-        Whether a part also passes on what is near its margins, as those of the whole are somewhat
-        elsewhere. Far fewer rows then have to be looked for a second time.
-    """
-
-    arity: int
-    doubtful: bool
-
-    def doubt(self, rows: int) -> float:
-        """Return how far the margins of a part of so many rows are trusted, in margins."""
-        return doubt(rows) if self.doubtful else 0.0
-
-
-FEW_PARTS = Scheme(arity=2, doubtful=True)
-"""What CascadeSVM does."""
-
-MANY_PARTS = Scheme(arity=8, doubtful=True)
-"""What took the least time with a part for each block: of 2, 4, 8 and 16 sets merged at once, with
-8,000 points in 8, 32, 96 and 384 blocks. Merging two by two took up to four times as long."""
-
-PAPER = Scheme(arity=2, doubtful=False)
-"""What the paper does: two by two, and support vectors only."""
+from spliter_experiments._steps import rechunk_to_cores, seconds_until
 
 SAME_ACCURACY = 0.01
 SAME_OBJECTIVE = 0.01
@@ -94,28 +67,6 @@ SAME_OBJECTIVE = 0.01
 
 HELD_OUT_SHARE = 5
 """One row of so many is held out to take the accuracy on."""
-
-
-@dataclass(frozen=True)
-class Training:
-    """What all ways train.
-
-    Parameters
-    ----------
-    svc : SVC
-        Not trained, with a number for gamma.
-    iterations : int
-        Of the cascade, at most.
-    tol : float
-        Relative change of the dual objective that ends it.
-    rows : int
-        How many there are to train on.
-    """
-
-    svc: SVC
-    iterations: int
-    tol: float
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -185,9 +136,9 @@ def by_spliter(site: Site, trial: Trial, materialize: Any) -> Answer:
 def per_block(site: Site, trial: Trial, scheme: Scheme) -> Answer:
     """Run one task per block, and a tree of merges."""
     client, training = site.client, trial.training
-    parts = _make_parts(client, site.blocks, site.label_blocks, site.row_chunks)
-    first = _train(client, parts, training, scheme)
-    return Answer(Classifier(_by_tasks(client, parts, first, training, scheme), trial))
+    parts = make_parts(client, site.blocks, site.label_blocks, site.row_chunks)
+    first = start_training(client, parts, training, scheme)
+    return Answer(Classifier(run_cascade(client, parts, first, training, scheme), trial))
 
 
 def by_rechunk(site: Site, trial: Trial, method: str) -> Answer:
@@ -198,11 +149,11 @@ def by_rechunk(site: Site, trial: Trial, method: str) -> Answer:
     chunks = rechunk_to_cores(site, site.array, method)
     # "p2p" has a task for each block of an array of one axis where chunks cut through blocks.
     labels = rechunk_to_cores(site, site.labels, "tasks")
-    parts = _make_parts(client, chunks, labels, cut_rows(training.rows, len(chunks)))
+    parts = make_parts(client, chunks, labels, cut_rows(training.rows, len(chunks)))
     # The first level is told at once, so that each part is trained as soon as it is there.
-    first = _train(client, parts, training, FEW_PARTS)
+    first = start_training(client, parts, training, FEW_PARTS)
     phases = {"rechunk": seconds_until(began, [*chunks, *labels])}
-    model = _by_tasks(client, parts, first, training, FEW_PARTS)
+    model = run_cascade(client, parts, first, training, FEW_PARTS)
     return Answer(Classifier(model, trial), phases)
 
 
@@ -222,111 +173,6 @@ def on_floor(floor: Floor, trial: Trial) -> Answer:
         sets = floor.call(retrain_part, training, solution, on="rows")
         solution = conclude(sets, training.svc, training.tol, solution)
     return Answer(Classifier(solution.model, trial))
-
-
-@dataclass(frozen=True)
-class Pending:
-    """A result of a part or of several, and how many rows it is about."""
-
-    future: Future[Any]
-    rows: int
-
-
-def _make_parts(
-    client: Client,
-    blocks: Sequence[Future[Any]],
-    labels: Sequence[Future[Any]],
-    sizes: Sequence[int],
-) -> list[Pending]:
-    """Tell each block the numbers of its rows, once, which copies nothing."""
-    made = client.map(numbered, list(blocks), list(labels), row_starts(sizes), pure=False)
-    return [Pending(future, size) for future, size in zip(made, sizes, strict=True)]
-
-
-def _train(
-    client: Client, parts: Sequence[Pending], training: Training, scheme: Scheme
-) -> list[Pending]:
-    rows = [part.future for part in parts]
-    mapped = client.map(train_part, rows, training=training, scheme=scheme, pure=False)
-    return [Pending(future, part.rows) for future, part in zip(mapped, parts, strict=True)]
-
-
-def _by_tasks(
-    client: Client,
-    parts: Sequence[Pending],
-    first: list[Pending],
-    training: Training,
-    scheme: Scheme,
-) -> SVC:
-    """Run the cascade with one task per part and merge; the first level has been started."""
-    rows = [part.future for part in parts]
-    solution = _merge(client, first, training, scheme, None)
-    for _ in range(1, training.iterations):
-        found = client.map(retrain_part, rows, training=training, solution=solution, pure=False)
-        sets = [Pending(future, part.rows) for future, part in zip(found, parts, strict=True)]
-        solution = _merge(client, sets, training, scheme, solution)
-        # As the estimator does: two iterations are started without a wait between them.
-        if result_of(client.submit(has_converged, solution, pure=False)):
-            break
-    end: SupportSet = result_of(solution)
-    return end.model
-
-
-def _merge(
-    client: Client,
-    sets: list[Pending],
-    training: Training,
-    scheme: Scheme,
-    last: Future[SupportSet] | None,
-) -> Future[SupportSet]:
-    """Merge level by level, and compare with the last solution."""
-    while len(sets) > scheme.arity:
-        groups = [sets[at : at + scheme.arity] for at in range(0, len(sets), scheme.arity)]
-        rows = [sum(pending.rows for pending in group) for group in groups]
-        # What is fed back leaves nothing to doubt.
-        doubts = [scheme.doubt(count) if last is None else 0.0 for count in rows]
-        futures = [[pending.future for pending in group] for group in groups]
-        merged = client.map(merge_sets, futures, doubts, svc=training.svc, pure=False)
-        sets = [Pending(future, count) for future, count in zip(merged, rows, strict=True)]
-    solution: Future[SupportSet] = client.submit(
-        conclude, [pending.future for pending in sets], training.svc, training.tol, last, pure=False
-    )
-    return solution
-
-
-def train_part(rows: Rows, training: Training, scheme: Scheme) -> SupportSet | None:
-    """Train on the rows of one part, and keep what may be a support vector of the whole."""
-    return train(rows, training.svc, doubt=scheme.doubt(len(rows)))
-
-
-def retrain_part(rows: Rows, training: Training, solution: SupportSet) -> SupportSet | None:
-    """Train on the rows of one part and what is fed back to it, if need be."""
-    lacking = training.tol * solution.objectives[-1]
-    return retrain(rows, training.svc, solution, lacking * len(rows) / training.rows)
-
-
-def merge_sets(sets: Sequence[SupportSet | None], doubtful: float, svc: SVC) -> SupportSet | None:
-    """Train on the sets of several parts."""
-    present = [found for found in sets if found is not None]
-    if not doubtful or not present:
-        return merge(present, svc)
-    return train(united(present), svc, doubt=doubtful)
-
-
-def numbered(points: Floats, labels: Codes, start: int) -> Rows:
-    """Return a block as rows with their numbers in the whole array."""
-    return Rows(points, labels, None, np.arange(start, start + len(labels)))
-
-
-def rows_of_blocks(blocks: Sequence[tuple[Floats, Codes, Codes]]) -> Rows:
-    """Put blocks of points, labels and row numbers together."""
-    points, labels, numbers = zip(*blocks, strict=True)
-    return Rows(np.concatenate(points), np.concatenate(labels), None, np.concatenate(numbers))
-
-
-def has_converged(solution: SupportSet) -> bool:
-    """Tell what the client has to know of a solution."""
-    return solution.converged
 
 
 def fit_sklearn(blocks: Sequence[tuple[Floats, Codes]], svc: SVC) -> SVC:

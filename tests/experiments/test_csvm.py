@@ -14,14 +14,13 @@ from spliter_experiments import _csvm
 from spliter_experiments._blocks import cut_rows, persist_labels, persist_points
 from spliter_experiments._comparison import Site
 from spliter_experiments._csvm import (
-    MANY_PARTS,
     ON_CLUSTER,
-    PAPER,
     WAYS,
     CascadeSvm,
     Classifier,
     Trial,
 )
+from spliter_experiments._csvm_cascade import MANY_PARTS, PAPER
 from spliter_experiments._datasets import InputChoice
 from spliter_experiments._errors import OptionError
 from spliter_experiments._floor import start_floor
