@@ -86,7 +86,9 @@ class Schema:
         )
 
 
-def checked_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any:
+def checked_points(
+    block: Any, what: str, *, accept_sparse: bool = False, must_be_finite: bool = True
+) -> Any:
     """Return a block as an array of finite floating point numbers.
 
     Parameters
@@ -97,6 +99,8 @@ def checked_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any
         What to call it in errors.
     accept_sparse : bool
         Whether it may be sparse.
+    must_be_finite : bool
+        Whether to look for NaN and infinity.
 
     Returns
     -------
@@ -118,7 +122,7 @@ def checked_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any
             f"{what}: masked elements have no value to compute with; fill them, or leave their "
             "rows out"
         )
-    if _is_plain(block) and np.isfinite(_quick_sum(block)):
+    if _is_plain(block) and (not must_be_finite or np.isfinite(_quick_sum(block))):
         return block  # what nearly every block is: spared a hundred checks of what it is not
     try:
         return check_array(
@@ -126,6 +130,7 @@ def checked_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any
             accept_sparse="csr" if accept_sparse else False,
             dtype=list(FLOATS),
             ensure_min_samples=0,
+            ensure_all_finite=must_be_finite,
             input_name="X",
         )
     except (ValueError, TypeError) as error:
@@ -170,7 +175,9 @@ def points_of(block: Any, dtype: npt.DTypeLike) -> Any:
     return np.asarray(block, dtype=dtype)
 
 
-def survey(partition: Partition, *, accept_sparse: bool = False) -> Schema:
+def survey(
+    partition: Partition, *, accept_sparse: bool = False, must_be_finite: bool = True
+) -> Schema:
     """Check the blocks of a partition, at its location, and return their schema.
 
     Parameters
@@ -179,6 +186,9 @@ def survey(partition: Partition, *, accept_sparse: bool = False) -> Schema:
         Of points, or of tuples whose first element is points.
     accept_sparse : bool
         Whether they may be sparse.
+    must_be_finite : bool
+        Whether to look for NaN and infinity, which takes a pass over the values. ``False``
+        for a caller whose own pass shows if there are any.
 
     Returns
     -------
@@ -193,7 +203,12 @@ def survey(partition: Partition, *, accept_sparse: bool = False) -> Schema:
     found: Schema | None = None
     for index, block in partition.items():
         points = block[0] if isinstance(block, tuple) else block
-        checked = checked_points(points, f"block {index}", accept_sparse=accept_sparse)
+        checked = checked_points(
+            points,
+            f"block {index}",
+            accept_sparse=accept_sparse,
+            must_be_finite=must_be_finite,
+        )
         schema = Schema(
             checked.shape[0],
             checked.shape[1],

@@ -245,12 +245,34 @@ class _Labelled:
         self.factors = np.ascontiguousarray(frame.factors.T)
         self.ones = np.ones(frame.rows, frame.dtype)
         self.pointers = np.arange(frame.rows + 1, dtype=np.int32)
+        # Used for every piece: where memory goes back to the system when it is freed (as in Dask's
+        # workers) new pages take longer to come than the products to be computed.
+        self.scores = np.empty((frame.rows, len(frame.factors)), frame.dtype)
+        self.apart = np.empty((frame.rows, frame.factors.shape[1]), frame.dtype)
 
     def labels(self, points: Any) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
-        """Return the nearest centre of each point, and all the scores."""
-        scores = points @ self.factors
+        """Return the nearest centre of each point, and all the scores, until the next call."""
+        if sparse.issparse(points):
+            scores = points @ self.factors
+        else:
+            scores = np.matmul(points, self.factors, out=self.scores[: len(points)])
         scores += self.frame.offsets
         return scores.argmin(axis=1).astype(np.int32), scores
+
+    def squared_distances(
+        self, points: Any, labels: npt.NDArray[np.int32], scores: npt.NDArray[Any]
+    ) -> FloatArray:
+        """Return the squared distance of each point to its centre."""
+        if sparse.issparse(points):
+            # The points are not shifted: what the score leaves out is their squared length.
+            nearest = np.take_along_axis(scores, labels[:, None].astype(np.intp), axis=1)[:, 0]
+            squares: FloatArray = np.maximum(squared_lengths(points) + nearest, 0.0)
+            return squares
+        apart = self.apart[: len(points)]
+        # All labels are in range; the mode spares a second buffer.
+        np.take(self.frame.centers, labels, axis=0, out=apart, mode="clip")
+        np.subtract(points, apart, out=apart)
+        return squared_lengths(apart)
 
     def add_up(self, piece: Piece) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         height, n_clusters = piece.points.shape[0], len(self.frame.factors)
@@ -310,7 +332,7 @@ def assign(
         labels, scores = labelled.labels(piece.points)
         found.append(labels)
         if distances or farthest:
-            squares = _squared_distances(piece.points, labels, scores, frame)
+            squares = labelled.squared_distances(piece.points, labels, scores)
             inertia += float(squares.sum() if piece.weights is None else squares @ piece.weights)
             if farthest:
                 far.append(_farthest(piece, squares, labels, frame, rows, farthest))
@@ -319,20 +341,6 @@ def assign(
     labels = np.concatenate(found)
     used = np.bincount(labels, minlength=len(centers)) > 0
     return Assignment(labels, inertia if distances else np.nan, used, far[0])
-
-
-def _squared_distances(
-    points: Any, labels: npt.NDArray[np.int32], scores: npt.NDArray[Any], frame: _Frame
-) -> FloatArray:
-    """Return the squared distance of each point to its centre."""
-    if sparse.issparse(points):
-        # The points are not shifted: what the score leaves out is their squared length.
-        nearest = np.take_along_axis(scores, labels[:, None].astype(np.intp), axis=1)[:, 0]
-        squares: FloatArray = np.maximum(squared_lengths(points) + nearest, 0.0)
-        return squares
-    apart = frame.centers[labels]
-    np.subtract(points, apart, out=apart)
-    return squared_lengths(apart)
 
 
 def squared_lengths(points: Any) -> FloatArray:

@@ -171,7 +171,7 @@ def _look(
     partition: Partition, weighted: bool, with_moments: bool, centers: FloatArray | None
 ) -> Looked:
     """Check the blocks of a partition and add up what a fit needs to know of them."""
-    schema = survey(partition, accept_sparse=True)
+    schema = survey(partition, accept_sparse=True, must_be_finite=centers is None)
     reading = Reading(schema.dtype, weighted)
     heights, masses = [], []
     for index, block in partition.items():
@@ -180,12 +180,25 @@ def _look(
         if weighted:
             weights = checked_weights(block[1], points.shape[0], f"the weights of block {index}")
             masses.append(float(weights.sum()))
-    moments = Moments.of(reading.blocks(partition), schema.n_features) if with_moments else None
     sums = None
-    if centers is not None and centers.shape[1] == schema.n_features:
-        shift = near(schema, centers)
-        sums = partial_sums(reading.blocks(partition), centers, shift=shift, dtype=schema.dtype)
+    if centers is not None:
+        sums = _first_pass(partition, reading, schema, centers)
+        # A value that is not finite makes the sums so, which saves a pass to look for it.
+        if sums is None or not np.isfinite(sums.sums).all():
+            survey(partition, accept_sparse=True)
+    moments = Moments.of(reading.blocks(partition), schema.n_features) if with_moments else None
     return Looked(schema, moments, tuple(heights), tuple(masses or map(float, heights)), sums)
+
+
+def _first_pass(
+    partition: Partition, reading: Reading, schema: Schema, centers: FloatArray
+) -> Partial | None:
+    """Make the first pass over a partition's points, if the centres are points as well."""
+    if centers.shape[1] != schema.n_features:
+        return None
+    shift = near(schema, centers)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return partial_sums(reading.blocks(partition), centers, shift=shift, dtype=reading.dtype)
 
 
 def near(schema: Schema, centers: FloatArray) -> FloatArray:
