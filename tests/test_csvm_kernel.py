@@ -437,3 +437,18 @@ def test_any_arity_will_do() -> None:
         with split(cut(X, blocks), cut(y, blocks), partitions_per_location=9) as parts:
             scores.append(CascadeSVM(cascade_arity=arity).fit(parts).score(X_test, y_test))
     assert max(scores) - min(scores) <= 0.005
+
+
+@pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array])
+def test_size_for_engines_that_keep_account(kind: Any) -> None:
+    """Dask asks an object for its size before it decides what to spill and where to run."""
+    sizeof = pytest.importorskip("dask.sizeof").sizeof
+    X, _, y, _ = dataset("digits")
+    points = kind(X)
+    rows = Rows(points, y.astype(np.intp), None, np.arange(len(y)))
+    buffers = [points] if kind is np.asarray else [points.data, points.indices, points.indptr]
+    own = sum(buffer.nbytes for buffer in buffers) + 16 * len(y)
+    assert sizeof(rows) == pytest.approx(own, abs=100)
+    found = train(rows, SVC(gamma=0.05))
+    assert found is not None
+    assert sizeof(found) >= sizeof(found.rows) > 0.1 * own

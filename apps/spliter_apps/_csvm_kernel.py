@@ -55,6 +55,11 @@ class Rows:
         """Return the number of items."""
         return len(self.labels)
 
+    def __sizeof__(self) -> int:
+        """Return the bytes of its arrays, for engines that keep account of memory."""
+        arrays = (self.points, self.labels, self.weights, self.indexes)
+        return sum(map(_nbytes, arrays))
+
     def taken(self, which: Any) -> Rows:
         """Return some of the items, a copy.
 
@@ -104,6 +109,13 @@ class Rows:
         )
 
 
+def _nbytes(array: Any) -> int:
+    """Return the bytes of an array or CSR matrix, 0 for None."""
+    buffers = (getattr(array, name, None) for name in ("indices", "indptr"))
+    own = array.data if hasattr(array, "indptr") else array
+    return sum(buffer.nbytes for buffer in (own, *buffers) if buffer is not None)
+
+
 def stacked(points: Sequence[Any]) -> Any:
     """Put points one after the other.
 
@@ -143,6 +155,11 @@ class SupportSet:
     model: SVC | None = None
     objectives: tuple[float, ...] = ()
     converged: bool = False
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of its arrays; the model has the same points, and coefficients."""
+        coefficients = None if self.model is None else self.model.dual_coef_
+        return self.rows.__sizeof__() + _nbytes(coefficients)
 
 
 def train(
