@@ -17,7 +17,6 @@ import numpy as np
 from scipy import sparse
 
 from spliter import InvalidArgumentError, Split, is_collection, split
-from spliter_apps._results import wait  # noqa: F401
 
 Materialize: TypeAlias = bool | Literal["auto"]
 
