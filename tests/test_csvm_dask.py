@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -21,7 +21,7 @@ from spliter import LazyCollectionError, split
 from spliter_apps.cascade_svm import CascadeSVM
 from tests.csvm_suite import CascadeSVMTests, dataset
 from tests.dask_backend.conftest import start as start_cluster
-from tests.dask_backend.placing import shuffled, shuffled_array
+from tests.dask_backend.placing import ShuffledCollections, shuffled, shuffled_array
 from tests.histogram_suite import cut
 from tests.kmeans_suite import heights
 
@@ -38,17 +38,8 @@ def client() -> Iterator[Client]:
         yield client
 
 
-class TestDask(CascadeSVMTests):
+class TestDask(ShuffledCollections, CascadeSVMTests):
     """Arrays, each chunk of which is at a worker drawn at random."""
-
-    def collection(self, array: Array, rows: Sequence[int]) -> Any:
-        return shuffled_array(array, rows)
-
-    def blocks(self, blocks: Sequence[Any]) -> Any:
-        return shuffled(blocks)
-
-    def gathered(self, collection: Any) -> Array:
-        return np.asarray(collection.compute())
 
 
 def test_list_of_futures() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -19,7 +19,7 @@ from distributed import Client
 from spliter import InvalidArgumentError, LazyCollectionError, split
 from spliter_apps.k_means import KMeans
 from tests.dask_backend.conftest import start as start_cluster
-from tests.dask_backend.placing import shuffled, shuffled_array
+from tests.dask_backend.placing import ShuffledCollections, shuffled
 from tests.histogram_suite import cut
 from tests.kmeans_suite import KMeansTests, dataset, heights, start
 
@@ -36,20 +36,8 @@ def client() -> Iterator[Client]:
         yield client
 
 
-class TestDask(KMeansTests):
+class TestDask(ShuffledCollections, KMeansTests):
     """Arrays, each chunk of which is at a worker drawn at random."""
-
-    def collection(self, array: Array, rows: Sequence[int]) -> Any:
-        return shuffled_array(array, rows)
-
-    def blocks(self, blocks: Sequence[Any]) -> Any:
-        return shuffled(blocks)
-
-    def gathered(self, collection: Any) -> Array:
-        return np.asarray(collection.compute())
-
-    def heights(self, collection: Any) -> list[int]:
-        return list(collection.chunks[0])
 
 
 @pytest.mark.parametrize("n_blocks", [7, 200])

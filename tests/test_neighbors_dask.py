@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -22,7 +22,7 @@ from spliter import InvalidArgumentError, LazyCollectionError, split
 from spliter_apps import _neighbors_forest
 from spliter_apps.neighbors import KNeighborsClassifier, NearestNeighbors
 from tests.dask_backend.conftest import start
-from tests.dask_backend.placing import shuffled, shuffled_array
+from tests.dask_backend.placing import ShuffledCollections, shuffled
 from tests.dask_backend.programs import kill
 from tests.histogram_suite import cut
 from tests.kmeans_suite import heights
@@ -41,20 +41,8 @@ def client() -> Iterator[Client]:
         yield client
 
 
-class TestDask(NeighborsTests):
+class TestDask(ShuffledCollections, NeighborsTests):
     """Arrays, each chunk of which is at a worker drawn at random."""
-
-    def collection(self, array: Array, rows: Sequence[int]) -> Any:
-        return shuffled_array(array, rows)
-
-    def blocks(self, blocks: Sequence[Any]) -> Any:
-        return shuffled(blocks)
-
-    def gathered(self, collection: Any) -> Any:
-        return collection.compute()
-
-    def heights(self, collection: Any) -> list[int]:
-        return list(collection.chunks[0])
 
 
 @pytest.mark.parametrize("n_blocks", [7, 200])

@@ -135,6 +135,7 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
 
     def _keep_targets(self, found: Targets, targets: Any) -> Any:
         """Set the attributes that describe targets; return those in memory as trees have them."""
+        # Not abstract: the estimator without targets, NearestNeighbors, is never asked.
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:

@@ -44,3 +44,23 @@ def shuffled_array(array: npt.NDArray[Any], rows: Sequence[int]) -> da.Array:
     chunks = (tuple(rows), *((size,) for size in array.shape[1:]))
     persisted: da.Array = da.Array(layers, name, chunks=chunks, dtype=array.dtype).persist()
     return persisted
+
+
+class ShuffledCollections:
+    """How the suites of applications make collections on Dask, and read those it made."""
+
+    def collection(self, array: npt.NDArray[Any], rows: Sequence[int]) -> Any:
+        """Return an array cut along its rows, each chunk at a worker drawn at random."""
+        return shuffled_array(array, rows)
+
+    def blocks(self, blocks: Sequence[Any]) -> Any:
+        """Return a list of futures of blocks of any kind."""
+        return shuffled(blocks)
+
+    def gathered(self, collection: Any) -> Any:
+        """Return a Dask collection as one array."""
+        return collection.compute()
+
+    def heights(self, collection: Any) -> list[int]:
+        """Return the numbers of rows of the chunks of a Dask array."""
+        return list(collection.chunks[0])
