@@ -29,6 +29,7 @@ from spliter._errors import (
     PartitionNotLocalError,
     SplitClosedError,
     SplIterError,
+    TaskFailedError,
     TaskNotSerializableError,
     UnknownItemIndexError,
     UnsupportedCollectionError,
@@ -45,6 +46,8 @@ from spliter._protocols import (
     Executor,
     Locator,
     Movement,
+    SubmitsTogether,
+    together,
 )
 from spliter._registry import BackendInfo, backends, is_collection
 from spliter._split import Split, split
@@ -78,6 +81,8 @@ __all__ = [
     "SplIterError",
     "Split",
     "SplitClosedError",
+    "SubmitsTogether",
+    "TaskFailedError",
     "TaskNotSerializableError",
     "UnknownItemIndexError",
     "UnsupportedCollectionError",
@@ -88,4 +93,5 @@ __all__ = [
     "reduce",
     "split",
     "task",
+    "together",
 ]

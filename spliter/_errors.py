@@ -84,3 +84,7 @@ class SplitClosedError(SplIterError, RuntimeError):
 
 class TaskNotSerializableError(SplIterError, TypeError):
     """A task function or its arguments cannot be sent to a location."""
+
+
+class TaskFailedError(SplIterError, RuntimeError):
+    """A task ended in a way that cannot be brought here as it was; its traceback is the text."""

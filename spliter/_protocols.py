@@ -12,6 +12,7 @@ to open the collections, plans, and hands each partition to the executor::
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -242,6 +243,34 @@ class Executor(Protocol):
     def blocking_call_allowed(self) -> bool:
         """Whether this thread may wait for the engine (not its event loop's own)."""
         ...
+
+
+@runtime_checkable
+class SubmitsTogether(Protocol):
+    """What an executor may have besides: one message for many tasks."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context in which what this thread submits is collected, to be sent at its end.
+
+        Futures are handed out at once; waiting for one inside the context would wait for ever.
+        """
+        ...
+
+
+def together(executor: Executor) -> AbstractContextManager[None]:
+    """Return a context in which tasks are sent in one message, if the executor can do that.
+
+    Parameters
+    ----------
+    executor : Executor
+        Any.
+
+    Returns
+    -------
+    context manager
+        Nothing is waited for inside.
+    """
+    return executor.together() if isinstance(executor, SubmitsTogether) else nullcontext()
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, overload
 
@@ -20,7 +21,7 @@ from spliter._grid import UNKNOWN, BlockGrid
 from spliter._materialize import Materialization, Materialize, check_materialize, decide
 from spliter._partition import NEVER, Partition, count_rows, count_rows_of
 from spliter._planner import Location, check_partitions_per_location, plan
-from spliter._protocols import Blocks, BlocksMade, Executor, Movement
+from spliter._protocols import Blocks, BlocksMade, Executor, Movement, together
 from spliter._registry import load, locator_for
 from spliter._repr import split_html
 
@@ -269,7 +270,36 @@ class Split(Sequence[Partition]):
         list of future
             The engine's own futures, in the order of the partitions.
         """
-        return [partition.submit(fn, *args, **kwargs) for partition in self]
+        partitions = list(self)  # before the message is begun: this may have to ask the engine
+        with self.together():
+            return [partition.submit(fn, *args, **kwargs) for partition in partitions]
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context in which this thread's tasks are sent to the engine in one message.
+
+        For a loop that starts a task per partition, or several that go together. An engine that
+        knows no such message sends them one by one, as without it. :meth:`map` and
+        :func:`reduce` do it themselves.
+
+        Returns
+        -------
+        context manager
+            Futures are handed out inside, and nothing may wait for one before its end.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from spliter import gather, split, task
+        >>> @task
+        ... def total(partition):
+        ...     return sum(float(block.sum()) for block in partition)
+        >>> with split([np.ones(3), np.ones(2)], partitions_per_location=2) as parts:
+        ...     with parts.together():
+        ...         futures = [total(partition) for partition in parts]
+        ...     gather(futures)
+        [3.0, 2.0]
+        """
+        return together(self._executor)
 
     def map_blocks(
         self,

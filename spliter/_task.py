@@ -9,7 +9,7 @@ from typing import Any
 from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition, check_task_function
 from spliter._planner import Location
-from spliter._protocols import Executor
+from spliter._protocols import Executor, together
 from spliter._registry import executor_of_future
 
 DEFAULT_ARITY = 8
@@ -124,11 +124,12 @@ def reduce(fn: Callable[[Any, Any], Any], futures: Iterable[Any], arity: int | N
     for future in pending:
         by_location.setdefault(executor.location_of(future), []).append(future)
     unplaced = by_location.pop(None, [])
-    tops = [
-        _reduce_level(executor, fn, group, arity or max(len(group), 2), location)
-        for location, group in by_location.items()
-    ]
-    return _reduce_level(executor, fn, tops + unplaced, arity or DEFAULT_ARITY, None)
+    with together(executor):
+        tops = [
+            _reduce_level(executor, fn, group, arity or max(len(group), 2), location)
+            for location, group in by_location.items()
+        ]
+        return _reduce_level(executor, fn, tops + unplaced, arity or DEFAULT_ARITY, None)
 
 
 def gather(futures: Iterable[Any]) -> list[Any]:

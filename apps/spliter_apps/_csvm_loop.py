@@ -76,11 +76,13 @@ class Cascade:
             The solution.
         """
         partitions = in_order(list(parts))
-        solution = self._first(partitions)
+        with parts.together():
+            solution = self._first(partitions)
         exact = len(partitions) == 1
         for iteration in range(1, 1 if exact else max_iter):
             partitions = in_order(list(parts))
-            solution = self._again(partitions, solution)
+            with parts.together():
+                solution = self._again(partitions, solution)
             # There is nothing to ask about the first solution: whether it holds shows when the
             # partitions have looked at it. So both iterations are started without a wait.
             if iteration < max_iter - 1 and wait(_has_converged(partitions[0], solution)):

@@ -316,4 +316,4 @@ def look_at(parts: Split, *, moments: bool) -> Findings:
     InvalidArgumentError
         If the data cannot be used, saying where.
     """
-    return Findings.of(gather([summarise(partition, moments) for partition in parts]))
+    return Findings.of(gather(parts.map(summarise, moments)))

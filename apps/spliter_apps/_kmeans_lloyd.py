@@ -104,7 +104,9 @@ def total(points: Points, centers: FloatArray, shift: FloatArray) -> Partial:
     """
     if points.begun is not None and np.array_equal(points.begun[0], centers):
         return points.begun[1]
-    partials = [_sum(partition, points.reading, centers, shift) for partition in points.parts]
+    partitions = list(points.parts)  # before the message is begun: this may plan them anew
+    with points.parts.together():
+        partials = [_sum(partition, points.reading, centers, shift) for partition in partitions]
     found: Partial = combine(add, partials, centers.nbytes)
     return found
 
@@ -207,7 +209,9 @@ def _relocated(points: Points, centers: FloatArray, shift: FloatArray, sums: Par
     # One look at the partitions: starting an iteration may plan them anew.
     partitions = list(points.parts)
     args = (points.reading, centers, shift, len(empty))
-    found = gather([_find_farthest(partition, *args) for partition in partitions])
+    with points.parts.together():
+        futures = [_find_farthest(partition, *args) for partition in partitions]
+    found = gather(futures)
     farthest = Farthest.of(
         [
             one.counted(points.global_rows(partition, one.rows))
@@ -250,7 +254,10 @@ def assigned(
         As in :class:`Run`.
     """
     args = (points.reading, centers, near(points.schema, centers))
-    labels = [(partition, _assign(partition, *args)) for partition in points.parts]
-    found = gather([_summary(partition, future) for partition, future in labels])
+    partitions = list(points.parts)
+    with points.parts.together():
+        labels = [(partition, _assign(partition, *args)) for partition in partitions]
+        summaries = [_summary(partition, future) for partition, future in labels]
+    found = gather(summaries)
     inertia = sum(inertia for inertia, _ in found)
     return inertia, np.any([used for _, used in found], axis=0), labels

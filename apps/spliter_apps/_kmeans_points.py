@@ -329,7 +329,9 @@ class Points:
         # One look at the partitions: starting an iteration may plan them anew.
         partitions = list(parts)
         args = (weighted, with_moments, centers)
-        looked: list[Looked] = gather([_look(partition, *args) for partition in partitions])
+        with parts.together():
+            futures = [_look(partition, *args) for partition in partitions]
+        looked: list[Looked] = gather(futures)
         heights = np.zeros(parts.nblocks, np.int64)
         masses = np.zeros(parts.nblocks)
         schema = functools.reduce(Schema.merged, [found.schema for found in looked])

@@ -30,6 +30,7 @@ from spliter import (
     gather,
     reduce,
     split,
+    together,
 )
 from spliter_apps._blocks import Expected
 from spliter_apps._neighbors_metric import Search
@@ -103,8 +104,9 @@ class Forest:
             Of futures.
         """
         partitions = tuple(parts)
-        trees = (each.submit(grow_tree, search, is_sparse, kind) for each in partitions)
-        return cls(search, tuple(trees), partitions, parts)
+        with parts.together():
+            trees = tuple(each.submit(grow_tree, search, is_sparse, kind) for each in partitions)
+        return cls(search, trees, partitions, parts)
 
     def gathered(self) -> Forest:
         """Return it with all trees in this process' memory."""
@@ -150,11 +152,12 @@ class Forest:
             1,
         )
         answers = []
-        for number in range(count):
-            start, stop = (n_queries * at // count for at in (number, number + 1))
-            at = places[number % len(places)]
-            piece = engine.submit(hold, (Piece(points[start:stop]),), {}, location=at)
-            answers.append(self._ask(engine, locations, piece, at, question, conclude))
+        with together(engine):
+            for number in range(count):
+                start, stop = (n_queries * at // count for at in (number, number + 1))
+                at = places[number % len(places)]
+                piece = engine.submit(hold, (Piece(points[start:stop]),), {}, location=at)
+                answers.append(self._ask(engine, locations, piece, at, question, conclude))
         return stacked(gather(answers))
 
     def about_blocks(
@@ -180,13 +183,14 @@ class Forest:
         engine = _executor(partitions[0])
         forest = self._reachable(engine, partitions[0].location)
         answers: list[tuple[Partition, list[Any]]] = []
-        for partition in partitions:
-            piece = partition.submit(points_to_ask, expected)
-            at = partition.location
-            places = tuple(each.location for each in self.partitions) or (at,) * len(self.trees)
-            answers.append(
-                (partition, [forest._ask(engine, places, piece, at, question, conclude)])
-            )
+        with together(engine):
+            for partition in partitions:
+                piece = partition.submit(points_to_ask, expected)
+                at = partition.location
+                places = tuple(each.location for each in self.partitions) or (at,) * len(self.trees)
+                answers.append(
+                    (partition, [forest._ask(engine, places, piece, at, question, conclude)])
+                )
         return answers
 
     def about_itself(

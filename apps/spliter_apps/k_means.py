@@ -403,7 +403,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             expected.check_grid(data.parts)
             parts = data.parts
             args = (expected, self.cluster_centers_, parts.ncollections == 2)
-            return -float(sum(gather([inertia(partition, *args) for partition in parts])))
+            return -float(sum(gather(parts.map(inertia, *args))))
 
     def _expected(self) -> Expected:
         return Expected.by(self, self.cluster_centers_.dtype, accept_sparse=True)

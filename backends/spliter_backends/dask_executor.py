@@ -21,7 +21,8 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,7 +32,6 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 from dask.utils import funcname, parse_timedelta
 from distributed import Client, Future
-from distributed.protocol.pickle import dumps
 from tornado.ioloop import PeriodicCallback
 
 from spliter import (
@@ -40,9 +40,9 @@ from spliter import (
     InvalidArgumentError,
     Location,
     Partition,
-    TaskNotSerializableError,
 )
 from spliter._grid import UNKNOWN, IntArray
+from spliter_backends._dask_message import Message
 from spliter_backends._dask_worker import run_at_location
 
 WATCH_INTERVAL: Final = 1.0
@@ -110,6 +110,12 @@ class _UnderWay:
     since: float = field(default_factory=time.monotonic)
 
 
+class _Messages(threading.local):
+    """The message that a thread is writing, if it is writing one."""
+
+    open: Message | None = None
+
+
 class DaskExecutor:
     """Runs functions on the workers of one client's cluster.
 
@@ -128,6 +134,7 @@ class DaskExecutor:
         )
         self._watch: PeriodicCallback | None = None
         self._gone: set[Location] = set()
+        self._messages = _Messages()
         self._flush_planned = False
 
     @property
@@ -215,33 +222,30 @@ class DaskExecutor:
         self._keep_an_eye_on(future, tuple(keep))
         return future
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Send what this thread submits meanwhile in one message; see `SubmitsTogether`."""
+        if self._messages.open is not None:  # within a larger one
+            yield
+            return
+        self._messages.open = message = Message(self.client)
+        try:
+            yield
+        except BaseException:
+            message.discard()
+            raise
+        finally:
+            self._messages.open = None
+        message.send()
+
     def _submit(
         self, key: str, location: Location | None, fn: Callable[..., Any], *args: Any
     ) -> Future[Any]:
-        try:
-            return self.client.submit(
-                fn,
-                *args,
-                key=key,
-                workers=None if location is None or location in self._gone else [location],
-                pure=False,
-            )
-        except Exception as error:
-            self._refuse_unpicklable(args, error)
-            raise
-
-    @staticmethod
-    def _refuse_unpicklable(values: tuple[Any, ...], error: Exception) -> None:
-        """Say so if a submission failed because something cannot be pickled."""
-        for value in values:
-            try:
-                dumps(value)
-            except Exception as cause:  # noqa: BLE001 - a __reduce__ may raise anything
-                name = funcname(value) if callable(value) else f"an argument ({type(value)})"
-                raise TaskNotSerializableError(
-                    f"{name} cannot be sent to a worker: {cause}. What a task uses must be "
-                    "picklable: open files, locks and connections inside the task instead"
-                ) from error
+        message = self._messages.open or Message(self.client)
+        future = message.add(key, None if location in self._gone else location, fn, args)
+        if message is not self._messages.open:
+            message.send()
+        return future
 
     def _as_sent(self, value: Any, keep: list[Any]) -> Any:
         """Replace a partition by the future of its block list at its location."""

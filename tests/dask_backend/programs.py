@@ -59,6 +59,11 @@ def products(partition: Partition) -> int:
     return sum(int((first * second).sum()) for first, second in partition)
 
 
+def chained(partition: Partition, earlier: Any) -> list[tuple[str, str]]:
+    """Where an earlier task and this one were planned, and where they run."""
+    return [earlier, (str(partition.location), str(get_worker().address))]
+
+
 def options(partition: Partition, **given: Any) -> dict[str, Any]:
     """The keyword arguments."""
     return given

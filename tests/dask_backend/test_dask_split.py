@@ -7,6 +7,7 @@ import operator
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import dask
@@ -19,7 +20,8 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import sparse
-from distributed import Client, get_client, wait, worker_client
+from distributed import CancelledError, Client, get_client, wait, worker_client
+from distributed.diagnostics.plugin import SchedulerPlugin
 
 import spliter
 from spliter import (
@@ -474,6 +476,86 @@ def test_unpicklable_function_and_argument(client: Client) -> None:
         parts[0].submit(takes_a_lock)
     with pytest.raises(TaskNotSerializableError, match="argument"):
         parts[0].submit(programs.weighted, lock)
+    assert sum(client.gather(parts.map(programs.total))) == 4
+
+
+class CountGraphs(SchedulerPlugin):
+    """Counts the graphs that the scheduler is sent."""
+
+    name = "count-graphs"
+
+    def __init__(self) -> None:
+        self.graphs = 0
+
+    def update_graph(self, scheduler: Any, **_: Any) -> None:
+        self.graphs += 1
+
+
+def graphs(client: Client) -> int:
+    """Return how many graphs the scheduler has been sent since it began to count."""
+
+    def count(dask_scheduler: Any) -> int:
+        plugin: CountGraphs = dask_scheduler.plugins[CountGraphs.name]
+        return plugin.graphs
+
+    found: int = client.run_on_scheduler(count)
+    return found
+
+
+def test_a_pass_is_one_message(client: Client) -> None:
+    client.register_plugin(CountGraphs())
+    try:
+        with split(spread(client, 16, tag="one"), partitions_per_location=4) as parts:
+            before = graphs(client)
+            futures = parts.map(programs.total)
+            client.gather(futures)
+            assert graphs(client) == before + 1
+            client.gather([part.submit(programs.total) for part in parts])
+            assert graphs(client) == before + 1 + len(parts)
+            with parts.together():
+                totals = [part.submit(programs.total) for part in parts]
+                doubled = [
+                    part.submit(programs.weighted, total)
+                    for part, total in zip(parts, totals, strict=True)
+                ]
+                grand = reduce(operator.add, doubled)
+            assert grand.result() == sum(total * total for total in client.gather(totals))
+            assert graphs(client) == before + 2 + len(parts)
+    finally:
+        client.unregister_scheduler_plugin(CountGraphs.name)
+
+
+def test_tasks_sent_together_keep_their_places(client: Client) -> None:
+    with split(spread(client, 16, tag="places"), partitions_per_location=4) as parts:
+        with parts.together():
+            first = [part.submit(programs.where) for part in parts]
+            second = [
+                part.submit(programs.chained, earlier)
+                for part, earlier in zip(parts, first, strict=True)
+            ]
+        places = [(part.location, part.location) for part in parts]
+        assert client.gather(first) == places
+        assert client.gather(second) == [[place, place] for place in places]
+
+
+def test_what_is_never_sent_is_cancelled(client: Client) -> None:
+    parts = split(da.ones(4, chunks=2).persist())
+    handed_out: list[Any] = []
+
+    def send(what_goes_wrong: Callable[[], Any]) -> None:
+        with parts.together():
+            handed_out.extend(parts.map(programs.total))
+            what_goes_wrong()
+
+    with pytest.raises(ZeroDivisionError):
+        send(lambda: 1 / 0)
+    lock = threading.Lock()
+    with pytest.raises(TaskNotSerializableError):
+        send(lambda: handed_out.append(parts[0].submit(programs.weighted, lock)))
+    assert len(handed_out) == 2 * len(parts) + 1
+    for future in handed_out:
+        with pytest.raises(CancelledError):
+            future.result(timeout=10)
     assert sum(client.gather(parts.map(programs.total))) == 4
 
 

@@ -1,0 +1,105 @@
+"""Tasks that go to the scheduler together: one graph, each task with a place of its own.
+
+The scheduler takes a millisecond or two for a graph, however small. A pass that sends one per
+partition keeps the last worker waiting for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dask._task_spec import Task, parse_input
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from dask.utils import funcname
+from distributed import Client, Future
+from distributed.protocol.pickle import dumps
+
+from spliter import Location, TaskNotSerializableError
+
+
+class Message:
+    """Tasks to be sent to the scheduler of a client.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Whose futures there will be.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._tasks: dict[Location | None, dict[str, Task]] = {}
+        self._futures: list[Future[Any]] = []
+        self._sent: list[Any] = []
+
+    def add(
+        self, key: str, location: Location | None, fn: Callable[..., Any], args: tuple[Any, ...]
+    ) -> Future[Any]:
+        """Add the task ``fn(*args)`` and return its future, pending until long after `send`.
+
+        Parameters
+        ----------
+        key : str
+            A new one.
+        location : Location or None
+            Worker to pin it to.
+        fn : callable
+            The function.
+        args : tuple
+            Its arguments; futures among them, or in lists and the like, arrive as results.
+
+        Returns
+        -------
+        distributed.Future
+            Of the task.
+        """
+        task = Task(key, fn, *map(parse_input, args))
+        self._tasks.setdefault(location, {})[key] = task
+        future: Future[Any] = Future(key, self._client)
+        self._sent += args
+        # Held: a future that nobody holds is taken for one that nobody wants, and released.
+        self._futures.append(future)
+        return future
+
+    def send(self) -> None:
+        """Send the tasks.
+
+        Raises
+        ------
+        TaskNotSerializableError
+            If one cannot be pickled. None of them is sent then.
+        """
+        if not self._futures:
+            return
+        layers = {
+            f"at-{location}": MaterializedLayer(
+                tasks, annotations=None if location is None else {"workers": [location]}
+            )
+            for location, tasks in self._tasks.items()
+        }
+        graph = HighLevelGraph(layers, {name: set() for name in layers})
+        try:
+            self._client.get(graph, [future.key for future in self._futures], sync=False)
+        except Exception as error:
+            self.discard()
+            _refuse_unpicklable(self._sent, error)
+            raise
+
+    def discard(self) -> None:
+        """Cancel all futures, so that nobody waits for tasks that are never sent."""
+        for future in self._futures:
+            future.cancel(asynchronous=False)
+
+
+def _refuse_unpicklable(values: Sequence[Any], error: Exception) -> None:
+    """Say so if a submission failed because something cannot be pickled."""
+    for value in values:
+        try:
+            dumps(value)
+        except Exception as cause:  # noqa: BLE001 - a __reduce__ may raise anything
+            name = funcname(value) if callable(value) else f"an argument ({type(value)})"
+            raise TaskNotSerializableError(
+                f"{name} cannot be sent to a worker: {cause}. What a task uses must be "
+                "picklable: open files, locks and connections inside the task instead"
+            ) from error
