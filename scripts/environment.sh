@@ -23,6 +23,12 @@ _find_python() {
     done
 }
 
+_apt_install() {
+    echo "installing the Debian package $1"
+    _root apt-get update -qq
+    _root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1"
+}
+
 _make_venv() {
     local python
     python=$(_find_python)
@@ -30,10 +36,7 @@ _make_venv() {
     # Debian ships Python without the modules that make virtual environments.
     if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
         command -v apt-get >/dev/null || _fail "$python has no venv module, and there is no apt-get to install it"
-        echo "installing the venv module of $python"
-        _root apt-get update -qq
-        _root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-            "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
+        _apt_install "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
     fi
     # A half-made environment of an interrupted run is made anew.
     "$python" -m venv --clear .venv
@@ -51,5 +54,20 @@ prepare_environment() {
         PYTHONWARNINGS="ignore:Editable installation" \
             .venv/bin/python -m pip install --quiet --editable ".[$extras]"
         cp pyproject.toml "$stamp"
+    fi
+}
+
+# Whether the Python of .venv is one that dataClay runs on.
+python_suits_dataclay() {
+    .venv/bin/python -c 'import sys; sys.exit(sys.version_info >= (3, 13))'
+}
+
+# An embedded dataClay needs a server of the Redis protocol. One may be there already, or have come
+# with the Python packages; where it could not, Debian has one.
+prepare_store() {
+    local find='import sys; from spliter_backends._dataclay_services import find_store; sys.exit(not find_store())'
+    if python_suits_dataclay && ! .venv/bin/python -c "$find"; then
+        command -v apt-get >/dev/null || _fail "dataClay needs a redis-server, and there is no apt-get to install it"
+        _apt_install redis-server
     fi
 }

@@ -33,7 +33,7 @@ class _BuiltIn:
     name: str
     module: str
     serves: frozenset[str]
-    """Top-level packages of the collections (and futures) it may recognise."""
+    """Top-level packages, or whole modules, of the collections (and futures) it may recognise."""
     engine: str | None
     """Distribution whose version is worth showing."""
     extra: str | None
@@ -54,6 +54,19 @@ _BUILT_IN = (
         frozenset({"dask", "distributed"}),
         "distributed",
         "dask",
+    ),
+    _BuiltIn(
+        "dataclay",
+        "spliter_backends.dataclay_backend",
+        frozenset(
+            {
+                "dataclay",
+                "spliter_backends._dataclay_future",
+                "spliter_backends.dataclay_collections",
+            }
+        ),
+        "dataclay",
+        "dataclay",
     ),
 )
 
@@ -181,16 +194,19 @@ def _describe(name: str, line: _BuiltIn | None) -> BackendInfo:
 
 
 def _packages(value: Any) -> set[str]:
-    """Top-level packages of a value's type and bases; of the first element for a list."""
+    """Top-level packages, and modules, of a value's type and bases; of a list's first element."""
     if isinstance(value, list | tuple) and value:
         return _packages(value[0])
-    return {base.__module__.partition(".")[0] for base in type(value).__mro__} - {"typing", "abc"}
+    modules = {base.__module__ for base in type(value).__mro__}
+    return (modules | {module.partition(".")[0] for module in modules}) - {"typing", "abc"}
 
 
 def _candidates(value: Any) -> Iterator[tuple[str, Backend | BackendNotUsableError]]:
     """Backends that may know `value`, or the reason why one that may cannot be used."""
     packages = _packages(value)
     served = [line.name for line in _BUILT_IN if line.serves & packages]
+    # It takes any future of the standard library, also those that an engine has made its own.
+    served.sort(key=lambda name: name == "local")
     for name in served + sorted(_entry_points()):
         try:
             yield name, load(name)
@@ -336,5 +352,6 @@ def _not_a_collection(value: Any) -> str:
     return (
         f"{_describe_value(value)} is not a collection whose blocks a backend can find; "
         f"the backends here are {', '.join(_names())}, which take Dask collections, lists "
-        "of futures, lists of NumPy arrays, NumPy memory maps and Zarr arrays"
+        "of futures, lists of NumPy arrays, NumPy memory maps, Zarr arrays, and lists of "
+        "persistent dataClay objects"
     )

@@ -61,10 +61,15 @@ def is_block(value: Any) -> bool:
     """
     if isinstance(value, list):
         return True
-    if hasattr(type(value), "__dask_graph__"):
+    if hasattr(type(value), "__dask_graph__") or _is_persistent(value):
         return False
     shape = getattr(value, "shape", None)
     return isinstance(shape, tuple) and len(shape) > 0
+
+
+def _is_persistent(value: Any) -> bool:
+    """Whether it is an object of dataClay's, whose attributes may be in another process."""
+    return any(base.__module__.partition(".")[0] == "dataclay" for base in type(value).__mro__)
 
 
 def row_count(block: Any) -> int:

@@ -1,0 +1,18 @@
+"""Leave modules of engines that are not installed out of the search for examples in docstrings.
+
+Tests of such an engine are found all the same, and skip with the reason (``tests/conftest.py``).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+PACKAGE_OF = {"dataclay": "dataclay", "compss": "pycompss"}
+"""For each engine that need not be there, the package that it is imported from."""
+
+collect_ignore_glob = [
+    f"{root}/*{engine}*.py"
+    for engine, package in PACKAGE_OF.items()
+    if importlib.util.find_spec(package) is None
+    for root in ("backends", "experiments")
+]

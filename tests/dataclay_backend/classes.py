@@ -1,0 +1,41 @@
+"""Persistent classes as a user writes them, importable at backends by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from dataclay import DataClayObject, activemethod
+
+
+def address(array: npt.NDArray[Any]) -> int:
+    """Return where an array's elements are in memory."""
+    return int(array.__array_interface__["data"][0])
+
+
+class Readings(DataClayObject):  # type: ignore[misc]
+    """An object that is a block itself: tasks use its attributes and methods."""
+
+    values: npt.NDArray[np.int64]
+
+    def __init__(self, values: npt.NDArray[np.int64]) -> None:
+        self.values = values
+
+    @activemethod  # type: ignore[untyped-decorator]
+    def total(self) -> int:
+        """Sum of all values."""
+        return int(self.values.sum())
+
+    @activemethod  # type: ignore[untyped-decorator]
+    def address(self) -> int:
+        """Return where the values are in the backend's memory."""
+        return address(self.values)
+
+
+class Table(Readings):
+    """An object that says what its block is."""
+
+    def spliter_block(self) -> Any:
+        """Return the values."""
+        return self.values

@@ -1,0 +1,217 @@
+"""What the tests of the dataClay backend run at backends, importable there by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from dataclay.backend.api import BackendAPI
+from dataclay.config import get_runtime
+
+from spliter import Partition
+from spliter_backends import _dataclay_station as station
+
+_received: Counter[str] = Counter()
+
+
+def count_received() -> int:
+    """Return how many messages with blocks from elsewhere this backend has taken so far.
+
+    Counting begins with the first call: dataClay's own moves, and copies that SplIter brings.
+    """
+    if not _received:
+        _received["since"] = 0
+        register, adopt = BackendAPI.register_objects, station.ANSWERS["adopt"]
+
+        async def counted_register(self: Any, *args: Any, **kwargs: Any) -> None:
+            _received["registered"] += 1
+            await register(self, *args, **kwargs)
+
+        def counted_adopt(transfer: str) -> Any:
+            _received["adopted"] += 1
+            return adopt(transfer)
+
+        BackendAPI.register_objects = counted_register
+        station.ANSWERS["adopt"] = counted_adopt
+    return _received.total()
+
+
+def here(_: Partition) -> str:
+    """Return the backend this runs at."""
+    return str(get_runtime().backend_id)
+
+
+def total(partition: Partition) -> int:
+    """Sum of all items."""
+    return sum(int(block.sum()) for block in partition)
+
+
+def slow_total(partition: Partition, seconds: float) -> int:
+    """Sum of all items, resting before each block."""
+    result = 0
+    for block in partition:
+        time.sleep(seconds)
+        result += int(block.sum())
+    return result
+
+
+def totals_of_objects(partition: Partition) -> int:
+    """Sum over objects that are blocks themselves, by their attribute and their method."""
+    return sum(int(it.values.sum()) + it.total() for it in partition)
+
+
+def addresses(partition: Partition) -> list[int]:
+    """Return where the blocks' elements are in memory."""
+    return [int(block.__array_interface__["data"][0]) for block in partition]
+
+
+def products(partition: Partition) -> int:
+    """Sum of products of aligned pairs."""
+    return sum(int((first * second).sum()) for first, second in partition)
+
+
+def ones(_: Partition, length: int) -> npt.NDArray[np.float64]:
+    """Return an array of this process, and no other: not data of the partition."""
+    return np.ones(length)
+
+
+def identity(value: Any) -> int:
+    """Return which object of its process a value is."""
+    return id(value)
+
+
+def kept() -> int:
+    """Return how many things this backend keeps for clients."""
+    return int(station.ANSWERS["kept"]())
+
+
+def objects() -> int:
+    """Return how many persistent objects this backend has in memory."""
+    return len(get_runtime().data_manager.loaded_objects)
+
+
+def process() -> int:
+    """Return the process this is."""
+    return os.getpid()
+
+
+class TwoPartError(Exception):
+    """Cannot be unpickled: pickle calls it with one argument."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} {second}")
+
+
+def raise_two_parts(_: Partition) -> None:
+    """Raise an error that cannot be unpickled."""
+    raise TwoPartError("one", "two")
+
+
+def raise_with_lock(_: Partition) -> None:
+    """Raise an error that cannot be pickled."""
+    raise ValueError("locked", threading.Lock())
+
+
+def raise_caused(_: Partition) -> None:
+    """Raise an error that has a cause."""
+    try:
+        raise KeyError("deep")
+    except KeyError as error:
+        raise ValueError("shallow") from error
+
+
+def leave(_: Partition) -> None:
+    """End the program, or so it thinks."""
+    sys.exit(3)
+
+
+def interrupt(_: Partition) -> None:
+    """Raise what is no ``Exception``."""
+    raise KeyboardInterrupt
+
+
+def die(_: Partition) -> None:
+    """End the process without any clean-up."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def lock(_: Partition) -> Any:
+    """Return what cannot be pickled."""
+    return threading.Lock()
+
+
+def zeros(_: tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
+    """Make a block that takes no memory until it is written to."""
+    return np.zeros(shape, dtype)
+
+
+def ends(partition: Partition) -> list[tuple[int, int]]:
+    """Return the length and the last item of each block."""
+    return [(len(block), int(block[-1])) for block in partition]
+
+
+def sum_of(_: Partition, value: Any) -> float:
+    """Return the sum of an argument."""
+    return float(np.sum(value))
+
+
+def kinds(partition: Partition) -> list[str]:
+    """Return what blocks are."""
+    return [type(block).__name__ for block in partition]
+
+
+def numbered(index: tuple[int, ...], shape: tuple[int, ...], step: int) -> npt.NDArray[Any]:
+    """Make a block of the number of its place."""
+    row, column = index
+    return np.full(shape, row * step + column)
+
+
+_calls: Counter[str] = Counter()
+
+
+def _count_calls() -> None:
+    call, locate = BackendAPI.call_active_method, station.ANSWERS["locate"]
+
+    async def counted_call(
+        self: Any, object_id: Any, method: str, *args: Any, **kwargs: Any
+    ) -> Any:
+        _calls[method] += 1
+        return await call(self, object_id, method, *args, **kwargs)
+
+    def counted_locate(object_ids: bytes) -> bytes:
+        _calls["locate"] += 1
+        return bytes(locate(object_ids))
+
+    BackendAPI.call_active_method = counted_call
+    station.ANSWERS["locate"] = counted_locate
+
+
+def calls_of(what: str) -> int:
+    """Return how many tasks, or questions, this backend was called for since the first call."""
+    if not _calls:
+        _calls["since"] = 1
+        _count_calls()
+    return _calls[what]
+
+
+def task_calls() -> int:
+    """Return how many tasks this backend has been called for."""
+    return calls_of("run")
+
+
+def locate_calls() -> int:
+    """Return how often this backend has been asked where objects are."""
+    return calls_of("locate")
+
+
+def pause(_: Partition) -> int:
+    """Stop the process, as a machine that is out of memory may; it is woken from outside."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return 1

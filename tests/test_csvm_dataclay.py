@@ -1,0 +1,23 @@
+"""The Cascade SVM on three dataClay backends, points shuffled over them."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("dataclay")
+
+from tests.csvm_suite import CascadeSVMTests
+from tests.dataclay_backend.conftest import cluster
+from tests.dataclay_backend.placing import ShuffledCollections
+
+__all__ = ["cluster"]  # the fixture
+
+pytestmark = [
+    pytest.mark.backend("dataclay"),
+    pytest.mark.timeout(120),
+    pytest.mark.usefixtures("cluster"),
+]
+
+
+class TestDataClay(ShuffledCollections, CascadeSVMTests):
+    """Arrays, each block of which is at a backend drawn at random."""
