@@ -68,6 +68,13 @@ _BUILT_IN = (
         "dataclay",
         "dataclay",
     ),
+    _BuiltIn(
+        "compss",
+        "spliter_backends.compss_backend",
+        frozenset({"dislib", "pycompss", "spliter_backends.compss_collections"}),
+        None,
+        "compss",
+    ),
 )
 
 

@@ -24,9 +24,16 @@ from typer.testing import CliRunner, Result
 
 import spliter
 from spliter import BackendInfo
-from spliter_experiments import _cluster, _comparison, _histogram, _kmeans
-from spliter_experiments._comparison import Site
-from spliter_experiments._histogram import WAYS
+from spliter_experiments import (
+    _dask_cluster,
+    _dask_engine,
+    _engines,
+    _histogram_dask,
+    _kmeans,
+    _kmeans_dask,
+)
+from spliter_experiments._dask_steps import DaskSite
+from spliter_experiments._histogram import Histogram
 from spliter_experiments._histogram_kernels import Edges
 from spliter_experiments._results import read_results
 from spliter_experiments._rounds import Answer
@@ -71,7 +78,7 @@ def test_every_way_on_an_embedded_cluster_with_files(tmp_path: Path) -> None:
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "3,000 x 2" in result.stdout
-    assert all(way in result.stdout for way in WAYS)
+    assert all(way in result.stdout for way in Histogram.ways)
     assert sorted(file.name for file in folder.iterdir()) == [
         "histogram.png",
         "histogram.svg",
@@ -79,11 +86,11 @@ def test_every_way_on_an_embedded_cluster_with_files(tmp_path: Path) -> None:
         "summary.json",
     ]
     comparison = read_results(folder)
-    assert comparison.ways == WAYS
+    assert comparison.ways == Histogram.ways
     assert {run.round for run in comparison.stands[0].measurements} == {1, 2}
     settings = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["settings"]
     assert (settings["rows"], settings["bins"], settings["seed"]) == (3000, 4, 7)
-    assert (settings["workers"], settings["cores"]) == (2, 2)
+    assert (settings["backend"], settings["workers"], settings["cores"]) == ("dask", 2, 2)
     tasks = {run.way: run.tasks for run in comparison.ordered(comparison.stands[0])}
     assert tasks["per-block"] == 6 + 1
     assert tasks["floor"] is None
@@ -140,12 +147,16 @@ def test_columns_left_out_by_default_are_told(cluster: LocalCluster) -> None:
 
 
 def test_wrong_way_is_caught(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    def one_too_many(site: Site, edges: Edges) -> Answer:
-        counts = _histogram.per_block(site, edges).value
+    per_block = _histogram_dask.WAYS.run["per-block"]
+
+    def one_too_many(site: DaskSite, edges: Edges) -> Answer:
+        counts = per_block(site, edges).value
         counts.flat[0] += 1
         return Answer(counts)
 
-    monkeypatch.setitem(_histogram.ON_CLUSTER, "per-block", one_too_many)
+    table = _histogram_dask.WAYS.run
+    assert isinstance(table, dict)
+    monkeypatch.setitem(table, "per-block", one_too_many)
     result = compare(
         "--scheduler", cluster.scheduler_address, "--rows", "100", "--bins", "2", *SMALL
     )
@@ -156,7 +167,7 @@ def test_wrong_way_is_caught(cluster: LocalCluster, monkeypatch: pytest.MonkeyPa
 def test_floor_is_left_out_where_workers_are_elsewhere(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_comparison, "is_on_this_machine", lambda _: False)
+    monkeypatch.setattr(_dask_engine, "is_on_this_machine", lambda _: False)
     common = ["--scheduler", cluster.scheduler_address, "--rows", "50", "--bins", "2", *SMALL]
     result = compare(*common)
     assert result.exit_code == 0, result.output
@@ -168,6 +179,7 @@ def test_floor_is_left_out_where_workers_are_elsewhere(
 
 
 APPS = {
+    "sum": ["--dims", "3", "--rows", "600"],
     "kmeans": ["--clusters", "3", "--iterations", "2", "--dims", "3", "--rows", "600"],
     "csvm": ["--iterations", "6", "--dims", "3", "--rows", "300"],
     "knn": ["--neighbors", "2", "--queries", "30", "--dims", "3", "--rows", "600"],
@@ -186,7 +198,7 @@ def test_every_way_of_the_other_apps_with_files(
     comparison = read_results(tmp_path)
     assert comparison.app == app_name
     (stand,) = comparison.stands
-    assert {"spliter", "per-block", "rechunk-p2p", "rechunk-tasks", "sklearn", "floor"} <= {
+    assert {"spliter", "per-block", "rechunk-p2p", "rechunk-tasks", "floor"} <= {
         run.way for run in stand.measurements
     }
     assert comparison.settings["columns"] == ["0", "1", "2"]
@@ -234,12 +246,12 @@ def test_points_with_gaps_are_refused(cluster: LocalCluster, tmp_path: Path) -> 
 
 
 def test_way_that_is_not_installed(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_kmeans, "why_no_dask_ml", lambda client: "it is not there")
+    monkeypatch.setattr(_kmeans_dask, "why_no_dask_ml", lambda client: "it is not there")
     common = ["--scheduler", cluster.scheduler_address, *APPS["kmeans"], *SMALL]
     asked = run("compare", "kmeans", *common, "--ways", "dask-ml")
     assert asked.exit_code == 2
     assert "--ways dask-ml: it is not there" in " ".join(asked.stderr.split())
-    monkeypatch.setattr(_comparison, "is_on_this_machine", lambda _: False)
+    monkeypatch.setattr(_dask_engine, "is_on_this_machine", lambda _: False)
     monkeypatch.setattr(_kmeans.KMeans, "ways", ("spliter", "dask-ml", "sklearn"))
     result = run("compare", "kmeans", *common)
     assert result.exit_code == 0, result.output
@@ -251,6 +263,7 @@ def test_way_that_is_not_installed(cluster: LocalCluster, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("app_name", "arguments", "complaint"),
     [
+        ("sum", ["--passes", "0"], "--passes must be at least 1"),
         ("kmeans", ["--clusters", "0"], "--clusters and --iterations must be at least 1"),
         ("kmeans", ["--ways", "dask"], "no way 'dask'"),
         ("csvm", ["--iterations", "0"], "--iterations must be at least 1"),
@@ -295,6 +308,10 @@ def test_help_lists_the_ways_and_shows_the_defaults_of_each_app() -> None:
         (["--output", "/dev/null/results"], "cannot write results"),
         (["--rows", "many"], "Invalid value for '--rows'"),
         (["--scheduler", "magic://somewhere:1"], "no scheduler answers"),
+        (["--scheduler", "tcp://somewhere:1", "--embedded"], "either --scheduler or --embedded"),
+        (["--address", "somewhere:1"], "--address does not go with --backend dask"),
+        (["--placement", "dataclay"], "--placement dataclay is none of dask's"),
+        (["--backend", "magic"], "--backend: there is no 'magic'; take one of dask, dataclay"),
     ],
 )
 def test_what_cannot_be_done_ends_with_2_and_says_why(arguments: list[str], complaint: str) -> None:
@@ -302,6 +319,14 @@ def test_what_cannot_be_done_ends_with_2_and_says_why(arguments: list[str], comp
     assert result.exit_code == 2, result.output
     assert complaint in " ".join(result.stderr.replace("│", " ").split())
     assert "Traceback" not in result.output
+
+
+def test_engine_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_engines.MODULES, "dataclay", "spliter_experiments._no_such_module")
+    result = compare("--backend", "dataclay")
+    assert result.exit_code == 2
+    assert "--backend dataclay cannot be used here: No module named" in result.stderr
+    assert 'pip install "spliter[dataclay]"' in " ".join(result.stderr.split())
 
 
 def test_file_that_is_no_scheduler_file(tmp_path: Path) -> None:
@@ -319,7 +344,7 @@ def test_fewer_rows_than_blocks_is_told_before_anything_is_loaded(cluster: Local
 
 
 def test_scheduler_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cluster, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(_dask_cluster, "CONNECT_SECONDS", 1)
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
@@ -329,7 +354,7 @@ def test_scheduler_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPa
 
 
 def test_cluster_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cluster, "WORKERS_SECONDS", 0.5)
+    monkeypatch.setattr(_dask_cluster, "WORKERS_SECONDS", 0.5)
     with LocalCluster(n_workers=0, dashboard_address=":0") as empty:
         result = compare("--scheduler", empty.scheduler_address)
     assert result.exit_code == 2
@@ -350,6 +375,7 @@ def test_doctor_shows_backends_and_versions() -> None:
     assert result.exit_code == 0, result.output
     words = result.stdout.split()
     assert {"local", "dask", "spliter", "cores", "memory", np.__version__} <= set(words)
+    assert {"COMPSS_HOME", "java", "pycompss", "store"} <= set(words)
 
 
 def test_doctor_says_why_a_backend_is_not_usable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ TOO_FEW_DEVIATIONS = 2.0
 """... and so many standard deviations less, as small parts of mixed data have any shares."""
 
 
-DOUBT = 20.0
+DOUBT = 25.0
 """By how many margins the margins are off, times the root of the number of items trained on:
 measured such that a second look at overlapping classes finds less than a thousandth missing."""
 
@@ -62,7 +62,7 @@ def doubt(nitems: int) -> float:
     Examples
     --------
     >>> doubt(100), doubt(10_000)
-    (0.5, 0.2)
+    (0.5, 0.25)
     """
     return float(min(MOST_DOUBT, DOUBT / np.sqrt(max(nitems, 1))))
 

@@ -1,13 +1,17 @@
-"""The steps of a Cascade SVM on plain arrays: train, retrain, merge, conclude.
+"""The steps of a Cascade SVM on plain arrays: train, merge, conclude, look again.
 
 A cascade (Graf, Cosatto, Bottou, Dourdanovic and Vapnik, "Parallel Support Vector Machines:
 The Cascade SVM", 2004) trains on parts of the data, keeps the support vectors, and trains on
 these together, until one set is left; the set is fed back to the parts, which are looked at
 again in the light of it::
 
-    part 0 ── train ──┐                     ┌─> part 0 ── retrain ──┐
-                      ├── merge = solution ─┤                       ├── merge = ...
-    part 1 ── train ──┘                     └─> part 1 ── retrain ──┘
+    part 0 ── train ──┐                     ┌─> part 0 ── what is missing? ──┐
+                      ├── merge = solution ─┤                                ├── improve = ...
+    part 1 ── train ──┘                     └─> part 1 ── what is missing? ──┘
+
+There the source trains each part again, with the solution. Here a part hands over the points on
+the wrong side of the solution's margins, a few of a part that has been seen once: training on the
+solution and these alone cannot make it worse either, and at the optimum there are none.
 
 Points carry their index in the whole collection, so that a support vector that is fed back to
 the part it came from, or that comes up on two ways, is there once. (Twice would mean twice
@@ -17,6 +21,7 @@ can be compared with the same numerics.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -222,37 +227,95 @@ def _fitted(svc: SVC, rows: Rows) -> SVC:
     return model.fit(rows.points, rows.labels, sample_weight=rows.weights)
 
 
-def retrain(rows: Rows, svc: SVC, solution: SupportSet, allowed: float) -> SupportSet | None:
-    """Find the support vectors among some items and those of the last solution.
+@dataclass(frozen=True, eq=False)
+class Missing:
+    """What a solution lacks of some items.
+
+    Parameters
+    ----------
+    rows : Rows
+        Those that are on the wrong side of its margins and no support vectors of it.
+    gap : float
+        By how much the objective may rise with them, at most: by duality ``C`` times the slack
+        of each of them.
+    """
+
+    rows: Rows
+    gap: float
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of its arrays."""
+        return self.rows.__sizeof__()
+
+    def joined(self, other: Missing) -> Missing:
+        """Return what a solution lacks of these items and others."""
+        return Missing(Rows.concatenated([self.rows, other.rows]), self.gap + other.gap)
+
+
+def missing(rows: Rows, solution: SupportSet) -> Missing:
+    """Look for items that a solution does not do justice to.
 
     Parameters
     ----------
     rows : Rows
         The items.
-    svc : SVC
-        As for :func:`train`.
     solution : SupportSet
-        The solution of the last iteration, with a model.
-    allowed : float
-        What the objective of the whole may lack on account of these items.
+        With a model.
 
     Returns
     -------
-    SupportSet or None
-        ``None`` if these items cannot add more than that: by duality the objective of all data
-        is no greater than that of the solution plus ``C`` times the slack of each item that
-        is no support vector.
+    Missing
+        Some of the items.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [1.0], [4.0], [9.0]])
+    >>> rows = Rows(points, np.array([0, 0, 1, 1]), None, np.array([70, 71, 72, 73]))
+    >>> solution = train(rows.taken([0, 3]), SVC(kernel="linear", gamma=1.0))
+    >>> missing(rows, solution).rows.indexes
+    array([71, 72])
     """
     assert solution.model is not None, "a solution has been trained"
     if not len(rows):
-        return None
-    own = ~np.isin(rows.indexes, solution.rows.indexes)
-    short = slacks(solution.model, support(solution).points, rows.points, rows.labels)
-    gap = bounds(solution.model, rows.labels, rows.weights) @ (short * own)
-    if gap <= allowed:
-        return None
-    foreign = ~np.isin(solution.rows.indexes, rows.indexes)
-    return train(Rows.concatenated([rows, solution.rows.taken(foreign)]), svc)
+        return Missing(rows, 0.0)
+    model = solution.model
+    short = slacks(model, support(solution).points, rows.points, rows.labels)
+    short[np.isin(rows.indexes, solution.rows.indexes)] = 0.0
+    gap = float(bounds(model, rows.labels, rows.weights) @ short)
+    return Missing(rows.taken(short > 0), gap)
+
+
+def improve(found: Sequence[Missing], svc: SVC, tol: float, last: SupportSet) -> SupportSet:
+    """End a further iteration: train the solution again with what it lacks, if that may matter.
+
+    Parameters
+    ----------
+    found : sequence of Missing
+        Of all items, at least one.
+    svc : SVC
+        As for :func:`train`.
+    tol : float
+        The relative change of the dual objective that does not matter.
+    last : SupportSet
+        The solution.
+
+    Returns
+    -------
+    SupportSet
+        The solution, or a better one, with its objective after those of the iterations before.
+    """
+    lacking = functools.reduce(Missing.joined, found)
+    if lacking.gap <= tol * abs(last.objectives[-1]):
+        return replace(last, objectives=(*last.objectives, last.objectives[-1]), converged=True)
+    better = train(united([last, SupportSet(lacking.rows)]), svc)
+    assert better is not None and better.model is not None, "there is more than one class"
+    objective = dual_objective(better.model, support(better).points)
+    change = abs(objective - last.objectives[-1])
+    return replace(
+        better,
+        objectives=(*last.objectives, objective),
+        converged=bool(change <= tol * abs(objective)),
+    )
 
 
 def support(found: SupportSet) -> Rows:
@@ -315,45 +378,25 @@ def merge(sets: Sequence[SupportSet | None], svc: SVC) -> SupportSet | None:
     return train(united(present), svc)
 
 
-def conclude(
-    sets: Sequence[SupportSet | None],
-    svc: SVC,
-    tol: float,
-    last: SupportSet | None = None,
-    *,
-    exact: bool = False,
-) -> SupportSet:
-    """End an iteration: merge the sets that are left, and tell whether it was the last one.
+def conclude(sets: Sequence[SupportSet | None], svc: SVC, *, exact: bool = False) -> SupportSet:
+    """End the first iteration: merge the sets that are left.
 
     Parameters
     ----------
     sets : sequence of (SupportSet or None)
-        As for :func:`merge`.
+        As for :func:`merge`; not all of them ``None``.
     svc : SVC
         As for :func:`train`.
-    tol : float
-        The relative change of the dual objective that does not matter.
-    last : SupportSet, optional
-        The solution of the iteration before; not in the first one.
     exact : bool
         Whether the sets are known to come from all data at once.
 
     Returns
     -------
     SupportSet
-        The solution, with its objective after those of the iterations before.
+        The solution, with its objective.
     """
     merged = merge(sets, svc)
-    if merged is None:
-        assert last is not None, "the first iteration finds support vectors"
-        return replace(last, objectives=(*last.objectives, last.objectives[-1]), converged=True)
+    assert merged is not None, "the first iteration finds support vectors"
     assert merged.model is not None, "there is more than one class in the end"
     objective = dual_objective(merged.model, support(merged).points)
-    if last is None:
-        return replace(merged, objectives=(objective,), converged=exact)
-    change = abs(objective - last.objectives[-1])
-    return replace(
-        merged,
-        objectives=(*last.objectives, objective),
-        converged=bool(change <= tol * abs(objective)),
-    )
+    return replace(merged, objectives=(objective,), converged=exact)

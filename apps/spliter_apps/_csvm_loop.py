@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.svm import SVC
 
-from spliter import Location, Partition, Split, task
+from spliter import Location, Partition, Split, reduce, task
 from spliter_apps._csvm_balance import (
     DOUBT_OF_SAMPLES,
     Counts,
@@ -27,16 +27,21 @@ from spliter_apps._csvm_balance import (
     standing_in,
 )
 from spliter_apps._csvm_kernel import (
+    Missing,
     Rows,
     SupportSet,
     conclude,
+    improve,
     merge,
-    retrain,
+    missing,
     train,
     united,
 )
 from spliter_apps._csvm_survey import BlockIndex, Findings, read
 from spliter_apps._results import wait
+
+MOST_JOINED = 16
+"""Parts whose findings go to one task; those of more are joined in a tree of tasks."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ class Cascade:
             )
             for partition, of_one in zip(partitions, counts, strict=True)
         ]
-        return self._merged(level, share, None)
+        return self._merged(level, share)
 
     def _sample(self, partitions: Sequence[Partition], counts: Sequence[Counts]) -> Any:
         """Draw a sample of all data; return its future."""
@@ -132,18 +137,14 @@ class Cascade:
 
     def _again(self, partitions: Sequence[Partition], solution: Any) -> Any:
         """Start a further iteration and return the future of its solution."""
-        tol_of_one = self.tol / int(self.findings.positive.sum())
-        level = [
-            _Pending(
-                partition,
-                _counts(self.findings.positive_of, partition),
-                _retrain(partition, self.findings.classes, self.svc, tol_of_one, solution),
-            )
-            for partition in partitions
+        found = [
+            _look_again(partition, self.findings.classes, solution) for partition in partitions
         ]
-        return self._merged(level, lambda _: _EXACT, solution)
+        if len(found) > MOST_JOINED:
+            found = [reduce(Missing.joined, found)]
+        return _improve(partitions[0], self.svc, self.tol, solution, *found)
 
-    def _merged(self, level: list[_Pending], share: _Share, last: Any) -> Any:
+    def _merged(self, level: list[_Pending], share: _Share) -> Any:
         """Merge level by level; each merge where the first of its sets is."""
         exact = len(level) == 1
         while len(level) > self.arity:
@@ -152,7 +153,7 @@ class Cascade:
                 for at in range(0, len(level), self.arity)
             ]
         sets = [pending.result for pending in level]
-        return _conclude(level[0].partition, self.svc, self.tol, last, exact, *sets)
+        return _conclude(level[0].partition, self.svc, exact, *sets)
 
     def _merge(self, group: Sequence[_Pending], share: _Share) -> _Pending:
         if len(group) == 1:
@@ -239,16 +240,9 @@ def _stand_ins(rows: Rows, mass: Floats | None, drawn: Rows | None) -> Rows | No
 
 
 @task
-def _retrain(
-    partition: Partition,
-    classes: npt.NDArray[Any],
-    svc: SVC,
-    tol_of_one: float,
-    solution: SupportSet,
-) -> SupportSet | None:
-    """Train on the items of one partition and what is fed back to it, if need be."""
-    rows = read(partition, classes)
-    return retrain(rows, svc, solution, tol_of_one * len(rows) * solution.objectives[-1])
+def _look_again(partition: Partition, classes: npt.NDArray[Any], solution: SupportSet) -> Missing:
+    """Look for what the solution, fed back to a partition, lacks of its items."""
+    return missing(read(partition, classes), solution)
 
 
 @task
@@ -269,16 +263,17 @@ def _merge(
 
 
 @task
-def _conclude(
-    partition: Partition,
-    svc: SVC,
-    tol: float,
-    last: SupportSet | None,
-    exact: bool,
-    *sets: SupportSet | None,
+def _conclude(partition: Partition, svc: SVC, exact: bool, *sets: SupportSet | None) -> SupportSet:
+    """Train on the sets that are left."""
+    return conclude(sets, svc, exact=exact)
+
+
+@task
+def _improve(
+    partition: Partition, svc: SVC, tol: float, last: SupportSet, *found: Missing
 ) -> SupportSet:
-    """Train on the sets that are left, and see whether that changes anything."""
-    return conclude(sets, svc, tol, last, exact=exact)
+    """Train the solution again with what it lacks, and see whether that changes anything."""
+    return improve(found, svc, tol, last)
 
 
 @task

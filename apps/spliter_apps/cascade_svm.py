@@ -35,10 +35,10 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Each partition trains a :class:`sklearn.svm.SVC` on its own points, where they are.
     The support vectors, and points close to the margins, are merged and trained on, a few
-    sets at a time, until one set is left. This set is fed back to the partitions: those whose
-    points could still add something train again, on their points and the set. It ends when
-    none could, or the dual objective stands still (Graf, Cosatto, Bottou, Dourdanovic and
-    Vapnik, "Parallel Support Vector Machines: The Cascade SVM", 2004). What is merged and fed
+    sets at a time, until one set is left. This set is fed back to the partitions, which look
+    for points that could still add something; the set is trained again with these. It ends when
+    there are none, or the dual objective stands still (after Graf, Cosatto, Bottou, Dourdanovic
+    and Vapnik, "Parallel Support Vector Machines: The Cascade SVM", 2004). What is merged and fed
     back moves; all other points stay where they are.
 
     Parameters

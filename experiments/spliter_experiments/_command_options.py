@@ -11,11 +11,13 @@ from typing import Annotated, Any, Concatenate, ParamSpec, get_type_hints
 
 import typer
 
-from spliter_experiments._blocks import Placement
-from spliter_experiments._cluster import ClusterChoice
-from spliter_experiments._comparison import Settings
+from spliter_experiments._comparison import App, Settings, ways_on
 from spliter_experiments._datasets import InputChoice
+from spliter_experiments._engine import ClusterChoice, EngineKind
+from spliter_experiments._engines import MODULES, load_engine
+from spliter_experiments._errors import OptionError
 from spliter_experiments._options import parse_sweep, parse_ways
+from spliter_experiments._placement import Placement
 
 P = ParamSpec("P")
 
@@ -43,12 +45,25 @@ class CommonOptions:
         int | None, typer.Option(help="Repeat the rows of the input up to this number.")
     ] = None
     seed: Annotated[int, typer.Option(help="Of the points and of the order of the ways.")] = 0
+    backend: Annotated[str, typer.Option(help=f"What to compare on: {' or '.join(MODULES)}.")] = (
+        "dask"
+    )
     scheduler: Annotated[
         str | None,
         typer.Option(
-            help="Use this cluster: ADDRESS or scheduler FILE. Without it, one is started here."
+            help="Use this Dask cluster: ADDRESS or scheduler FILE. Without it, one is started."
         ),
     ] = None
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="Use this dataClay: HOST:PORT of its metadata service. Without it, one is started."
+        ),
+    ] = None
+    embedded: Annotated[
+        bool,
+        typer.Option("--embedded", help="Start a cluster here, which is done anyway without one."),
+    ] = False
     workers: Annotated[int, typer.Option(help="Processes of the cluster started here.")] = 2
     threads: Annotated[int, typer.Option(help="Threads in each of them.")] = 1
     blocks_per_core: Annotated[int, typer.Option(help="Blocks that each core gets.")] = 48
@@ -58,7 +73,9 @@ class CommonOptions:
     ] = None
     placement: Annotated[
         Placement,
-        typer.Option(help="Blocks in turn over the workers, or where Dask happens to make them."),
+        typer.Option(
+            help="Blocks in turn over the workers, or where the engine happens to put them."
+        ),
     ] = Placement.EVEN
     rounds: Annotated[int, typer.Option(help="Interleaved rounds, after a warm-up.")] = 5
     output: Annotated[
@@ -66,15 +83,15 @@ class CommonOptions:
         typer.Option(help="Folder for results.parquet, summary.json and a plot."),
     ] = None
 
-    def settings(self, ways: str | None, known: tuple[str, ...], command: str) -> Settings:
+    def settings(self, ways: str | None, app: App[Any], command: str) -> Settings:
         """Return what the comparison is told.
 
         Parameters
         ----------
         ways : str or None
             Those that the user wants.
-        known : tuple of str
-            Those that there are.
+        app : App
+            Has those that there are.
         command : str
             The command line.
 
@@ -83,9 +100,11 @@ class CommonOptions:
         OptionError
             If an option has a value that cannot be used.
         """
+        engine = load_engine(self.backend)
         return Settings(
-            cluster=ClusterChoice(self.scheduler, self.workers, self.threads),
-            ways=None if ways is None else parse_ways(ways, known),
+            engine=engine,
+            cluster=ClusterChoice(self._address(engine), self.workers, self.threads),
+            ways=None if ways is None else parse_ways(ways, ways_on(engine, app)),
             blocks_per_core=(
                 (self.blocks_per_core,) if self.sweep is None else parse_sweep(self.sweep)
             ),
@@ -94,6 +113,21 @@ class CommonOptions:
             placement=self.placement,
             command=command,
         )
+
+    def _address(self, engine: EngineKind) -> str | None:
+        """Return where the user's cluster is; refuse what another engine would be told."""
+        given = {"--scheduler": self.scheduler, "--address": self.address}
+        for option, value in given.items():
+            if value is None:
+                continue
+            if option != engine.address_option:
+                raise OptionError(
+                    f"{option} does not go with --backend {engine.name}; its clusters are told by "
+                    f"{engine.address_option}"
+                )
+            if self.embedded:
+                raise OptionError(f"either {option} or --embedded, not both")
+        return given[engine.address_option]
 
     def choice(self, rows: int, dims: int) -> InputChoice:
         """Return which data are asked for; `rows` and `dims` are those to generate."""

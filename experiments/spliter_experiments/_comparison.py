@@ -1,8 +1,8 @@
 """Stage a comparison: the cluster, the blockings, the rounds. What is computed, an app says.
 
-An :class:`App` poses one problem and knows the ways to solve it. All the rest is the same for all
-of them and is here: at each blocking the data are loaded, every way runs in interleaved rounds
-(:mod:`._rounds`), and before each run the cluster is brought to rest (:mod:`._rest`).
+An :class:`App` poses one problem, an engine (:mod:`._engine`) has ways to solve it. All the rest is
+the same for all of them and is here: at each blocking the data are loaded, every way runs in
+interleaved rounds (:mod:`._rounds`), and before each run the cluster is brought to rest.
 """
 
 from __future__ import annotations
@@ -10,32 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-import dask.array as da
-from distributed import Client, Future
-
-from spliter_experiments._blocks import (
-    Placement,
-    blocks_of,
-    cut_rows,
-    persist_labels,
-    persist_points,
-)
-from spliter_experiments._cluster import (
-    ClusterChoice,
-    check_workers,
-    connected,
-    cores_of,
-    is_on_this_machine,
-)
+from spliter_experiments._blocks import NO_LABELS, cut_rows, no_points
 from spliter_experiments._datasets import InputChoice
+from spliter_experiments._engine import ClusterChoice, Engine, EngineKind, Meter, Resting, Ways
 from spliter_experiments._errors import OptionError
 from spliter_experiments._facts import facts
 from spliter_experiments._floor import Floor, start_floor
 from spliter_experiments._inputs import Dataset, Rows
-from spliter_experiments._meter import ClusterMeter
-from spliter_experiments._rest import Rest
+from spliter_experiments._placement import Placement
 from spliter_experiments._results import Comparison, Stand, Value
 from spliter_experiments._rounds import Answer, Contender, Judge, run_rounds
 
@@ -47,6 +31,9 @@ SKLEARN = "sklearn"
 
 OFF_CLUSTER = (SKLEARN, FLOOR)
 
+UNPOSED = object()
+"""In place of a problem that no app has posed yet."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -54,6 +41,8 @@ class Settings:
 
     Parameters
     ----------
+    engine : EngineKind
+        On what.
     cluster : ClusterChoice
         Where.
     ways : tuple of str or None
@@ -68,6 +57,7 @@ class Settings:
         The command line, to be kept beside the results.
     """
 
+    engine: EngineKind
     cluster: ClusterChoice
     ways: tuple[str, ...] | None
     blocks_per_core: tuple[int, ...]
@@ -77,6 +67,7 @@ class Settings:
     command: str = ""
 
     def __post_init__(self) -> None:
+        self.engine.check(self.placement)
         if self.rounds < 1:
             raise OptionError(f"--rounds must be at least 1, got {self.rounds}")
         if not self.blocks_per_core or min(self.blocks_per_core) < 1:
@@ -104,33 +95,33 @@ class Listener:
     note: Callable[[str], None] = field(default=lambda _: None)
 
 
+EngineT_co = TypeVar("EngineT_co", bound=Engine, covariant=True)
+
+
 @dataclass(frozen=True)
-class Site:
+class Site(Generic[EngineT_co]):
     """What the ways of an app find at one blocking.
 
     Parameters
     ----------
-    client : Client
-        Of the cluster.
-    cores : int
-        How many tasks the cluster runs at once.
+    engine : Engine
+        The cluster.
     dataset : Dataset
         Where the points and what goes with them come from.
-    array : dask.array.Array of float64, shape (rows, columns)
-        The points, persisted.
-    labels : dask.array.Array of int64, shape (rows,), or None
-        Their classes, persisted where the points are.
+    array : collection of float64, shape (rows, columns)
+        The points, a collection of the engine's.
+    labels : collection of int64, shape (rows,), or None
+        Their classes, where the points are.
     floor : Floor or None
         A plain process for each core, if that way is asked for.
     machine : Floor or None
         One plain process with a thread for each core, if scikit-learn is asked for.
     """
 
-    client: Client
-    cores: int
+    engine: EngineT_co
     dataset: Dataset
-    array: da.Array
-    labels: da.Array | None = None
+    array: Any
+    labels: Any = None
     floor: Floor | None = None
     machine: Floor | None = None
 
@@ -139,16 +130,6 @@ class Site:
         """Rows of each block."""
         chunks: tuple[int, ...] = self.array.chunks[0]
         return chunks
-
-    @property
-    def blocks(self) -> list[Future[Any]]:
-        """The blocks of the points, in the order of the rows."""
-        return blocks_of(self.array)
-
-    @property
-    def label_blocks(self) -> list[Future[Any]]:
-        """The blocks of the labels, in the order of the rows; none where there are no labels."""
-        return [] if self.labels is None else blocks_of(self.labels)
 
     def contender_in_processes(
         self, way: str, run: Callable[[Floor], Answer], *aligned: Rows
@@ -193,7 +174,7 @@ class App(Protocol[ProblemT]):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """All ways, in the order in which they are shown."""
+        """All ways there are on some engine, in the order in which they are shown."""
 
     def open(self, choice: InputChoice) -> AbstractContextManager[Dataset]:
         """Open the input, for the time of the comparison."""
@@ -201,14 +182,11 @@ class App(Protocol[ProblemT]):
     def check(self, dataset: Dataset) -> None:
         """Raise an :class:`._errors.ExperimentError` if the data are not for this app."""
 
-    def absent(self, client: Client) -> Mapping[str, str]:
-        """Return the ways that cannot run on a cluster, each with the reason."""
-
-    def pose(self, site: Site) -> ProblemT:
+    def pose(self, site: Site[Engine]) -> ProblemT:
         """Return the problem, the same at every site; asked once, at the first one."""
 
-    def contender(self, way: str, site: Site, problem: ProblemT) -> Contender:
-        """Return one of the ways, to be run at a site."""
+    def in_processes(self, way: str, site: Site[Engine], problem: ProblemT) -> Contender:
+        """Return one of the ways off the cluster."""
 
     def same(self, left: Any, right: Any) -> bool:
         """Tell whether two answers are the same."""
@@ -225,17 +203,29 @@ class _Stage:
     """What stays the same from one blocking to the next."""
 
     app: App[Any]
-    client: Client
+    engine: Engine
+    table: Ways
     dataset: Dataset
     settings: Settings
     ways: tuple[str, ...]
-    cores: int
     floor: Floor | None
     machine: Floor | None
     listener: Listener
     judge: Judge
-    meter: ClusterMeter
-    empty: Rest
+    meter: Meter
+    empty: Resting
+
+    def contender(self, way: str, site: Site[Engine], problem: Any) -> Contender:
+        """Return one of the ways, to be run at a site."""
+        if way in OFF_CLUSTER:
+            return self.app.in_processes(way, site, problem)
+        return Contender(way, lambda: self.table.run[way](site, problem))
+
+
+def ways_on(kind: EngineKind, app: App[Any]) -> tuple[str, ...]:
+    """Return those ways of an app that there are on an engine, in the order of showing."""
+    there = {*kind.ways[app.name].run, *OFF_CLUSTER}
+    return tuple(way for way in app.ways if way in there)
 
 
 def run_comparison(
@@ -251,11 +241,11 @@ def run_comparison(
     app.check(dataset)
     with _staged(app, settings, dataset, listener) as stage:
         blockings = [
-            (per_core, cut_rows(dataset.points.rows, per_core * stage.cores))
+            (per_core, cut_rows(dataset.points.rows, per_core * stage.engine.cores))
             for per_core in settings.blocks_per_core
         ]
         listener.begin(len(blockings) * len(stage.ways) * (settings.rounds + 1))
-        problem: Any = None
+        problem: Any = UNPOSED
         stands: list[Stand] = []
         for per_core, row_chunks in blockings:
             stand, problem = _stand(stage, per_core, row_chunks, problem)
@@ -270,37 +260,35 @@ def _staged(
 ) -> Iterator[_Stage]:
     with ExitStack() as stack:
         listener.step("starting the cluster", 0)
-        client = stack.enter_context(connected(settings.cluster))
-        check_workers(client)
-        cores = cores_of(client)
-        ways = _ways_here(app, settings, client, listener)
-        floor = stack.enter_context(start_floor(cores)) if FLOOR in ways else None
+        engine = stack.enter_context(settings.engine.connect(settings.cluster))
+        ways = _ways_here(app, settings, engine, listener)
+        floor = stack.enter_context(start_floor(engine.cores)) if FLOOR in ways else None
         machine = None
         if SKLEARN in ways:
-            machine = stack.enter_context(start_floor(1, threads=cores))
-        meter = stack.enter_context(ClusterMeter(client))
+            machine = stack.enter_context(start_floor(1, threads=engine.cores))
+        meter = stack.enter_context(engine.meter())
         yield _Stage(
             app=app,
-            client=client,
+            engine=engine,
+            table=settings.engine.ways[app.name],
             dataset=dataset,
             settings=settings,
             ways=ways,
-            cores=cores,
             floor=floor,
             machine=machine,
             listener=listener,
             judge=Judge(app.same),
             meter=meter,
-            empty=Rest.now(client),
+            empty=engine.rest(),
         )
 
 
 def _ways_here(
-    app: App[Any], settings: Settings, client: Client, listener: Listener
+    app: App[Any], settings: Settings, engine: Engine, listener: Listener
 ) -> tuple[str, ...]:
     """Leave out what is not installed, and plain processes where workers are elsewhere."""
-    absent = dict(app.absent(client))
-    if not is_on_this_machine(client):
+    absent = dict(settings.engine.ways[app.name].absent(engine))
+    if not engine.is_on_this_machine():
         absent |= dict.fromkeys(
             OFF_CLUSTER, "needs workers on the machine where this command runs, to be comparable"
         )
@@ -309,36 +297,41 @@ def _ways_here(
             if way in absent:
                 raise OptionError(f"--ways {way}: {absent[way]}")
         return settings.ways
-    for way in app.ways:
+    known = ways_on(settings.engine, app)
+    for way in known:
         if way in absent:
             listener.note(f"{way} is left out: {absent[way]}")
-    return tuple(way for way in app.ways if way not in absent)
+    return tuple(way for way in known if way not in absent)
 
 
 def _stand(
     stage: _Stage, per_core: int, row_chunks: Sequence[int], problem: Any
 ) -> tuple[Stand, Any]:
     """Measure one blocking; the problem is posed at the first one, for all."""
-    client, settings, dataset = stage.client, stage.settings, stage.dataset
+    engine, settings, dataset = stage.engine, stage.settings, stage.dataset
     stage.listener.step(f"loading {len(row_chunks)} blocks", 0)
     stage.empty.wait()  # the blocks of the last one go before the new ones come
-    array = persist_points(client, dataset.points, row_chunks, settings.placement)
-    labels = None
-    if dataset.labels is not None:
-        labels = persist_labels(client, dataset.labels, row_chunks, settings.placement)
-    site = Site(client, stage.cores, dataset, array, labels, stage.floor, stage.machine)
-    loaded = Rest.now(client, [*site.blocks, *site.label_blocks])
-    if problem is None:
-        problem = stage.app.pose(site)
-    measurements = run_rounds(
-        [stage.app.contender(way, site, problem) for way in stage.ways],
-        rounds=settings.rounds,
-        seed=settings.seed,
-        reading=stage.meter.reading,
-        rest=loaded.wait,
-        judge=stage.judge,
-        step=lambda way: stage.listener.step(f"{per_core} blocks per core: {way}", 1),
-    )
+    with ExitStack() as stack:
+
+        def load(source: Rows, like: Any) -> Any:
+            loading = engine.persisted(source, row_chunks, like, settings.placement)
+            return stack.enter_context(loading)
+
+        array = load(dataset.points, no_points(dataset.points))
+        labels = None if dataset.labels is None else load(dataset.labels, NO_LABELS)
+        site = Site(engine, dataset, array, labels, stage.floor, stage.machine)
+        loaded = engine.rest([array] if labels is None else [array, labels])
+        if problem is UNPOSED:
+            problem = stage.app.pose(site)
+        measurements = run_rounds(
+            [stage.contender(way, site, problem) for way in stage.ways],
+            rounds=settings.rounds,
+            seed=settings.seed,
+            reading=stage.meter.reading,
+            rest=loaded.wait,
+            judge=stage.judge,
+            step=lambda way: stage.listener.step(f"{per_core} blocks per core: {way}", 1),
+        )
     return Stand(per_core, len(row_chunks), tuple(measurements)), problem
 
 
@@ -350,10 +343,11 @@ def _settings_to_keep(stage: _Stage) -> dict[str, Value]:
         "rows": points.rows,
         "columns": list(points.columns.names),
         **stage.app.kept(),
+        "backend": settings.engine.name,
         "placement": settings.placement.value,
-        "cluster": settings.cluster.scheduler or "embedded",
-        "workers": len(stage.client.nthreads()),
-        "cores": stage.cores,
+        "cluster": settings.cluster.address or "embedded",
+        "workers": stage.engine.workers,
+        "cores": stage.engine.cores,
         "rounds": settings.rounds,
         "seed": settings.seed,
     }

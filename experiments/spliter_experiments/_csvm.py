@@ -16,13 +16,13 @@ the parts in the next iteration, in all of them. What differs is what a part is:
 ``floor``                 the share of a plain process (:mod:`._floor`); merges are made here
 ========================  ====================================================================
 
-A way ends before the last iteration if nothing is left to change, or no more than is allowed for.
+Rechunking is Dask's alone (:mod:`._csvm_dask`). A way ends before the last iteration if nothing is
+left to change, or no more than is allowed for.
 """
 
 from __future__ import annotations
 
 import functools
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,36 +30,28 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from distributed import Client
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-from spliter_apps._csvm_kernel import conclude
+from spliter_apps._csvm_kernel import conclude, improve, missing
 from spliter_apps._csvm_margins import dual_objective
 from spliter_apps.cascade_svm import CascadeSVM
 from spliter_experiments._arranged import hold_out
-from spliter_experiments._blocks import check_finite, cut_rows
-from spliter_experiments._comparison import FLOOR, OFF_CLUSTER, SKLEARN, Site
+from spliter_experiments._blocks import check_finite
+from spliter_experiments._comparison import OFF_CLUSTER, SKLEARN, Site
 from spliter_experiments._csvm_cascade import (
     FEW_PARTS,
-    MANY_PARTS,
-    PAPER,
-    Scheme,
     Training,
-    make_parts,
-    retrain_part,
     rows_of_blocks,
-    run_cascade,
-    start_training,
     train_part,
 )
 from spliter_experiments._datasets import InputChoice, open_labelled, read_held_out
+from spliter_experiments._engine import Engine
 from spliter_experiments._errors import OptionError
 from spliter_experiments._floor import Floor
 from spliter_experiments._inputs import Codes, Dataset, Floats, Labels, RowNumbers
 from spliter_experiments._results import Value
 from spliter_experiments._rounds import Answer, Contender
-from spliter_experiments._steps import rechunk_to_cores, seconds_until
 
 SAME_ACCURACY = 0.01
 SAME_OBJECTIVE = 0.01
@@ -114,7 +106,7 @@ class Classifier:
         return dual_objective(self.model, self.model.support_vectors_)
 
 
-def by_spliter(site: Site, trial: Trial, materialize: Any) -> Answer:
+def by_spliter(site: Site[Engine], trial: Trial, materialize: Any) -> Answer:
     """Use the estimator."""
     training, svc = trial.training, trial.training.svc
     cascade = CascadeSVM(
@@ -133,30 +125,6 @@ def by_spliter(site: Site, trial: Trial, materialize: Any) -> Answer:
     return Answer(Classifier(cascade.estimator_, trial))
 
 
-def per_block(site: Site, trial: Trial, scheme: Scheme) -> Answer:
-    """Run one task per block, and a tree of merges."""
-    client, training = site.client, trial.training
-    parts = make_parts(client, site.blocks, site.label_blocks, site.row_chunks)
-    first = start_training(client, parts, training, scheme)
-    return Answer(Classifier(run_cascade(client, parts, first, training, scheme), trial))
-
-
-def by_rechunk(site: Site, trial: Trial, method: str) -> Answer:
-    """Rechunk to one chunk per core by one of Dask's methods, then run one task per chunk."""
-    began = time.perf_counter()
-    assert site.labels is not None
-    client, training = site.client, trial.training
-    chunks = rechunk_to_cores(site, site.array, method)
-    # "p2p" has a task for each block of an array of one axis where chunks cut through blocks.
-    labels = rechunk_to_cores(site, site.labels, "tasks")
-    parts = make_parts(client, chunks, labels, cut_rows(training.rows, len(chunks)))
-    # The first level is told at once, so that each part is trained as soon as it is there.
-    first = start_training(client, parts, training, FEW_PARTS)
-    phases = {"rechunk": seconds_until(began, [*chunks, *labels])}
-    model = run_cascade(client, parts, first, training, FEW_PARTS)
-    return Answer(Classifier(model, trial), phases)
-
-
 def by_sklearn(machine: Floor, trial: Trial) -> Answer:
     """Leave it to scikit-learn, in one process."""
     (model,) = machine.call(fit_sklearn, trial.training.svc)
@@ -168,10 +136,10 @@ def on_floor(floor: Floor, trial: Trial) -> Answer:
     training = trial.training
     floor.keep("rows", rows_of_blocks)
     sets = floor.call(train_part, training, FEW_PARTS, on="rows")
-    solution = conclude(sets, training.svc, training.tol)
+    solution = conclude(sets, training.svc)
     while len(solution.objectives) < training.iterations and not solution.converged:
-        sets = floor.call(retrain_part, training, solution, on="rows")
-        solution = conclude(sets, training.svc, training.tol, solution)
+        found = floor.call(missing, solution, on="rows")
+        solution = improve(found, training.svc, training.tol, solution)
     return Answer(Classifier(solution.model, trial))
 
 
@@ -187,9 +155,9 @@ def moments(block: Floats) -> tuple[int, float, float]:
     return block.size, float(block.mean()), float(block.var())
 
 
-def scaled_gamma(site: Site) -> float:
+def scaled_gamma(site: Site[Engine]) -> float:
     """Return what SVC calls "scale", of all points."""
-    found = site.client.gather(site.client.map(moments, site.blocks, pure=False))
+    found = site.engine.on_blocks(moments, site.array)
     counts, means, variances = np.array(found).T
     mean = np.average(means, weights=counts)
     variance = np.average(variances + (means - mean) ** 2, weights=counts)
@@ -197,16 +165,11 @@ def scaled_gamma(site: Site) -> float:
     return float(1 / (width * variance)) if variance > 0 else 1.0
 
 
-ON_CLUSTER: dict[str, Callable[[Site, Trial], Answer]] = {
+ESTIMATOR: dict[str, Callable[[Site[Engine], Trial], Answer]] = {
     "spliter": lambda site, trial: by_spliter(site, trial, materialize="auto"),
     "spliter-materialized": lambda site, trial: by_spliter(site, trial, materialize=True),
-    "per-block": lambda site, trial: per_block(site, trial, MANY_PARTS),
-    "per-block-paper": lambda site, trial: per_block(site, trial, PAPER),
-    "rechunk-p2p": lambda site, trial: by_rechunk(site, trial, "p2p"),
-    "rechunk-tasks": lambda site, trial: by_rechunk(site, trial, "tasks"),
 }
-
-WAYS = (*ON_CLUSTER, *OFF_CLUSTER)
+"""The ways that are the same on every engine."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +191,14 @@ class CascadeSvm:
     tol: float
 
     name: ClassVar[str] = "csvm"
-    ways: ClassVar[tuple[str, ...]] = WAYS
+    ways: ClassVar[tuple[str, ...]] = (
+        *ESTIMATOR,
+        "per-block",
+        "per-block-paper",
+        "rechunk-p2p",
+        "rechunk-tasks",
+        *OFF_CLUSTER,
+    )
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
@@ -249,15 +219,11 @@ class CascadeSvm:
     def check(self, dataset: Dataset) -> None:
         """Accept all data: what has to be known of them takes a look at all rows."""
 
-    def absent(self, client: Client) -> Mapping[str, str]:
-        """Return none: all ways need nothing but Dask and scikit-learn."""
-        return {}
-
-    def pose(self, site: Site) -> Trial:
+    def pose(self, site: Site[Engine]) -> Trial:
         """Return what is to be trained, and on what its accuracy is taken."""
         dataset = site.dataset
         assert dataset.held_out_labels is not None
-        check_finite(site.client, dataset.points, site.array)
+        check_finite(site.engine, dataset.points, site.array)
         svc = SVC(gamma=scaled_gamma(site))
         return Trial(
             Training(svc, self.iterations, self.tol, dataset.points.rows),
@@ -265,20 +231,18 @@ class CascadeSvm:
             dataset.held_out_labels.read(0, dataset.held_out_labels.rows),
         )
 
-    def contender(self, way: str, site: Site, trial: Trial) -> Contender:
-        """Return one of the ways."""
+    def in_processes(self, way: str, site: Site[Engine], trial: Trial) -> Contender:
+        """Return scikit-learn or the floor."""
         labels = site.dataset.labels
         assert labels is not None
         if way == SKLEARN:
             return site.contender_in_processes(
                 way, lambda machine: by_sklearn(machine, trial), labels
             )
-        if way == FLOOR:
-            numbers = RowNumbers(labels.rows)
-            return site.contender_in_processes(
-                way, lambda floor: on_floor(floor, trial), labels, numbers
-            )
-        return Contender(way, lambda: ON_CLUSTER[way](site, trial))
+        numbers = RowNumbers(labels.rows)
+        return site.contender_in_processes(
+            way, lambda floor: on_floor(floor, trial), labels, numbers
+        )
 
     def same(self, left: Classifier, right: Classifier) -> bool:
         """Tell whether two models are as good, by what they were to do and on points unseen."""

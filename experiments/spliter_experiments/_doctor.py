@@ -11,6 +11,7 @@ import spliter
 from spliter import BackendInfo
 from spliter_experiments._errors import ClusterError, OptionError
 from spliter_experiments._facts import Facts
+from spliter_experiments._requirements import Requirement
 from spliter_experiments._table import size
 
 YES = Text("yes", style="green")
@@ -38,6 +39,20 @@ def _advice(info: BackendInfo) -> str:
     install = f'pip install "spliter[{info.extra}]"' if info.extra else ""
     missing = install if install not in info.reason else ""
     return "; ".join(filter(None, [info.reason, missing]))
+
+
+def requirement_table(requirements: Sequence[Requirement]) -> Table:
+    """Return a table of what backends need beside packages, and what to do where it is missing."""
+    table = Table(title="What dataClay and COMPSs need", title_justify="left")
+    table.add_column("for", no_wrap=True)
+    table.add_column("what", no_wrap=True)
+    table.add_column("there")
+    table.add_column("where, or what to do")
+    for need in requirements:
+        table.add_row(
+            need.backend, need.what, YES if need.found else NO, Text(need.found or need.advice)
+        )
+    return table
 
 
 def machine_table(found: Facts) -> Table:

@@ -18,6 +18,7 @@ PACKAGES = (
     "scipy",
     "dask",
     "distributed",
+    "dataclay",
     "pandas",
     "pyarrow",
     "zarr",

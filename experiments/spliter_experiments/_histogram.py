@@ -10,39 +10,37 @@ All but ``dask`` run the same kernel (:mod:`._histogram_kernels`); what differs 
 ``dask``           ``dask.array.histogramdd``: one per block, with NumPy's kernel
 ``floor``          none: plain processes (:mod:`._floor`)
 =================  ===========================================================================
+
+Rechunking and ``dask`` are Dask's alone (:mod:`._histogram_dask`).
 """
 
 from __future__ import annotations
 
 import operator
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import dask.array as da
 import numpy as np
-from distributed import Client, Future
 
 from spliter import Partition, reduce, split, task
 from spliter_experiments._blocks import bounds_of
 from spliter_experiments._comparison import FLOOR, Site
 from spliter_experiments._datasets import InputChoice, open_points
+from spliter_experiments._engine import Engine, result_of
 from spliter_experiments._errors import OptionError
 from spliter_experiments._floor import Floor
 from spliter_experiments._histogram_kernels import (
     Counts,
     Edges,
     add_counts,
-    count_block,
     count_blocks,
     equal_bins,
 )
 from spliter_experiments._inputs import Dataset
 from spliter_experiments._results import Value
 from spliter_experiments._rounds import Answer, Contender
-from spliter_experiments._steps import merge, rechunk_to_cores, result_of, seconds_until
 
 MOST_COLUMNS = 5
 """Columns taken where the user chooses none: a grid of bins grows with every column."""
@@ -57,57 +55,16 @@ def count_partition(partition: Partition, edges: Edges) -> Counts:
     return count_blocks(partition, edges)
 
 
-def by_spliter(site: Site, edges: Edges) -> Answer:
+def by_spliter(site: Site[Engine], edges: Edges) -> Answer:
     """Run one task per partition."""
     with split(site.array) as partitions:
         partials = [count_partition(partition, edges) for partition in partitions]
         return Answer(result_of(reduce(operator.add, partials)))
 
 
-def per_block(site: Site, edges: Edges) -> Answer:
-    """Run one task per block, and a tree of sums."""
-    partials = _map_count(site, site.blocks, edges)
-    return Answer(result_of(merge(site.client, add_counts, partials)))
-
-
-def by_dask(site: Site, edges: Edges) -> Answer:
-    """Leave it to Dask."""
-    counts, _ = da.histogramdd(site.array, bins=list(edges))
-    return Answer(result_of(site.client.compute(counts)))
-
-
-def by_rechunk(site: Site, edges: Edges, method: str) -> Answer:
-    """Rechunk to one chunk per core by one of Dask's methods, then run one task per chunk.
-
-    The counter of a chunk is told at once and not after the rechunk, so that it starts as soon
-    as its chunk is there.
-    """
-    start = time.perf_counter()
-    chunks = rechunk_to_cores(site, site.array, method)
-    partials = _map_count(site, chunks, edges)
-    phases = {"rechunk": seconds_until(start, chunks)}
-    return Answer(result_of(merge(site.client, add_counts, partials)), phases)
-
-
 def on_floor(floor: Floor, edges: Edges) -> Answer:
     """Count in every plain process, and add up here."""
     return Answer(add_counts(floor.call(count_blocks, edges)))
-
-
-def _map_count(site: Site, blocks: Sequence[Future[Any]], edges: Edges) -> list[Future[Any]]:
-    mapped: list[Future[Any]] = site.client.map(count_block, list(blocks), edges=edges, pure=False)
-    return mapped
-
-
-ON_CLUSTER: dict[str, Callable[[Site, Edges], Answer]] = {
-    "spliter": by_spliter,
-    "per-block": per_block,
-    "rechunk-p2p": lambda site, edges: by_rechunk(site, edges, "p2p"),
-    "rechunk-tasks": lambda site, edges: by_rechunk(site, edges, "tasks"),
-    "dask": by_dask,
-}
-
-WAYS = (*ON_CLUSTER, FLOOR)
 
 
 @dataclass(frozen=True)
@@ -123,7 +80,14 @@ class Histogram:
     bins: int
 
     name: ClassVar[str] = "histogram"
-    ways: ClassVar[tuple[str, ...]] = WAYS
+    ways: ClassVar[tuple[str, ...]] = (
+        "spliter",
+        "per-block",
+        "rechunk-p2p",
+        "rechunk-tasks",
+        "dask",
+        FLOOR,
+    )
 
     def __post_init__(self) -> None:
         if self.bins < 1:
@@ -144,19 +108,13 @@ class Histogram:
                 f"most {MOST_CELLS} can be counted: take fewer --bins or fewer columns"
             )
 
-    def absent(self, client: Client) -> Mapping[str, str]:
-        """Return none: all ways need nothing but Dask."""
-        return {}
-
-    def pose(self, site: Site) -> Edges:
+    def pose(self, site: Site[Engine]) -> Edges:
         """Return edges of bins over the range of the points."""
-        return equal_bins(bounds_of(site.client, site.dataset.points, site.array), self.bins)
+        return equal_bins(bounds_of(site.engine, site.dataset.points, site.array), self.bins)
 
-    def contender(self, way: str, site: Site, edges: Edges) -> Contender:
-        """Return one of the ways."""
-        if way == FLOOR:
-            return site.contender_in_processes(way, lambda floor: on_floor(floor, edges))
-        return Contender(way, lambda: ON_CLUSTER[way](site, edges))
+    def in_processes(self, way: str, site: Site[Engine], edges: Edges) -> Contender:
+        """Return the floor."""
+        return site.contender_in_processes(way, lambda floor: on_floor(floor, edges))
 
     def same(self, left: Counts, right: Counts) -> bool:
         """Tell whether counts are equal."""

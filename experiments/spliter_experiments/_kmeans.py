@@ -14,36 +14,33 @@ in each iteration and once more for the labels in the end; what differs is what 
 ``sklearn``               none: scikit-learn in one process with as many threads as cores
 ``floor``                 none: plain processes (:mod:`._floor`)
 ========================  ====================================================================
+
+Rechunking and ``dask-ml`` are Dask's alone (:mod:`._kmeans_dask`).
 """
 
 from __future__ import annotations
 
 import functools
 import operator
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any, ClassVar
 
 import numpy as np
-from distributed import Client, Future
 
 from spliter_apps._kmeans_kernel import Assignment, Partial, assign, partial_sums
 from spliter_apps._kmeans_lloyd import averages
 from spliter_apps.k_means import KMeans as SplitKMeans
 from spliter_experiments._blocks import check_finite
-from spliter_experiments._comparison import FLOOR, OFF_CLUSTER, SKLEARN, Site
+from spliter_experiments._comparison import FLOOR, SKLEARN, Site
 from spliter_experiments._datasets import InputChoice, open_points
+from spliter_experiments._engine import Engine
 from spliter_experiments._errors import InputError, OptionError
 from spliter_experiments._floor import Floor
 from spliter_experiments._inputs import Dataset, Floats, Points
 from spliter_experiments._results import Value
 from spliter_experiments._rounds import Answer, Contender
-from spliter_experiments._steps import merge, rechunk_to_cores, result_of, seconds_until
-
-DASK_ML = "dask-ml"
 
 TOLERANCE = 1e-6
 """Relative difference of centres and inertia that still counts as none: sums are rounded in another
@@ -85,7 +82,7 @@ class Clustering:
     inertia: float | None
 
 
-def by_spliter(site: Site, start: Start, materialize: Any) -> Answer:
+def by_spliter(site: Site[Engine], start: Start, materialize: Any) -> Answer:
     """Use the estimator."""
     model = SplitKMeans(
         len(start.centers),
@@ -96,31 +93,6 @@ def by_spliter(site: Site, start: Start, materialize: Any) -> Answer:
         materialize=materialize,
     ).fit(site.array)
     return Answer(Clustering(model.cluster_centers_, model.inertia_))
-
-
-def per_block(site: Site, start: Start) -> Answer:
-    """Run one task per block and a tree of sums in each iteration."""
-    return Answer(_by_tasks(site.client, site.blocks, start))
-
-
-def by_rechunk(site: Site, start: Start, method: str) -> Answer:
-    """Rechunk to one chunk per core by one of Dask's methods, then run one task per chunk."""
-    began = time.perf_counter()
-    chunks = rechunk_to_cores(site, site.array, method)
-    # The first sums start as soon as their chunk is there.
-    first = _map_sums(site.client, chunks, start.centers)
-    phases = {"rechunk": seconds_until(began, chunks)}
-    return Answer(_by_tasks(site.client, chunks, start, first), phases)
-
-
-def by_dask_ml(site: Site, start: Start) -> Answer:
-    """Leave it to dask-ml, whose inertia is a sum of distances that are not squared."""
-    from dask_ml.cluster import KMeans
-
-    model = KMeans(len(start.centers), init=start.centers, max_iter=start.iterations, tol=0).fit(
-        site.array
-    )
-    return Answer(Clustering(np.asarray(model.cluster_centers_), None))
 
 
 def by_sklearn(machine: Floor, start: Start) -> Answer:
@@ -139,34 +111,6 @@ def on_floor(floor: Floor, start: Start) -> Answer:
     return Answer(
         iterate(start, lambda centers: add_partials(floor.call(sum_blocks, centers)), label)
     )
-
-
-def _by_tasks(
-    client: Client,
-    blocks: Sequence[Future[Any]],
-    start: Start,
-    first: list[Future[Any]] | None = None,
-) -> Clustering:
-    """Run one task per block; the sums of the first iteration may have been started."""
-    started = first
-
-    def add_up(centers: Floats) -> Partial:
-        nonlocal started
-        partials, started = started or _map_sums(client, blocks, centers), None
-        total: Partial = result_of(merge(client, add_partials, partials))
-        return total
-
-    def label(centers: Floats) -> float:
-        labelled = client.map(assign_block, list(blocks), centers=centers, pure=False)
-        partials = client.map(operator.attrgetter("inertia"), labelled, pure=False)
-        return float(result_of(merge(client, sum, partials)))
-
-    return iterate(start, add_up, label)
-
-
-def _map_sums(client: Client, blocks: Sequence[Future[Any]], centers: Floats) -> list[Future[Any]]:
-    mapped: list[Future[Any]] = client.map(sum_block, list(blocks), centers=centers, pure=False)
-    return mapped
 
 
 def iterate(
@@ -245,19 +189,14 @@ def fit_sklearn(blocks: Sequence[Floats], start: Start) -> Clustering:
     return Clustering(model.cluster_centers_, float(model.inertia_))
 
 
-ON_CLUSTER: dict[str, Callable[[Site, Start], Answer]] = {
+ESTIMATOR: dict[str, Callable[[Site[Engine], Start], Answer]] = {
     "spliter": lambda site, start: by_spliter(site, start, materialize=False),
     "spliter-materialized": lambda site, start: by_spliter(site, start, materialize=True),
     "spliter-auto": lambda site, start: by_spliter(site, start, materialize="auto"),
-    "per-block": per_block,
-    "rechunk-p2p": lambda site, start: by_rechunk(site, start, "p2p"),
-    "rechunk-tasks": lambda site, start: by_rechunk(site, start, "tasks"),
-    DASK_ML: by_dask_ml,
 }
+"""The ways that are the same on every engine."""
 
 IN_PROCESSES: dict[str, Callable[[Floor, Start], Answer]] = {SKLEARN: by_sklearn, FLOOR: on_floor}
-
-WAYS = (*ON_CLUSTER, *IN_PROCESSES)
 
 
 @dataclass(frozen=True)
@@ -277,7 +216,14 @@ class KMeans:
     seed: int
 
     name: ClassVar[str] = "kmeans"
-    ways: ClassVar[tuple[str, ...]] = WAYS
+    ways: ClassVar[tuple[str, ...]] = (
+        *ESTIMATOR,
+        "per-block",
+        "rechunk-p2p",
+        "rechunk-tasks",
+        "dask-ml",
+        *IN_PROCESSES,
+    )
 
     def __post_init__(self) -> None:
         if self.clusters < 1 or self.iterations < 1:
@@ -295,22 +241,15 @@ class KMeans:
     def check(self, dataset: Dataset) -> None:
         """Accept all data: what has to be known of them takes a look at all rows."""
 
-    def absent(self, client: Client) -> Mapping[str, str]:
-        """Return whether dask-ml is missing, here or at a worker."""
-        reason = why_no_dask_ml(client)
-        return {DASK_ML: reason} if reason else {}
-
-    def pose(self, site: Site) -> Start:
+    def pose(self, site: Site[Engine]) -> Start:
         """Return some of the points as initial centres."""
-        check_finite(site.client, site.dataset.points, site.array)
+        check_finite(site.engine, site.dataset.points, site.array)
         centers = initial_centers(site.dataset.points, self.clusters, self.seed)
         return Start(centers, self.iterations)
 
-    def contender(self, way: str, site: Site, start: Start) -> Contender:
-        """Return one of the ways."""
-        if way in OFF_CLUSTER:
-            return site.contender_in_processes(way, lambda them: IN_PROCESSES[way](them, start))
-        return Contender(way, lambda: ON_CLUSTER[way](site, start))
+    def in_processes(self, way: str, site: Site[Engine], start: Start) -> Contender:
+        """Return scikit-learn or the floor."""
+        return site.contender_in_processes(way, lambda them: IN_PROCESSES[way](them, start))
 
     def same(self, left: Clustering, right: Clustering) -> bool:
         """Tell whether centres and inertia are equal up to rounding."""
@@ -328,17 +267,6 @@ class KMeans:
     def detail(self) -> str:
         """Return clusters and iterations."""
         return f"{self.clusters} clusters, {self.iterations} iterations"
-
-
-def why_no_dask_ml(client: Client) -> str:
-    """Return why dask-ml cannot be used, nothing if it can."""
-    try:
-        import dask_ml.cluster  # noqa: F401
-    except ImportError as error:
-        return f'it cannot be imported here ({error}); pip install "spliter[dask-ml]"'
-    found = client.run(metadata.version, DASK_ML, on_error="return")
-    without = [worker for worker, version in found.items() if not isinstance(version, str)]
-    return f"it is not installed at {', '.join(without)}" if without else ""
 
 
 def initial_centers(points: Points, clusters: int, seed: int) -> Floats:

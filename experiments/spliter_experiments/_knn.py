@@ -13,22 +13,20 @@ holds:
 ``sklearn``        all: scikit-learn in one process with as many threads as cores
 ``floor``          the share of a plain process (:mod:`._floor`); answers are merged here
 =================  ===========================================================================
+
+Rechunking is Dask's alone (:mod:`._knn_dask`).
 """
 
 from __future__ import annotations
 
-import functools
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from distributed import Client, Future
 
 from spliter_apps._neighbors_kernel import (
-    Candidates,
     Tree,
     build_tree,
     merge_nearest,
@@ -37,15 +35,15 @@ from spliter_apps._neighbors_kernel import (
 from spliter_apps._neighbors_metric import Search
 from spliter_apps.neighbors import NearestNeighbors
 from spliter_experiments._arranged import hold_out
-from spliter_experiments._blocks import check_finite, cut_rows, row_starts
+from spliter_experiments._blocks import check_finite
 from spliter_experiments._comparison import FLOOR, SKLEARN, Site
 from spliter_experiments._datasets import InputChoice, open_points, read_held_out
+from spliter_experiments._engine import Engine
 from spliter_experiments._errors import InputError, OptionError
 from spliter_experiments._floor import Floor
 from spliter_experiments._inputs import Codes, Dataset, Floats, RowNumbers
 from spliter_experiments._results import Value
 from spliter_experiments._rounds import Answer, Contender
-from spliter_experiments._steps import merge, rechunk_to_cores, result_of, seconds_until
 
 ALGORITHM = "kd_tree"
 """Of all ways: the fastest of scikit-learn's for few columns."""
@@ -70,28 +68,11 @@ class Quest:
     neighbors: int
 
 
-def by_spliter(site: Site, quest: Quest) -> Answer:
+def by_spliter(site: Site[Engine], quest: Quest) -> Answer:
     """Use the estimator."""
     model = NearestNeighbors(n_neighbors=quest.neighbors, algorithm=ALGORITHM)
     distances, _ = model.fit(site.array).kneighbors(quest.points)
     return Answer(distances)
-
-
-def per_block(site: Site, quest: Quest) -> Answer:
-    """Build one tree per block, and merge in a tree of tasks."""
-    found = _ask_trees(site.client, site.blocks, site.row_chunks, quest)
-    return Answer(_best(site.client, found, quest))
-
-
-def by_rechunk(site: Site, quest: Quest, method: str) -> Answer:
-    """Rechunk to one chunk per core by one of Dask's methods, then build one tree per chunk."""
-    began = time.perf_counter()
-    chunks = rechunk_to_cores(site, site.array, method)
-    sizes = cut_rows(site.array.shape[0], len(chunks))
-    # The trees are told at once, so that each is built as soon as its chunk is there.
-    found = _ask_trees(site.client, chunks, sizes, quest)
-    phases = {"rechunk": seconds_until(began, chunks)}
-    return Answer(_best(site.client, found, quest), phases)
 
 
 def by_sklearn(machine: Floor, quest: Quest, threads: int) -> Answer:
@@ -105,24 +86,6 @@ def on_floor(floor: Floor, quest: Quest) -> Answer:
     floor.keep("tree", build_from_blocks)
     found = floor.call(nearest, quest.points, quest.neighbors, on="tree")
     return Answer(merge_nearest(found, quest.neighbors).distances)
-
-
-def _ask_trees(
-    client: Client, blocks: Sequence[Future[Any]], sizes: Sequence[int], quest: Quest
-) -> list[Future[Candidates]]:
-    """Build a tree for each block, and ask each all queries, which are sent to workers once."""
-    trees = client.map(build_from_block, list(blocks), row_starts(sizes), pure=False)
-    queries = client.scatter(quest.points, broadcast=True, hash=False)
-    found: list[Future[Candidates]] = client.map(
-        nearest, trees, points=queries, k=quest.neighbors, pure=False
-    )
-    return found
-
-
-def _best(client: Client, found: Sequence[Future[Candidates]], quest: Quest) -> Floats:
-    merge_some = functools.partial(merge_nearest, k=quest.neighbors)
-    best: Candidates = result_of(merge(client, merge_some, found))
-    return best.distances
 
 
 def build_from_block(block: Floats, start: int) -> Tree:
@@ -152,16 +115,6 @@ def ask_sklearn(blocks: Sequence[Floats], quest: Quest, threads: int) -> Floats:
     return distances
 
 
-ON_CLUSTER: dict[str, Callable[[Site, Quest], Answer]] = {
-    "spliter": by_spliter,
-    "per-block": per_block,
-    "rechunk-p2p": lambda site, quest: by_rechunk(site, quest, "p2p"),
-    "rechunk-tasks": lambda site, quest: by_rechunk(site, quest, "tasks"),
-}
-
-WAYS = (*ON_CLUSTER, SKLEARN, FLOOR)
-
-
 @dataclass(frozen=True)
 class Neighbors:
     """The app.
@@ -176,7 +129,14 @@ class Neighbors:
     queries: int
 
     name: ClassVar[str] = "knn"
-    ways: ClassVar[tuple[str, ...]] = WAYS
+    ways: ClassVar[tuple[str, ...]] = (
+        "spliter",
+        "per-block",
+        "rechunk-p2p",
+        "rechunk-tasks",
+        SKLEARN,
+        FLOOR,
+    )
 
     def __post_init__(self) -> None:
         if self.neighbors < 1 or self.queries < 1:
@@ -200,25 +160,20 @@ class Neighbors:
                 f"{self.neighbors}"
             )
 
-    def absent(self, client: Client) -> Mapping[str, str]:
-        """Return none: all ways need nothing but Dask and scikit-learn."""
-        return {}
-
-    def pose(self, site: Site) -> Quest:
+    def pose(self, site: Site[Engine]) -> Quest:
         """Return the queries."""
-        check_finite(site.client, site.dataset.points, site.array)
+        check_finite(site.engine, site.dataset.points, site.array)
         return Quest(read_held_out(site.dataset), self.neighbors)
 
-    def contender(self, way: str, site: Site, quest: Quest) -> Contender:
-        """Return one of the ways."""
+    def in_processes(self, way: str, site: Site[Engine], quest: Quest) -> Contender:
+        """Return scikit-learn or the floor."""
         if way == SKLEARN:
+            cores = site.engine.cores
             return site.contender_in_processes(
-                way, lambda machine: by_sklearn(machine, quest, site.cores)
+                way, lambda machine: by_sklearn(machine, quest, cores)
             )
-        if way == FLOOR:
-            numbers = RowNumbers(site.array.shape[0])
-            return site.contender_in_processes(way, lambda floor: on_floor(floor, quest), numbers)
-        return Contender(way, lambda: ON_CLUSTER[way](site, quest))
+        numbers = RowNumbers(site.array.shape[0])
+        return site.contender_in_processes(way, lambda floor: on_floor(floor, quest), numbers)
 
     def same(self, left: Floats, right: Floats) -> bool:
         """Tell whether distances are equal; of points equally far any may be the neighbour."""

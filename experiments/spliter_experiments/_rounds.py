@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from spliter_experiments._engine import Reading
 from spliter_experiments._errors import OptionError, WaysDisagreeError
-from spliter_experiments._meter import Reading
 
 
 def _nothing() -> None:

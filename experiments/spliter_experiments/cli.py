@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import spliter
-from spliter_experiments._cluster import ClusterChoice, check_workers, connected, worker_versions
 from spliter_experiments._command_options import (
     CommonOptions,
     DimsOption,
@@ -24,13 +23,16 @@ from spliter_experiments._command_options import (
 )
 from spliter_experiments._comparison import App, Listener, run_comparison
 from spliter_experiments._csvm import CascadeSvm
+from spliter_experiments._dask_cluster import check_workers, connected, worker_versions
 from spliter_experiments._datasets import InputChoice
 from spliter_experiments._doctor import (
     backend_table,
     check_required,
     machine_table,
+    requirement_table,
     worker_table,
 )
+from spliter_experiments._engine import ClusterChoice
 from spliter_experiments._errors import ExperimentError
 from spliter_experiments._facts import facts
 from spliter_experiments._histogram import Histogram
@@ -40,7 +42,9 @@ from spliter_experiments._kmeans import KMeans
 from spliter_experiments._knn import Neighbors
 from spliter_experiments._options import words
 from spliter_experiments._plot import write_plot
+from spliter_experiments._requirements import requirements
 from spliter_experiments._results import Comparison, make_folder, write_results
+from spliter_experiments._sum import Sum
 from spliter_experiments._table import comparison_table
 
 app = typer.Typer(
@@ -91,12 +95,27 @@ def doctor(
         console = Console()
         infos = spliter.backends()
         console.print(backend_table(infos))
+        console.print(requirement_table(requirements()))
         console.print(machine_table(facts()))
         check_required(words(require or ""), infos)
         if scheduler is not None:
             with connected(ClusterChoice(scheduler, workers=1, threads=1)) as client:
                 console.print(worker_table(scheduler, worker_versions(client)))
                 check_workers(client)
+
+
+@compare.command(name="sum")
+@with_common_options
+def add_up(
+    common: CommonOptions,
+    rows: RowsOption = 20_000_000,
+    dims: DimsOption = 5,
+    passes: Annotated[int, typer.Option(help="Passes over the data, split once for all.")] = 1,
+    ways: Annotated[str | None, ways_option(Sum.ways)] = None,
+) -> None:
+    """Add up all values every way: next to no work, so that it shows what tasks cost."""
+    with _errors_reported():
+        _compare(Sum(passes), common, common.choice(rows, dims), ways)
 
 
 @compare.command()
@@ -148,7 +167,7 @@ def csvm(
     tol: Annotated[
         float,
         typer.Option(help="Relative change of the dual objective that ends the cascade before."),
-    ] = 0.0,
+    ] = 1e-3,
     ways: Annotated[str | None, ways_option(CascadeSvm.ways)] = None,
 ) -> None:
     """Train the same classifier every way, in interleaved rounds, and show what each took."""
@@ -174,7 +193,7 @@ def knn(
 
 
 def _compare(app: App[Any], common: CommonOptions, choice: InputChoice, ways: str | None) -> None:
-    settings = common.settings(ways, app.ways, shlex.join(["spliter", *sys.argv[1:]]))
+    settings = common.settings(ways, app, shlex.join(["spliter", *sys.argv[1:]]))
     if common.output is not None:
         make_folder(common.output)
     with app.open(choice) as dataset:
@@ -209,8 +228,8 @@ def _title(comparison: Comparison, detail: str) -> str:
     blocks = ", ".join(f"{stand.blocks_per_core}" for stand in comparison.stands)
     return (
         f"{comparison.app} of {about['input']}: {about['rows']:,} x {len(columns)}, {detail}\n"
-        f"{about['workers']} workers, {about['cores']} cores, {blocks} blocks per core, "
-        f"{about['rounds']} rounds"
+        f"{about['backend']}: {about['workers']} workers, {about['cores']} cores, {blocks} blocks "
+        f"per core, {about['rounds']} rounds"
     )
 
 

@@ -12,19 +12,16 @@ import numpy as np
 import pytest
 from distributed import Client, Future, wait
 
-from spliter_experiments._blocks import (
-    Placement,
-    blocks_of,
-    bounds_of,
-    check_finite,
-    cut_rows,
-    persist_points,
-)
+from spliter_experiments._blocks import bounds_of, check_finite, cut_rows, no_points
 from spliter_experiments._columns import Columns
+from spliter_experiments._dask_blocks import blocks_of, persist
+from spliter_experiments._dask_engine import DaskEngine
+from spliter_experiments._dask_meter import ClusterMeter
+from spliter_experiments._dask_rest import Load, Rest, current_load
+from spliter_experiments._engine import Reading
 from spliter_experiments._errors import ClusterError, InputError
-from spliter_experiments._inputs import Floats, GeneratedPoints
-from spliter_experiments._meter import ClusterMeter, Reading
-from spliter_experiments._rest import Load, Rest, current_load
+from spliter_experiments._inputs import Floats, GeneratedPoints, Points
+from spliter_experiments._placement import Placement
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -52,6 +49,10 @@ def place(client: Client, count: int, size: int) -> tuple[list[Future[Any]], lis
     futures = [client.submit(np.ones, size, workers=workers[:1], pure=False) for _ in range(count)]
     wait(futures, timeout=30)
     return futures, workers
+
+
+def persist_points(client: Client, points: Points, *how: Any) -> Any:
+    return persist(client, points, how[0], no_points(points), *how[1:])
 
 
 def spent(client: Client, meter: ClusterMeter, work: Any) -> Reading:
@@ -134,23 +135,23 @@ def test_bounds_leave_out_what_is_not_finite(client: Client) -> None:
     nan, inf = np.nan, np.inf
     points = TablePoints([[1, nan], [nan, 5], [inf, -inf], [-2, nan]])
     array = persist_points(client, points, (1, 2, 1))
-    np.testing.assert_array_equal(bounds_of(client, points, array), [[-2, 5], [1, 5]])
+    np.testing.assert_array_equal(bounds_of(DaskEngine(client), points, array), [[-2, 5], [1, 5]])
 
 
 def test_column_without_finite_values(client: Client) -> None:
     points = TablePoints([[1, np.nan], [2, np.inf]])
     array = persist_points(client, points, (1, 1))
     with pytest.raises(InputError, match="no finite value in 1"):
-        bounds_of(client, points, array)
+        bounds_of(DaskEngine(client), points, array)
 
 
 def test_gaps_are_found_and_their_columns_named(client: Client) -> None:
     points = TablePoints([[1, 2, np.nan], [3, 4, 5], [np.inf, 7, 8]])
     array = persist_points(client, points, (1, 1, 1))
     with pytest.raises(InputError, match="missing or infinite values in 0, 2; choose"):
-        check_finite(client, points, array)
+        check_finite(DaskEngine(client), points, array)
     whole = persist_points(client, POINTS, cut_rows(800, 3))
-    check_finite(client, POINTS, whole)
+    check_finite(DaskEngine(client), POINTS, whole)
 
 
 def test_workers_that_cannot_read_the_input(client: Client) -> None:

@@ -10,23 +10,19 @@ import pytest
 from distributed import Client
 from sklearn.svm import SVC
 
-from spliter_experiments import _csvm
-from spliter_experiments._blocks import cut_rows, persist_labels, persist_points
-from spliter_experiments._comparison import Site
-from spliter_experiments._csvm import (
-    ON_CLUSTER,
-    WAYS,
-    CascadeSvm,
-    Classifier,
-    Trial,
-)
+from spliter_experiments import _csvm, _csvm_dask
+from spliter_experiments._csvm import CascadeSvm, Classifier, Trial
 from spliter_experiments._csvm_cascade import MANY_PARTS, PAPER
+from spliter_experiments._csvm_dask import WAYS
+from spliter_experiments._dask_blocks import blocks_of
+from spliter_experiments._dask_rest import Rest
+from spliter_experiments._dask_steps import DaskSite
 from spliter_experiments._datasets import InputChoice
 from spliter_experiments._errors import OptionError
 from spliter_experiments._floor import start_floor
 from spliter_experiments._inputs import Dataset
-from spliter_experiments._meter import ClusterMeter
-from spliter_experiments._rest import Rest
+from tests.experiments import staging
+from tests.experiments.staging import phases, staged_on_dask
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -40,28 +36,24 @@ def dataset() -> Iterator[Dataset]:
         yield opened
 
 
-def site_of(client: Client, dataset: Dataset, **processes: Any) -> Site:
-    row_chunks = cut_rows(dataset.points.rows, NBLOCKS)
-    assert dataset.labels is not None
-    array = persist_points(client, dataset.points, row_chunks)
-    labels = persist_labels(client, dataset.labels, row_chunks)
-    return Site(client, 2, dataset, array, labels, **processes)
+@pytest.fixture(scope="module")
+def site(client: Client, dataset: Dataset) -> Iterator[DaskSite]:
+    with (
+        start_floor(2) as floor,
+        start_floor(1, threads=2) as machine,
+        staged_on_dask(client, dataset, NBLOCKS, floor=floor, machine=machine) as staged,
+    ):
+        yield staged
 
 
 @pytest.fixture(scope="module")
-def site(client: Client, dataset: Dataset) -> Iterator[Site]:
-    with start_floor(2) as floor, start_floor(1, threads=2) as machine:
-        yield site_of(client, dataset, floor=floor, machine=machine)
-
-
-@pytest.fixture(scope="module")
-def trial(site: Site) -> Trial:
+def trial(site: DaskSite) -> Trial:
     return APP.pose(site)
 
 
 @pytest.fixture(scope="module")
-def rest(site: Site) -> Rest:
-    return Rest.now(site.client, [*site.blocks, *site.label_blocks])
+def rest(site: DaskSite) -> Rest:
+    return site.engine.rest([site.array, site.labels])
 
 
 @pytest.fixture(autouse=True)
@@ -72,13 +64,8 @@ def put_back(rest: Rest) -> Iterator[None]:
     rest.wait()
 
 
-def answer(way: str, site: Site, trial: Trial) -> Classifier:
-    contender = APP.contender(way, site, trial)
-    contender.prepare()
-    try:
-        found = contender.run().value
-    finally:
-        contender.release()
+def answer(way: str, site: DaskSite, trial: Trial) -> Classifier:
+    found = staging.answer(APP, WAYS, way, site, trial)
     assert isinstance(found, Classifier)
     return found
 
@@ -95,14 +82,15 @@ def expected(trial: Trial, dataset: Dataset) -> Classifier:
     return Classifier(model, trial)
 
 
-def test_labels_are_where_the_points_are(site: Site) -> None:
-    held = site.client.who_has([*site.blocks, *site.label_blocks])
-    for block, labels in zip(site.blocks, site.label_blocks, strict=True):
+def test_labels_are_where_the_points_are(site: DaskSite) -> None:
+    points_blocks, label_blocks = blocks_of(site.array), blocks_of(site.labels)
+    held = site.engine.client.who_has([*points_blocks, *label_blocks])
+    for block, labels in zip(points_blocks, label_blocks, strict=True):
         assert held[block.key] == held[labels.key]
 
 
 def test_a_fifth_is_held_out_and_gamma_is_that_of_all(
-    site: Site, trial: Trial, dataset: Dataset
+    site: DaskSite, trial: Trial, dataset: Dataset
 ) -> None:
     assert dataset.points.rows == 600
     assert trial.points.shape == (150, 3)
@@ -111,9 +99,9 @@ def test_a_fifth_is_held_out_and_gamma_is_that_of_all(
     assert trial.training.svc.gamma == pytest.approx(1 / (3 * points.var()))
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", CascadeSvm.ways)
 def test_every_way_is_as_good_as_scikit_learn(
-    way: str, site: Site, trial: Trial, dataset: Dataset
+    way: str, site: DaskSite, trial: Trial, dataset: Dataset
 ) -> None:
     found, wanted = answer(way, site, trial), expected(trial, dataset)
     assert found.accuracy == pytest.approx(wanted.accuracy, abs=0.01)
@@ -124,20 +112,18 @@ def test_every_way_is_as_good_as_scikit_learn(
 
 @pytest.mark.parametrize("way", ["per-block-paper", "rechunk-p2p", "rechunk-tasks", "floor"])
 def test_what_is_fed_back_is_used(
-    way: str, site: Site, trial: Trial, monkeypatch: pytest.MonkeyPatch
+    way: str, site: DaskSite, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # With nothing but support vectors going up, the first solution lacks something.
-    monkeypatch.setattr(_csvm, "FEW_PARTS", PAPER)
+    for module in (_csvm, _csvm_dask):
+        monkeypatch.setattr(module, "FEW_PARTS", PAPER)
     first = answer(way, site, limited(trial, 1))
     last = answer(way, site, trial)
     assert last.objective > first.objective * (1 + 1e-6)
 
 
-def tasks_of(way: str, site: Site, trial: Trial) -> int:
-    with ClusterMeter(site.client) as meter:
-        before = meter.reading()
-        ON_CLUSTER[way](site, trial)
-        return meter.reading().since(before).tasks
+def tasks_of(way: str, site: DaskSite, trial: Trial) -> int:
+    return staging.tasks_of(WAYS, way, site, trial)
 
 
 @pytest.mark.parametrize(
@@ -149,18 +135,18 @@ def tasks_of(way: str, site: Site, trial: Trial) -> int:
         ("per-block-paper", 10 + 5 + 3 + 2 + 1),
     ],
 )
-def test_number_of_tasks_per_block(way: str, merges: int, site: Site, trial: Trial) -> None:
+def test_number_of_tasks_per_block(way: str, merges: int, site: DaskSite, trial: Trial) -> None:
     # Rows are numbered and trained on, block by block.
     assert tasks_of(way, site, limited(trial, 1)) == 2 * NBLOCKS + merges
 
 
-def test_spliter_has_fewer_tasks_than_blocks(site: Site, trial: Trial) -> None:
+def test_spliter_has_fewer_tasks_than_blocks(site: DaskSite, trial: Trial) -> None:
     assert tasks_of("spliter", site, limited(trial, 1)) < NBLOCKS
 
 
 @pytest.mark.parametrize("way", ["rechunk-p2p", "rechunk-tasks"])
-def test_rechunk_time_is_reported_apart(way: str, site: Site, trial: Trial) -> None:
-    assert list(ON_CLUSTER[way](site, trial).phases) == ["rechunk"]
+def test_rechunk_time_is_reported_apart(way: str, site: DaskSite, trial: Trial) -> None:
+    assert list(phases(WAYS, way, site, trial)) == ["rechunk"]
 
 
 @dataclass(frozen=True)
@@ -182,14 +168,16 @@ def test_what_counts_as_the_same(accuracy: float, objective: float, same: bool) 
 
 
 def test_data_sorted_by_three_classes(client: Client) -> None:
-    with APP.open(InputChoice("sklearn:iris", None, 600, 0, 0, seed=1)) as dataset:
-        site = site_of(client, dataset)
-        assert all(len(set(block.result())) == 3 for block in site.label_blocks)
+    with (
+        APP.open(InputChoice("sklearn:iris", None, 600, 0, 0, seed=1)) as dataset,
+        staged_on_dask(client, dataset, NBLOCKS) as site,
+    ):
+        assert all(len(set(block.result())) == 3 for block in blocks_of(site.labels))
         trial = APP.pose(site)
         wanted = expected(trial, dataset)
-        found = {way: run(site, trial).value for way, run in ON_CLUSTER.items()}
+        found = {way: run(site, trial).value for way, run in WAYS.run.items()}
         same = {way: APP.same(wanted, one) for way, one in found.items()}
-    assert same == dict.fromkeys(ON_CLUSTER, True)
+    assert same == dict.fromkeys(WAYS.run, True)
 
 
 def test_parts_pass_on_what_is_doubtful_unless_as_in_the_paper() -> None:

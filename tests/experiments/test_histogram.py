@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from spliter_experiments._blocks import cut_rows, finite_bounds, persist_points
-from spliter_experiments._comparison import Site
+from spliter_experiments._blocks import cut_rows, finite_bounds
+from spliter_experiments._dask_rest import Rest
+from spliter_experiments._dask_steps import DaskSite
 from spliter_experiments._floor import Floor, start_floor
-from spliter_experiments._histogram import ON_CLUSTER, WAYS, Histogram
+from spliter_experiments._histogram import Histogram
+from spliter_experiments._histogram_dask import WAYS
 from spliter_experiments._histogram_kernels import Edges, add_counts, equal_bins
 from spliter_experiments._inputs import Dataset, GeneratedPoints
-from spliter_experiments._meter import ClusterMeter
-from spliter_experiments._rest import Rest
+from tests.experiments.staging import phases, staged_on_dask, tasks_of
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -35,14 +36,14 @@ def floor() -> Iterator[Floor]:
 
 
 @pytest.fixture(scope="module")
-def site(client: Client, floor: Floor) -> Site:
-    array = persist_points(client, POINTS, cut_rows(POINTS.rows, NBLOCKS))
-    return Site(client, 2, Dataset(POINTS), array, floor=floor)
+def site(client: Client, floor: Floor) -> Iterator[DaskSite]:
+    with staged_on_dask(client, Dataset(POINTS), NBLOCKS, floor=floor) as staged:
+        yield staged
 
 
 @pytest.fixture(scope="module")
-def rest(site: Site) -> Rest:
-    return Rest.now(site.client, site.blocks)
+def rest(site: DaskSite) -> Rest:
+    return site.engine.rest([site.array])
 
 
 @pytest.fixture(autouse=True)
@@ -59,13 +60,13 @@ def expected() -> object:
     return counts
 
 
-@pytest.mark.parametrize("way", ON_CLUSTER)
-def test_counts_are_those_of_numpy(way: str, site: Site) -> None:
-    np.testing.assert_array_equal(ON_CLUSTER[way](site, EDGES).value, expected())
+@pytest.mark.parametrize("way", WAYS.run)
+def test_counts_are_those_of_numpy(way: str, site: DaskSite) -> None:
+    np.testing.assert_array_equal(WAYS.run[way](site, EDGES).value, expected())
 
 
-def test_floor_counts_as_numpy_and_holds_blocks_only_meanwhile(site: Site) -> None:
-    contender = Histogram(BINS).contender("floor", site, EDGES)
+def test_floor_counts_as_numpy_and_holds_blocks_only_meanwhile(site: DaskSite) -> None:
+    contender = Histogram(BINS).in_processes("floor", site, EDGES)
     contender.prepare()
     np.testing.assert_array_equal(contender.run().value, expected())
     contender.release()
@@ -82,26 +83,25 @@ def test_floor_counts_as_numpy_and_holds_blocks_only_meanwhile(site: Site) -> No
         ("spliter", 2 + 2 + 1),
     ],
 )
-def test_number_of_tasks(way: str, tasks: int, site: Site) -> None:
-    with ClusterMeter(site.client) as meter:
-        before = meter.reading()
-        ON_CLUSTER[way](site, EDGES)
-        assert meter.reading().since(before).tasks == tasks
+def test_number_of_tasks(way: str, tasks: int, site: DaskSite) -> None:
+    assert tasks_of(WAYS, way, site, EDGES) == tasks
 
 
-def moved_by(way: str, site: Site) -> int:
-    with ClusterMeter(site.client) as meter:
+def moved_by(way: str, site: DaskSite) -> int:
+    with site.engine.meter() as meter:
         before = meter.reading()
-        ON_CLUSTER[way](site, EDGES)
+        WAYS.run[way](site, EDGES)
         return meter.reading().since(before).nbytes
 
 
-def test_spliter_moves_one_partial_result(site: Site) -> None:
+def test_spliter_moves_one_partial_result(site: DaskSite) -> None:
     assert moved_by("spliter", site) == BINS**3 * 8
 
 
 @pytest.mark.parametrize("way", ["rechunk-p2p", "rechunk-tasks"])
-def test_rechunk_moves_rows_as_well_and_does_so_each_time(way: str, site: Site, rest: Rest) -> None:
+def test_rechunk_moves_rows_as_well_and_does_so_each_time(
+    way: str, site: DaskSite, rest: Rest
+) -> None:
     # However blocks are spread, some have to go to the other worker: no half of the rows is on
     # one worker already.
     for _ in range(2):
@@ -110,11 +110,11 @@ def test_rechunk_moves_rows_as_well_and_does_so_each_time(way: str, site: Site, 
 
 
 @pytest.mark.parametrize("way", ["rechunk-p2p", "rechunk-tasks"])
-def test_rechunk_time_is_reported_apart(way: str, site: Site) -> None:
-    assert list(ON_CLUSTER[way](site, EDGES).phases) == ["rechunk"]
+def test_rechunk_time_is_reported_apart(way: str, site: DaskSite) -> None:
+    assert list(phases(WAYS, way, site, EDGES)) == ["rechunk"]
 
 
-def test_rechunk_by_p2p_does_not_shuffle(site: Site) -> None:
+def test_rechunk_by_p2p_does_not_shuffle(site: DaskSite) -> None:
     # Else its bytes would go past the counters of the workers.
     sizes = cut_rows(POINTS.rows, 2)
     rechunked = site.array.rechunk((sizes, (3,)), method="p2p")
@@ -122,7 +122,7 @@ def test_rechunk_by_p2p_does_not_shuffle(site: Site) -> None:
 
 
 def test_names_of_ways_are_complete() -> None:
-    assert set(WAYS) == {"spliter", "per-block", "rechunk-p2p", "rechunk-tasks", "dask", "floor"}
+    assert Histogram.ways == (*WAYS.run, "floor")
 
 
 def test_edges_are_those_of_numpy() -> None:

@@ -13,28 +13,26 @@ from distributed import Client
 from sklearn.cluster import KMeans as SingleKMeans
 
 from spliter_apps._kmeans_kernel import Partial
-from spliter_experiments import _kmeans
+from spliter_experiments import _kmeans_dask
 from spliter_experiments._arranged import TiledPoints
-from spliter_experiments._blocks import cut_rows, persist_points
-from spliter_experiments._comparison import Site
+from spliter_experiments._dask_engine import DaskEngine
+from spliter_experiments._dask_rest import Rest
+from spliter_experiments._dask_steps import DaskSite
 from spliter_experiments._errors import InputError, OptionError
 from spliter_experiments._floor import start_floor
 from spliter_experiments._inputs import Dataset, Floats, GeneratedPoints
 from spliter_experiments._kmeans import (
-    DASK_ML,
     IN_PROCESSES,
-    ON_CLUSTER,
-    WAYS,
     Clustering,
     KMeans,
     Start,
     initial_centers,
     iterate,
     sum_blocks,
-    why_no_dask_ml,
 )
-from spliter_experiments._meter import ClusterMeter
-from spliter_experiments._rest import Rest
+from spliter_experiments._kmeans_dask import DASK_ML, WAYS, why_no_dask_ml
+from tests.experiments import staging
+from tests.experiments.staging import phases, staged_on_dask
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -44,20 +42,23 @@ APP = KMeans(clusters=3, iterations=4, seed=1)
 
 
 @pytest.fixture(scope="module")
-def site(client: Client) -> Iterator[Site]:
-    array = persist_points(client, POINTS, cut_rows(POINTS.rows, NBLOCKS))
-    with start_floor(2) as floor, start_floor(1, threads=2) as machine:
-        yield Site(client, 2, Dataset(POINTS), array, floor=floor, machine=machine)
+def site(client: Client) -> Iterator[DaskSite]:
+    with (
+        start_floor(2) as floor,
+        start_floor(1, threads=2) as machine,
+        staged_on_dask(client, Dataset(POINTS), NBLOCKS, floor=floor, machine=machine) as staged,
+    ):
+        yield staged
 
 
 @pytest.fixture(scope="module")
-def start(site: Site) -> Start:
+def start(site: DaskSite) -> Start:
     return APP.pose(site)
 
 
 @pytest.fixture(scope="module")
-def rest(site: Site) -> Rest:
-    return Rest.now(site.client, site.blocks)
+def rest(site: DaskSite) -> Rest:
+    return site.engine.rest([site.array])
 
 
 @pytest.fixture(autouse=True)
@@ -76,33 +77,30 @@ def expected(start: Start) -> Clustering:
     return Clustering(model.cluster_centers_, float(model.inertia_))
 
 
-def answer(way: str, site: Site, start: Start) -> Clustering:
-    contender = APP.contender(way, site, start)
-    contender.prepare()
-    try:
-        found = contender.run().value
-    finally:
-        contender.release()
+def answer(way: str, site: DaskSite, start: Start) -> Clustering:
+    found = staging.answer(APP, WAYS, way, site, start)
     assert isinstance(found, Clustering)
     return found
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != DASK_ML])
-def test_centres_and_inertia_are_those_of_scikit_learn(way: str, site: Site, start: Start) -> None:
+@pytest.mark.parametrize("way", [way for way in KMeans.ways if way != DASK_ML])
+def test_centres_and_inertia_are_those_of_scikit_learn(
+    way: str, site: DaskSite, start: Start
+) -> None:
     found, wanted = answer(way, site, start), expected(start)
     np.testing.assert_allclose(found.centers, wanted.centers, rtol=1e-9)
     assert found.inertia == pytest.approx(wanted.inertia, rel=1e-9)
     assert APP.same(found, wanted)
 
 
-def test_centres_of_dask_ml(site: Site, start: Start) -> None:
+def test_centres_of_dask_ml(site: DaskSite, start: Start) -> None:
     pytest.importorskip("dask_ml")
     found = answer(DASK_ML, site, start)
     np.testing.assert_allclose(found.centers, expected(start).centers, rtol=1e-9)
     assert found.inertia is None
 
 
-def test_plain_processes_forget_the_points(site: Site, start: Start) -> None:
+def test_plain_processes_forget_the_points(site: DaskSite, start: Start) -> None:
     for way in IN_PROCESSES:
         answer(way, site, start)
         floor = site.floor if way == "floor" else site.machine
@@ -110,31 +108,32 @@ def test_plain_processes_forget_the_points(site: Site, start: Start) -> None:
         assert set(floor.call(len)) == {0}
 
 
-def tasks_of(way: str, site: Site, start: Start) -> int:
-    with ClusterMeter(site.client) as meter:
-        before = meter.reading()
-        ON_CLUSTER[way](site, start)
-        return meter.reading().since(before).tasks
+def tasks_of(way: str, site: DaskSite, start: Start) -> int:
+    return staging.tasks_of(WAYS, way, site, start)
 
 
-def test_number_of_tasks_per_block(site: Site, start: Start) -> None:
+def test_number_of_tasks_per_block(site: DaskSite, start: Start) -> None:
     # 20 blocks, then sums of 16: 2, then 1; labels, their inertia and its sums likewise.
     per_pass = NBLOCKS + 2 + 1
     assert tasks_of("per-block", site, start) == start.iterations * per_pass + NBLOCKS + per_pass
 
 
-def test_spliter_has_as_many_tasks_however_many_blocks(site: Site, start: Start) -> None:
+def test_spliter_has_as_many_tasks_however_many_blocks(site: DaskSite, start: Start) -> None:
     more = tasks_of("spliter", site, replace(start, iterations=start.iterations + 1))
     assert more - tasks_of("spliter", site, start) == 2  # one per partition and iteration
     assert tasks_of("spliter", site, start) < 2 * (start.iterations + 5)
 
 
 @pytest.mark.parametrize("way", ["rechunk-p2p", "rechunk-tasks"])
-def test_rechunk_time_is_reported_apart(way: str, site: Site, start: Start) -> None:
-    assert list(ON_CLUSTER[way](site, start).phases) == ["rechunk"]
+def test_rechunk_time_is_reported_apart(way: str, site: DaskSite, start: Start) -> None:
+    assert list(phases(WAYS, way, site, start)) == ["rechunk"]
 
 
-def test_iteration_ends_when_centres_stay(site: Site, start: Start) -> None:
+def test_names_of_ways_are_complete() -> None:
+    assert KMeans.ways == (*WAYS.run, *IN_PROCESSES)
+
+
+def test_iteration_ends_when_centres_stay(site: DaskSite, start: Start) -> None:
     patient = replace(start, iterations=10_000)
     model = SingleKMeans(
         len(start.centers), init=start.centers, n_init=1, max_iter=patient.iterations, tol=0
@@ -146,7 +145,7 @@ def test_iteration_ends_when_centres_stay(site: Site, start: Start) -> None:
 
 
 @pytest.mark.parametrize("way", ["per-block", "rechunk-tasks", "floor"])
-def test_cluster_that_loses_its_points(way: str, site: Site, start: Start) -> None:
+def test_cluster_that_loses_its_points(way: str, site: DaskSite, start: Start) -> None:
     far = start.centers.copy()
     far[1] = 1e6
     with pytest.raises(InputError, match="lost all its points"):
@@ -200,7 +199,7 @@ def test_dask_ml_that_is_not_there(client: Client, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "dask_ml", None)
     monkeypatch.setitem(sys.modules, "dask_ml.cluster", None)
     assert 'pip install "spliter[dask-ml]"' in why_no_dask_ml(client)
-    assert list(APP.absent(client)) == [DASK_ML]
+    assert list(WAYS.absent(DaskEngine(client))) == [DASK_ML]
 
 
 def test_dask_ml_that_is_here_and_not_at_a_worker(
@@ -208,8 +207,8 @@ def test_dask_ml_that_is_here_and_not_at_a_worker(
 ) -> None:
     for name in ("dask_ml", "dask_ml.cluster"):
         monkeypatch.setitem(sys.modules, name, sys)
-    monkeypatch.setattr(_kmeans, "DASK_ML", "no-such-distribution")
+    monkeypatch.setattr(_kmeans_dask, "DASK_ML", "no-such-distribution")
     reason = why_no_dask_ml(client)
     assert all(worker in reason for worker in client.nthreads())
-    monkeypatch.setattr(_kmeans, "DASK_ML", "numpy")
+    monkeypatch.setattr(_kmeans_dask, "DASK_ML", "numpy")
     assert why_no_dask_ml(client) == ""

@@ -9,15 +9,15 @@ import pytest
 from distributed import Client
 from sklearn.neighbors import NearestNeighbors as SingleSearch
 
-from spliter_experiments._blocks import cut_rows, persist_points
-from spliter_experiments._comparison import Site
+from spliter_experiments._dask_rest import Rest
+from spliter_experiments._dask_steps import DaskSite
 from spliter_experiments._datasets import InputChoice
 from spliter_experiments._errors import InputError, OptionError
 from spliter_experiments._floor import start_floor
 from spliter_experiments._inputs import Dataset, Floats
-from spliter_experiments._knn import ON_CLUSTER, WAYS, Neighbors, Quest
-from spliter_experiments._meter import ClusterMeter
-from spliter_experiments._rest import Rest
+from spliter_experiments._knn import Neighbors, Quest
+from spliter_experiments._knn_dask import WAYS
+from tests.experiments.staging import answer, phases, staged_on_dask, tasks_of
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -33,20 +33,23 @@ def dataset() -> Iterator[Dataset]:
 
 
 @pytest.fixture(scope="module")
-def site(client: Client, dataset: Dataset) -> Iterator[Site]:
-    array = persist_points(client, dataset.points, cut_rows(dataset.points.rows, NBLOCKS))
-    with start_floor(2) as floor, start_floor(1, threads=2) as machine:
-        yield Site(client, 2, dataset, array, floor=floor, machine=machine)
+def site(client: Client, dataset: Dataset) -> Iterator[DaskSite]:
+    with (
+        start_floor(2) as floor,
+        start_floor(1, threads=2) as machine,
+        staged_on_dask(client, dataset, NBLOCKS, floor=floor, machine=machine) as staged,
+    ):
+        yield staged
 
 
 @pytest.fixture(scope="module")
-def quest(site: Site) -> Quest:
+def quest(site: DaskSite) -> Quest:
     return APP.pose(site)
 
 
 @pytest.fixture(scope="module")
-def rest(site: Site) -> Rest:
-    return Rest.now(site.client, site.blocks)
+def rest(site: DaskSite) -> Rest:
+    return site.engine.rest([site.array])
 
 
 @pytest.fixture(autouse=True)
@@ -64,46 +67,34 @@ def expected(quest: Quest, dataset: Dataset) -> Floats:
     return distances
 
 
-def test_queries_are_held_out(site: Site, quest: Quest, dataset: Dataset) -> None:
+def test_queries_are_held_out(site: DaskSite, quest: Quest, dataset: Dataset) -> None:
     assert site.array.shape == (350, 4)
     assert quest.points.shape == (50, 4)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", Neighbors.ways)
 def test_distances_are_those_of_scikit_learn(
-    way: str, site: Site, quest: Quest, dataset: Dataset
+    way: str, site: DaskSite, quest: Quest, dataset: Dataset
 ) -> None:
-    contender = APP.contender(way, site, quest)
-    contender.prepare()
-    try:
-        found = contender.run().value
-    finally:
-        contender.release()
+    found = answer(APP, WAYS, way, site, quest)
     wanted = expected(quest, dataset)
     assert wanted.max() > 0
     np.testing.assert_allclose(found, wanted, rtol=1e-9)
     assert APP.same(found, wanted)
 
 
-def tasks_of(way: str, site: Site, quest: Quest) -> int:
-    with ClusterMeter(site.client) as meter:
-        before = meter.reading()
-        ON_CLUSTER[way](site, quest)
-        return meter.reading().since(before).tasks
-
-
-def test_number_of_tasks_per_block(site: Site, quest: Quest) -> None:
+def test_number_of_tasks_per_block(site: DaskSite, quest: Quest) -> None:
     # A tree and its answers for each of 20 blocks, merged 16 at a time to 2, and to 1.
-    assert tasks_of("per-block", site, quest) == 2 * NBLOCKS + 2 + 1
+    assert tasks_of(WAYS, "per-block", site, quest) == 2 * NBLOCKS + 2 + 1
 
 
-def test_spliter_has_fewer_tasks_than_blocks(site: Site, quest: Quest) -> None:
-    assert tasks_of("spliter", site, quest) < NBLOCKS
+def test_spliter_has_fewer_tasks_than_blocks(site: DaskSite, quest: Quest) -> None:
+    assert tasks_of(WAYS, "spliter", site, quest) < NBLOCKS
 
 
 @pytest.mark.parametrize("way", ["rechunk-p2p", "rechunk-tasks"])
-def test_rechunk_time_is_reported_apart(way: str, site: Site, quest: Quest) -> None:
-    assert list(ON_CLUSTER[way](site, quest).phases) == ["rechunk"]
+def test_rechunk_time_is_reported_apart(way: str, site: DaskSite, quest: Quest) -> None:
+    assert list(phases(WAYS, way, site, quest)) == ["rechunk"]
 
 
 @pytest.mark.parametrize(

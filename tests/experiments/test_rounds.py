@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
+from spliter_experiments._engine import Reading
 from spliter_experiments._errors import OptionError, WaysDisagreeError
-from spliter_experiments._meter import Reading
 from spliter_experiments._rounds import (
     Answer,
     Contender,

@@ -9,40 +9,17 @@ import pydoc
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from distributed import Client, LocalCluster, Security, Worker, WorkerPlugin
 from distributed.comm import connect
 
 import spliter
-from spliter_experiments._errors import ClusterError, OptionError
+from spliter_experiments._engine import ClusterChoice
+from spliter_experiments._errors import ClusterError
 
 CONNECT_SECONDS = 10
 WORKERS_SECONDS = 30
-
-
-@dataclass(frozen=True)
-class ClusterChoice:
-    """Which cluster to use.
-
-    Parameters
-    ----------
-    scheduler : str or None
-        Address or scheduler file of the user's cluster; None to start one.
-    workers, threads : int
-        Processes, and threads in each, of the one to start.
-    """
-
-    scheduler: str | None
-    workers: int
-    threads: int
-
-    def __post_init__(self) -> None:
-        if self.workers < 1 or self.threads < 1:
-            raise OptionError(
-                f"--workers and --threads must be at least 1, got {self.workers} and {self.threads}"
-            )
 
 
 @contextmanager
@@ -55,7 +32,7 @@ def connected(choice: ClusterChoice) -> Iterator[Client]:
         If the scheduler or a worker cannot be reached in time.
     """
     with ExitStack() as stack:
-        if choice.scheduler is None:
+        if choice.address is None:
             cluster = stack.enter_context(
                 LocalCluster(
                     n_workers=choice.workers,
@@ -69,12 +46,12 @@ def connected(choice: ClusterChoice) -> Iterator[Client]:
             client.register_plugin(Uninterrupted())
             yield client
             return
-        client = stack.enter_context(_client_of(choice.scheduler))
+        client = stack.enter_context(_client_of(choice.address))
         try:
             client.wait_for_workers(1, timeout=WORKERS_SECONDS)
         except TimeoutError as error:
             raise ClusterError(
-                f"the scheduler at {choice.scheduler} has no worker after {WORKERS_SECONDS} s"
+                f"the scheduler at {choice.address} has no worker after {WORKERS_SECONDS} s"
             ) from error
         yield client
 

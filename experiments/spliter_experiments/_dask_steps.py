@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import dask.array as da
 from distributed import Client, Future, wait
 
-from spliter_experiments._blocks import blocks_of, cut_rows
+from spliter_experiments._blocks import cut_rows
 from spliter_experiments._comparison import Site
+from spliter_experiments._dask_blocks import blocks_of
+from spliter_experiments._dask_engine import DaskEngine
+from spliter_experiments._engine import WAIT_SECONDS
 from spliter_experiments._errors import ClusterError
+
+DaskSite: TypeAlias = Site[DaskEngine]
 
 ARITY = 16
 """Partial results that one task merges. Of 4, 8 and 16, and of four forms (`map` then `submit`,
 `map` then `map`, `delayed`, `map_blocks` then `sum`), `map` then `map` with 16 took the least time
 for the histogram at 48, 192 and 768 blocks per core."""
 
-WAIT_SECONDS = 600
 
-
-def result_of(future: Any) -> Any:
-    """Wait for a task and return its result.
-
-    Raises
-    ------
-    ClusterError
-        If that takes longer than ten minutes.
-    """
-    try:
-        return future.result(timeout=WAIT_SECONDS)
-    except TimeoutError as error:
-        raise ClusterError(f"no result after {WAIT_SECONDS} s") from error
+def map_blocks(
+    site: DaskSite, blocks: Sequence[Future[Any]], kernel: Callable[..., Any], **kwargs: Any
+) -> list[Future[Any]]:
+    """Start one task per block."""
+    mapped: list[Future[Any]] = site.engine.client.map(kernel, list(blocks), pure=False, **kwargs)
+    return mapped
 
 
 def merge(
@@ -56,7 +53,7 @@ def merge(
     return level[0]
 
 
-def rechunk_to_cores(site: Site, array: da.Array, method: str) -> list[Future[Any]]:
+def rechunk_to_cores(site: DaskSite, array: da.Array, method: str) -> list[Future[Any]]:
     """Start to rechunk a persisted array to one chunk per core, and return the chunks to come.
 
     What "p2p" does with whole rows is merge them by tasks, in the end one chunk to one chunk, which
@@ -72,7 +69,7 @@ def rechunk_to_cores(site: Site, array: da.Array, method: str) -> list[Future[An
         One of Dask's, "p2p" or "tasks".
     """
     rows, *width = array.shape
-    sizes = cut_rows(rows, min(site.cores, rows))
+    sizes = cut_rows(rows, min(site.engine.cores, rows))
     chunks = (sizes, *((size,) for size in width))
     return blocks_of(array.rechunk(chunks, method=method).persist())
 

@@ -1,31 +1,22 @@
-"""Count the tasks and the bytes that a way costs.
+"""Count the tasks and the bytes that a way costs on Dask.
 
 Both are counted by plugins, as results appear: tasks on the scheduler, and on each worker the bytes
 of results that it fetched from another one (Dask's own counter of incoming transfers has no bytes).
 What the scheduler and the client fetch is not counted. What a P2P shuffle sends past the workers'
-tasks would not be either, but no way here has Dask do one (see :func:`._steps.rechunk_to_cores`).
+tasks would not be either, but no way here has Dask do one (see
+:func:`._dask_steps.rechunk_to_cores`).
 """
 
 from __future__ import annotations
 
 import uuid
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from distributed import Client, Scheduler, SchedulerPlugin, Worker, WorkerPlugin
 
+from spliter_experiments._engine import Reading
 from spliter_experiments._errors import ClusterError
-
-
-class Reading(NamedTuple):
-    """What the counters say; the difference of two readings is what happened in between."""
-
-    tasks: int
-    nbytes: int
-
-    def since(self, earlier: Reading) -> Reading:
-        """Return what was counted after `earlier`."""
-        return Reading(self.tasks - earlier.tasks, self.nbytes - earlier.nbytes)
 
 
 class TaskCounter(SchedulerPlugin):

@@ -1,0 +1,128 @@
+"""Applications, ds-arrays and decorators on a real COMPSs runtime; run inside ``runcompss``."""
+
+from __future__ import annotations
+
+import operator
+import os
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from pycompss.api.api import compss_wait_on
+from pycompss.api.constraint import constraint
+from sklearn.svm import SVC
+
+from spliter import (
+    Partition,
+    TaskFailedError,
+    TaskNotSerializableError,
+    gather,
+    reduce,
+    split,
+    task,
+)
+from spliter_apps import histogramdd
+from spliter_apps.cascade_svm import CascadeSVM
+from spliter_apps.k_means import KMeans
+from spliter_apps.neighbors import NearestNeighbors
+from spliter_backends.compss_backend import CompssFuture
+from tests import csvm_suite
+from tests.compss_backend.dsarrays import check_rows, numbers
+from tests.compss_backend.placing import made
+from tests.compss_backend.programs import block_as_it_is
+from tests.compss_backend.real.nodes import nodes_by_software
+from tests.histogram_suite import cut, points
+from tests.programs import listing5
+
+
+def test_listing5() -> None:
+    limits = [(0.0, 9.0)] * 3
+    found = listing5.histogram(made(cut(points(), [20] * 4 + [10])), 4, limits)
+    np.testing.assert_array_equal(found, np.histogramdd(points(), bins=4, range=limits)[0])
+
+
+def test_histogram() -> None:
+    found, _ = histogramdd(made(cut(points(), [20] * 4 + [10])), 3)
+    np.testing.assert_array_equal(found, np.histogramdd(points(), 3)[0])
+
+
+def clusters() -> Any:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(90, 4)) + np.repeat([[0.0], [9.0], [20.0]], 30, axis=0)
+
+
+def test_k_means() -> None:
+    ours = KMeans(3, random_state=0).fit(made(cut(clusters(), [20] * 4 + [10])))
+    expected = KMeans(3, random_state=0).fit(clusters())
+    np.testing.assert_allclose(ours.cluster_centers_, expected.cluster_centers_)
+    np.testing.assert_array_equal(np.concatenate(ours.labels_.gather()), expected.labels_)
+
+
+def test_neighbours() -> None:
+    blocks = made(cut(clusters(), [20] * 4 + [10]))
+    distances, indices = NearestNeighbors(n_neighbors=3).fit(blocks).kneighbors(clusters()[:7])
+    expected = NearestNeighbors(n_neighbors=3).fit(clusters()).kneighbors(clusters()[:7])
+    np.testing.assert_allclose(distances, expected[0])
+    np.testing.assert_array_equal(indices, expected[1])
+
+
+def test_cascade_svm() -> None:
+    X, X_test, y, y_test = csvm_suite.dataset("iris")
+    rows = [len(X) // 4] * 3 + [len(X) - 3 * (len(X) // 4)]
+    ours = CascadeSVM().fit(made(cut(X, rows)), made(cut(y, rows)))
+    assert abs(ours.score(X_test, y_test) - SVC().fit(X, y).score(X_test, y_test)) <= 0.02
+
+
+def test_dsarrays() -> None:
+    dislib = pytest.importorskip("dislib")
+    check_rows(dislib.array(numbers(), (8, 3)), numbers())
+    values = np.where(numbers() % 3 == 0, numbers(), 0.0)
+    check_rows(dislib.array(scipy.sparse.csr_matrix(values), (8, 4)), values)
+    check_rows(dislib.array(numbers(), (8, 3))[3:20, 2:6], numbers()[3:20, 2:6])
+    rows = [[4, 9, 9, 1], [7]]
+    array = made(cut(numbers(), rows[0]), rows).dsarray()
+    np.testing.assert_array_equal(array.collect(), numbers())
+
+
+def test_futures_of_the_program() -> None:
+    futures = [block_as_it_is(block) for block in cut(points(), [30, 60])]
+    parts = split(futures)
+    sums = parts.map(lambda part: sum(float(block.sum()) for block in part))
+    assert all(isinstance(future, CompssFuture) for future in sums)
+    assert sum(compss_wait_on(sums)) == points().sum()
+    again = [block_as_it_is(future) for future in parts.map(len)]
+    assert sum(compss_wait_on(again)) == 2
+
+
+@constraint(app_software=next(iter(nodes_by_software().values()), "none"))  # type: ignore[untyped-decorator]
+@task
+def where(partition: Partition) -> str:
+    """Tell the node."""
+    return os.environ["COMPSS_HOSTNAMES"]
+
+
+@pytest.mark.skipif(not nodes_by_software(), reason="no node has a software of its own")
+def test_constraints_pass_through() -> None:
+    parts = split(made([np.arange(3)] * 6), partitions_per_location=3)
+    for _ in range(2):
+        found = set(gather(where(partition) for partition in parts))
+        assert found == {next(iter(nodes_by_software()))}
+
+
+def leave(partition: Partition) -> None:
+    raise SystemExit(3)
+
+
+def unpicklable(partition: Partition) -> Any:
+    return threading.Lock()
+
+
+def test_tasks_that_end_badly_end_nothing_else() -> None:
+    parts = split(made([np.arange(3)]))
+    with pytest.raises(TaskFailedError, match="SystemExit"):
+        parts[0].submit(leave).result()
+    with pytest.raises(TaskNotSerializableError, match="cannot be pickled"):
+        parts[0].submit(unpicklable).result()
+    assert reduce(operator.add, parts.map(len)).result() == 1

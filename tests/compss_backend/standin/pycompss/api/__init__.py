@@ -1,0 +1,3 @@
+"""As in PyCOMPSs."""
+
+from __future__ import annotations

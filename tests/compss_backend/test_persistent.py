@@ -1,0 +1,98 @@
+"""COMPSs tasks over objects in a real dataClay: found by its locator, run on the stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spliter import BackendNotUsableError, Partition, split
+from spliter_apps import histogramdd
+from tests.compss_backend.dsarrays import contents
+from tests.histogram_suite import cut, points
+from tests.programs import listing5
+
+pytest.importorskip("dataclay")
+
+pytestmark = [
+    pytest.mark.backend("compss"),
+    pytest.mark.backend("dataclay"),
+    pytest.mark.standin,
+    pytest.mark.timeout(200),
+]
+
+
+@pytest.fixture(scope="module")
+def dataclay() -> Iterator[Any]:
+    from spliter_backends.dataclay_cluster import EmbeddedDataClay
+
+    with EmbeddedDataClay(2) as services:
+        yield services.client()
+
+
+@pytest.fixture(params=["without a runtime", "on nodes"], autouse=True)
+def _mode(request: pytest.FixtureRequest) -> None:
+    if request.param == "on nodes":
+        request.getfixturevalue("runtime")
+
+
+@pytest.fixture
+def blocks(dataclay: Any) -> Any:
+    from spliter_backends.dataclay_collections import distribute
+
+    return distribute(cut(points(), [30, 0, 20, 40]))
+
+
+def test_blocks_and_indexes(blocks: Any) -> None:
+    with split(blocks, backend="compss") as parts:
+        assert len(parts.locations) == 2
+        found = [future.result() for future in parts.map(contents)]
+        assert [[index for index, _ in content] for content in found] == [
+            partition.get_indexes() for partition in parts
+        ]
+        for partition, content in zip(parts, found, strict=True):
+            rows = np.concatenate([block for _, block in content])
+            np.testing.assert_array_equal(rows, points()[partition.get_item_indexes()])
+
+
+def count(partition: Partition) -> int:
+    return sum(1 for _ in partition)
+
+
+def test_aligned_and_as_one(blocks: Any) -> None:
+    from spliter_backends.dataclay_collections import distribute
+
+    other = distribute([block * 2 for block in cut(points(), [30, 0, 20, 40])])
+    with split(blocks, other, backend="compss", materialize=True) as parts:
+        assert [future.result() for future in parts.map(count)] == [1] * len(parts)
+        same = parts.map(lambda part: all(np.array_equal(2 * a, b) for a, b in part))
+        assert all(future.result() for future in same)
+
+
+def test_listing5(blocks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def split_on_compss(collection: Any) -> Any:
+        return split(collection, backend="compss")
+
+    monkeypatch.setattr(listing5, "split", split_on_compss)
+    limits = [(0.0, 9.0)] * 3
+    found = listing5.histogram(blocks, 4, limits)
+    np.testing.assert_array_equal(found, np.histogramdd(points(), bins=4, range=limits)[0])
+
+
+def test_application(blocks: Any) -> None:
+    with split(blocks, backend="compss") as parts:
+        found, _ = histogramdd(parts, 3)
+    np.testing.assert_array_equal(found, np.histogramdd(points(), 3)[0])
+
+
+def test_blocks_of_yet_another_backend(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    stored = np.memmap(tmp_path / "points", dtype=np.float64, mode="w+", shape=(8, 2))
+    if "on nodes" in request.node.name:
+        with pytest.raises(BackendNotUsableError, match="dataClay"):
+            split(stored, backend="compss")
+    else:
+        counts = split(stored, backend="compss").map(count)
+        assert sum(future.result() for future in counts) > 0

@@ -1,0 +1,92 @@
+"""The checks in ``real`` on a real COMPSs runtime: pytest inside one ``runcompss`` each.
+
+They run where COMPSS_HOME is set. The files named by COMPSS_PROJECT and COMPSS_RESOURCES say what
+the nodes are; each node needs a software (``<Application>``) of its own there, which is how the
+conformance suite puts blocks where it wants them. Without these files COMPSs has one node, this
+machine, and what needs such names is skipped.
+
+COMPSs' ports are fixed, so nothing else may run on it at the same time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, SOURCE_ROOTS
+
+REAL = Path(__file__).parent / "real"
+SECONDS = 900
+"""Bound for one application; the conformance suite takes some 300."""
+
+pytestmark = [
+    pytest.mark.skipif(
+        "COMPSS_HOME" not in os.environ,
+        reason="no COMPSs runtime here: COMPSS_HOME is not set",
+    ),
+    pytest.mark.timeout(SECONDS + 60),
+]
+
+
+def run_inside(folder: Path, *arguments: str) -> None:
+    """Run pytest as the main program of an application; its exit status is runcompss'."""
+    runcompss = shutil.which("runcompss")
+    assert runcompss, "COMPSS_HOME is set, but there is no runcompss on PATH"
+    path = os.pathsep.join(map(str, SOURCE_ROOTS))
+    files = {"project": "COMPSS_PROJECT", "resources": "COMPSS_RESOURCES"}
+    command = [
+        runcompss,
+        "--lang=python",
+        # Without a log Python runs with -O, and asserts are gone.
+        "--log_level=debug",
+        "--master_name=localhost",
+        "--cpu_affinity=disabled",
+        f"--python_interpreter={sys.executable}",
+        f"--pythonpath={path}",
+        f"--log_dir={folder}",
+        # Newer Java refuses what the runtime's XML reader does otherwise.
+        "--jvm_master_opts=-Dcom.sun.xml.bind.v2.bytecode.ClassTailor.noOptimize=true",
+        *(f"--{option}={os.environ[name]}" for option, name in files.items() if name in os.environ),
+        str(REAL / "run_pytest.py"),
+        # The JVM in the same process uses the signals that faulthandler would take.
+        *("-p", "no:faulthandler", "-p", "no:cacheprovider", "-q", "-s"),
+        *("-W", "ignore::UserWarning", f"--rootdir={ROOT}", f"--config-file={ROOT}/pyproject.toml"),
+        *arguments,
+    ]
+    environment = {**os.environ, "PYTHONPATH": path, "ComputingUnits": "1"}
+    log = folder / "log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            status = -1
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    said = [
+        line
+        for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+        if not line.startswith(("[(", "[BINDING"))
+    ]
+    assert status == 0, "\n".join(said[-150:])
+    assert any(" passed" in line for line in said), "\n".join(said[-150:])
+
+
+@pytest.mark.parametrize("checks", ["applications", "conformance"])
+def test_on_a_real_runtime(checks: str, tmp_path: Path) -> None:
+    run_inside(tmp_path, str(REAL / f"{checks}.py"))

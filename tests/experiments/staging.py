@@ -1,0 +1,70 @@
+"""Data put on an engine, as a comparison does it, for ways to run at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from distributed import Client
+
+from spliter_experiments._blocks import NO_LABELS, cut_rows, no_points
+from spliter_experiments._comparison import OFF_CLUSTER, App, Site
+from spliter_experiments._dask_engine import DaskEngine
+from spliter_experiments._engine import Engine, Ways
+from spliter_experiments._floor import Floor
+from spliter_experiments._inputs import Dataset, Rows
+from spliter_experiments._placement import Placement
+
+
+@contextmanager
+def staged(
+    engine: Engine, dataset: Dataset, nblocks: int, **processes: Floor
+) -> Iterator[Site[Any]]:
+    """Load a data set in so many blocks."""
+    row_chunks = cut_rows(dataset.points.rows, nblocks)
+    sources: list[tuple[Rows, Any]] = [(dataset.points, no_points(dataset.points))]
+    if dataset.labels is not None:
+        sources.append((dataset.labels, NO_LABELS))
+    with ExitStack() as stack:
+        loaded = [
+            stack.enter_context(engine.persisted(source, row_chunks, like, Placement.EVEN))
+            for source, like in sources
+        ]
+        yield Site(engine, dataset, *loaded, **processes)
+
+
+@contextmanager
+def staged_on_dask(
+    client: Client, dataset: Dataset, nblocks: int, **processes: Floor
+) -> Iterator[Site[DaskEngine]]:
+    """Load a data set at Dask workers."""
+    with staged(DaskEngine(client), dataset, nblocks, **processes) as site:
+        yield site
+
+
+def answer(app: App[Any], table: Ways, way: str, site: Site[Any], problem: Any) -> Any:
+    """Run a way, on the cluster or off it, and return its answer."""
+    if way not in OFF_CLUSTER:
+        return table.run[way](site, problem).value
+    contender = app.in_processes(way, site, problem)
+    contender.prepare()
+    try:
+        return contender.run().value
+    finally:
+        contender.release()
+
+
+def phases(table: Ways, way: str, site: Site[Any], problem: Any) -> Mapping[str, float]:
+    """Run a way on the cluster and return the parts of it that it tells apart."""
+    found: Mapping[str, float] = table.run[way](site, problem).phases
+    return found
+
+
+def tasks_of(table: Ways, way: str, site: Site[Any], problem: Any) -> int:
+    """Run a way on the cluster and return how many tasks it took."""
+    with site.engine.meter() as meter:
+        before = meter.reading()
+        table.run[way](site, problem)
+        tasks: int = meter.reading().since(before).tasks
+        return tasks

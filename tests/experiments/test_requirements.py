@@ -1,0 +1,73 @@
+"""What engines need is looked for, and advice given that fits what is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from spliter_experiments import _requirements
+from spliter_experiments._requirements import Requirement, requirements
+
+
+def look() -> dict[str, Requirement]:
+    return {need.what: need for need in requirements()}
+
+
+def versions(monkeypatch: pytest.MonkeyPatch, **known: str) -> None:
+    def version(package: str) -> str:
+        if package in known:
+            return known[package]
+        raise metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(metadata, "version", version)
+
+
+def test_packages_of_dataclay(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions(monkeypatch, dataclay="4.3.1", redis="7.4.1")
+    assert (look()["package dataclay"].found, look()["package redis"].found) == ("4.3.1", "7.4.1")
+    versions(monkeypatch, redis="8.0.0")
+    assert (look()["package dataclay"].found, look()["package redis"].found) == ("", "")
+
+
+def test_advice_for_dataclay_knows_the_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 12, 1))
+    assert "spliter[dataclay]" in look()["package dataclay"].advice
+    monkeypatch.setattr(sys, "version_info", (3, 13, 0))
+    assert "Python < 3.13" in look()["package dataclay"].advice
+
+
+def test_store_for_dataclay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_requirements, "find_store", lambda: SimpleNamespace(name="some store"))
+    assert look()["key-value store"].found == "some store"
+    monkeypatch.setattr(_requirements, "find_store", lambda: None)
+    assert look()["key-value store"].found == ""
+    assert "redis-server" in look()["key-value store"].advice
+
+
+def test_compss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
+    for variable in ("COMPSS_HOME", "JAVA_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / "nowhere"))
+    missing = look()
+    assert {missing[what].found for what in ("COMPSS_HOME", "java", "package pycompss")} == {""}
+    assert "comes with COMPSs" in missing["package pycompss"].advice
+    monkeypatch.setenv("COMPSS_HOME", str(tmp_path))
+    assert look()["COMPSS_HOME"].found == str(tmp_path)
+    assert f"{tmp_path}/Bindings/python/3" in look()["package pycompss"].advice
+
+
+def test_java_of_its_own_variable_comes_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch(mode=0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert look()["java"].found == str(java)
