@@ -15,13 +15,24 @@ PAGES = sorted(
 
 
 def test_there_are_pages_with_examples() -> None:
-    assert {"your-own-loop.md", "k-means.md", "cascade-svm.md", "nearest-neighbours.md"} <= {
-        page.name for page in PAGES
-    }
+    assert {
+        "your-own-loop.md",
+        "k-means.md",
+        "cascade-svm.md",
+        "nearest-neighbours.md",
+        "dataclay.md",
+    } <= {page.name for page in PAGES}
 
 
-@pytest.mark.backend("dask")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def _needs(page: Path) -> str:
+    """Return the engine that the examples of a page run on."""
+    return "dataclay" if page.stem == "dataclay" else "dask"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.backend(_needs(page)), id=page.stem) for page in PAGES],
+)
 def test_examples_of_page(page: Path) -> None:
     failed, tried = doctest.testfile(
         str(page),
