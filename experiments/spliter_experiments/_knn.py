@@ -5,14 +5,16 @@ from the client. All but ``sklearn`` run the same kernel (:mod:`spliter_apps._ne
 every query meets every tree, and the best of all trees are merged. What differs is what a tree
 holds:
 
-=================  ===========================================================================
-``spliter``        the points of a location: :class:`spliter_apps.neighbors.NearestNeighbors`
-``per-block``      those of a block; answers are merged in a tree of tasks
-``rechunk-p2p``    those of a chunk, after the array was rechunked to one chunk per core
-``rechunk-tasks``  the same, rechunked by ordinary tasks
-``sklearn``        all: scikit-learn in one process with as many threads as cores
-``floor``          the share of a plain process (:mod:`._floor`); answers are merged here
-=================  ===========================================================================
+===================  =========================================================================
+``spliter``          the points of a location: :class:`spliter_apps.neighbors.NearestNeighbors`
+``per-block``        those of a block; answers are merged in a tree of tasks
+``per-block-paper``  those of a block; the queries are cut into as many pieces, and a task asks
+                     one tree about one piece
+``rechunk-p2p``      those of a chunk, after the array was rechunked to one chunk per core
+``rechunk-tasks``    the same, rechunked by ordinary tasks
+``sklearn``          all: scikit-learn in one process with as many threads as cores
+``floor``            the share of a plain process (:mod:`._floor`); answers are merged here
+===================  =========================================================================
 
 Rechunking is Dask's alone (:mod:`._knn_dask`).
 """
@@ -132,6 +134,7 @@ class Neighbors:
     ways: ClassVar[tuple[str, ...]] = (
         "spliter",
         "per-block",
+        "per-block-paper",
         "rechunk-p2p",
         "rechunk-tasks",
         SKLEARN,

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from distributed import Client, Future
 
 from spliter_apps._neighbors_kernel import Candidates, merge_nearest, nearest
@@ -23,6 +24,25 @@ def per_block(site: DaskSite, quest: Quest) -> Answer:
     """Build one tree per block, and merge in a tree of tasks."""
     found = _ask_trees(site.engine.client, blocks_of(site.array), site.row_chunks, quest)
     return Answer(_best(site.engine.client, found, quest))
+
+
+def per_block_paper(site: DaskSite, quest: Quest) -> Answer:
+    """Build one tree per block, cut the queries alike, and ask each tree about each piece.
+
+    So dislib does it, whose nearest neighbours the paper starts from: the queries are an array in
+    blocks as well.
+    """
+    client = site.engine.client
+    trees = client.map(
+        build_from_block, blocks_of(site.array), row_starts(site.row_chunks), pure=False
+    )
+    pieces = client.scatter(np.array_split(quest.points, len(trees)), hash=False)
+    asked = [tree for _ in pieces for tree in trees]
+    queries = [piece for piece in pieces for _ in trees]
+    found = client.map(nearest, asked, queries, k=quest.neighbors, pure=False)
+    of_pieces = [found[at : at + len(trees)] for at in range(0, len(found), len(trees))]
+    merged = client.map(merge_nearest, of_pieces, k=quest.neighbors, pure=False)
+    return Answer(np.concatenate([best.distances for best in client.gather(merged)]))
 
 
 def by_rechunk(site: DaskSite, quest: Quest, method: str) -> Answer:
@@ -58,6 +78,7 @@ WAYS = Ways(
     {
         "spliter": by_spliter,
         "per-block": per_block,
+        "per-block-paper": per_block_paper,
         "rechunk-p2p": lambda site, quest: by_rechunk(site, quest, "p2p"),
         "rechunk-tasks": lambda site, quest: by_rechunk(site, quest, "tasks"),
     }
