@@ -16,6 +16,7 @@ the eyes of COMPSs, which would end the application.
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import sys
@@ -28,8 +29,13 @@ import cloudpickle
 import numpy as np
 
 from spliter import TaskNotSerializableError
-from spliter_backends._compss_errors import pickled_error, unpickled_error
 from spliter_backends._local_executor import available_memory, usable_cores
+from spliter_backends._sent_errors import SentErrors
+
+ERRORS: Final = SentErrors(
+    functools.partial(cloudpickle.dumps, protocol=5), pickle.loads, "_compss_worker.py"
+)
+"""How an error is returned: a task that raises ends a COMPSs application, so ours never do."""
 
 MOST_NEWS: Final = 1000
 """News kept at a worker for the next task that returns something to take along."""
@@ -248,7 +254,7 @@ def result_of(value: Any, key: str, news: News) -> TaskResult | TaskFailure:
             "something that can, or use it inside the task"
         )
         error.__cause__ = cause
-        return TaskFailure(pickled_error(error), key, news)
+        return TaskFailure(ERRORS.encode(error), key, news)
 
 
 def arrive(value: Any, pickled: bool, key: str, news: News) -> Any:
@@ -296,7 +302,7 @@ def arrive_failed(message: bytes, key: str, news: News) -> TaskFailure:
     if at_a_worker():
         return TaskFailure(message, key, news)
     record(news)
-    error = unpickled_error(message)
+    error = ERRORS.decode(message)
     future = futures.pop(key, None)
     if future is not None:
         future.settle(None, error)

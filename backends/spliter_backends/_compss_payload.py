@@ -17,9 +17,8 @@ import cloudpickle
 
 from spliter import Partition, TaskNotSerializableError
 from spliter_backends._compss_api import Future
-from spliter_backends._compss_errors import pickled_error
 from spliter_backends._compss_future import CompssFuture
-from spliter_backends._compss_outcome import News, TaskFailure
+from spliter_backends._compss_outcome import ERRORS, News, TaskFailure
 from spliter_backends._compss_source import AwaySource, Layout
 
 
@@ -63,7 +62,7 @@ class _Cargo:
             value, error = outcome
             if error is None:
                 return "value", value
-            return "failure", TaskFailure(pickled_error(error), future.key, News())
+            return "failure", TaskFailure(ERRORS.encode(error), future.key, News())
         number = self.numbers.setdefault(id(future), len(self.inputs))
         if number == len(self.inputs):
             self.inputs.append(future)

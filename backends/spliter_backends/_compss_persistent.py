@@ -4,20 +4,56 @@ dataClay's locator says where the objects are, and COMPSs runs the tasks. With a
 (``runcompss --storage_conf=...``) the objects themselves are given to the tasks, so that COMPSs'
 scheduler asks that interface where they are; without one the tasks are given their ids. Either
 way a task reads a block's content through a client of dataClay in the worker, when its turn
-comes: a copy, from the backend that has it.
+comes: a copy, from the backend that has it. The interface's file says which node each backend is
+on, so that tasks can be pinned to the node of their backend.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
+import re
+import uuid
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, Final, overload
 
-from spliter import BackendNotUsableError, Blocks, Location, Partition
+from spliter import BackendNotUsableError, Blocks, BlockTimeoutError, Location, Partition
 from spliter_backends._compss_api import storage_is_configured
+from spliter_backends._compss_settings import settings as compss_settings
 from spliter_backends._compss_source import GivenSource, Layout, Persistent
 from spliter_backends.compss_executor import CompssExecutor
+
+NODES_OF_BACKENDS: Final = "SPLITER_COMPSS_WORKERS"
+"""Line of the storage interface's file with ``<backend id>=<node>`` for each backend of dataClay.
+
+dataClay's half of the interface puts the lines of that file into the environment.
+"""
+
+
+ASKED_AT_ONCE: Final = 256
+"""Questions to dataClay's metadata service under way."""
+
+ASKED_SECONDS: Final = 60
+"""Bound for these to be answered."""
+
+
+def nodes_of_backends() -> dict[str, str]:
+    """Return the node of COMPSs that each backend of dataClay is on.
+
+    Returns
+    -------
+    dict of str to str
+        Backend ids to names of nodes; empty without a storage interface.
+
+    Examples
+    --------
+    >>> nodes_of_backends()
+    {}
+    """
+    pairs = re.split(r"[,\s]+", os.environ.get(NODES_OF_BACKENDS, "").strip())
+    named = (pair.partition("=") for pair in pairs if pair)
+    return {backend.lower(): node for backend, _, node in named}
 
 
 class Contents(Sequence[Any]):
@@ -71,6 +107,24 @@ def _object(object_id: Any, service: tuple[str, int]) -> Any:
     return DataClayObject.get_by_id(object_id)
 
 
+async def _objects(ids: Sequence[uuid.UUID]) -> list[Any]:
+    from dataclay.config import get_runtime
+
+    runtime = get_runtime()
+    found: list[Any] = []
+    try:
+        for start in range(0, len(ids), ASKED_AT_ONCE):
+            some = ids[start : start + ASKED_AT_ONCE]
+            async with asyncio.timeout(ASKED_SECONDS):
+                found += await asyncio.gather(*map(runtime.get_object_by_id, some))
+    except TimeoutError:
+        raise BlockTimeoutError(
+            f"dataClay's metadata service did not answer within {ASKED_SECONDS} s which class "
+            f"objects are of, {len(ids)} of them; see whether it is up"
+        ) from None
+    return found
+
+
 @functools.cache
 def _client_of_process(process: int, service: tuple[str, int]) -> Any:
     """Start a client in a worker; by process, as a fork copies what this remembers."""
@@ -104,9 +158,10 @@ class CompssOverPersistent(CompssExecutor):
                 f"these blocks are a {type(blocks).__name__}"
             )
         self._blocks = opened
+        self._objects: dict[uuid.UUID, Any] = {}
 
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
-        """Return how many methods each backend of dataClay runs at once.
+        """Return how many methods each backend of dataClay runs at once, unless a setting says.
 
         Parameters
         ----------
@@ -118,6 +173,9 @@ class CompssOverPersistent(CompssExecutor):
         mapping of Location to int
             As many tasks as COMPSs may run beside it.
         """
+        units = compss_settings().computing_units
+        if units is not None:
+            return dict.fromkeys(locations, units)
         found: Mapping[Location, int] = self._blocks.executor.capacities(locations)
         return found
 
@@ -134,6 +192,10 @@ class CompssOverPersistent(CompssExecutor):
         mapping of Location to None
         """
         return dict.fromkeys(locations)
+
+    def _pin(self, location: Location | None) -> Mapping[str, Any]:
+        node = nodes_of_backends().get(location) if location is not None else None
+        return super()._pin(None if node is None else Location(node))
 
     def inputs_of(self, partition: Partition, start: int) -> tuple[Layout, Sequence[Any]]:
         """Return what a task on a partition is given; see :class:`CompssExecutor`.
@@ -153,10 +215,15 @@ class CompssOverPersistent(CompssExecutor):
         ids = self._ids(partition)
         if not storage_is_configured():
             return self._layout(partition, start, tuple(ids)), ()
-        from dataclay import DataClayObject
+        return self._layout(partition, start, ()), self._objects_of(ids)
 
-        objects = [DataClayObject.get_by_id(object_id) for object_id in ids]
-        return self._layout(partition, start, ()), objects
+    def _objects_of(self, ids: Sequence[uuid.UUID]) -> list[Any]:
+        """Return objects by id; all that are not known yet are asked for at once."""
+        unknown = [object_id for object_id in ids if object_id not in self._objects]
+        if unknown:
+            found = self._blocks.executor.session.wait(_objects(unknown))
+            self._objects.update(zip(unknown, found, strict=True))
+        return [self._objects[object_id] for object_id in ids]
 
     def arriving(self, partition: Partition) -> Partition:
         """Return a partition as a task sees it that runs in this process.
@@ -174,11 +241,11 @@ class CompssOverPersistent(CompssExecutor):
         layout = self._layout(partition, 0, tuple(self._ids(partition)))
         return partition.at_location(GivenSource(layout, ()), as_one=layout.seen_as_one)
 
-    def _ids(self, partition: Partition) -> list[Any]:
+    def _ids(self, partition: Partition) -> list[uuid.UUID]:
         positions = partition.indexes.positions
         rows = self._blocks.grids[0].rows(positions).tolist()
         first, *aligned = self._blocks.object_ids
-        ids = [first[position] for position in positions.tolist()]
+        ids: list[uuid.UUID] = [first[position] for position in positions.tolist()]
         for member in aligned:
             ids += [member[row] for row in rows]
         return ids

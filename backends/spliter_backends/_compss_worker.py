@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spliter import Partition
-from spliter_backends._compss_errors import pickled_error
 from spliter_backends._compss_outcome import (
+    ERRORS,
     FailedInputError,
     TaskFailure,
     TaskResult,
@@ -154,10 +154,10 @@ def attempted(key: str, function: Callable[[], Attempt]) -> Attempt | TaskFailur
         return TaskFailure(failed.failure.error, key, news_of_here())
     except KeyboardInterrupt:
         if at_a_worker():
-            return TaskFailure(pickled_error(KeyboardInterrupt()), key, news_of_here())
+            return TaskFailure(ERRORS.encode(KeyboardInterrupt()), key, news_of_here())
         raise
     except BaseException as error:  # noqa: BLE001 -- it belongs to whoever asks for the result
-        return TaskFailure(pickled_error(error), key, news_of_here())
+        return TaskFailure(ERRORS.encode(error), key, news_of_here())
 
 
 def called(key: str, content: bytes | Call, inputs: Sequence[Any]) -> Attempt | TaskFailure:

@@ -23,6 +23,7 @@ from typing import Any, Final
 import cloudpickle
 
 from spliter_backends._dataclay_quiet import quiet
+from spliter_backends._sent_errors import SentErrors
 
 with quiet():
     from dataclay import DataClayObject
@@ -240,6 +241,10 @@ def decode(message: bytes | bytearray, referred: Sequence[Any] = ()) -> Any:
 def dumps(value: Any) -> bytes:
     """Pickle a value into one message; see :func:`encode`."""
     return encode(value).join()
+
+
+ERRORS: Final = SentErrors(dumps, decode, "_dataclay_station.py")
+"""How an error of a task is sent."""
 
 
 def state_of(instance: Any) -> bytes:

@@ -25,7 +25,6 @@ from typing import Any, Final
 import psutil
 
 from spliter import BlockLostError, Partition, TaskNotSerializableError
-from spliter_backends._dataclay_errors import encode_error
 from spliter_backends._dataclay_home import (
     StaleError,
     StationSource,
@@ -34,7 +33,14 @@ from spliter_backends._dataclay_home import (
     here,
     on_loop,
 )
-from spliter_backends._dataclay_message import Pickled, TooLargeError, decode, encode, unpacked
+from spliter_backends._dataclay_message import (
+    ERRORS,
+    Pickled,
+    TooLargeError,
+    decode,
+    encode,
+    unpacked,
+)
 from spliter_backends._dataclay_quiet import quiet
 from spliter_backends._local_blocks import block_nbytes
 
@@ -82,7 +88,7 @@ def run(call: bytes, given: Sequence[bytes | str], name: str) -> tuple[Any, ...]
     except StaleError as stale:
         return "stale", stale.object_ids
     except BaseException as error:  # noqa: BLE001 -- it belongs to whoever asks for the result
-        return "failed", encode_error(error)
+        return "failed", ERRORS.encode(error)
 
 
 def _arrived(call: bytes, given: Sequence[bytes | str]) -> tuple[Any, Any, Any]:

@@ -12,6 +12,7 @@ Where what is:
 ``_compss_worker``      what runs inside them
 ``_compss_persistent``  tasks over dataClay's objects
 ``_compss_outcome``     how results, errors and news come back
+``_sent_errors``        how an error travels with its traceback
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Where what is:
 ``_dataclay_station``     what runs at a backend: tasks, answers, what is kept
 ``_dataclay_home``        the blocks at a backend: found, read, put into one
 ``_dataclay_message``     how values cross
-``_dataclay_errors``      how errors cross
+``_sent_errors``          how errors cross
 ``dataclay_cluster``      services for the time of a program
 """
 

@@ -38,10 +38,9 @@ from spliter import (
 from spliter._grid import IntArray
 from spliter_backends._dataclay_anchor import Anchor, Home
 from spliter_backends._dataclay_blocks import ClientSource
-from spliter_backends._dataclay_errors import decode_error
 from spliter_backends._dataclay_future import DataClayFuture, Kept, unpickled
 from spliter_backends._dataclay_home import StationSource, keep_blocks
-from spliter_backends._dataclay_message import MESSAGE_LIMIT, dumps, encode
+from spliter_backends._dataclay_message import ERRORS, MESSAGE_LIMIT, dumps, encode
 from spliter_backends._dataclay_peer import BackendGoneError, ObjectAwayError, Peer
 from spliter_backends._dataclay_session import Session, current_session
 from spliter_backends._local_executor import _after
@@ -355,7 +354,7 @@ def _deliver(future: DataClayFuture, state: str, content: Any) -> None:
     if state == "kept":
         future.set_result(content)
     elif state == "failed":
-        future.set_exception(decode_error(content))
+        future.set_exception(ERRORS.decode(content))
     else:
         try:
             value = unpickled(content)

@@ -159,7 +159,7 @@ def run_rounds(
         answers: dict[str, Any] = {}
         for contender in order.sample(contenders, len(contenders)):
             rest()
-            measurement, answers[contender.name] = _run(contender, number, reading)
+            measurement, answers[contender.name] = measure(contender, number, reading)
             if number > 0:
                 measurements.append(measurement)
             step(contender.name)
@@ -167,9 +167,27 @@ def run_rounds(
     return measurements
 
 
-def _run(
+def measure(
     contender: Contender, number: int, reading: Callable[[], Reading]
 ) -> tuple[Measurement, Any]:
+    """Run a contender once.
+
+    Parameters
+    ----------
+    contender : Contender
+        Who; is prepared before the clock runs, and released after.
+    number : int
+        Of the round.
+    reading : callable
+        Reads the counters.
+
+    Returns
+    -------
+    measurement : Measurement
+        What it took.
+    value : object
+        What came of it.
+    """
     contender.prepare()
     try:
         before = reading()

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -132,9 +133,38 @@ def test_wait_on_raises_for_a_task_that_failed(runtime: Any) -> None:
         reduce(operator.add, [future, future]).result()
 
 
+def fail_because(partition: Partition) -> None:
+    try:
+        fail(partition)
+    except ValueError as cause:
+        raise KeyError("wanted") from cause
+
+
+def test_cause_of_an_error(runtime: Any) -> None:
+    (partition,) = split(numbers(1))
+    with pytest.raises(KeyError, match="wanted") as raised:
+        partition.submit(fail_because).result()
+    assert [entry.name for entry in raised.traceback][-1] == "fail_because"
+    cause = raised.value.__cause__
+    assert isinstance(cause, ValueError)
+    lines = [frame.name for frame in traceback.extract_tb(cause.__traceback__)]
+    assert lines == ["fail_because", "fail"]
+
+
+def plus(partition: Partition, addend: Any) -> Any:
+    return sum(block.sum() for block in partition) + addend.sum()
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_calls_small_and_large(runtime: Any, size: int) -> None:
+    (partition,) = split(numbers(1))
+    addend = np.ones(size)
+    assert partition.submit(plus, addend).result() == 3 + size
+
+
 def test_tasks_that_end_badly(runtime: Any) -> None:
     (partition,) = split(numbers(1))
-    with pytest.raises(TaskFailedError, match=r"SystemExit\(3\)"):
+    with pytest.raises(TaskFailedError, match=r"sys.exit\(3\)"):
         partition.submit(leave).result()
     with pytest.raises(TaskFailedError, match="OddError, which cannot be pickled"):
         partition.submit(raise_odd).result()
@@ -189,6 +219,19 @@ def test_constraint_above_task_passes_through(unpinned: Any) -> None:
     for _ in range(2):  # the binding tells of constraints on the first call only
         assert set(gather(where(partition) for partition in parts)) == {"node-1"}
     assert unpinned.ran[-1][2] == {"app_software": "NODE1", "computing_units": "2"}
+
+
+def test_constrained_task_without_a_partition(unpinned: Any) -> None:
+    from pycompss.api.constraint import constraint
+
+    @constraint(app_software="NODE1")  # type: ignore[untyped-decorator]
+    @task
+    def largest(blocks: Any) -> int:
+        return max(int(block.max()) for block in blocks)
+
+    assert largest.__wrapped__([np.arange(3)]) == 2
+    assert largest(split(numbers(1))[0]).result() == 2
+    assert unpinned.ran[-1][2] == {"app_software": "NODE1"}, "the constraint is not spent"
 
 
 def test_scheduler_follows_the_blocks(runtime: Any) -> None:

@@ -5,23 +5,30 @@ the nodes are; each node needs a software (``<Application>``) of its own there, 
 conformance suite puts blocks where it wants them. Without these files COMPSs has one node, this
 machine, and what needs such names is skipped.
 
+Objects in dataClay are checked with a dataClay that is started for the purpose, a backend for each
+node, and the storage interface, compiled from its source with the JDK of the runtime.
+
 COMPSs' ports are fixed, so nothing else may run on it at the same time.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.compss_backend.real.nodes import nodes_by_software
 from tests.conftest import ROOT, SOURCE_ROOTS
 
 REAL = Path(__file__).parent / "real"
+STORAGE = ROOT / "backends" / "spliter_backends" / "compss_storage" / "StorageItf.java"
 SECONDS = 900
 """Bound for one application; the conformance suite takes some 300."""
 
@@ -34,7 +41,7 @@ pytestmark = [
 ]
 
 
-def run_inside(folder: Path, *arguments: str) -> None:
+def run_inside(folder: Path, *arguments: str, options: Sequence[str] = ()) -> None:
     """Run pytest as the main program of an application; its exit status is runcompss'."""
     runcompss = shutil.which("runcompss")
     assert runcompss, "COMPSS_HOME is set, but there is no runcompss on PATH"
@@ -53,6 +60,7 @@ def run_inside(folder: Path, *arguments: str) -> None:
         # Newer Java refuses what the runtime's XML reader does otherwise.
         "--jvm_master_opts=-Dcom.sun.xml.bind.v2.bytecode.ClassTailor.noOptimize=true",
         *(f"--{option}={os.environ[name]}" for option, name in files.items() if name in os.environ),
+        *options,
         str(REAL / "run_pytest.py"),
         # The JVM in the same process uses the signals that faulthandler would take.
         *("-p", "no:faulthandler", "-p", "no:cacheprovider", "-q", "-s"),
@@ -90,3 +98,48 @@ def run_inside(folder: Path, *arguments: str) -> None:
 @pytest.mark.parametrize("checks", ["applications", "conformance"])
 def test_on_a_real_runtime(checks: str, tmp_path: Path) -> None:
     run_inside(tmp_path, str(REAL / f"{checks}.py"))
+
+
+def storage_jar(folder: Path) -> Path:
+    """Compile the storage interface; skip where it cannot be."""
+    interface = Path(os.environ["COMPSS_HOME"], "Runtime", "compss-engine.jar")
+    tools = Path(os.environ.get("JAVA_HOME", ""), "bin")
+    if not (tools / "javac").exists() or not interface.exists():
+        pytest.skip(
+            f"the storage interface cannot be compiled: it needs {tools / 'javac'} (JAVA_HOME) "
+            f"and {interface}"
+        )
+    classes = folder / "classes"
+    jar = folder / "spliter-storage.jar"
+    compiled: list[str | Path] = [tools / "javac", "--release", "8", "-Xlint:-path,-options"]
+    commands: list[list[str | Path]] = [
+        [*compiled, "-cp", interface, "-d", classes, STORAGE],
+        [tools / "jar", "cf", jar, "-C", classes, "."],
+    ]
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+    return jar
+
+
+def test_over_dataclay_on_a_real_runtime(tmp_path: Path) -> None:
+    for module in ("dataclay", "dotenv"):
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"no storage interface here: the Python module {module} is not installed")
+    nodes = sorted(nodes_by_software())
+    if len(nodes) < 2:
+        pytest.skip("COMPSS_RESOURCES names no file with two nodes that have software of their own")
+    jar = storage_jar(tmp_path)
+    from spliter_backends.dataclay_cluster import EmbeddedDataClay
+
+    with EmbeddedDataClay(len(nodes), python_path=SOURCE_ROOTS) as dataclay:
+        homes = zip(dataclay.backend_ids, nodes, strict=True)
+        (service, port), (store, store_port) = dataclay.address, dataclay.store_address
+        file = tmp_path / "storage.conf"
+        file.write_text(
+            f"DC_HOST={service}\nDC_PORT={port}\n"
+            f"DATACLAY_KV_HOST={store}\nDATACLAY_KV_PORT={store_port}\n"
+            f"SPLITER_COMPSS_WORKERS={','.join(f'{home}={node}' for home, node in homes)}\n"
+        )
+        options = [f"--storage_conf={file}", f"--classpath={jar}"]
+        run_inside(tmp_path, str(REAL / "persistent.py"), options=options)

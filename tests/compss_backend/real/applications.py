@@ -119,6 +119,16 @@ def unpicklable(partition: Partition) -> Any:
     return threading.Lock()
 
 
+def plus(partition: Partition, addend: Any) -> Any:
+    return sum(block.sum() for block in partition) + addend.sum()
+
+
+@pytest.mark.parametrize("size", [1, 1_000, 100_000])
+def test_calls_small_and_large(size: int) -> None:
+    (partition,) = split(made([np.arange(3)]))
+    assert partition.submit(plus, np.ones(size)).result() == 3 + size
+
+
 def test_tasks_that_end_badly_end_nothing_else() -> None:
     parts = split(made([np.arange(3)]))
     with pytest.raises(TaskFailedError, match="SystemExit"):

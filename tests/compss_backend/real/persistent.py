@@ -1,0 +1,138 @@
+"""COMPSs tasks over objects in a real dataClay with a storage interface; inside ``runcompss``."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.svm import SVC
+
+from spliter import Partition, gather, split
+from spliter_apps import histogramdd
+from spliter_apps.cascade_svm import CascadeSVM
+from spliter_apps.k_means import KMeans
+from spliter_apps.neighbors import NearestNeighbors
+from spliter_backends._compss_api import storage_is_configured
+from spliter_backends._compss_persistent import nodes_of_backends
+from spliter_backends.compss_backend import configure
+from spliter_backends.dataclay_collections import distribute
+from tests import csvm_suite
+from tests.compss_backend.real.nodes import nodes_by_software
+from tests.dataclay_backend.classes import Readings, Table
+from tests.histogram_suite import cut, points
+from tests.programs import listing5
+
+WORKERS = nodes_of_backends()
+
+
+def split_on_compss(*collections: Any, **settings: Any) -> Any:
+    return split(*collections, backend="compss", **settings)
+
+
+def test_there_is_a_storage_interface() -> None:
+    assert storage_is_configured()
+    assert set(WORKERS.values()) == set(nodes_by_software())
+
+
+def test_listing5(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing5, "split", split_on_compss)
+    limits = [(0.0, 9.0)] * 3
+    found = listing5.histogram(distribute(cut(points(), [20] * 4 + [10])), 4, limits)
+    np.testing.assert_array_equal(found, np.histogramdd(points(), bins=4, range=limits)[0])
+
+
+def test_histogram() -> None:
+    with split_on_compss(distribute(cut(points(), [20] * 4 + [10]))) as parts:
+        found, _ = histogramdd(parts, 3)
+    np.testing.assert_array_equal(found, np.histogramdd(points(), 3)[0])
+
+
+def test_k_means() -> None:
+    flowers = load_iris().data
+    with split_on_compss(distribute(cut(flowers, [40] * 3 + [30]))) as parts:
+        ours = KMeans(3, random_state=0).fit(parts)
+        labels = np.concatenate(ours.labels_.gather())
+    expected = KMeans(3, random_state=0).fit(flowers)
+    np.testing.assert_allclose(ours.cluster_centers_, expected.cluster_centers_)
+    np.testing.assert_array_equal(labels, expected.labels_)
+
+
+@pytest.mark.parametrize("name", ["iris", "digits"])
+def test_cascade_svm(name: str) -> None:
+    X, X_test, y, y_test = csvm_suite.dataset(name)
+    rows = [len(X) // 4] * 3 + [len(X) - 3 * (len(X) // 4)]
+    with split_on_compss(distribute(cut(X, rows)), distribute(cut(y, rows))) as parts:
+        ours = CascadeSVM().fit(parts)
+    assert abs(ours.score(X_test, y_test) - SVC().fit(X, y).score(X_test, y_test)) <= 0.02
+
+
+def test_neighbours() -> None:
+    flowers = load_iris().data
+    with split_on_compss(distribute(cut(flowers, [40] * 3 + [30]))) as parts:
+        found = NearestNeighbors(n_neighbors=3).fit(parts).kneighbors(flowers[:7])
+    expected = NearestNeighbors(n_neighbors=3).fit(flowers).kneighbors(flowers[:7])
+    np.testing.assert_allclose(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+
+
+def total(partition: Partition) -> int:
+    return sum(int(getattr(block, "values", block).sum()) for block in partition)
+
+
+@pytest.mark.parametrize("kind", [Readings, Table])
+def test_objects_of_a_program(kind: Any) -> None:
+    objects = [kind(np.arange(size)) for size in (3, 4, 5)]
+    for value in objects:
+        value.make_persistent()
+    with split_on_compss(objects) as parts:
+        assert sum(gather(parts.map(total))) == 3 + 6 + 10
+
+
+def doubled(partition: Partition) -> list[bool]:
+    return [bool(np.array_equal(2 * one, other)) for one, other in partition]
+
+
+def test_aligned_and_as_one() -> None:
+    blocks = cut(points(), [30, 0, 20, 40])
+    other = distribute([block * 2 for block in blocks])
+    with split_on_compss(distribute(blocks), other, materialize=True) as parts:
+        assert gather(parts.map(doubled)) == [[True]] * len(parts)
+
+
+def test_objects_that_move() -> None:
+    objects = [Table(np.arange(size)) for size in range(4)]
+    for value in objects:
+        value.make_persistent()
+    with split_on_compss(objects) as parts:
+        expected = 0 + 0 + 1 + 3
+        assert sum(gather(parts.map(total))) == expected
+        for value in objects:
+            there = uuid.UUID(
+                next(one for one in WORKERS if one != str(value._dc_meta.master_backend_id))
+            )
+            value.move(backend_id=there)
+        assert sum(gather(parts.map(total))) == expected
+
+
+def node(_: Partition) -> str:
+    return os.environ["COMPSS_HOSTNAMES"]
+
+
+@pytest.fixture
+def pinned() -> Iterator[None]:
+    before = configure(pins=nodes_by_software())
+    yield
+    configure(pins=before.pins)
+
+
+@pytest.mark.usefixtures("pinned")
+def test_pinned_to_the_nodes_of_the_backends() -> None:
+    blocks = distribute(cut(points(), [9] * 10))
+    with split_on_compss(blocks, partitions_per_location=5) as parts:
+        assert len(parts) == 10
+        assert gather(parts.map(node)) == [WORKERS[part.location] for part in parts]
