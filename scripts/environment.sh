@@ -24,9 +24,9 @@ _find_python() {
 }
 
 _apt_install() {
-    echo "installing the Debian package $1"
+    echo "installing from Debian: $*"
     _root apt-get update -qq
-    _root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1"
+    _root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
 }
 
 _make_venv() {
@@ -70,4 +70,15 @@ prepare_store() {
         command -v apt-get >/dev/null || _fail "dataClay needs a redis-server, and there is no apt-get to install it"
         _apt_install redis-server
     fi
+}
+
+# The tests of the SLURM part start a SLURM of their own. Fails where it cannot be installed: these
+# tests are skipped then.
+prepare_slurm() {
+    # The same question that the tests ask.
+    if .venv/bin/python -c 'import sys; from tests.slurm.cluster import why_not; sys.exit(bool(why_not()))' 2>/dev/null; then
+        return
+    fi
+    command -v apt-get >/dev/null || return 1
+    _apt_install slurm-wlm munge
 }

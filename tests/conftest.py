@@ -18,6 +18,7 @@ import hypothesis
 import pytest
 
 import spliter
+from tests.slurm.cluster import why_not as why_no_slurm
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE_ROOTS = [ROOT, ROOT / "backends", ROOT / "apps", ROOT / "experiments"]
@@ -38,6 +39,11 @@ hypothesis.settings.load_profile(
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
+        "--expect-slurm",
+        action="store_true",
+        help="SLURM must be installed: without it the run fails instead of skipping its tests",
+    )
+    parser.addoption(
         "--expect-backends",
         default="",
         metavar="NAME,NAME",
@@ -51,6 +57,13 @@ def pytest_configure(config: pytest.Config) -> None:
         "backend(name): needs this engine; skipped where it cannot be used, "
         "an error where --expect-backends names it",
     )
+    config.addinivalue_line(
+        "markers",
+        "slurm: starts a real SLURM; skipped where it is not installed, an error with "
+        "--expect-slurm",
+    )
+    if config.getoption("--expect-slurm") and why_no_slurm():
+        raise pytest.UsageError(f"--expect-slurm: {why_no_slurm()}")
     why_not = {name: _why_not_usable(name) for name in _expected(config)}
     missing = [f"{name}: {reason}" for name, reason in why_not.items() if reason]
     if missing:
@@ -62,6 +75,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         reason = _why_not_usable(name)
         if reason:
             pytest.skip(reason)
+    if item.get_closest_marker("slurm") and why_no_slurm():
+        pytest.skip(why_no_slurm())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -70,6 +85,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     expected = sorted(_needed(item) & _expected(item.config))
+    if item.get_closest_marker("slurm") and item.config.getoption("--expect-slurm"):
+        expected.append("slurm")
     if report.skipped and not hasattr(report, "wasxfail") and expected:
         report.outcome = "failed"
         report.longrepr = f"skipped, although {expected} must be usable: {report.longrepr}"

@@ -46,6 +46,9 @@ from spliter_experiments._requirements import requirements
 from spliter_experiments._results import Comparison, make_folder, write_results
 from spliter_experiments._sum import Sum
 from spliter_experiments._table import comparison_table
+from spliter_experiments.evaluation.cli import app as experiment
+from spliter_experiments.evaluation.profile_cli import profile
+from spliter_experiments.slurm.cli import slurm
 
 app = typer.Typer(
     name="spliter",
@@ -56,6 +59,9 @@ app = typer.Typer(
 )
 compare = typer.Typer(no_args_is_help=True, help="Compare SplIter with other ways, on your data.")
 app.add_typer(compare, name="compare")
+app.add_typer(experiment, name="experiment")
+app.command()(profile)
+app.add_typer(slurm, name="slurm")
 
 
 def main() -> None:

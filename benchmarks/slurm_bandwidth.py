@@ -1,0 +1,215 @@
+"""SplIter, rechunking and one task per block on a network that is as slow as a real one.
+
+    sudo .venv/bin/python -m benchmarks.slurm_bandwidth --rate 1gbit --repetitions 7
+
+Starts a SLURM whose four nodes each have a network of their own (a namespace of the kernel's, so
+that it takes root), with links that carry no more than the rate, and runs one experiment there by
+``spliter slurm``, as on a cluster. What moves between workers then costs what it costs on such a
+network, although all nodes share the cores of this machine. ``--rate none`` leaves the links as
+fast as memory: the difference between the two is what the network costs.
+
+Needs the Debian packages slurm-wlm, munge and iproute2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from tests.slurm.cluster import LOGIN, VirtualSlurm, virtual_slurm
+
+ROOT = Path(__file__).resolve().parent.parent
+JOB_SECONDS = 1200
+
+SCENARIO = """
+schema_version = 1
+figure = "9"
+title = "Histogram over links of limited bandwidth"
+kind = "fragmentation-sweep"
+configurations = ["baseline", "rechunk", "spliter"]
+
+[parameters]
+app = "histogram"
+dims = 5
+bins = 4
+
+[sizes.laptop]
+nodes = [4]
+workers_per_node = 1
+threads_per_worker = 1
+memory_per_node = "2 GB"
+blocks_per_core = [48]
+rows_per_node = {rows}
+repetitions = {repetitions}
+seconds_per_run = 5
+
+[paper]
+reading = "none"
+source = "none"
+"""
+
+
+class NamespaceSlurm(VirtualSlurm):
+    """A virtual cluster whose nodes have networks of their own, with links of limited bandwidth.
+
+    Parameters
+    ----------
+    folder, nodes, cores
+        As of every virtual cluster.
+    rate : str
+        Of each link in each direction, as ``tc`` takes it; ``"none"`` for no limit.
+    """
+
+    def __init__(self, folder: Path, nodes: int, cores: int, *, rate: str) -> None:
+        super().__init__(folder, nodes, cores)
+        self._rate = rate
+        self._hosts = {LOGIN: "10.77.0.254"} | {
+            name: f"10.77.0.{number}" for number, name in enumerate(self.names, start=1)
+        }
+
+    def start(self) -> None:
+        """Make the networks, then start all daemons."""
+        lines = [f"{address} {host}" for host, address in self._hosts.items()]
+        (self.folder / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines]) + "\n")
+        for host in self._hosts:
+            _ip("netns", "add", self._namespace(host))
+            _ip("-n", self._namespace(host), "link", "set", "lo", "up")
+        hub = self._namespace(LOGIN)
+        _ip("-n", hub, "link", "add", "hub", "type", "bridge")
+        _ip("-n", hub, "addr", "add", f"{self._hosts[LOGIN]}/24", "dev", "hub")
+        _ip("-n", hub, "link", "set", "hub", "up")
+        for name in self.names:
+            self._plug_in(name, hub)
+        super().start()
+
+    def _plug_in(self, name: str, hub: str) -> None:
+        own = self._namespace(name)
+        peer = ("peer", "name", "eth0", "netns", own)
+        _ip("-n", hub, "link", "add", name, "type", "veth", *peer)
+        _ip("-n", hub, "link", "set", name, "master", "hub", "up")
+        _ip("-n", own, "addr", "add", f"{self._hosts[name]}/24", "dev", "eth0")
+        _ip("-n", own, "link", "set", "eth0", "up")
+        if self._rate != "none":
+            shape = ("root", "tbf", "rate", self._rate, "burst", "256kb", "latency", "50ms")
+            for namespace, device in ((own, "eth0"), (hub, name)):
+                _run("tc", "-n", namespace, "qdisc", "add", "dev", device, *shape)
+
+    def stop(self) -> None:
+        """End all, and remove the networks."""
+        super().stop()
+        for host in self._hosts:
+            subprocess.run(
+                ["ip", "netns", "del", self._namespace(host)], capture_output=True, check=False
+            )
+
+    def inside(self, host: str, command: Sequence[str]) -> list[str]:
+        """Return the command that runs a command at a host, under its name."""
+        # `ip netns exec` would mount /sys anew, without the control groups that slurmd looks for.
+        enter = ["nsenter", f"--net=/run/netns/{self._namespace(host)}", "unshare"]
+        name = 'mount --bind "$1" /etc/hosts && hostname "$2" && shift 2 && exec "$@"'
+        rename = ["--uts", "--mount", "bash", "-c", name, "at"]
+        return [*enter, *rename, str(self.folder / "hosts"), host, *command]
+
+    def addresses(self) -> tuple[str, list[str]]:
+        """Return what SLURM is told of where the controller and each node are."""
+        return (
+            f"SlurmctldHost={LOGIN}({self._hosts[LOGIN]})",
+            [f"NodeAddr={self._hosts[name]}" for name in self.names],
+        )
+
+    def _namespace(self, host: str) -> str:
+        return f"spliter-{os.getpid()}-{host}"
+
+
+def _ip(*arguments: str) -> None:
+    _run("ip", *arguments)
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, timeout=30)
+
+
+def measure(rate: str, rows: int, repetitions: int) -> pd.DataFrame:
+    """Run the experiment on a cluster of its own.
+
+    Parameters
+    ----------
+    rate : str
+        Of each link.
+    rows : int
+        Points on each node.
+    repetitions : int
+        Runs of each configuration.
+
+    Returns
+    -------
+    DataFrame
+        A row per run, with the columns of the records of ``spliter experiment``.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="spliter-bandwidth-") as name,
+        virtual_slurm(nodes=4, cores=2, make=partial(NamespaceSlurm, rate=rate)) as cluster,
+    ):
+        folder = Path(name)
+        scenario = folder / "scenario.toml"
+        scenario.write_text(SCENARIO.format(rows=rows, repetitions=repetitions))
+        roots = [ROOT, ROOT / "backends", ROOT / "apps", ROOT / "experiments"]
+        cluster.environment["PYTHONPATH"] = os.pathsep.join(map(str, roots))
+        sweep = folder / "sweep"
+        spliter = [sys.executable, "-m", "spliter_experiments", "slurm"]
+        site = ["--site", "local", "--network", "eth0", "--python", sys.executable]
+        render = ["render", str(scenario), *site, "--size", "laptop", "--output", str(sweep)]
+        cluster.call(*spliter, *render, seconds=60)
+        cluster.call(*spliter, "submit", str(sweep), seconds=60)
+        deadline = time.monotonic() + JOB_SECONDS
+        while cluster.call("squeue", "--noheader"):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the job has not ended after {JOB_SECONDS} s")
+            time.sleep(0.5)
+        for log in (sweep / "logs").iterdir():
+            sys.stderr.write(log.read_text(errors="replace"))
+        cluster.call(*spliter, "collect", str(sweep), seconds=60)
+        return pd.read_parquet(sweep / "results" / "results.parquet")
+
+
+def report(rate: str, records: pd.DataFrame) -> None:
+    """Print medians, quartiles, ratios and what moved."""
+    seconds = records.pivot_table(index="repetition", columns="configuration", values="seconds")
+    ratios = seconds.div(seconds["spliter"], axis=0)
+    print(f"links: {rate}")
+    print(f"{'':12} {'seconds (quartiles)':>24} {'over SplIter (quartiles)':>26} {'MB moved':>9}")
+    for name in seconds:
+        moved = records.loc[records.configuration == name, "bytes_moved"].median() / 1e6
+        print(f"{name:12} {_spread(seconds[name]):>24} {_spread(ratios[name]):>26} {moved:9.1f}")
+
+
+def _spread(values: pd.Series[float]) -> str:
+    low, middle, high = values.quantile([0.25, 0.5, 0.75])
+    return f"{middle:.3f} ({low:.3f} to {high:.3f})"
+
+
+def main() -> int:
+    """Run the experiment once for each rate."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--rate", nargs="+", default=["none", "1gbit"])
+    parser.add_argument("--rows", type=int, default=1_250_000, help="points on each node")
+    parser.add_argument("--repetitions", type=int, default=7)
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        parser.error("namespaces take root")
+    for rate in options.rate:
+        report(rate, measure(rate, options.rows, options.repetitions))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

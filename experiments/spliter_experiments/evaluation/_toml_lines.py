@@ -1,0 +1,95 @@
+"""Find the line of a key in a TOML file: the parser of the standard library does not keep it.
+
+Only as much of TOML is read as is needed to tell where tables and keys begin; that the text is
+TOML has been found out before, by :mod:`tomllib`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+Place: TypeAlias = "tuple[str | int, ...]"
+"""Keys and, in arrays of tables, numbers that lead to a value."""
+
+_TABLE = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(#.*)?$")
+_KEY = re.compile(r"""^\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[^=\s.]+)*)\s*=""")
+_STRING = re.compile(r'"(?:\\.|[^"\\])*"|\'[^\']*\'')
+
+
+def lines_of(text: str) -> dict[Place, int]:
+    r"""Return the line, from 1, at which each table and each key of a TOML file stands.
+
+    Parameters
+    ----------
+    text : str
+        The file.
+
+    Examples
+    --------
+    >>> lines = lines_of("a = 1\n\n[[b]]\nc = 2\n[[b]]\nc = 3\n")
+    >>> lines["a",], lines["b", 1, "c"]
+    (1, 6)
+    """
+    lines: dict[Place, int] = {}
+    arrays: dict[Place, int] = {}
+    table: Place = ()
+    closing = ""
+    depth = 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        if closing:
+            closing = "" if closing in line else closing
+            continue
+        if depth:
+            depth += _balance(line)
+            continue
+        if header := _TABLE.match(line):
+            table = _table_place(header[1] == "[[", _keys(header[2]), arrays)
+            lines[table] = number
+        elif key := _KEY.match(line):
+            lines[(*table, *_keys(key[1]))] = number
+            rest = line[key.end() :]
+            closing = next((q for q in ('"""', "'''") if rest.count(q) == 1), "")
+            depth = 0 if closing else _balance(rest)
+    return lines
+
+
+def nearest_line(lines: Mapping[Place, int], place: Sequence[str | int]) -> int | None:
+    """Return the line of a value or, if it has none, of the innermost table that has one.
+
+    Parameters
+    ----------
+    lines : mapping
+        What :func:`lines_of` found.
+    place : sequence of str or int
+        Keys that lead to the value.
+    """
+    for end in range(len(place), 0, -1):
+        if tuple(place[:end]) in lines:
+            return lines[tuple(place[:end])]
+    return None
+
+
+def _table_place(is_array: bool, keys: Sequence[str], arrays: dict[Place, int]) -> Place:
+    """Return where a table is; a key that names an array stands for its last table."""
+    place: Place = ()
+    for key in keys[:-1]:
+        place = (*place, key)
+        if place in arrays:
+            place = (*place, arrays[place])
+    place = (*place, keys[-1])
+    if is_array:
+        arrays[place] = arrays.get(place, -1) + 1
+        place = (*place, arrays[place])
+    return place
+
+
+def _keys(dotted: str) -> list[str]:
+    return [key.strip().strip("\"'") for key in dotted.split(".")]
+
+
+def _balance(line: str) -> int:
+    """Return how many brackets a line opens and does not close."""
+    bare = _STRING.sub("", line).partition("#")[0]
+    return sum(bare.count(opening) for opening in "[{") - sum(bare.count(end) for end in "]}")

@@ -1,0 +1,136 @@
+"""The scenarios that ship with the tool, by figure of the paper, and those in files of the user's.
+
+Errors in a file name its line.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import resources
+from pathlib import Path
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from spliter_experiments.evaluation._errors import ScenarioError
+from spliter_experiments.evaluation._toml_lines import Place, lines_of, nearest_line
+from spliter_experiments.evaluation.schema import Scenario
+
+FIGURES = (*(str(number) for number in range(9, 22)), "table1")
+"""All experiments of the paper's evaluation, in its order."""
+
+FOLDER = "catalog"
+
+
+def figure_name(text: str) -> str:
+    """Return the name of a figure however it is written.
+
+    Raises
+    ------
+    ScenarioError
+        If there is none of that name.
+
+    Examples
+    --------
+    >>> [figure_name(text) for text in ("9", "fig09", "Figure 9", "Table 1")]
+    ['9', '9', '9', 'table1']
+    """
+    word = re.sub(r"^fig(ure)?|[\s_.-]", "", text.strip().lower()).lstrip("0")
+    if word not in FIGURES:
+        raise ScenarioError(
+            f"there is no figure {text!r}; take one of {', '.join(FIGURES)}, or the path of a "
+            "scenario file (.toml)"
+        )
+    return word
+
+
+def load_scenario(figure: str) -> Scenario:
+    """Return a scenario of the paper's, or one from a file.
+
+    Parameters
+    ----------
+    figure : str
+        Name of a figure, or path of a TOML file.
+
+    Raises
+    ------
+    ScenarioError
+        If there is none, or the file is not one.
+
+    Examples
+    --------
+    >>> load_scenario("9").parameters.app
+    'histogram'
+    """
+    text, origin = read_scenario(figure)
+    return parse_scenario(text, origin)
+
+
+def read_scenario(figure: str) -> tuple[str, str]:
+    """Return the text of a scenario, and what to call it in messages.
+
+    Raises
+    ------
+    ScenarioError
+        If there is none.
+    """
+    if not figure.endswith(".toml"):
+        name = f"{file_stem(figure_name(figure))}.toml"
+        file = resources.files(__package__) / FOLDER / name
+        return file.read_text(encoding="utf-8"), name
+    try:
+        return Path(figure).read_text(encoding="utf-8"), figure
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"cannot read the scenario {figure}: {error}") from error
+
+
+def file_stem(figure: str) -> str:
+    """Return what files of a figure are called.
+
+    Examples
+    --------
+    >>> file_stem("9"), file_stem("table1")
+    ('fig09', 'table1')
+    """
+    return f"fig{int(figure):02}" if figure.isdecimal() else figure
+
+
+def parse_scenario(text: str, origin: str) -> Scenario:
+    """Read the text of a scenario.
+
+    Parameters
+    ----------
+    text : str
+        TOML.
+    origin : str
+        What to call it in messages.
+
+    Raises
+    ------
+    ScenarioError
+        If it is not one: with the line of every mistake.
+    """
+    try:
+        return Scenario.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError(f"{origin} is not TOML: {error}") from error
+    except ValidationError as error:
+        lines = lines_of(text)
+        wrong = "\n".join(f"  {_said(found, lines)}" for found in error.errors())
+        raise ScenarioError(f"{origin} is not a scenario:\n{wrong}") from error
+
+
+def _said(found: ErrorDetails, lines: dict[Place, int]) -> str:
+    """Write a mistake with its line; pydantic adds the app to the place of a parameter."""
+    place = [key for key in found["loc"] if key not in APPS]
+    line = nearest_line(lines, place)
+    what = found["msg"].removeprefix("Value error, ")
+    given = found["input"]
+    shown = f", got {given!r}" if isinstance(given, str | int | float | bool) else ""
+    at = ".".join(map(str, place))
+    return f"line {line or 1}: {at + ': ' if at else ''}{what}{shown}"
+
+
+APPS = frozenset({"histogram", "kmeans", "csvm", "knn"})
+"""Apps that there are scenarios of."""

@@ -1,0 +1,263 @@
+"""``spliter experiment``: the paper's evaluation, by figure."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from spliter_experiments._engines import MODULES, load_engine
+from spliter_experiments._errors import OptionError
+from spliter_experiments._options import words
+from spliter_experiments.evaluation._console import (
+    errors_reported,
+    note,
+    plan_table,
+    progress,
+    runs_table,
+    total,
+)
+from spliter_experiments.evaluation.calibrate import check_model, measure_costs
+from spliter_experiments.evaluation.catalog import FIGURES, load_scenario
+from spliter_experiments.evaluation.plan import PROCESS
+from spliter_experiments.evaluation.records import ResultsFolder
+from spliter_experiments.evaluation.report import write_report
+from spliter_experiments.evaluation.runner import (
+    Request,
+    pending,
+    request_for,
+    requests_in,
+    run_request,
+)
+from spliter_experiments.evaluation.schema import parse_bytes
+from spliter_experiments.evaluation.simulate import (
+    block_sizes_table,
+    checks_table,
+    costs_table,
+    predictions_table,
+    simulate,
+    write_simulation,
+)
+
+app = typer.Typer(
+    no_args_is_help=True, help="Reproduce the paper's evaluation, one figure per command."
+)
+
+
+class SizeChoice(StrEnum):
+    """In which size."""
+
+    FULL = "full"
+    LAPTOP = "laptop"
+
+
+FigureArgument = Annotated[
+    str, typer.Argument(help=f"Figure ({', '.join(FIGURES)}), or a scenario file (.toml).")
+]
+FolderArgument = Annotated[Path, typer.Argument(help="Folder with results.")]
+SizeOption = Annotated[SizeChoice, typer.Option(help="laptop: minutes; full: the paper's.")]
+BackendOption = Annotated[str, typer.Option(help=f"What to run on: {' or '.join(MODULES)}.")]
+OnlyConfigurations = Annotated[
+    str | None, typer.Option("--configurations", help="Only these, between commas.")
+]
+OnlyNodes = Annotated[str | None, typer.Option("--nodes", help="Only these numbers of nodes.")]
+Repetitions = Annotated[int | None, typer.Option(help="Runs of each configuration that count.")]
+SchedulerFile = Annotated[
+    str | None, typer.Option("--scheduler-file", help="Of your Dask cluster (also its address).")
+]
+Address = Annotated[str | None, typer.Option(help="Of your cluster, HOST:PORT.")]
+
+
+@app.command(name="list")
+def list_scenarios() -> None:
+    """List the experiments of the paper."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False)
+    for heading in "figure", "experiment", "kind", "configurations":
+        table.add_column(heading)
+    for figure in FIGURES:
+        scenario = load_scenario(figure)
+        table.add_row(figure, scenario.title, scenario.kind, ", ".join(scenario.configurations))
+    Console().print(table)
+
+
+@app.command()
+def show(
+    figure: FigureArgument,
+    size: SizeOption = SizeChoice.LAPTOP,
+    backend: BackendOption = "dask",
+    configurations: OnlyConfigurations = None,
+    nodes: OnlyNodes = None,
+    repetitions: Repetitions = None,
+    runs: Annotated[bool, typer.Option("--runs", help="List every run.")] = False,
+) -> None:
+    """Show what an experiment is, and the plan of its runs, without running anything."""
+    with errors_reported():
+        request = _request(figure, size, backend, configurations, nodes, repetitions)
+        scenario, planned = request.parsed, request.runs()
+        console = Console()
+        console.print(f"[bold]{scenario.title}[/bold]", highlight=False)
+        console.print(scenario.paper.reading.strip(), highlight=False, markup=False)
+        if chosen := scenario.sizes[request.size].chosen:
+            console.print(f"Chosen in this size: {chosen}.", highlight=False, markup=False)
+        console.print(plan_table(planned, f"\n{request.name}"))
+        if runs:
+            console.print(runs_table(planned, set()))
+
+
+@app.command()
+def run(
+    figure: FigureArgument,
+    results: Annotated[Path, typer.Option("--results", help="Folder for the results.")],
+    size: SizeOption = SizeChoice.LAPTOP,
+    backend: BackendOption = "dask",
+    configurations: OnlyConfigurations = None,
+    nodes: OnlyNodes = None,
+    repetitions: Repetitions = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only the run of this name.")] = None,
+    scheduler_file: SchedulerFile = None,
+    address: Address = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan only.")] = False,
+) -> None:
+    """Run an experiment; what is done already is not done again."""
+    with errors_reported():
+        request = _request(figure, size, backend, configurations, nodes, repetitions)
+        folder = ResultsFolder(results)
+        todo = pending(request, folder, only or ())
+        if dry_run:
+            Console().print(plan_table(todo, request.name))
+            return
+        _run(request, folder, only or (), _cluster(request, scheduler_file, address))
+
+
+@app.command()
+def resume(
+    folder: FolderArgument,
+    scheduler_file: SchedulerFile = None,
+    address: Address = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is left only.")] = False,
+) -> None:
+    """Do what is left of the experiments in a folder."""
+    with errors_reported():
+        results = ResultsFolder(folder)
+        for request in requests_in(results):
+            if dry_run:
+                note(f"{request.name}: {total(pending(request, results))}")
+            else:
+                _run(request, results, (), _cluster(request, scheduler_file, address))
+
+
+@app.command()
+def plot(folder: FolderArgument) -> None:
+    """Draw the figures of the experiments in a folder, as PNG and SVG."""
+    with errors_reported():
+        _say_written(write_report(ResultsFolder(folder), page=False))
+
+
+@app.command()
+def report(folder: FolderArgument) -> None:
+    """Draw the figures and write a page with tables, the paper's readings, and the verdicts."""
+    with errors_reported():
+        _say_written(write_report(ResultsFolder(folder)))
+
+
+@app.command(name="simulate")
+def predict_figure(
+    figure: FigureArgument,
+    results: Annotated[Path, typer.Option("--results", help="Folder for the prediction.")],
+    size: SizeOption = SizeChoice.FULL,
+    configurations: OnlyConfigurations = None,
+    nodes: OnlyNodes = None,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(help='Bytes per second between nodes, such as "12.5 GB"; else measured here.'),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option(help="Check the model against a real scheduler, 2, 4 and 8 workers.")
+    ] = True,
+) -> None:
+    """Predict a figure from costs measured here: what cannot be run, but can be worked out."""
+    with errors_reported():
+        request = _request(figure, size, "dask", configurations, nodes, 1)
+        scenario, runs = request.parsed, request.runs()
+        given = None if bandwidth is None else _bytes(bandwidth)
+        costs = measure_costs(scenario, [run.rows // run.blocks for run in runs])
+        if given is not None:
+            costs = replace(costs, bandwidth=given)
+        found = simulate(scenario, request.size, runs, costs, check_model(costs) if check else ())
+        console = Console()
+        console.print(costs_table(costs))
+        console.print(predictions_table(found))
+        console.print(block_sizes_table(found))
+        if check:
+            console.print(checks_table(found.checks))
+        _say_written(write_simulation(found, results))
+
+
+def _bytes(text: str) -> float:
+    try:
+        return float(parse_bytes(text))
+    except ValueError as error:
+        raise OptionError(f"--bandwidth: {error}") from error
+
+
+def _request(
+    figure: str,
+    size: SizeChoice,
+    backend: str,
+    configurations: str | None,
+    nodes: str | None,
+    repetitions: int | None,
+) -> Request:
+    counts = None if nodes is None else tuple(_number(word) for word in words(nodes))
+    return request_for(
+        figure,
+        size.value,
+        backend,
+        configurations=None if configurations is None else words(configurations),
+        nodes=counts,
+        repetitions=repetitions,
+    )
+
+
+def _number(word: str) -> int:
+    if not word.isdecimal():
+        raise OptionError(f"--nodes takes whole numbers between commas, got {word!r}")
+    return int(word)
+
+
+def _cluster(request: Request, scheduler_file: str | None, address: str | None) -> str | None:
+    """Return where the user's cluster is; refuse two answers, and one of another engine."""
+    if scheduler_file is not None and address is not None:
+        raise OptionError("either --scheduler-file or --address, not both")
+    if scheduler_file is not None and request.engine != PROCESS:
+        option = load_engine(request.engine).address_option
+        if option != "--scheduler":
+            raise OptionError(
+                f"--scheduler-file does not go with --backend {request.engine}; take --address"
+            )
+    return scheduler_file or address
+
+
+def _run(
+    request: Request, folder: ResultsFolder, only: list[str] | tuple[()], address: str | None
+) -> None:
+    command = shlex.join(["spliter", *sys.argv[1:]])
+    with progress() as listen:
+        done = run_request(
+            request, folder, only=only, address=address, listen=listen, command=command
+        )
+    left = len(pending(request, folder))
+    folder.write_table(folder.records()) if folder.done() else None
+    note(f"{request.name}: {done} runs done, {left} left; spliter experiment report {folder.path}")
+
+
+def _say_written(files: list[Path]) -> None:
+    note(f"written: {', '.join(map(str, files))}")

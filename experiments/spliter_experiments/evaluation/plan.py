@@ -1,0 +1,389 @@
+"""Make a plan of a scenario: every run there is to do, what it needs, and the command that does it.
+
+A *run* is one configuration at one place of the figure, once. Runs that differ in nothing but
+configuration and repetition are taken together at one *stand*: the cluster is started and the data
+are loaded once, and the runs are interleaved there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spliter_experiments._engines import MODULES, load_engine
+from spliter_experiments.evaluation._errors import PlanError
+from spliter_experiments.evaluation.catalog import file_stem
+from spliter_experiments.evaluation.schema import Configuration, Scenario, Size, SizeName
+
+PROCESS = "process"
+"""In place of an engine, for kernels that are measured in this process."""
+
+WAYS: Mapping[Configuration, str] = {
+    "baseline": "per-block",
+    "baseline-paper": "per-block-paper",
+    "rechunk": "rechunk-p2p",
+    "spliter": "spliter",
+    "materialized": "spliter-materialized",
+    "fit": "fit",
+    "kneighbors": "kneighbors",
+}
+"""What the comparisons call each configuration."""
+
+FLOAT_BYTES = 8
+
+WORKER_BYTES = 300 * 10**6
+"""Of a worker without data: the interpreter and its libraries."""
+
+COPIES: Mapping[Configuration, float] = {"rechunk": 2.0, "materialized": 2.0}
+"""How often a configuration holds the data at most; others hold them once and their results."""
+
+START_SECONDS: Mapping[SizeName, float] = {"full": 20.0, "laptop": 6.0}
+"""To start a cluster, import libraries at each of its workers, and load the data."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run there is to do.
+
+    Parameters
+    ----------
+    id : str
+        Names it, the same in every plan of the same scenario.
+    scenario : str
+        What the scenario is called on the command line: a figure, or a file.
+    figure, app, size : str
+        Which experiment, what it computes, in which size.
+    engine, configuration, way : str
+        On what, what is compared, and what the comparisons call that.
+    nodes, workers, threads : int
+        Nodes, worker processes on all of them together, and threads in each worker.
+    blocks, blocks_per_node : int
+        How finely the data are cut.
+    rows, queries : int
+        Points, and queries of nearest neighbours.
+    repetition : int
+        From 1.
+    seed : int
+        Of data and order.
+    x : float
+        Where on the axis of the figure.
+    memory_bytes : int
+        Per node.
+    estimated_seconds : float
+        From earlier runs, else from the paper, else from the scenario; with its share of the time
+        to start a cluster and load the data.
+    repetitions : int or None
+        How many there are, if not as many as the scenario says.
+    """
+
+    id: str
+    scenario: str
+    figure: str
+    app: str
+    size: SizeName
+    engine: str
+    configuration: Configuration
+    way: str
+    nodes: int
+    workers: int
+    threads: int
+    blocks: int
+    blocks_per_node: int
+    rows: int
+    queries: int
+    repetition: int
+    seed: int
+    x: float
+    memory_bytes: int
+    estimated_seconds: float
+    repetitions: int | None = None
+
+    @property
+    def cores(self) -> int:
+        """Tasks that run at once."""
+        return self.workers * self.threads
+
+    @property
+    def blocks_per_core(self) -> float:
+        """How finely the data are cut, as the paper says it."""
+        return self.blocks / self.cores
+
+    @property
+    def stand(self) -> str:
+        """Name what it has in common with the runs that are taken together with it."""
+        return (
+            f"{file_stem(self.figure)}-{self.size}-{self.engine}-n{self.nodes}"
+            f"-b{self.blocks_per_node}"
+        )
+
+    def command(self, results_dir: str | Path) -> list[str]:
+        """Return the command that does this run.
+
+        Parameters
+        ----------
+        results_dir : str or Path
+            Where its record goes.
+        """
+        return command_of([self], results_dir)
+
+
+def command_of(runs: Sequence[PlannedRun], results_dir: str | Path) -> list[str]:
+    """Return one command that does some runs of one scenario, size and engine.
+
+    Parameters
+    ----------
+    runs : sequence of PlannedRun
+        One at least. Where a cluster is to be found is added by the caller, as
+        ``--scheduler-file FILE`` or ``--address ADDRESS``.
+    results_dir : str or Path
+        Where their records go.
+
+    Raises
+    ------
+    PlanError
+        If they are not of one scenario, size and engine.
+
+    Examples
+    --------
+    >>> from spliter_experiments.evaluation import load_scenario, plan_runs
+    >>> run = plan_runs(load_scenario("9"), "laptop")[0]
+    >>> " ".join(command_of([run], "out"))
+    'spliter experiment run 9 --size laptop --backend dask --results out --only fig09-...'
+    """
+    kinds = {(run.scenario, run.size, run.engine, run.repetitions) for run in runs}
+    if len(kinds) != 1:
+        raise PlanError(
+            f"a command does runs of one scenario, size and engine; these are of {len(kinds)}"
+        )
+    ((scenario, size, engine, repetitions),) = kinds
+    only = [word for run in runs for word in ("--only", run.id)]
+    chosen = [] if engine == PROCESS else ["--backend", engine]
+    if repetitions is not None:
+        chosen += ["--repetitions", str(repetitions)]
+    return [
+        *("spliter", "experiment", "run", scenario, "--size", size),
+        *(*chosen, "--results", str(results_dir), *only),
+    ]
+
+
+def plan_runs(
+    scenario: Scenario,
+    size: SizeName,
+    *,
+    engine: str = "dask",
+    configurations: Sequence[str] | None = None,
+    repetitions: int | None = None,
+    nodes: Sequence[int] | None = None,
+    called: str | None = None,
+    measured: Callable[[PlannedRun], float | None] = lambda _: None,
+) -> list[PlannedRun]:
+    """Return all runs of a scenario in a size, in the order of the figure.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What to run.
+    size : str
+        ``"full"`` or ``"laptop"``.
+    engine : str
+        On what; kernels are measured without one, whatever is asked for.
+    configurations : sequence of str, optional
+        Only these. Without it, those of the scenario that the engine has.
+    repetitions : int, optional
+        In place of the scenario's.
+    nodes : sequence of int, optional
+        Only these numbers of nodes.
+    called : str, optional
+        What the scenario is called on the command line, if it is not one of the paper's.
+    measured : callable
+        Given a run, returns the seconds that such runs took earlier, or None.
+
+    Raises
+    ------
+    PlanError
+        If the scenario has no such size, or nothing is left to run.
+
+    Examples
+    --------
+    >>> from spliter_experiments.evaluation import load_scenario, plan_runs
+    >>> runs = plan_runs(load_scenario("9"), "full")
+    >>> len(runs), max(run.nodes for run in runs), max(run.blocks for run in runs)
+    (150, 16, 36864)
+    """
+    if size not in scenario.sizes:
+        raise PlanError(
+            f"figure {scenario.figure} has no size {size!r}; take one of "
+            f"{', '.join(scenario.sizes)}"
+        )
+    asked = scenario.sizes[size]
+    engine = PROCESS if scenario.kind == "kernel" else engine
+    chosen = _configurations(scenario, engine, configurations)
+    counts = _nodes(scenario, asked, nodes)
+    times = asked.repetitions if repetitions is None else repetitions
+    if times < 1:
+        raise PlanError(f"there must be at least 1 repetition, got {times}")
+    return [
+        replace(
+            _run(scenario, size, engine, called, configuration, count, cut, repetition, measured),
+            repetitions=repetitions,
+        )
+        for count in counts
+        for cut in asked.cuts()
+        for configuration in chosen
+        for repetition in range(1, times + 1)
+    ]
+
+
+def plan_digest(scenario: Scenario, size: SizeName) -> str:
+    """Return what tells results apart that must not be mixed: all that a run computes, hashed.
+
+    What the scenario says of the paper, and how often it runs, is not part of it.
+    """
+    asked = scenario.sizes[size].model_dump(
+        mode="json", exclude={"repetitions", "visits", "seconds_per_run", "chosen", "nodes"}
+    )
+    computed = {
+        "figure": scenario.figure,
+        "kind": scenario.kind,
+        "seed": scenario.seed,
+        "parameters": scenario.parameters.model_dump(mode="json"),
+        "size": asked,
+    }
+    text = json.dumps(computed, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def stands_of(runs: Sequence[PlannedRun]) -> dict[str, list[PlannedRun]]:
+    """Return the runs by what they have in common, each in the order given."""
+    found: dict[str, list[PlannedRun]] = {}
+    for run in runs:
+        found.setdefault(run.stand, []).append(run)
+    return found
+
+
+def visits_of(runs: Sequence[PlannedRun], visits: int, seed: int) -> list[list[PlannedRun]]:
+    """Return the runs in the order in which they are done: visit by visit, stand by stand.
+
+    The stands come in an order shuffled anew in every visit, so that a machine that gets slower or
+    busier meanwhile does so to all places of the axis.
+
+    Parameters
+    ----------
+    runs : sequence of PlannedRun
+        Of one plan.
+    visits : int
+        In how many parts the repetitions are run.
+    seed : int
+        Of the order.
+    """
+    order = random.Random(seed)
+    found = []
+    for visit in range(visits):
+        now = [run for run in runs if (run.repetition - 1) % visits == visit]
+        stands = list(stands_of(now).values())
+        found += order.sample(stands, len(stands))
+    return found
+
+
+def _configurations(
+    scenario: Scenario, engine: str, asked: Sequence[str] | None
+) -> list[Configuration]:
+    unknown = [name for name in asked or () if name not in scenario.configurations]
+    if unknown or (asked is not None and not asked):
+        raise PlanError(
+            f"figure {scenario.figure} has no configuration {', '.join(unknown) or '(none)'}; "
+            f"take some of {', '.join(scenario.configurations)}"
+        )
+    chosen = [name for name in scenario.configurations if asked is None or name in asked]
+    if engine == PROCESS:
+        return chosen
+    if engine not in MODULES:
+        raise PlanError(f"there is no backend {engine!r}; take one of {', '.join(MODULES)}")
+    there = load_engine(engine).ways[scenario.parameters.app].run
+    missing = [name for name in chosen if WAYS[name] not in there]
+    if missing and asked is not None:
+        raise PlanError(f"{engine} has no {', '.join(missing)} of {scenario.parameters.app}")
+    return [name for name in chosen if name not in missing]
+
+
+def _nodes(scenario: Scenario, size: Size, asked: Sequence[int] | None) -> list[int]:
+    unknown = [count for count in asked or () if count not in size.nodes]
+    if unknown:
+        raise PlanError(
+            f"figure {scenario.figure} is not measured on {', '.join(map(str, unknown))} nodes; "
+            f"take some of {', '.join(map(str, size.nodes))}"
+        )
+    return [count for count in size.nodes if asked is None or count in asked]
+
+
+def _run(
+    scenario: Scenario,
+    size: SizeName,
+    engine: str,
+    called: str | None,
+    configuration: Configuration,
+    nodes: int,
+    blocks_per_node: int,
+    repetition: int,
+    measured: Callable[[PlannedRun], float | None],
+) -> PlannedRun:
+    asked = scenario.sizes[size]
+    rows = asked.rows(blocks_per_node)
+    stem = file_stem(scenario.figure)
+    x = {
+        "nodes": nodes,
+        "blocks_per_core": blocks_per_node / asked.cores_per_node,
+        "blocks_per_node": blocks_per_node,
+        "rows": rows,
+    }[scenario.x]
+    run = PlannedRun(
+        id=f"{stem}-{size}-{engine}-{configuration}-n{nodes}-b{blocks_per_node}-r{repetition}",
+        scenario=called or scenario.figure,
+        figure=scenario.figure,
+        app=scenario.parameters.app,
+        size=size,
+        engine=engine,
+        configuration=configuration,
+        way=WAYS[configuration],
+        nodes=nodes,
+        workers=nodes * asked.workers_per_node,
+        threads=asked.threads_per_worker,
+        blocks=nodes * blocks_per_node,
+        blocks_per_node=blocks_per_node,
+        rows=nodes * rows,
+        queries=nodes * (asked.queries_per_node or 0),
+        repetition=repetition,
+        seed=scenario.seed,
+        x=float(x),
+        memory_bytes=_memory(scenario, asked, configuration, rows),
+        estimated_seconds=0.0,
+    )
+    known = measured(run)
+    seconds = known if known is not None else _expected(scenario, size, run)
+    # All runs of a stand share what it takes to start it, once for each visit.
+    start = 0.0 if engine == PROCESS else START_SECONDS[size] * asked.visits
+    start /= asked.repetitions * len(scenario.configurations)
+    return replace(run, estimated_seconds=round(seconds + start, 2))
+
+
+def _memory(scenario: Scenario, size: Size, configuration: Configuration, rows: int) -> int:
+    data = rows * scenario.parameters.dims * FLOAT_BYTES
+    return round(data * COPIES.get(configuration, 1.5)) + size.workers_per_node * WORKER_BYTES
+
+
+def _expected(scenario: Scenario, size: SizeName, run: PlannedRun) -> float:
+    """Return the paper's seconds, where the size is the paper's; else what the scenario expects."""
+    if size == "full":
+        known = [point for point in scenario.paper.points if point.x == run.x]
+        seconds = [value for point in known for value in point.dask.values()]
+        seconds += [value for point in known for value in point.process.values()]
+        if known and run.configuration in known[0].dask:
+            return known[0].dask[run.configuration]
+        if seconds:
+            return statistics.fmean(seconds)
+    return scenario.sizes[size].seconds_per_run * max(1.0, run.nodes / 2)

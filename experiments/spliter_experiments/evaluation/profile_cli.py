@@ -1,0 +1,117 @@
+"""``spliter profile``: run a program of the user's and say whether SplIter would help it."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import dask
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from spliter_experiments._errors import InputError
+from spliter_experiments._table import seconds, size
+from spliter_experiments.evaluation import _profile_preload
+from spliter_experiments.evaluation._console import errors_reported, note
+from spliter_experiments.evaluation.profile import Pass, Profile, write_profile_figure
+
+SHOWN = 20
+"""Passes in the table; those that take longest."""
+
+
+def profile(
+    script: Annotated[Path, typer.Argument(help="Python program that uses Dask.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="What the program is given, after --.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Folder for the figure (PNG and SVG).")
+    ] = None,
+) -> None:
+    """Run a program, count its blocks, tasks and bytes, and say whether splitting would help."""
+    with errors_reported():
+        found = run_profiled(script, arguments or ())
+        console = Console()
+        console.print(profile_table(found))
+        console.print(found.verdict(), highlight=False, markup=False)
+        if output is not None:
+            note(f"written: {', '.join(map(str, write_profile_figure(found, output)))}")
+
+
+def run_profiled(script: Path, arguments: Sequence[str]) -> Profile:
+    """Run a program as ``python SCRIPT ARGUMENTS`` would, and return what it did on Dask.
+
+    Parameters
+    ----------
+    script : Path
+        The program.
+    arguments : sequence of str
+        What it is given.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or has connected to no Dask cluster.
+    """
+    if not script.is_file():
+        raise InputError(f"there is no program {script}")
+    with dask.config.set({"distributed.client.preload": [_profile_preload.__name__]}):
+        with _as_main(script, arguments):
+            runpy.run_path(str(script), run_name="__main__")
+        for client in list(_profile_preload.CONNECTED):
+            client.close()
+    found = _profile_preload.PROFILE
+    if not found.cores:
+        raise InputError(
+            f"{script} has run no task on a Dask cluster: it has to make a distributed.Client, and "
+            "close the cluster after it"
+        )
+    return found
+
+
+@contextmanager
+def _as_main(script: Path, arguments: Sequence[str]) -> Iterator[None]:
+    """Give the program its own arguments and its folder to import from; let it exit."""
+    argv, path = sys.argv, sys.path[:]
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.parent.resolve()))
+    try:
+        yield
+    except SystemExit as leaving:
+        if leaving.code:
+            note(f"{script} has ended with {leaving.code}")
+    finally:
+        sys.argv, sys.path[:] = argv, path
+
+
+def profile_table(found: Profile) -> Table:
+    """Return the passes that took longest."""
+    passes = sorted(found.passes(), key=lambda one: -one.span)
+    title = (
+        f"{len(found.tasks)} tasks on {found.cores} cores, {found.blocks} blocks read, "
+        f"{size(found.nbytes)} moved"
+    )
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
+    table.add_column("pass", overflow="fold")
+    for heading in "tasks", "a task", "moved", "took", "work alone", "if split", "gain":
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in passes[:SHOWN]:
+        table.add_row(one.name, *_cells(one))
+    if len(passes) > SHOWN:
+        table.caption = f"and {len(passes) - SHOWN} shorter ones"
+    return table
+
+
+def _cells(one: Pass) -> tuple[str, ...]:
+    split = (seconds(one.split), f"{one.gain:.2f}") if one.can_be_split else ("-", "-")
+    return (
+        *(str(one.tasks), f"{1e3 * one.busy / one.tasks:.3g} ms", size(one.nbytes)),
+        *(f"{seconds(one.span)} s", f"{seconds(one.work)} s"),
+        *split,
+    )

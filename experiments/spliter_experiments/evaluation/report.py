@@ -1,0 +1,192 @@
+"""Write what came of a folder of results: figures, one page that needs no other file, a summary.
+
+Each figure stands beside its table, the paper's reading of the same figure, and a sentence for each
+of its findings that says whether it holds here and by what ratio.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+
+from spliter_experiments._errors import ResultsError
+from spliter_experiments._table import size as bytes_said
+from spliter_experiments.evaluation.catalog import FIGURES
+from spliter_experiments.evaluation.figures import write_figure
+from spliter_experiments.evaluation.records import Record, ResultsFolder
+from spliter_experiments.evaluation.runner import pending, requests_in
+from spliter_experiments.evaluation.schema import Scenario
+from spliter_experiments.evaluation.statistics import summarise
+from spliter_experiments.evaluation.tables import Grid, kernel_table, measured_table, paper_table
+from spliter_experiments.evaluation.verdict import Finding, findings
+
+PAGE = "report.html"
+SUMMARY = "report.md"
+TEMPLATE = "report.html.j2"
+FIGURES_FOLDER = "figures"
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the page says of one experiment.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Which one.
+    size : str
+        In which size.
+    note : str
+        On what it was measured.
+    picture : str
+        The figure, as the address of an image.
+    file : Path
+        The figure as PNG, in the folder of results.
+    tables : list of Grid
+        What is beside it.
+    findings : list of Finding
+        Verdicts.
+    missing : int
+        Runs that were planned and are not done.
+    """
+
+    scenario: Scenario
+    size: str
+    note: str
+    picture: str
+    file: Path
+    tables: list[Grid]
+    findings: list[Finding]
+    missing: int
+
+    @property
+    def heading(self) -> str:
+        """What it is called."""
+        figure = self.scenario.figure
+        return "Table 1" if figure == "table1" else f"Figure {figure}"
+
+    @property
+    def chosen(self) -> str:
+        """What of the size was chosen and not found."""
+        return next(
+            (size.chosen for name, size in self.scenario.sizes.items() if name == self.size)
+        )
+
+
+def write_report(folder: ResultsFolder, *, page: bool = True) -> list[Path]:
+    """Draw the figures of all experiments in a folder and, if asked, write the page.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    ResultsError
+        If there is nothing to report, or it cannot be written.
+    IncompatibleResultsError
+        If results are mixed that do not belong together.
+    """
+    records = folder.records()
+    files = [folder.write_table(records)]
+    sections = []
+    for (figure, size), (scenario, missing) in _asked(folder).items():
+        mine = [record for record in records if (record.figure, record.size) == (figure, size)]
+        if not mine:
+            continue
+        bars = summarise(scenario, mine)
+        note = _note(size, mine)
+        pictures = write_figure(scenario, bars, folder.path / FIGURES_FOLDER / size, note)
+        files += pictures
+        tables = [
+            kernel_table(bars) if figure == "table1" else None,
+            measured_table(scenario, bars),
+            paper_table(scenario),
+        ]
+        sections.append(
+            Section(
+                scenario,
+                size,
+                note,
+                _embedded(next(file for file in pictures if file.suffix == ".svg")),
+                next(file for file in pictures if file.suffix == ".png").relative_to(folder.path),
+                [table for table in tables if table is not None],
+                findings(scenario, bars),
+                missing,
+            )
+        )
+    if page:
+        files.append(_write(folder.path / PAGE, _page(sections, records)))
+        files.append(_write(folder.path / SUMMARY, _summary(sections)))
+    return files
+
+
+def _asked(folder: ResultsFolder) -> dict[tuple[str, str], tuple[Scenario, int]]:
+    """Return scenario and missing runs of each figure and size, in the order of the paper."""
+    found: dict[tuple[str, str], tuple[Scenario, int]] = {}
+    for request in requests_in(folder):
+        scenario = request.parsed
+        key = (scenario.figure, request.size)
+        _, before = found.get(key, (scenario, 0))
+        found[key] = (scenario, before + len(pending(request, folder)))
+    order = {name: number for number, name in enumerate(FIGURES)}
+    return dict(sorted(found.items(), key=lambda item: order.get(item[0][0], len(order))))
+
+
+def _note(size: str, records: Sequence[Record]) -> str:
+    engines = ", ".join(dict.fromkeys(record.engine for record in records))
+    nodes = sorted({record.nodes for record in records})
+    first = records[0]
+    per_node = f"{first.workers // first.nodes} x {first.threads} threads"
+    counts = ", ".join(map(str, nodes))
+    said = f"{engines}, {size}: {counts} nodes of {per_node}; {first.processor}"
+    most = max(record.workers * record.threads for record in records)
+    if size == "laptop" and most > first.host_cores:
+        # Nodes are processes of one machine there.
+        said += f"; {most} threads share {first.host_cores} cores"
+    return said
+
+
+def _embedded(picture: Path) -> str:
+    content = base64.b64encode(picture.read_bytes()).decode()
+    return f"data:image/svg+xml;base64,{content}"
+
+
+def _page(sections: Sequence[Section], records: Sequence[Record]) -> str:
+    template = (resources.files(__package__) / TEMPLATE).read_text(encoding="utf-8")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    first = records[0]
+    return environment.from_string(template).render(
+        sections=sections,
+        first=first,
+        memory=bytes_said(first.host_memory),
+        runs=len(records),
+        held=[finding for section in sections for finding in section.findings],
+    )
+
+
+def _summary(sections: Sequence[Section]) -> str:
+    """Return figures and verdicts as Markdown, to be put into other pages."""
+    parts = [
+        f"### {section.heading}. {section.scenario.title}\n\n"
+        f"![{section.heading}: {section.scenario.title}]({section.file.as_posix()})\n\n"
+        + "\n".join(f"- {finding.sentence}" for finding in section.findings)
+        for section in sections
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _write(file: Path, text: str) -> Path:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ResultsError(f"cannot write {file}: {error}") from error
+    return file

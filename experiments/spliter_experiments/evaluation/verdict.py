@@ -1,0 +1,112 @@
+"""Check the paper's findings on medians measured here, and on the paper's numbers beside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from spliter_experiments.evaluation.schema import Claim, PaperPoint, Scenario
+from spliter_experiments.evaluation.statistics import Bar
+
+Series: TypeAlias = Mapping[str, Mapping[float, float]]
+"""Seconds by configuration and place on the axis."""
+
+PAPER_NAMES = {"dask": "Dask", "compss": "COMPSs with dataClay", "process": "one process"}
+"""What the paper's series are called."""
+
+PAPER_SERIES = {"dask": "dask", "dataclay": "compss", "compss": "compss", "process": "process"}
+"""Which of the paper's series an engine is put beside. The paper ran dataClay under COMPSs."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of one claim on one engine.
+
+    Parameters
+    ----------
+    engine : str
+        On what.
+    claim : Claim
+        What the paper found.
+    here, paper : float or None
+        What is computed of the run and of the paper's numbers; None where something is missing.
+    """
+
+    engine: str
+    claim: Claim
+    here: float | None
+    paper: float | None
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether it holds here; None where it cannot be told."""
+        if self.here is None:
+            return None
+        if self.claim.at_least is not None:
+            return self.here >= self.claim.at_least
+        assert self.claim.at_most is not None
+        return self.here <= self.claim.at_most
+
+    @property
+    def sentence(self) -> str:
+        """The verdict, as a sentence."""
+        verdict = {True: "Holds", False: "Does not hold", None: "Cannot be told"}[self.holds]
+        here = "a configuration was not run" if self.here is None else f"{self.here:.2f} times"
+        limit = (
+            f"at least {self.claim.at_least:g}"
+            if self.claim.at_least is not None
+            else f"at most {self.claim.at_most:g}"
+        )
+        paper = "" if self.paper is None else f", {self.paper:.2f} times in the paper"
+        return f"{verdict} on {self.engine}: {self.claim.says} ({here}, {limit} asked{paper})."
+
+
+def findings(scenario: Scenario, bars: Sequence[Bar]) -> list[Finding]:
+    """Check every claim of a scenario on every engine that there are runs of."""
+    engines = dict.fromkeys(bar.engine for bar in bars)
+    return [
+        Finding(
+            engine,
+            claim,
+            here=_measure(claim, measured(bars, engine)),
+            paper=_measure(claim, published(scenario.paper.points, PAPER_SERIES[engine])),
+        )
+        for engine in engines
+        for claim in scenario.claims
+    ]
+
+
+def measured(bars: Sequence[Bar], engine: str) -> Series:
+    """Return the medians of an engine."""
+    found: dict[str, dict[float, float]] = {}
+    for bar in bars:
+        if bar.engine == engine:
+            found.setdefault(bar.configuration, {})[bar.x] = bar.median
+    return found
+
+
+def published(points: Sequence[PaperPoint], series: str) -> Series:
+    """Return the paper's seconds of one of its series."""
+    found: dict[str, dict[float, float]] = {}
+    for point in points:
+        for configuration, seconds in getattr(point, series).items():
+            found.setdefault(configuration, {})[point.x] = seconds
+    return found
+
+
+def _measure(claim: Claim, series: Series) -> float | None:
+    one = series.get(claim.of, {})
+    other = one if claim.against is None else series.get(claim.against, {})
+    places = sorted(set(one) & set(other))
+    if not places:
+        return None
+    first, last = places[0], places[-1]
+    if claim.measure == "ratio":
+        return one[last] / other[last]
+    if claim.measure == "worst-ratio":
+        return max(one[x] / other[x] for x in places)
+    if first == last:
+        return None
+    growth = one[last] / one[first]
+    return growth if claim.measure == "growth" else growth / (other[last] / other[first])

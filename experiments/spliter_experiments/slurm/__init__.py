@@ -1,0 +1,1 @@
+"""Runs of the evaluation as SLURM jobs: render scripts, submit, watch, collect, cancel."""

@@ -1,0 +1,266 @@
+"""The commands ``spliter slurm``: render, submit, status, collect, cancel."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from spliter_experiments._errors import OptionError
+from spliter_experiments._options import words
+from spliter_experiments.evaluation._console import errors_reported, note, total
+from spliter_experiments.slurm import control
+from spliter_experiments.slurm.errors import SubmissionError
+from spliter_experiments.slurm.folder import Folder, Submission
+from spliter_experiments.slurm.jobs import Sweep, spilling
+from spliter_experiments.slurm.render import clock
+from spliter_experiments.slurm.request import Request
+from spliter_experiments.slurm.scheduler import Slurm, submit_command
+from spliter_experiments.slurm.site import GIB, Site, site_names
+
+slurm = typer.Typer(
+    no_args_is_help=True, help="The paper's experiments on a cluster with SLURM, as jobs."
+)
+
+FolderArgument = Annotated[Path, typer.Argument(help="Folder of the submission.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show everything; write and start nothing.")
+]
+Text = Annotated[str | None, typer.Option(help="As sbatch takes it.")]
+
+
+@slurm.command()
+def render(
+    figures: Annotated[list[str], typer.Argument(help="Figures, or scenario files (.toml).")],
+    output: Annotated[Path, typer.Option(help="New folder for scripts, logs and results.")],
+    site: Annotated[
+        str, typer.Option(help=f"Site profile: {', '.join(site_names())} or a .toml file.")
+    ],
+    size: Annotated[
+        Literal["full", "laptop"], typer.Option(help="The paper's, or small.")
+    ] = "full",
+    backend: Annotated[str, typer.Option(help="What to run on: dask, dataclay, compss.")] = "dask",
+    configurations: Annotated[
+        str | None, typer.Option(help="Only these, such as spliter,rechunk.")
+    ] = None,
+    nodes: Annotated[str | None, typer.Option(help="Only these numbers of nodes: 1,2,4.")] = None,
+    repetitions: Annotated[int | None, typer.Option(help="In place of the scenario's.")] = None,
+    sweep: Annotated[
+        Sweep, typer.Option(help="One job array, a chain of jobs, or each on its own.")
+    ] = Sweep.ARRAY,
+    hours: Annotated[float | None, typer.Option(help="Longest time limit to ask for.")] = None,
+    network: Annotated[
+        str | None, typer.Option(help="fabric, ethernet, or the name of an interface.")
+    ] = None,
+    beside: Annotated[
+        str | None, typer.Option(help="Start this too: dataclay beside Dask, or dask beside it.")
+    ] = None,
+    account: Text = None,
+    qos: Text = None,
+    partition: Text = None,
+    constraint: Text = None,
+    nodelist: Annotated[str, typer.Option(help="Nodes to use, such as node[1-4].")] = "",
+    exclude: Annotated[str, typer.Option(help="Nodes to leave.")] = "",
+    venv: Annotated[str | None, typer.Option(help="Virtual environment to activate.")] = None,
+    python: Annotated[str | None, typer.Option(help="Interpreter.")] = None,
+    module: Annotated[list[str] | None, typer.Option(help="Load it too; may be repeated.")] = None,
+    prolog: Annotated[
+        list[str] | None, typer.Option(help="Line of shell before all; may be repeated.")
+    ] = None,
+    earlier: Annotated[
+        list[Path] | None,
+        typer.Option(help="Results or a submission whose times are the estimates."),
+    ] = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Write the batch scripts of one or more figures into a new folder."""
+    given = {
+        "account": account,
+        "qos": qos,
+        "partition": partition,
+        "constraint": constraint,
+        "venv": venv,
+        "python": python,
+    }
+    with errors_reported():
+        request = Request(
+            figures=tuple(map(_whole, figures)),
+            size=size,
+            backend=backend,
+            configurations=None if configurations is None else words(configurations),
+            nodes=None if nodes is None else _numbers(nodes),
+            repetitions=repetitions,
+            site=_whole(site),
+            overrides={name: value for name, value in given.items() if value is not None},
+            modules=tuple(module or ()),
+            prolog=tuple(prolog or ()),
+            network=network,
+            nodelist=nodelist,
+            exclude=exclude,
+            sweep=sweep,
+            hours=hours,
+            beside=_beside(beside),
+        )
+        draft = control.draft(request, output, earlier or ())
+        _show_draft(draft, request.load_site(), dry_run)
+        if not dry_run:
+            draft.write()
+            note(f"written: {draft.folder.path}; next: spliter slurm submit {output}")
+
+
+@slurm.command()
+def submit(
+    folder: FolderArgument,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Do again what is missing and no job will do any more.")
+    ] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Hand in the jobs of a folder; those that were handed in before are let be."""
+    with errors_reported():
+        where, cluster = Folder(folder), Slurm()
+        if resume:
+            again = control.resume(where, cluster)
+            _show_draft(again, again.submission.request.load_site(), dry_run)
+            if not dry_run:
+                again.write()
+        submission = where.read()
+        waiting = [job for job in submission.jobs if job.job_id is None]
+        if dry_run:
+            _show_commands(where, submission)
+            return
+        if not waiting:
+            raise SubmissionError(
+                "all jobs have been handed in. `spliter slurm status` tells how far they are; "
+                "--resume does again what is missing"
+            )
+        for job in control.submit(where, cluster):
+            _say(f"{job.job_id}  {job.name}")
+
+
+@slurm.command()
+def status(folder: FolderArgument) -> None:
+    """Tell how far each job is, and how many of its runs are recorded."""
+    with errors_reported():
+        entries = control.status(Folder(folder), Slurm())
+        headings = ("job", "number", "state", "elapsed", "recorded", "remark")
+        table = _table(f"Jobs of {folder}", headings)
+        for entry in entries:
+            table.add_row(
+                entry.job.name,
+                entry.job.number_of(entry.number) or "-",
+                entry.state,
+                entry.elapsed,
+                f"{entry.done} of {len(entry.runs)}",
+                entry.detail if entry.detail != "None" else "",
+            )
+        Console().print(table)
+
+
+@slurm.command()
+def collect(folder: FolderArgument, dry_run: DryRun = False) -> None:
+    """Put the records of all jobs into one table, also those of jobs that died."""
+    with errors_reported():
+        where = Folder(folder)
+        found = control.collect(where, write=not dry_run)
+        _say(f"{len(found.done)} of {len(found.done) + len(found.missing)} runs are recorded")
+        if found.table is not None:
+            _say(f"table: {found.table}")
+            note(f"next: spliter experiment report {where.results}")
+        for name, text in found.logs.items():
+            Console().print(f"\nruns are missing; the end of {name}:", style="yellow")
+            _say(text)
+        if found.missing:
+            missing = ", ".join(found.missing[:3]) + (", ..." if len(found.missing) > 3 else "")
+            note(f"missing: {missing}; next: spliter slurm submit --resume {folder}")
+            raise typer.Exit(1)
+
+
+@slurm.command()
+def cancel(folder: FolderArgument, dry_run: DryRun = False) -> None:
+    """Cancel the jobs of a folder that wait or run; what is recorded stays."""
+    with errors_reported():
+        for job in control.cancel(Folder(folder), Slurm(), dry_run=dry_run):
+            _say(f"{'would be ' if dry_run else ''}cancelled: {job.job_id}  {job.name}")
+
+
+def _show_draft(draft: control.Draft, site: Site, with_scripts: bool) -> None:
+    jobs = [script.job for script in draft.scripts]
+    runs = [run for job in jobs for run in job.runs]
+    headings = ("job", "tasks", "runs", "nodes", "cores", "GiB/node", "limit")
+    table = _table(f"{len(jobs)} jobs on {site.name}", headings)
+    table.caption = total(runs)
+    for job in jobs:
+        table.add_row(
+            job.name,
+            str(len(job.pieces)),
+            str(len(job.runs)),
+            str(job.shape.nodes),
+            str(job.shape.workers * job.shape.threads),
+            f"{max(run.memory_bytes for run in job.runs) / GIB:.3g}",
+            clock(job.seconds),
+        )
+    Console().print(table)
+    for job in jobs:
+        if over := spilling(job, site):
+            note(f"{job.name}: up to {over:.3g} GiB on a node more than there are may be spilled")
+    if with_scripts:
+        for script in draft.scripts:
+            for name, text in script.files.items():
+                Console().rule(name)
+                _say(text)
+
+
+def _show_commands(folder: Folder, submission: Submission) -> None:
+    for job in submission.jobs:
+        if job.job_id is not None:
+            continue
+        numbers = {
+            other.name: other.job_id or f"NUMBER_OF_{other.name}" for other in submission.jobs
+        }
+        after = None if job.after is None else numbers[job.after]
+        script = str(folder.script(job))
+        if job.engine == "compss":
+            _say(f"SPLITER_AFTER={after} bash {shlex.quote(script)}")
+        else:
+            _say(shlex.join(submit_command(script, after)))
+
+
+def _table(title: str, headings: Sequence[str]) -> Table:
+    """Return a table that fits a terminal; names are never cut, as they are to be copied."""
+    table = Table(title=title, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.title_justify = table.caption_justify = "left"
+    for heading in headings:
+        table.add_column(heading, no_wrap=heading == "job")
+    return table
+
+
+def _whole(text: str) -> str:
+    """Return a path as one that holds from any folder, and a name as it is."""
+    return str(Path(text).absolute()) if text.endswith(".toml") else text
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    found = words(text)
+    if not found or not all(word.isdecimal() and int(word) for word in found):
+        raise OptionError(f"--nodes takes whole numbers from 1, such as 1,2,4; got {text!r}")
+    return tuple(map(int, found))
+
+
+def _beside(text: str | None) -> tuple[Literal["dask", "dataclay"], ...]:
+    match text:
+        case None:
+            return ()
+        case "dask" | "dataclay":
+            return (text,)
+    raise OptionError(f"--beside takes dask or dataclay, got {text!r}")
+
+
+def _say(text: str) -> None:
+    Console().print(text, markup=False, highlight=False, soft_wrap=True)

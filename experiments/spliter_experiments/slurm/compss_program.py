@@ -1,0 +1,49 @@
+"""The program that ``enqueue_compss`` runs: all stands of a job, in its master.
+
+A COMPSs job has one program, so that they cannot be processes of their own as they are elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+
+def main(runs_file: str, work: str) -> int:
+    """Run all stands and note how each ended, as batch scripts do.
+
+    Parameters
+    ----------
+    runs_file : str
+        JSON: a list of ``name`` and ``words``, those of the command after ``spliter``.
+    work : str
+        Folder of the job.
+
+    Returns
+    -------
+    int
+        1 if one failed.
+    """
+    from spliter_experiments.cli import app
+
+    failed = False
+    for stand in json.loads(Path(runs_file).read_text(encoding="utf-8")):
+        begin = time.monotonic()
+        try:
+            status = app(stand["words"], standalone_mode=False) or 0
+        except Exception as error:  # noqa: BLE001 (those after it are to be run)
+            sys.stderr.write(f"{stand['name']}: {type(error).__name__}: {error}\n")
+            status = 1
+        seconds = round(time.monotonic() - begin)
+        job = os.environ.get("SLURM_JOB_ID", "")
+        with Path(work, "ends.tsv").open("a", encoding="utf-8") as stream:
+            stream.write(f"{stand['name']}\t{status}\t{seconds}\t{job}\n")
+        failed |= status != 0
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2]))

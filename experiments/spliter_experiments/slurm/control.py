@@ -1,0 +1,380 @@
+"""What the commands do with a submission: make it, hand it in, look, collect, do again, cancel."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spliter_experiments.evaluation.records import ResultsFolder
+from spliter_experiments.slurm.earlier import seconds_of
+from spliter_experiments.slurm.errors import SlurmError, SlurmRefusedError, SubmissionError
+from spliter_experiments.slurm.folder import Folder, JobEntry, Submission, last_state
+from spliter_experiments.slurm.render import Script, clock
+from spliter_experiments.slurm.request import Request
+from spliter_experiments.slurm.scheduler import JobState, Slurm
+
+LOG_LINES = 15
+
+UNSEEN = "NOT SUBMITTED"
+FORGOTTEN = "GONE"
+"""Of a job that SLURM no longer knows and that left no note."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A submission that is not written yet.
+
+    Parameters
+    ----------
+    folder : Folder
+        Where it is to be.
+    submission : Submission
+        With the new jobs.
+    scripts : tuple of Script
+        Of the new jobs.
+    """
+
+    folder: Folder
+    submission: Submission
+    scripts: tuple[Script, ...]
+
+    def write(self) -> None:
+        """Write scripts and submission."""
+        self.folder.add_scripts(self.scripts)
+        self.folder.write(self.submission)
+
+
+@dataclass(frozen=True)
+class PieceStatus:
+    """How far a piece of a job is.
+
+    Parameters
+    ----------
+    job : JobEntry
+        The job.
+    number : int
+        Of the piece.
+    state : str
+        In SLURM's words, or one of those above.
+    elapsed, detail : str
+        How long it has run, and why it waits or how it ended.
+    done : int
+        Runs of it that are recorded.
+    """
+
+    job: JobEntry
+    number: int
+    state: str
+    elapsed: str
+    detail: str
+    done: int
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Ids of its runs."""
+        return self.job.pieces[self.number]
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether it is still to run, or runs."""
+        return self.state == UNSEEN or (
+            self.state != FORGOTTEN and not JobState("", self.state, "", "").is_over
+        )
+
+
+def draft(request: Request, path: Path, earlier: Sequence[Path] = ()) -> Draft:
+    """Plan and render a new submission, without writing anything.
+
+    Parameters
+    ----------
+    request : Request
+        What to run.
+    path : Path
+        Folder of the submission.
+    earlier : sequence of Path
+        Folders of results that say how long runs take.
+
+    Raises
+    ------
+    ExperimentError
+        If it cannot be run as it is.
+    """
+    folder = Folder(path)
+    if folder.exists():
+        raise SubmissionError(
+            f"{folder.path} holds a submission already; take another folder, or go on with it: "
+            "spliter slurm submit"
+        )
+    runs = request.plan(seconds_of(earlier))
+    tag = f"spliter-{secrets.token_hex(3)}"
+    scripts, after = request.scripts(runs, folder.path, f"{tag}-")
+    submission = Submission(
+        tag=tag, request=request, runs=tuple(run.id for run in runs), jobs=_entries(scripts, after)
+    )
+    return Draft(folder, submission, tuple(scripts))
+
+
+def draft_again(folder: Folder, going_on: Iterable[str]) -> Draft:
+    """Plan and render jobs for the runs that are missing.
+
+    Parameters
+    ----------
+    folder : Folder
+        Of the submission.
+    going_on : iterable of str
+        Runs of jobs that have not ended.
+
+    Raises
+    ------
+    SubmissionError
+        If none is missing.
+    """
+    submission = folder.read()
+    results = ResultsFolder(folder.results)
+    settled = results.done() | set(going_on)
+    planned = submission.request.plan(seconds_of([folder.path]))
+    runs = [run for run in planned if run.id not in settled]
+    if not runs:
+        raise SubmissionError(f"no run of {folder.path} is missing: there is nothing to do again")
+    attempt = 1 + max(job.attempt for job in submission.jobs)
+    prefix = f"{submission.tag}-again{attempt}-"
+    scripts, after = submission.request.scripts(runs, folder.path, prefix)
+    entries = _entries(scripts, after, attempt)
+    return Draft(folder, submission.with_jobs(entries), tuple(scripts))
+
+
+def _entries(
+    scripts: Sequence[Script], after: dict[str, str], attempt: int = 0
+) -> tuple[JobEntry, ...]:
+    return tuple(
+        JobEntry(
+            name=script.job.name,
+            script=script.name,
+            pieces=tuple(tuple(run.id for run in piece.runs) for piece in script.job.pieces),
+            nodes=script.job.shape.nodes,
+            seconds=script.job.seconds,
+            engine=script.job.shape.engine,
+            attempt=attempt,
+            after=after.get(script.job.name),
+        )
+        for script in scripts
+    )
+
+
+def resume(folder: Folder, slurm: Slurm) -> Draft:
+    """Plan and render jobs for the runs that no job will do any more, without writing anything.
+
+    Parameters
+    ----------
+    folder : Folder
+        Of the submission.
+    slurm : Slurm
+        The cluster: says which jobs have ended.
+
+    Raises
+    ------
+    SubmissionError
+        If there are none.
+    """
+    entries = status(folder, slurm)
+    going_on = [run for entry in entries if entry.may_go_on for run in entry.runs]
+    return draft_again(folder, going_on)
+
+
+def submit(folder: Folder, slurm: Slurm) -> list[JobEntry]:
+    """Hand in the jobs that are not yet, each after the one it waits for.
+
+    The number of each is written down before the next is handed in. If this was interrupted in
+    between, the job is found by its name.
+
+    Parameters
+    ----------
+    folder : Folder
+        Of the submission.
+    slurm : Slurm
+        The cluster.
+
+    Returns
+    -------
+    list of JobEntry
+        Those that were handed in.
+
+    Raises
+    ------
+    SlurmError
+        If the cluster does not take one; those before it stay.
+    """
+    with folder.locked():
+        submission = folder.read()
+        waiting = [job for job in submission.jobs if job.job_id is None]
+        _check_partition(waiting, submission.request, slurm)
+        taken: list[JobEntry] = []
+        for job in waiting:
+            numbers = {other.name: other.job_id for other in submission.jobs}
+            after = numbers[job.after] if job.after is not None else None
+            try:
+                number = _hand_in(folder, job, after, slurm)
+            except SlurmError as error:
+                raise type(error)(
+                    f"{len(taken)} of {len(waiting)} jobs were handed in, then: {error} The same "
+                    "command hands in the others"
+                ) from error
+            submission = submission.with_number(job.name, number)
+            folder.write(submission)
+            taken.append(job.model_copy(update={"job_id": number}))
+        return taken
+
+
+def _hand_in(folder: Folder, job: JobEntry, after: str | None, slurm: Slurm) -> str:
+    there = slurm.live(job.name)
+    if there:
+        return there[0]
+    script = str(folder.script(job))
+    if job.engine == "compss":
+        return slurm.enqueue_compss(script, after)
+    return slurm.submit(script, after)
+
+
+def _check_partition(jobs: Sequence[JobEntry], request: Request, slurm: Slurm) -> None:
+    """Refuse what would wait for ever: not all clusters refuse it themselves."""
+    if not jobs:
+        return
+    wanted = request.load_site().partition
+    nodes = max(jobs, key=lambda job: job.nodes)
+    longest = max(jobs, key=lambda job: job.seconds)
+    for there in slurm.partitions():
+        if there.name != wanted and (wanted or not there.is_default):
+            continue
+        if nodes.nodes > there.nodes:
+            raise SlurmRefusedError(
+                f"{nodes.name} asks too much: {nodes.nodes} nodes, and the partition {there.name} "
+                f"has {there.nodes}. Render fewer --nodes, or for another --partition"
+            )
+        if longest.seconds > there.seconds:
+            raise SlurmRefusedError(
+                f"{longest.name} asks too much: {clock(longest.seconds)} hours, and the partition "
+                f"{there.name} allows {clock(there.seconds)}. Render with --hours, or for another "
+                "--partition"
+            )
+
+
+def status(folder: Folder, slurm: Slurm) -> list[PieceStatus]:
+    """Return how far each piece of each job is.
+
+    Parameters
+    ----------
+    folder : Folder
+        Of the submission.
+    slurm : Slurm
+        The cluster.
+    """
+    submission = folder.read()
+    done = ResultsFolder(folder.results).done()
+    numbers = [job.job_id for job in submission.jobs if job.job_id is not None]
+    known = {state.job_id: state for state in slurm.states(numbers)}
+    return [
+        _piece_status(folder, job, number, known, done)
+        for job in submission.jobs
+        for number in range(len(job.pieces))
+    ]
+
+
+def _piece_status(
+    folder: Folder, job: JobEntry, number: int, known: dict[str, JobState], done: set[str]
+) -> PieceStatus:
+    recorded = sum(run in done for run in job.pieces[number])
+    task = job.number_of(number)
+    if task is None:
+        return PieceStatus(job, number, UNSEEN, "", "", recorded)
+    if task in known:
+        _, state, elapsed, detail = known[task]
+        return PieceStatus(job, number, state, elapsed, detail, recorded)
+    noted = last_state(folder.piece(job, number))
+    state = {"ended 0": "COMPLETED", "": FORGOTTEN}.get(noted, "FAILED")
+    return PieceStatus(job, number, state, "", noted, recorded)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What there is of a submission.
+
+    Parameters
+    ----------
+    table : Path or None
+        File of all records; None if there is no record.
+    done, missing : tuple of str
+        Runs.
+    logs : mapping of str to str
+        Last lines of what pieces with missing runs printed, by name of file.
+    """
+
+    table: Path | None
+    done: tuple[str, ...]
+    missing: tuple[str, ...]
+    logs: dict[str, str]
+
+
+def collect(folder: Folder, *, write: bool = True) -> Collected:
+    """Put all records into one table, and find what is missing and why.
+
+    Needs no SLURM: each run was recorded when it had ended, whatever became of its job.
+
+    Parameters
+    ----------
+    folder : Folder
+        Of the submission.
+    write : bool, default True
+        Whether to write the table.
+
+    Raises
+    ------
+    ResultsError
+        If records cannot be read, or do not belong together.
+    """
+    submission = folder.read()
+    results = ResultsFolder(folder.results)
+    there = results.done()
+    table = results.write_table(results.records()) if there and write else None
+    logs: dict[str, str] = {}
+    for job in submission.jobs:
+        for number, runs in enumerate(job.pieces):
+            if not there.issuperset(runs):
+                logs |= _log(folder, job, number)
+    return Collected(
+        table,
+        tuple(run for run in submission.runs if run in there),
+        tuple(run for run in submission.runs if run not in there),
+        logs,
+    )
+
+
+def _log(folder: Folder, job: JobEntry, number: int) -> dict[str, str]:
+    task = job.number_of(number)
+    name = f"{job.name}-{task}.out"
+    try:
+        text = (folder.path / "logs" / name).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    return {name: "\n".join(text.splitlines()[-LOG_LINES:])}
+
+
+def cancel(folder: Folder, slurm: Slurm, *, dry_run: bool = False) -> list[JobEntry]:
+    """Cancel all jobs that have not ended, and return them.
+
+    Parameters
+    ----------
+    folder : Folder
+        Of the submission.
+    slurm : Slurm
+        The cluster.
+    dry_run : bool, default False
+        Whether to find them only.
+    """
+    with folder.locked():
+        live = {entry.job.name: entry.job for entry in status(folder, slurm) if entry.may_go_on}
+        jobs = [job for job in live.values() if job.job_id is not None]
+        if not dry_run:
+            slurm.cancel([job.job_id for job in jobs if job.job_id is not None])
+        return jobs

@@ -1,0 +1,57 @@
+"""How long runs took before: what time limits are estimated from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from spliter_experiments.evaluation import PlannedRun
+from spliter_experiments.evaluation.records import Record, ResultsFolder
+from spliter_experiments.slurm.folder import Folder
+from spliter_experiments.slurm.request import Measured
+
+
+def seconds_of(folders: Sequence[Path]) -> Measured:
+    """Return what tells how long runs took before.
+
+    Parameters
+    ----------
+    folders : sequence of Path
+        Of results, or of submissions.
+
+    Returns
+    -------
+    callable
+        Given a run, the longest time of those that differ from it in repetition only, with its
+        share of the time to load the data; None if there are none.
+
+    Raises
+    ------
+    ResultsError
+        If a folder has results that cannot be read.
+    """
+    alike: dict[tuple[object, ...], list[Record]] = {}
+    for folder in folders:
+        for record in _records(folder):
+            alike.setdefault(_kind(record), []).append(record)
+    took = {
+        kind: max(found.seconds for found in those)
+        + max(found.init_seconds for found in those) / len(those)
+        for kind, those in alike.items()
+    }
+    return lambda run: took.get(_kind(run))
+
+
+def _kind(run: Record | PlannedRun) -> tuple[object, ...]:
+    return (
+        *(run.figure, run.size, run.engine, run.configuration),
+        *(run.nodes, run.workers, run.threads, run.blocks, run.rows),
+    )
+
+
+def _records(folder: Path) -> list[Record]:
+    results = Folder(folder).results if Folder(folder).exists() else folder
+    there = ResultsFolder(results)
+    if Folder(folder).exists() and not there.done():
+        return []
+    return there.records()

@@ -1,0 +1,328 @@
+"""Put runs into jobs: those that want the same cluster share one, as many as its time allows.
+
+Pure functions: nothing is read, written or started here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from spliter_experiments.evaluation import PlannedRun, command_of
+from spliter_experiments.evaluation.plan import stands_of
+from spliter_experiments.slurm.errors import TooMuchError
+from spliter_experiments.slurm.site import GIB, Site
+
+START_SECONDS = 120
+"""Bound for each step of starting the services of a job."""
+
+SAFETY = 1.5
+"""A job asks for so many times what its runs are estimated to take."""
+
+HANGING = 3
+"""A stand that takes so many times its estimate is ended, for the sake of those after it."""
+
+SPILLING = 2
+"""A run may need so many times a node's memory: plans count all copies of the data at once, and
+workers spill what does not fit. Beyond, it would not end."""
+
+LEAST_SECONDS = 300
+"""No stand is ended before: estimates of short runs are poor, and Python takes time to start."""
+
+
+class Sweep(StrEnum):
+    """How several jobs of one kind stand to each other."""
+
+    ARRAY = "array"
+    """One job array: as many at once as the site profile says."""
+
+    CHAIN = "chain"
+    """Each begins when the one before has ended, however it ended."""
+
+    FREE = "free"
+    """Each on its own, in whatever order the cluster likes."""
+
+
+class Shape(NamedTuple):
+    """The cluster that a job starts for its runs."""
+
+    engine: str
+    nodes: int
+    workers: int
+    threads: int
+
+    @property
+    def per_node(self) -> int:
+        """Workers on each node."""
+        return self.workers // self.nodes
+
+
+@dataclass(frozen=True)
+class Stand:
+    """Runs that one command does: it loads the data once, and interleaves the runs.
+
+    Parameters
+    ----------
+    name : str
+        Unique in its piece.
+    runs : tuple of PlannedRun
+        Those of one stand of the plan; all of them, unless they take longer than a job may.
+    """
+
+    name: str
+    runs: tuple[PlannedRun, ...]
+
+    @property
+    def limit(self) -> int:
+        """Seconds after which the command is ended."""
+        return max(LEAST_SECONDS, math.ceil(HANGING * _seconds(self.runs)))
+
+    def command(self, results: Path) -> list[str]:
+        """Return the command, up to the options that say where the cluster is."""
+        return command_of(self.runs, results)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What shares a job, or a task of a job array.
+
+    Parameters
+    ----------
+    number : int
+        Among the pieces of the job.
+    stands : tuple of Stand
+        In the order to run them.
+    """
+
+    number: int
+    stands: tuple[Stand, ...]
+
+    @property
+    def runs(self) -> tuple[PlannedRun, ...]:
+        """All runs."""
+        return tuple(run for stand in self.stands for run in stand.runs)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One batch script.
+
+    Parameters
+    ----------
+    name : str
+        Unique in its submission.
+    shape : Shape
+        The cluster.
+    pieces : tuple of Piece
+        One for each task of a job array; a job that is none has one.
+    seconds : int
+        The time limit, which is the same for all pieces.
+    beside : frozenset of str
+        Engines to start beside the one the runs are for.
+    """
+
+    name: str
+    shape: Shape
+    pieces: tuple[Piece, ...]
+    seconds: int
+    beside: frozenset[str] = frozenset()
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is a job array."""
+        return len(self.pieces) > 1
+
+    @property
+    def runs(self) -> list[PlannedRun]:
+        """All runs."""
+        return [run for piece in self.pieces for run in piece.runs]
+
+    @property
+    def uses_dask(self) -> bool:
+        """Whether it starts a Dask cluster."""
+        return "dask" in {self.shape.engine, *self.beside}
+
+    @property
+    def uses_dataclay(self) -> bool:
+        """Whether it starts the services of dataClay."""
+        return "dataclay" in {self.shape.engine, *self.beside}
+
+
+def make_jobs(
+    runs: Sequence[PlannedRun],
+    site: Site,
+    *,
+    sweep: Sweep = Sweep.ARRAY,
+    seconds: float | None = None,
+    beside: frozenset[str] = frozenset(),
+    prefix: str = "",
+) -> list[Job]:
+    """Put runs into jobs.
+
+    Parameters
+    ----------
+    runs : sequence of PlannedRun
+        In the order to run them.
+    site : Site
+        What a job can have.
+    sweep : Sweep
+        Whether jobs of a kind are one array.
+    seconds : float, optional
+        The longest time limit to ask for, if shorter than the site's.
+    beside : frozenset of str
+        Engines to start beside.
+    prefix : str
+        Begins the names.
+
+    Returns
+    -------
+    list of Job
+        Jobs of the same shape one after the other.
+
+    Raises
+    ------
+    TooMuchError
+        If the site cannot run one of them.
+    """
+    longest = site.seconds if seconds is None else min(site.seconds, int(seconds))
+    for run in runs:
+        _check(run, site, longest)
+    jobs: list[Job] = []
+    for shape in dict.fromkeys(_shape(run) for run in runs):
+        pieces = _pieces([run for run in runs if _shape(run) == shape], longest)
+        name = f"{prefix}{shape.engine}-{shape.nodes}n{shape.workers}w{shape.threads}t"
+        # enqueue_compss knows no arrays.
+        together = sweep is Sweep.ARRAY and shape.engine != "compss"
+        bundles = [pieces] if together else [[piece] for piece in pieces]
+        for number, bundle in enumerate(bundles):
+            suffix = "" if len(bundles) == 1 else f"-{number}"
+            numbered = tuple(Piece(at, tuple(stands)) for at, stands in enumerate(bundle))
+            limit = max(_job_seconds(piece.runs) for piece in numbered)
+            jobs.append(Job(name + suffix, shape, numbered, limit, beside))
+    return jobs
+
+
+def _shape(run: PlannedRun) -> Shape:
+    return Shape(run.engine, run.nodes, run.workers, run.threads)
+
+
+def _seconds(runs: Sequence[PlannedRun]) -> float:
+    """Return how long runs take, each configuration once more to warm up."""
+    warm_up: dict[tuple[str, str], float] = {}
+    for run in runs:
+        key = (run.stand, run.configuration)
+        warm_up[key] = max(warm_up.get(key, 0.0), run.estimated_seconds)
+    return sum(run.estimated_seconds for run in runs) + sum(warm_up.values())
+
+
+def _job_seconds(runs: Sequence[PlannedRun]) -> int:
+    """Return the time limit for runs one after the other, in whole minutes."""
+    return 60 * math.ceil((START_SECONDS + SAFETY * _seconds(runs)) / 60)
+
+
+def _pieces(runs: Sequence[PlannedRun], longest: int) -> list[list[Stand]]:
+    """Cut runs into pieces that each fit the longest time limit."""
+    pieces: list[list[Stand]] = [[]]
+    for stand in _stands(runs, longest):
+        before = [run for other in pieces[-1] for run in other.runs]
+        if before and _job_seconds([*before, *stand.runs]) > longest:
+            pieces.append([])
+        pieces[-1].append(stand)
+    return pieces
+
+
+def _stands(runs: Sequence[PlannedRun], longest: int) -> list[Stand]:
+    """Group runs; a stand that is too long is cut between repetitions if that is possible.
+
+    What is compared is so compared within one job: on the same nodes, in the same minutes.
+    """
+    found = []
+    for name, together in stands_of(runs).items():
+        parts = _parts(together, longest)
+        several = len(parts) > 1
+        found += [
+            Stand(f"{name}-{at}" if several else name, tuple(part)) for at, part in enumerate(parts)
+        ]
+    return found
+
+
+def _parts(runs: Sequence[PlannedRun], longest: int) -> list[list[PlannedRun]]:
+    """Cut the runs of a stand into parts that each fit the longest time limit."""
+    ordered = sorted(runs, key=lambda run: run.repetition)
+    rounds = [list(group) for _, group in groupby(ordered, key=lambda run: run.repetition)]
+    if any(_job_seconds(group) > longest for group in rounds):
+        rounds = [[run] for run in ordered]
+    parts: list[list[PlannedRun]] = [[]]
+    for group in rounds:
+        if parts[-1] and _job_seconds([*parts[-1], *group]) > longest:
+            parts.append([])
+        parts[-1] += group
+    return parts
+
+
+def _check(run: PlannedRun, site: Site, longest: int) -> None:
+    """Refuse what cannot be run, before the cluster does so in its own words, or never."""
+    wanted = [
+        ("nodes", run.nodes, site.nodes, ""),
+        ("cores on a node", run.cores // run.nodes, site.cores, ""),
+        ("memory on a node", run.memory_bytes / GIB, SPILLING * site.memory_gib, " GiB"),
+        ("time", _job_seconds([run]) / 60, longest / 60, " minutes"),
+    ]
+    for what, asked, there, unit in wanted:
+        if asked > there:
+            raise TooMuchError(
+                f"{run.id} asks too much of {site.name}: {what} {asked:.4g}{unit}, and it has "
+                f"{there:.4g}{unit}{' with what can be spilled' if what.startswith('mem') else ''}"
+                ". Take fewer nodes or the smaller size, or a --site that has more"
+            )
+
+
+def spilling(job: Job, site: Site) -> float:
+    """Return how many GiB on a node a job may need more than there are; 0 if all fits.
+
+    Parameters
+    ----------
+    job : Job
+        What to run.
+    site : Site
+        Where.
+    """
+    return max(0.0, max(run.memory_bytes for run in job.runs) / GIB - site.memory_gib)
+
+
+def chain_of(jobs: Sequence[Job], sweep: Sweep) -> dict[str, str]:
+    """Return after which job each begins, by name; those that are not in it wait for none.
+
+    Arrays of different shapes follow each other too: they would share links otherwise.
+    """
+    if sweep is Sweep.FREE:
+        return {}
+    names = [job.name for job in jobs]
+    return dict(zip(names[1:], names[:-1], strict=True))
+
+
+def summary(job: Job) -> str:
+    """Say in a line what a job does.
+
+    Examples
+    --------
+    >>> from spliter_experiments.evaluation import load_scenario, plan_runs
+    >>> from spliter_experiments.slurm.site import load_site
+    >>> runs = plan_runs(load_scenario("9"), "full", nodes=[2], repetitions=1)
+    >>> [summary(job) for job in make_jobs(runs, load_site("marenostrum4"))]
+    ['3 runs on dask, 2 nodes with 2 workers of 24 threads each']
+    """
+    shape = job.shape
+    return (
+        f"{_many(len(job.runs), 'run')} on {shape.engine}, {_many(shape.nodes, 'node')} with "
+        f"{_many(shape.per_node, 'worker')} of {_many(shape.threads, 'thread')} each"
+    )
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

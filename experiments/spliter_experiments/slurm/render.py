@@ -1,0 +1,299 @@
+"""Render jobs as scripts: the templates are in the folder ``slurm/templates`` of the project."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from spliter_experiments.slurm.errors import ProfileError
+from spliter_experiments.slurm.jobs import START_SECONDS, Job, Stand, summary
+from spliter_experiments.slurm.site import SHIPPED, Site
+
+WARNING_SECONDS = 60
+"""A job is told so long before its time is over, so that it can end its services itself."""
+
+RESULTS = "results"
+"""Folder of a submission to which all jobs write their records."""
+
+WORKER_SHARE = 0.95
+"""Of the memory of its part of a node, what a Dask worker may use."""
+
+_ADDRESSES = {
+    "dask": '--scheduler-file "$scheduler_file"',
+    "dataclay": '--address "$(< "$metadata_file")"',
+}
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user says about jobs beside the site profile.
+
+    Parameters
+    ----------
+    interface : str
+        Network interface that all services use; empty for the address of the host's name.
+    nodelist, exclude : str
+        Nodes to use and nodes to leave, in SLURM's notation; empty for any.
+    plan_options : tuple of str
+        Options of ``spliter experiment run`` that the runs were planned with: they are kept beside
+        the results.
+    """
+
+    interface: str = ""
+    nodelist: str = ""
+    exclude: str = ""
+    plan_options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Script:
+    """A rendered job.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    files : mapping of str to str
+        Texts by name of file; the script itself is the first.
+    """
+
+    job: Job
+    files: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """Name of the file of the script."""
+        return next(iter(self.files))
+
+    @property
+    def text(self) -> str:
+        """The script."""
+        return self.files[self.name]
+
+
+def interface_of(site: Site, network: str | None) -> str:
+    """Return the network interface that a network has at a site.
+
+    Parameters
+    ----------
+    site : Site
+        Names its networks.
+    network : str or None
+        One of them, or the name of an interface itself; None for the site's choice.
+
+    Raises
+    ------
+    ProfileError
+        If the site has none of that name and no interface can be meant.
+
+    Examples
+    --------
+    >>> from spliter_experiments.slurm.site import load_site
+    >>> interface_of(load_site("marenostrum4"), None), interface_of(load_site("local"), "eth0")
+    ('ib0', 'eth0')
+    """
+    wanted = site.network if network is None else network
+    if wanted in ("fabric", "ethernet") and wanted not in site.interfaces:
+        there = ", ".join(site.interfaces) or "none"
+        raise ProfileError(
+            f"--network {wanted}: the profile {site.name} does not say which interface that is "
+            f"(its networks: {there}); write it under [interfaces], or name the interface itself"
+        )
+    return next((there for name, there in site.interfaces.items() if name == wanted), wanted)
+
+
+def render(job: Job, site: Site, choices: Choices, folder: Path) -> Script:
+    """Render one job.
+
+    Parameters
+    ----------
+    job : Job
+        What to run.
+    site : Site
+        Where.
+    choices : Choices
+        What else the user wants.
+    folder : Path
+        Of the submission, absolute; the same on all nodes.
+
+    Returns
+    -------
+    Script
+        With the text of the batch script, or, for COMPSs, of what calls ``enqueue_compss``.
+
+    Raises
+    ------
+    ProfileError
+        If the profile wants something of the user that was not given.
+    """
+    lacking = [name for name in site.required if not getattr(site, name)]
+    if lacking:
+        options = " and ".join(f"--{name}" for name in lacking)
+        raise ProfileError(f"{site.name} takes no job without {options}")
+    files = _compss(job, site, choices, folder) if job.shape.engine == "compss" else None
+    return Script(job, files or _batch(job, site, choices, folder))
+
+
+def _batch(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, str]:
+    share = WORKER_SHARE * site.memory_bytes / job.shape.per_node
+    context = {
+        **_common(job, site, choices, folder),
+        "modules": site.modules,
+        "batch_options": batch_options(job, site, choices, folder),
+        "interface": f" --interface {shlex.quote(choices.interface)}" if choices.interface else "",
+        "start_seconds": START_SECONDS,
+        "warning_seconds": WARNING_SECONDS,
+        # Dask and dataClay beside each other have half of it each.
+        "worker_memory": int(share / 2 if job.uses_dask and job.uses_dataclay else share),
+    }
+    return {f"{job.name}.sbatch": _environment().get_template("job.sbatch.j2").render(context)}
+
+
+def _compss(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, str]:
+    runs_file = f"{job.name}.json"
+    named = {
+        "--project_name": site.account,
+        "--qos": site.qos,
+        "--queue": site.partition,
+        "--constraints": site.constraint,
+    }
+    if choices.nodelist or choices.exclude:
+        raise ProfileError("enqueue_compss takes no node lists: no --nodelist or --exclude")
+    context = _common(job, site, choices, folder)
+    context |= {
+        "job": {**context["job"], "runs_file": str(folder / "scripts" / runs_file)},
+        "modules": (*site.modules, *site.compss_modules),
+        "minutes": math.ceil(job.seconds / 60),
+        "compss_options": [
+            *(f"{option}={value}" for option, value in named.items() if value),
+            *_compss_network(site, choices),
+            *site.compss_options,
+        ],
+    }
+    (piece,) = job.pieces
+    results = folder / RESULTS
+    stands = [
+        {"name": stand.name, "words": [*stand.command(results)[1:], *choices.plan_options]}
+        for stand in piece.stands
+    ]
+    script = _environment().get_template("compss.sh.j2").render(context)
+    return {f"{job.name}.sh": script, runs_file: json.dumps(stands, indent=1) + "\n"}
+
+
+def _compss_network(site: Site, choices: Choices) -> list[str]:
+    """Return the option in the words of COMPSs, which knows the kinds of network."""
+    kinds = {interface: kind for kind, interface in site.interfaces.items()}
+    kind = kinds.get(choices.interface)
+    return [] if kind is None else [f"--network={'infiniband' if kind == 'fabric' else kind}"]
+
+
+def _common(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, Any]:
+    return {
+        "site": site,
+        "job": {
+            "name": job.name,
+            "what": summary(job),
+            "shape": job.shape,
+            "folder": str(folder / "jobs" / job.name),
+            "has_services": job.uses_dask or job.uses_dataclay,
+            "uses_dask": job.uses_dask,
+            "uses_dataclay": job.uses_dataclay,
+            "pieces": [
+                {
+                    "number": piece.number,
+                    "stands": [
+                        {
+                            "name": stand.name,
+                            "limit": min(stand.limit, job.seconds),
+                            "words": _words(job, stand, choices, folder),
+                        }
+                        for stand in piece.stands
+                    ],
+                }
+                for piece in job.pieces
+            ],
+        },
+    }
+
+
+def _words(job: Job, stand: Stand, choices: Choices, folder: Path) -> list[str]:
+    """Return the words of a command as shell, with what only the job knows filled in."""
+    # Of the interpreter of the job, whatever is on the PATH.
+    command = ['"$python"', "-m", "spliter_experiments"]
+    words = [*stand.command(folder / RESULTS)[1:], *choices.plan_options]
+    command += [shlex.quote(word) for word in words]
+    address = _ADDRESSES.get(job.shape.engine)
+    return command if address is None else [*command, address]
+
+
+def batch_options(job: Job, site: Site, choices: Choices, folder: Path) -> list[str]:
+    """Return the options of ``sbatch``, as they stand in the script.
+
+    Parameters
+    ----------
+    job, site, choices, folder
+        As for :func:`render`.
+    """
+    shape = job.shape
+    log = "%A_%a" if job.is_array else "%j"
+    named = {
+        "job-name": job.name,
+        "nodes": str(shape.nodes),
+        "ntasks-per-node": str(shape.per_node),
+        "cpus-per-task": str(shape.threads),
+        "time": clock(job.seconds),
+        "partition": site.partition,
+        "account": site.account,
+        "qos": site.qos,
+        "constraint": site.constraint,
+        "nodelist": choices.nodelist,
+        "exclude": choices.exclude,
+        "chdir": str(folder),
+        # sbatch fills in what stands after a percent sign.
+        "output": f"{str(folder).replace('%', '%%')}/logs/{job.name}-{log}.out",
+        "signal": f"B:TERM@{WARNING_SECONDS}",
+    }
+    # A job started again by SLURM would find the files of its first life.
+    flags = ["--no-requeue", *(["--exclusive"] if site.exclusive else [])]
+    options = [f"--{name}={_directive(value)}" for name, value in named.items() if value]
+    if job.is_array:
+        limit = f"%{site.array_limit}" if site.array_limit else ""
+        flags.append(f"--array=0-{len(job.pieces) - 1}{limit}")
+    return [*options, *flags, *site.batch_options]
+
+
+def _directive(value: str) -> str:
+    """Write a value as sbatch reads it from a script, where spaces end it."""
+    return f'"{value}"' if " " in value else value
+
+
+def clock(seconds: float) -> str:
+    """Write a time limit as SLURM reads it.
+
+    Examples
+    --------
+    >>> clock(90), clock(100_000)
+    ('0:01:30', '27:46:40')
+    """
+    whole = math.ceil(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(SHIPPED / "templates"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.filters["quoted"] = shlex.quote
+    return environment

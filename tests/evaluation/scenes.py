@@ -1,0 +1,118 @@
+"""A small scenario, records of it, and benches that measure nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from spliter_experiments._comparison import Listener
+from spliter_experiments.evaluation.bench import Measured, interleaved
+from spliter_experiments.evaluation.plan import PlannedRun
+from spliter_experiments.evaluation.records import ResultsFolder
+from spliter_experiments.evaluation.runner import Request, request_for, run_request
+from spliter_experiments.evaluation.schema import Scenario
+
+SMALL = """
+schema_version = 1
+figure = "9"
+title = "Small"
+kind = "weak-scaling"
+configurations = ["baseline", "rechunk", "spliter"]
+seed = 7
+
+[parameters]
+app = "histogram"
+dims = 2
+bins = 3
+
+[sizes.laptop]
+nodes = [1, 2]
+workers_per_node = 1
+threads_per_worker = 1
+memory_per_node = "1 GB"
+blocks_per_core = [4]
+rows_per_block = 50
+repetitions = 2
+seconds_per_run = 1
+
+[paper]
+reading = "One task per block gets slower."
+source = "none"
+
+[[paper.points]]
+x = 1
+dask = { baseline = 2, rechunk = 3, spliter = 1 }
+
+[[paper.points]]
+x = 2
+dask = { baseline = 8, rechunk = 6, spliter = 1 }
+
+[[claims]]
+says = "one task per block gets slower"
+of = "baseline"
+measure = "growth"
+at_least = 1.5
+
+[[claims]]
+says = "SplIter is faster"
+of = "baseline"
+against = "spliter"
+measure = "ratio"
+at_least = 3
+
+[[claims]]
+says = "SplIter costs nothing"
+of = "spliter"
+against = "baseline"
+measure = "worst-ratio"
+at_most = 0.1
+"""
+
+SECONDS = {"baseline": 2.0, "rechunk": 4.0, "spliter": 1.0}
+"""Of the pretended runs, by configuration; the baseline takes so long for each node."""
+
+
+def written(folder: Path, text: str = SMALL) -> str:
+    """Write a scenario and return its path."""
+    file = folder / "small.toml"
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+def small_request(folder: Path, text: str = SMALL) -> Request:
+    return request_for(written(folder, text), "laptop", "dask")
+
+
+def pretend(
+    scenario: Scenario, runs: Sequence[PlannedRun], address: str | None, listen: Listener
+) -> Iterator[Measured]:
+    """Run nothing, and say what it took."""
+    for position, run in enumerate(interleaved(runs)):
+        grows = run.nodes if run.configuration == "baseline" else 1
+        yield Measured(
+            run,
+            position,
+            seconds=SECONDS[run.configuration] * grows,
+            init_seconds=0.5,
+            split_seconds=0.25 if run.configuration == "spliter" else None,
+            tasks=run.blocks,
+            nbytes=0,
+            peak=None,
+        )
+
+
+def slowly(
+    scenario: Scenario, runs: Sequence[PlannedRun], address: str | None, listen: Listener
+) -> Iterator[Measured]:
+    """Pretend, and take a while for it."""
+    for found in pretend(scenario, runs, address, listen):
+        time.sleep(0.004)
+        yield found
+
+
+def pretended(folder: Path, text: str = SMALL) -> ResultsFolder:
+    """Return results of pretended runs."""
+    results = ResultsFolder(folder / "results")
+    run_request(small_request(folder, text), results, bench=pretend)
+    return results

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from distributed import Client, LocalCluster, SpecCluster, wait
+from typer.testing import CliRunner
+
+from spliter_experiments._errors import InputError
+from spliter_experiments.cli import app
+from spliter_experiments.evaluation import _profile_preload
+from spliter_experiments.evaluation.profile import (
+    LEAST_SECONDS,
+    Profile,
+    Seen,
+    draw_profile,
+    profiled,
+    write_profile_figure,
+)
+from spliter_experiments.evaluation.profile_cli import run_profiled
+
+PROGRAM = """
+import sys
+from distributed import Client, LocalCluster
+
+def double(block):
+    return 2 * block
+
+if __name__ == "__main__":
+    cluster = LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+    )
+    client = Client(cluster)
+    blocks = client.scatter(list(range(int(sys.argv[1]))), hash=False)
+    for _ in range(3):
+        client.gather(client.map(double, blocks, pure=False))
+    del blocks
+"""
+
+CLOSED = """    client.close()
+    cluster.close()
+"""
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as connected,
+    ):
+        yield connected
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every program be the first one of its process."""
+    monkeypatch.setattr(_profile_preload, "PROFILE", Profile())
+
+
+def size_of(block: bytes) -> int:
+    return len(block)
+
+
+def both(left: bytes, right: bytes) -> int:
+    return len(left) + len(right)
+
+
+def tasks(count: int, each: float, gap: float, *, start: float = 0.0) -> list[Seen]:
+    """Return tasks of one pass, one after the other with a gap."""
+    return [
+        Seen("f", start + n * (each + gap), start + n * (each + gap) + each, (f"b{n}",), 0)
+        for n in range(count)
+    ]
+
+
+def test_tasks_blocks_and_passes_are_counted(client: Client) -> None:
+    workers = sorted(client.nthreads())
+    with profiled(client) as found:
+        blocks = [
+            client.submit(bytes, 1000 + n, workers=[workers[n % 2]], pure=False) for n in range(12)
+        ]
+        wait(blocks, timeout=60)
+        for _ in range(2):
+            mapped = [
+                client.submit(size_of, block, workers=[workers[n % 2]], pure=False)
+                for n, block in enumerate(blocks)
+            ]
+            assert sum(client.gather(mapped)) == 12_066
+    assert (found.cores, len(found.tasks), found.blocks, found.nbytes) == (2, 36, 12, 0)
+    assert [(one.name, one.tasks) for one in found.passes()] == [("size_of", 12)] * 2
+
+
+def test_bytes_that_have_to_be_moved_are_counted_once(client: Client) -> None:
+    one, other = sorted(client.nthreads())
+    with profiled(client) as found:
+        block = client.submit(bytes, 10**6, workers=[one], pure=False)
+        wait([block], timeout=60)
+        for _ in range(3):
+            wait([client.submit(size_of, block, workers=[other], pure=False)], timeout=60)
+        wait([client.submit(size_of, block, workers=[one], pure=False)], timeout=60)
+    assert 10**6 <= found.nbytes < 1.01 * 10**6
+
+
+def test_what_all_tasks_read_is_not_what_tells_passes_apart(client: Client) -> None:
+    with profiled(client) as found:
+        shared = client.submit(bytes, 9, pure=False)
+        blocks = [client.submit(bytes, n, pure=False) for n in range(8)]
+        wait([shared, *blocks], timeout=60)
+        client.gather([client.submit(both, shared, block, pure=False) for block in blocks])
+    assert [(one.name, one.tasks) for one in found.passes()] == [("both", 8)]
+
+
+def test_nothing_is_left_at_the_scheduler(client: Client) -> None:
+    with profiled(client):
+        pass
+    left = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.plugins))
+    assert not [name for name in left if name.startswith("spliter-profile")]
+
+
+def test_splitting_helps_where_tasks_take_the_time() -> None:
+    found = Profile(tasks(100, each=0.001, gap=0.009), cores=2)
+    (one,) = found.passes()
+    assert one.span == pytest.approx(0.991)
+    assert one.work == pytest.approx(0.05)
+    assert one.split == pytest.approx(0.05 + LEAST_SECONDS)
+    assert one.gain > 10
+    assert found.verdict().startswith("Splitting would help: 100 tasks in 1 passes")
+
+
+def test_splitting_helps_little_where_the_work_takes_the_time() -> None:
+    found = Profile(tasks(100, each=0.1, gap=0.0001), cores=1)
+    assert found.verdict().startswith("Splitting would not help much")
+
+
+def test_splitting_helps_nobody_with_a_task_per_core() -> None:
+    found = Profile(tasks(2, each=0.1, gap=5), cores=2)
+    assert found.verdict().startswith("Splitting would not help: nowhere are there several tasks")
+    assert Profile().verdict().startswith("Splitting would not help")
+
+
+def test_a_second_pass_begins_where_a_block_is_read_again() -> None:
+    found = Profile(tasks(6, 0.1, 0.1) + tasks(6, 0.1, 0.1, start=10), cores=1)
+    assert [one.tasks for one in found.passes()] == [6, 6]
+    assert all(one.span < 2 for one in found.passes())
+
+
+def test_figure_of_a_profile(tmp_path: Path) -> None:
+    found = Profile(tasks(100, each=0.001, gap=0.009), cores=2)
+    (axes,) = draw_profile(found).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "f, now",
+        "f, split (predicted)",
+    ]
+    files = write_profile_figure(found, tmp_path / "out")
+    assert [file.suffix for file in files] == [".png", ".svg"]
+    assert all(file.stat().st_size for file in files)
+    (empty,) = draw_profile(Profile(cores=1)).axes
+    assert not empty.patches
+
+
+@pytest.mark.parametrize("closing", [CLOSED, ""])
+def test_profile_command(tmp_path: Path, closing: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM + closing)
+    words = ["profile", str(program), "--output", str(tmp_path / "out"), "--", "20"]
+    result = CliRunner().invoke(app, words)
+    for left in list(SpecCluster._instances):
+        left.close()
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "60 tasks on 2 cores, 20 blocks read, 0 moved" in said
+    assert "Splitting would " in said
+    assert (tmp_path / "out" / "profile.png").exists()
+
+
+def test_a_program_without_dask(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import sys\nassert sys.argv[1:] == ['a']\nsys.exit(3)\n")
+    with pytest.raises(InputError, match="has run no task on a Dask cluster"):
+        run_profiled(program, ["a"])
+
+
+def test_no_program() -> None:
+    result = CliRunner().invoke(app, ["profile", "nowhere.py"])
+    assert result.exit_code == 2
+    assert "there is no program nowhere.py" in result.output

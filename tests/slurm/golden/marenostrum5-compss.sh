@@ -1,0 +1,40 @@
+#!/bin/bash
+# compss-2n4w24t: 6 runs on compss, 2 nodes with 2 workers of 24 threads each
+# Site marenostrum5: MareNostrum 5, general purpose partition.
+# Made by `spliter slurm render`. Not for sbatch: enqueue_compss writes and submits a batch script of
+# its own. SPLITER_AFTER is the job after which this one is to run.
+
+module purge
+module load python COMPSs
+# shellcheck disable=SC1091
+source '/home/a user/venv/bin/activate' || exit 1
+# One thread to a task: the tasks are what runs in parallel.
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+export PYTHONHASHSEED=0
+export NOTE='two words'
+ulimit -n 65536
+
+set -euo pipefail
+python=python
+work='/gpfs/scratch/a user/split/jobs/compss-2n4w24t'/0
+mkdir -p "$work/logs"
+
+exec enqueue_compss \
+    --job_name=compss-2n4w24t \
+    --job_dependency="${SPLITER_AFTER:-None}" \
+    --exec_time=20 \
+    --num_nodes=2 \
+    --project_name=bsc00 \
+    --qos=gp_debug \
+    --network=infiniband \
+    --worker_in_master_cpus=112 \
+    --cpus_per_node=112 \
+    --job_execution_dir="$work" \
+    --log_dir="$work/logs" \
+    --master_working_dir="$work" \
+    --worker_working_dir="$work" \
+    --python_interpreter="$(command -v "$python")" \
+    --pythonpath="${PYTHONPATH:-}" \
+    --lang=python \
+    "$("$python" -c 'from spliter_experiments.slurm import compss_program; print(compss_program.__file__)')" \
+    '/gpfs/scratch/a user/split/scripts/compss-2n4w24t.json' "$work"

