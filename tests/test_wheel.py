@@ -60,8 +60,24 @@ def test_wheel_has_the_four_packages_and_nothing_else(wheel: Path) -> None:
     names = [Path(name) for name in zipfile.ZipFile(wheel).namelist()]
     info = f"spliter-{spliter.__version__}.dist-info"
     assert sorted({name.parts[0] for name in names}) == sorted([*PACKAGES, info])
-    wrong = [name for name in names if name.parts[0] != info and name.suffix != ".py"]
-    assert sorted(map(str, wrong)) == [f"{package}/py.typed" for package in PACKAGES]
+    others = {str(name) for name in names if name.parts[0] != info and name.suffix != ".py"}
+    assert others == data_files()
+    assert {f"{package}/py.typed" for package in PACKAGES} < others
+
+
+def data_files() -> set[str]:
+    """What is in the packages of the checkout beside modules; folders of links, too."""
+    return {
+        (Path(folder) / name).relative_to(root).as_posix()
+        for root in SOURCE_ROOTS
+        for package in PACKAGES
+        for folder, _, names in os.walk(root / package, followlinks=True)
+        for name in names
+        if "__pycache__" not in folder
+        and not name.endswith(".py")
+        # The folder that a link leads to has a page of its own, for readers of the repository.
+        and Path(folder).name != "shipped"
+    }
 
 
 def test_wheel_has_every_module_of_the_checkout(wheel: Path) -> None:
