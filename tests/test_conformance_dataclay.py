@@ -45,6 +45,13 @@ class DataClayTests(BackendTests):
     def put(self, blocks: Sequence[Block], placement: Sequence[int]) -> DataClayArray:
         return distribute(blocks, backends=self.cluster.backend_ids, placement=placement)
 
+    def distribute_grid(
+        self, blocks: Sequence[Block], chunks: Sequence[Sequence[int]], placement: Sequence[int]
+    ) -> Any:
+        flat = self.put(blocks, placement)
+        sizes = tuple(map(tuple, chunks))
+        return DataClayArray(flat.object_ids, sizes, blocks[0].dtype, flat.block_nbytes)
+
     def where_it_runs(self) -> Callable[[Partition], str]:
         return programs.here
 
@@ -71,13 +78,6 @@ class TestArrays(DataClayTests):
 
     def distribute(self, blocks: Sequence[Block], placement: Sequence[int]) -> Any:
         return self.put(blocks, placement)
-
-    def distribute_grid(
-        self, blocks: Sequence[Block], chunks: Sequence[Sequence[int]], placement: Sequence[int]
-    ) -> Any:
-        flat = self.put(blocks, placement)
-        sizes = tuple(map(tuple, chunks))
-        return DataClayArray(flat.object_ids, sizes, blocks[0].dtype, flat.block_nbytes)
 
     def test_futures_are_those_of_the_standard_library(self) -> None:
         futures = self.split_of(3, 2, 1).map(len)
