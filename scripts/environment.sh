@@ -50,8 +50,9 @@ prepare_environment() {
     [ -e .venv/bin/pip ] || _make_venv
     if ! cmp -s pyproject.toml "$stamp"; then
         echo "installing spliter[$extras] into .venv"
-        # setuptools warns of folders that bear a package's name. Ours is the package itself.
-        PYTHONWARNINGS="ignore:Editable installation" \
+        # setuptools warns of folders that bear a package's name (ours is the package itself), and
+        # that folders of data could be imported (they are data).
+        PYTHONWARNINGS="ignore:Editable installation,ignore:Package" \
             .venv/bin/python -m pip install --quiet --editable ".[$extras]"
         cp pyproject.toml "$stamp"
     fi
