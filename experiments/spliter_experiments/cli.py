@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import spliter
 from spliter_experiments._command_options import (
@@ -21,7 +18,7 @@ from spliter_experiments._command_options import (
     ways_option,
     with_common_options,
 )
-from spliter_experiments._comparison import App, Listener, run_comparison
+from spliter_experiments._comparison import App, run_comparison
 from spliter_experiments._csvm import CascadeSvm
 from spliter_experiments._dask_cluster import check_workers, connected, worker_versions
 from spliter_experiments._datasets import InputChoice
@@ -33,11 +30,9 @@ from spliter_experiments._doctor import (
     worker_table,
 )
 from spliter_experiments._engine import ClusterChoice
-from spliter_experiments._errors import ExperimentError
 from spliter_experiments._facts import facts
 from spliter_experiments._histogram import Histogram
 from spliter_experiments._inputs import Points
-from spliter_experiments._interrupt import remembered_interrupt
 from spliter_experiments._kmeans import KMeans
 from spliter_experiments._knn import Neighbors
 from spliter_experiments._options import words
@@ -46,6 +41,7 @@ from spliter_experiments._requirements import requirements
 from spliter_experiments._results import Comparison, make_folder, write_results
 from spliter_experiments._sum import Sum
 from spliter_experiments._table import comparison_table
+from spliter_experiments.evaluation._console import errors_reported, note, progress
 from spliter_experiments.evaluation.cli import app as experiment
 from spliter_experiments.evaluation.profile_cli import profile
 from spliter_experiments.slurm.cli import slurm
@@ -97,7 +93,7 @@ def doctor(
     ] = None,
 ) -> None:
     """Tell which backends can be used here, and why the others cannot."""
-    with _errors_reported():
+    with errors_reported():
         console = Console()
         infos = spliter.backends()
         console.print(backend_table(infos))
@@ -120,7 +116,7 @@ def add_up(
     ways: Annotated[str | None, ways_option(Sum.ways)] = None,
 ) -> None:
     """Add up all values every way: next to no work, so that it shows what tasks cost."""
-    with _errors_reported():
+    with errors_reported():
         _compare(Sum(passes), common, common.choice(rows, dims), ways)
 
 
@@ -134,7 +130,7 @@ def histogram(
     ways: Annotated[str | None, ways_option(Histogram.ways)] = None,
 ) -> None:
     """Compute the same histogram every way, in interleaved rounds, and show what each took."""
-    with _errors_reported():
+    with errors_reported():
         _compare(Histogram(bins), common, common.choice(rows, dims), ways)
 
 
@@ -149,7 +145,7 @@ def kmeans(
     ways: Annotated[str | None, ways_option(KMeans.ways)] = None,
 ) -> None:
     """Find the same clusters every way, in interleaved rounds, and show what each took."""
-    with _errors_reported():
+    with errors_reported():
         app = KMeans(clusters, iterations, common.seed)
         _compare(app, common, common.choice(rows, dims), ways)
 
@@ -177,7 +173,7 @@ def csvm(
     ways: Annotated[str | None, ways_option(CascadeSvm.ways)] = None,
 ) -> None:
     """Train the same classifier every way, in interleaved rounds, and show what each took."""
-    with _errors_reported():
+    with errors_reported():
         _compare(CascadeSvm(label, iterations, tol), common, common.choice(rows, dims), ways)
 
 
@@ -194,7 +190,7 @@ def knn(
     ways: Annotated[str | None, ways_option(Neighbors.ways)] = None,
 ) -> None:
     """Find the same neighbours every way, in interleaved rounds, and show what each took."""
-    with _errors_reported():
+    with errors_reported():
         _compare(Neighbors(neighbors, queries), common, common.choice(rows, dims), ways)
 
 
@@ -204,7 +200,7 @@ def _compare(app: App[Any], common: CommonOptions, choice: InputChoice, ways: st
         make_folder(common.output)
     with app.open(choice) as dataset:
         _say_columns(dataset.points)
-        with _progress() as listener:
+        with progress() as listener:
             comparison = run_comparison(app, settings, dataset, listener)
     _show(comparison, app.detail(), common.output)
 
@@ -212,7 +208,7 @@ def _compare(app: App[Any], common: CommonOptions, choice: InputChoice, ways: st
 def _say_columns(points: Points) -> None:
     chosen = points.columns
     if len(chosen) < chosen.numeric:
-        _note(
+        note(
             f"columns: {', '.join(chosen.names)} ({len(chosen)} of {chosen.numeric} numeric ones; "
             "choose with --columns)"
         )
@@ -224,7 +220,7 @@ def _show(comparison: Comparison, detail: str, output: Path | None) -> None:
     Console().print(comparison_table(comparison, title))
     if output is not None:
         files = write_results(comparison, output) + write_plot(comparison, output, title)
-        _note(f"written: {', '.join(map(str, files))}")
+        note(f"written: {', '.join(map(str, files))}")
 
 
 def _title(comparison: Comparison, detail: str) -> str:
@@ -237,43 +233,3 @@ def _title(comparison: Comparison, detail: str) -> str:
         f"{about['backend']}: {about['workers']} workers, {about['cores']} cores, {blocks} blocks "
         f"per core, {about['rounds']} rounds"
     )
-
-
-@contextmanager
-def _progress() -> Iterator[Listener]:
-    """Show a progress bar on a terminal, and nothing elsewhere."""
-    console = Console(stderr=True)
-    with (
-        remembered_interrupt() as check_interrupt,
-        Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        ) as progress,
-    ):
-        task = progress.add_task("", total=None)
-
-        def step(what: str, runs: int) -> None:
-            check_interrupt()
-            progress.update(task, description=what, advance=runs)
-
-        yield Listener(begin=lambda runs: progress.update(task, total=runs), step=step, note=_note)
-
-
-def _note(text: str) -> None:
-    Console(stderr=True).print(text, style="dim", highlight=False, markup=False)
-
-
-@contextmanager
-def _errors_reported() -> Iterator[None]:
-    """End the command with the message and exit code of an error of ours, without a traceback."""
-    try:
-        yield
-    except ExperimentError as error:
-        message = f"Error: {error}"
-        Console(stderr=True).print(message, style="red", highlight=False, markup=False)
-        raise typer.Exit(error.exit_code) from error
