@@ -1,0 +1,83 @@
+"""What the tests of the Ray backend run on nodes, importable there by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+
+from spliter import Partition
+
+
+def here(_: Partition) -> str:
+    """Return the node this runs at."""
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def total(partition: Partition) -> int:
+    """Sum of all items."""
+    return sum(int(block.sum()) for block in partition)
+
+
+def length(partition: Partition) -> int:
+    """Number of rows of all blocks."""
+    return sum(len(block) for block in partition)
+
+
+def slow_total(partition: Partition, started: str, go: str) -> int:
+    """Sum of all items; says when it has begun, and goes on when it is told to."""
+    result = 0
+    for number, block in enumerate(partition):
+        if number == 0:
+            Path(started).touch()
+            deadline = time.monotonic() + 60
+            while not Path(go).exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+        result += int(block.sum())
+    return result
+
+
+def kill_once(partition: Partition, marker: str) -> int:
+    """End the process that this runs in, the first time."""
+    path = Path(marker)
+    if not path.exists():
+        path.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return total(partition)
+
+
+class Putting:
+    """An actor that owns blocks."""
+
+    def put(self, n: int) -> list[Any]:
+        """Put blocks into the store of its node."""
+        return [ray.put(np.zeros(3)) for _ in range(n)]
+
+
+@ray.remote  # type: ignore[untyped-decorator]
+def put_all(blocks: list[Any]) -> list[Any]:
+    """Put blocks into the store of the node this runs at; this process owns them."""
+    return [ray.put(block) for block in blocks]
+
+
+@ray.remote  # type: ignore[untyped-decorator]
+def filled(rows: int, value: int) -> Any:
+    """Make a block."""
+    return np.full(rows, value)
+
+
+@ray.remote  # type: ignore[untyped-decorator]
+def read(block: Any) -> int:
+    """Have a block brought to where this runs."""
+    return len(block)
+
+
+@ray.remote(max_retries=0)  # type: ignore[untyped-decorator]
+def failing(message: str) -> Any:
+    """Make no block."""
+    raise ArithmeticError(message)

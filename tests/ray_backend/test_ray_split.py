@@ -1,0 +1,372 @@
+"""What can be split in Ray, what a task is given, and that nothing moves, by Ray's own counters."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ray")
+
+import ray
+from ray import ObjectRef
+from ray._private import internal_api
+
+from spliter import (
+    BackendNotUsableError,
+    BlockLostError,
+    BlockTimeoutError,
+    InvalidArgumentError,
+    LazyCollectionError,
+    Partition,
+    TaskFailedError,
+    UnsupportedCollectionError,
+    as_completed,
+    reduce,
+    split,
+    task,
+)
+from spliter_backends import _ray_blocks, _ray_cluster
+from spliter_backends._ray_future import RayFuture
+from spliter_backends.ray_collections import RayArray
+from tests.ray_backend import programs
+from tests.ray_backend.cluster import STORE_BYTES, RayNodes, quiet
+from tests.ray_backend.placing import at, put_at
+
+pytestmark = [pytest.mark.backend("ray"), pytest.mark.timeout(120)]
+
+WAIT = 60
+
+
+def large(nodes: RayNodes, n: int) -> list[ObjectRef]:
+    """Make blocks of 400 kB, by tasks on the nodes in turn."""
+    return [
+        programs.filled.options(scheduling_strategy=at(nodes.ids[i % len(nodes.ids)])).remote(
+            50_000, i
+        )
+        for i in range(n)
+    ]
+
+
+def created() -> int:
+    """Return the bytes that have come into the object stores so far, made there or copied."""
+    return sum(
+        internal_api.node_stats(
+            node["NodeManagerAddress"], node["NodeManagerPort"]
+        ).store_stats.cumulative_created_bytes
+        for node in ray.nodes()
+        if node["Alive"]
+    )
+
+
+# --- where blocks are -------------------------------------------------------------------------
+
+
+def test_results_of_tasks_are_read_where_they_are(nodes: RayNodes) -> None:
+    blocks = large(nodes, 12)
+    parts = split(blocks, partitions_per_location=1)
+    assert parts.locations == tuple(nodes.ids)
+    assert [part.location for part in parts] == nodes.ids
+    before = created()
+    for _ in range(2):
+        assert sum(f.result(WAIT) for f in parts.map(programs.total)) == sum(range(12)) * 50_000
+    assert created() == before
+    assert parts.moved.blocks == 0
+    # The positive control: what stood still can move.
+    (elsewhere,) = (node for node in nodes.ids[1:2])
+    assert ray.get(programs.read.options(scheduling_strategy=at(elsewhere)).remote(blocks[0]))
+    assert created() >= before + 400_000
+
+
+def test_small_results_are_nowhere_and_are_shared_out(nodes: RayNodes) -> None:
+    blocks = [programs.filled.remote(10, i) for i in range(12)]
+    parts = split(blocks)
+    # Up to 100 kB Ray keeps results in the memory of the program that asked for them.
+    assert parts.locations == tuple(nodes.ids)
+    assert [len(part) for part in parts] == [4, 4, 4]
+    assert parts.nbytes == 12 * 10 * 8
+    futures = parts.map(programs.here)
+    assert [future.result(WAIT) for future in futures] == [part.location for part in parts]
+    assert sum(f.result(WAIT) for f in parts.map(programs.total)) == sum(range(12)) * 10
+    assert parts.moved.blocks == 0
+
+
+def test_blocks_on_a_node_that_runs_nothing_are_read_elsewhere(nodes: RayNodes) -> None:
+    handle, name = nodes.add(num_cpus=0)
+    try:
+        putting = programs.put_all.options(num_cpus=0, scheduling_strategy=at(name))
+        stranded = ray.get(putting.remote([np.full(20_000, i) for i in range(3)]), timeout=WAIT)
+        parts = split([*stranded, *put_at(nodes.ids, [np.arange(3)], [0])])
+        assert name not in parts.locations
+        assert sum(f.result(WAIT) for f in parts.map(programs.total)) == 3 * 20_000 + 3
+        assert parts.moved.fetched_blocks == 3
+        assert parts.moved.fetched_nbytes >= 3 * 160_000
+    finally:
+        nodes.kill(handle)
+
+
+def test_a_partition_larger_than_the_object_store(nodes: RayNodes) -> None:
+    there = programs.filled.options(scheduling_strategy=at(nodes.ids[1]))
+    rows, n = 3_000_000, 8
+    blocks = [there.remote(rows, number) for number in range(n)]
+    (partition,) = parts = split(blocks)
+    assert partition.nbytes > STORE_BYTES
+    assert partition.submit(programs.total).result(WAIT) == sum(range(n)) * rows
+    assert parts.moved.blocks == 0
+
+
+def test_dataset_of_ray_data(nodes: RayNodes) -> None:
+    with quiet():  # it warns of settings that are its own defaults
+        import ray.data
+
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.execution_options.preserve_order = True
+        lazy = ray.data.range(1000, override_num_blocks=6)
+        dataset = lazy.materialize()
+    with pytest.raises(LazyCollectionError, match="materialize"):
+        split(lazy)
+    parts = split(dataset)
+    assert (parts.nblocks, parts.grid.extent) == (dataset.num_blocks(), (1000,))
+    found = [f.result(WAIT) for f in parts.map(ids_of)]
+    for partition, ids in zip(parts, found, strict=True):
+        assert ids == partition.get_item_indexes().tolist()
+    assert sorted(number for ids in found for number in ids) == list(range(1000))
+
+
+def ids_of(partition: Partition) -> list[int]:
+    return [number for table in partition for number in table.column("id").to_pylist()]
+
+
+def test_blocks_are_waited_for_and_their_own_error_is_raised(nodes: RayNodes) -> None:
+    blocks = [programs.filled.remote(10, 1), programs.failing.remote("no block")]
+    with pytest.raises(ArithmeticError, match="no block") as raised:
+        split(blocks)
+    assert type(raised.value) is ArithmeticError
+
+
+def test_blocks_that_nobody_makes(nodes: RayNodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(_ray_cluster.TIMEOUT_VARIABLE, "0.5")
+    waiting = programs.filled.options(resources={"nowhere": 1}).remote(1, 1)
+    with pytest.raises(BlockTimeoutError, match=r"none got ready in 0\.5 s"):
+        split([waiting])
+    ray.cancel(waiting)
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "soon", "inf"])
+def test_timeouts_that_are_none(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(_ray_cluster.TIMEOUT_VARIABLE, value)
+    with pytest.raises(InvalidArgumentError, match=_ray_cluster.TIMEOUT_VARIABLE):
+        _ray_cluster.block_timeout()
+
+
+def test_what_is_no_collection(nodes: RayNodes) -> None:
+    one = ray.put(np.arange(3))
+    with pytest.raises(UnsupportedCollectionError, match="element 1 of the list is a int"):
+        split([one, 3], backend="ray")
+    with pytest.raises(UnsupportedCollectionError, match="empty list"):
+        split([], backend="ray")
+    with pytest.raises(UnsupportedCollectionError, match="ndarray is not a collection in Ray"):
+        split([one], np.arange(3))
+    with pytest.raises(InvalidArgumentError, match="do not fill"):
+        RayArray((one,), ((2, 1),))
+
+
+def test_the_same_block_twice(nodes: RayNodes) -> None:
+    one = ray.put(np.arange(4))
+    assert sum(f.result(WAIT) for f in split([one, one]).map(programs.total)) == 12
+
+
+def test_sizes_of_an_array(nodes: RayNodes) -> None:
+    array = RayArray((ray.put(np.zeros((2, 3))), ray.put(np.ones((1, 3)))), ((2, 1), (3,)))
+    assert (array.shape, array.nblocks) == ((3, 3), 2)
+    np.testing.assert_array_equal(array.compute(), [[0] * 3, [0] * 3, [1] * 3])
+
+
+# --- futures and arguments --------------------------------------------------------------------
+
+
+def test_futures_can_be_asked(nodes: RayNodes) -> None:
+    (partition,) = split([ray.put(np.arange(4))])
+    future = partition.submit(programs.total)
+    assert isinstance(future, RayFuture)
+    assert (future.result(WAIT), future.done(), future.exception(WAIT)) == (6, True, None)
+    assert ray.get(future) == 6
+    assert asyncio.run(awaited(future)) == 6
+    plain = ObjectRef(future.binary(), future.owner_address())
+    assert future == plain and plain == future and hash(future) == hash(plain)
+    failed = partition.submit(operator.truediv, 0)
+    assert isinstance(failed.exception(WAIT), TypeError)
+
+
+async def awaited(future: RayFuture) -> Any:
+    return await future
+
+
+def test_waiting_has_a_limit(nodes: RayNodes, tmp_path: Any) -> None:
+    (partition,) = split([ray.put(np.arange(4))])
+    go = tmp_path / "go"
+    future = partition.submit(programs.slow_total, str(tmp_path / "started"), str(go))
+    with pytest.raises(TimeoutError):
+        future.result(0.1)
+    with pytest.raises(TimeoutError):
+        future.exception(0.1)
+    assert not future.done()
+    go.touch()
+    assert future.result(WAIT) == 6
+
+
+def test_futures_as_they_finish(nodes: RayNodes) -> None:
+    futures = split(put_at(nodes.ids, [np.arange(3)] * 3, [0, 1, 2])).map(programs.total)
+    assert sorted(f.result() for f in as_completed(futures, timeout=WAIT)) == [3, 3, 3]
+
+
+def test_which_references_arrive_as_values(nodes: RayNodes) -> None:
+    (partition,) = split([ray.put(np.arange(4))])
+    own, other = partition.submit(programs.total), ray.put("text")
+    arrived = partition.submit(kinds, own, other, [own, {"a": (own,)}, other])
+    # As an argument any reference does, as for a remote function; within others those of tasks.
+    assert arrived.result(WAIT) == ["int", "str", "int", "int", "ObjectRef"]
+
+
+def kinds(_: Partition, own: Any, other: Any, nested: Any) -> list[str]:
+    first, named, second = nested
+    return [type(value).__name__ for value in (own, other, first, named["a"][0], second)]
+
+
+def test_a_future_in_what_crosses_is_a_reference(nodes: RayNodes) -> None:
+    (partition,) = split([ray.put(np.arange(4))])
+    future = partition.submit(programs.total)
+    held = ray.put(Holding(future))
+    value = ray.get(held, timeout=WAIT).future
+    assert type(value) is ObjectRef
+    assert ray.get(value, timeout=WAIT) == 6
+
+
+class Holding:
+    def __init__(self, future: RayFuture) -> None:
+        self.future = future
+
+
+def test_partition_of_another_location_is_a_reference(nodes: RayNodes) -> None:
+    first, second = split(put_at(nodes.ids, [np.arange(3)] * 2, [0, 1]))
+    assert first.submit(indexes, second).result(WAIT) == [[(0,)], [(1,)]]
+
+
+def indexes(*partitions: Partition) -> list[Any]:
+    return [partition.get_indexes() for partition in partitions]
+
+
+class OddError(Exception):
+    """Cannot be unpickled: it wants two arguments."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")
+
+
+def raise_odd(_: Partition) -> None:
+    raise OddError(1, 2)
+
+
+def leave(_: Partition) -> None:
+    raise SystemExit(3)
+
+
+def test_errors_that_cannot_travel(nodes: RayNodes) -> None:
+    (partition,) = split([ray.put(np.arange(4))])
+    with pytest.raises(TaskFailedError, match=r"(?s)OddError.*raise_odd"):
+        partition.submit(raise_odd).result(WAIT)
+    with pytest.raises(TaskFailedError, match=r"sys.exit\(3\)"):
+        partition.submit(leave).result(WAIT)
+
+
+def test_errors_as_ray_shows_them(nodes: RayNodes) -> None:
+    (partition,) = split([ray.put(np.arange(4))])
+    future = partition.submit(operator.getitem, 0)
+    with pytest.raises(TypeError, match="not subscriptable") as raised:
+        ray.get(future, timeout=WAIT)
+    assert isinstance(raised.value, ray.exceptions.RayTaskError)
+
+
+def test_errors_of_classes_that_only_the_program_has(nodes: RayNodes) -> None:
+    local = type("LocalError", (Exception,), {"__module__": "__main__"})
+
+    def fail(_: Partition) -> None:
+        raise local("mine")
+
+    (partition,) = split([ray.put(np.arange(4))])
+    error = partition.submit(fail).exception(WAIT)
+    assert type(error).__name__ == "LocalError"
+    assert str(error) == "mine"
+
+
+def test_partitions_pickle_without_a_connection(nodes: RayNodes) -> None:
+    (partition,) = split([ray.put(np.arange(4))])
+    assert len(pickle.loads(pickle.dumps(partition))) == 1
+
+
+# --- where split is called ---------------------------------------------------------------------
+
+
+@ray.remote  # type: ignore[untyped-decorator]
+def split_and_add(blocks: list[ObjectRef]) -> int:
+    futures = [task(programs.total)(partition) for partition in split(blocks)]
+    return int(reduce(operator.add, futures).result(WAIT))
+
+
+def test_in_a_task(nodes: RayNodes) -> None:
+    blocks = put_at(nodes.ids, [np.arange(3)] * 6, [0, 1, 2] * 2)
+    assert ray.get(split_and_add.remote(blocks), timeout=WAIT) == 18
+
+
+@ray.remote
+class Asynchronous:
+    """An actor with an event loop."""
+
+    async def direct(self, blocks: list[ObjectRef]) -> str:
+        """Split on the loop."""
+        try:
+            split(blocks)
+        except BackendNotUsableError as error:
+            return str(error)
+        return "it was done"
+
+    async def in_a_thread(self, blocks: list[ObjectRef]) -> int:
+        """Split in a thread."""
+        return len(await asyncio.to_thread(split, blocks))
+
+
+def test_on_the_event_loop_of_an_actor(nodes: RayNodes) -> None:
+    remote: Any = Asynchronous
+    actor = remote.options(num_cpus=0).remote()
+    blocks = put_at(nodes.ids, [np.arange(3)] * 2, [0, 1])
+    assert "asyncio.to_thread" in ray.get(actor.direct.remote(blocks), timeout=WAIT)
+    assert ray.get(actor.in_a_thread.remote(blocks), timeout=WAIT) == 2
+    ray.kill(actor)
+
+
+def test_in_another_thread(nodes: RayNodes) -> None:
+    blocks = put_at(nodes.ids, [np.arange(3)] * 2, [0, 1])
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(len(split(blocks))))
+    thread.start()
+    thread.join(WAIT)
+    assert found == [2]
+
+
+def test_after_the_connection_has_changed(nodes: RayNodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = split([ray.put(np.arange(4))])
+    monkeypatch.setattr(_ray_blocks, "connection", lambda: "another")
+    with pytest.raises(BlockLostError, match="Ray was shut down"):
+        parts.map(programs.total)
+
+
+def test_through_ray_client(nodes: RayNodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray.util.client.ray, "is_connected", lambda: True)
+    with pytest.raises(BackendNotUsableError, match="Ray Client"):
+        split([ray.put(np.arange(4))])
