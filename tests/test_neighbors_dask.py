@@ -147,7 +147,7 @@ def test_many_trees_are_merged_in_a_tree(monkeypatch: pytest.MonkeyPatch) -> Non
     x = da.from_array(points, chunks=(20, 2)).persist()
     with split(x, partitions_per_location=6) as parts:
         search = NearestNeighbors(algorithm="kd_tree", radius=1.0).fit(parts)
-        assert len(search._forest.trees) == 12
+        assert len(search._forest.trees) == len(parts) >= 6
         expected = by_distance_and_number(points, queries, 5)
         np.testing.assert_array_equal(search.kneighbors(queries)[1], expected[1])
         here = NearestNeighbors(radius=1.0).fit(points)

@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse
+import sklearn.metrics
 import sklearn.neighbors
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.spatial import cKDTree
 from sklearn.metrics import accuracy_score, r2_score
 
 from spliter import InvalidArgumentError
@@ -225,15 +227,59 @@ def test_memory_is_shared_not_copied(algorithm: str) -> None:
     assert tree.points is points
     if algorithm != "brute":
         assert np.shares_memory(tree.index.data, points)
-    assert points.nbytes < sys.getsizeof(tree) < 2 * points.nbytes
+    assert points.nbytes < sys.getsizeof(tree) < 2.5 * points.nbytes  # three columns only
     # Pickled once, not once for the index as well.
-    assert len(pickle.dumps(tree)) < 2 * points.nbytes
+    stored = pickle.dumps(tree)
+    assert len(stored) < 2 * points.nbytes
+    again = nearest(pickle.loads(stored), points[:50], 3)
+    np.testing.assert_array_equal(again.items, nearest(tree, points[:50], 3).items)
 
 
-@pytest.mark.parametrize("algorithm", ["kd_tree", "ball_tree"])
-def test_a_query_leaves_the_tree_as_it_was(algorithm: str) -> None:
+@pytest.mark.parametrize(
+    ("metric", "params", "is_scipys"),
+    [
+        ("euclidean", {}, True),
+        ("cityblock", {}, True),
+        ("chebyshev", {}, True),
+        ("minkowski", {"p": 3}, True),
+        (sklearn.metrics.DistanceMetric.get_metric("euclidean"), {}, False),
+    ],
+    ids=["euclidean", "cityblock", "chebyshev", "minkowski", "object"],
+)
+def test_who_searches_a_k_d_tree(metric: Any, params: dict[str, Any], is_scipys: bool) -> None:
+    rng = np.random.default_rng(0)
+    points, queries = rng.normal(size=(500, 6)), rng.normal(size=(70, 6))
+    tree = build_tree(points, np.arange(500), Search("kd_tree", metric, params))
+    assert isinstance(tree.index, cKDTree) is is_scipys
+    theirs = sklearn.neighbors.KDTree(points, metric=metric, **params)
+    distances, places = theirs.query(queries, 7)
+    found = nearest(tree, queries, 7)
+    np.testing.assert_array_equal(found.items, places)
+    np.testing.assert_allclose(found.distances, distances, rtol=1e-14)
+    radius = float(distances[:, 4].max())
+    around = within(tree, queries, radius)
+    counts = theirs.query_radius(queries, radius, count_only=True)
+    np.testing.assert_array_equal(np.bincount(around.rows, minlength=70), counts)
+    # A pair is as far apart whichever way it was found.
+    pairs = zip(around.rows.tolist(), around.items.tolist(), strict=True)
+    apart = dict(zip(pairs, around.distances.tolist(), strict=True))
+    for query, (items, found_at) in enumerate(zip(found.items, found.distances, strict=True)):
+        known = [apart.get((query, item)) for item in items.tolist()]
+        assert known[:1] == found_at.tolist()[:1]
+        assert all(d is None or d == f for d, f in zip(known, found_at.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        Search("kd_tree", sklearn.metrics.DistanceMetric.get_metric("euclidean")),
+        Search("ball_tree"),
+    ],
+    ids=["kd_tree", "ball_tree"],
+)
+def test_a_query_leaves_the_tree_as_it_was(search: Search) -> None:
     points = np.random.default_rng(0).normal(size=(1000, 3))
-    tree = build_tree(points, np.arange(1000), Search(algorithm))
+    tree = build_tree(points, np.arange(1000), search)
     counted = tree.index.get_tree_stats(), tree.index.get_n_calls()
     nearest(tree, points[:50], 3)
     within(tree, points[:50], 0.5)

@@ -177,7 +177,7 @@ def _in_order(
     tree: Tree, points: Any, distances: Floats, places: npt.NDArray[np.intp], k: int
 ) -> tuple[Floats, npt.NDArray[np.intp]]:
     """Return the k best by exact distance and number."""
-    if tree.search.rounds:
+    if tree.search.recomputes:
         rows = np.repeat(np.arange(len(places)), places.shape[1])
         distances = exact_distances(tree, points, rows, places.ravel()).reshape(places.shape)
     order = np.lexsort((tree.items[places], distances), axis=-1)[:, :k]

@@ -1,23 +1,28 @@
-"""The points of one location, ready to be searched with scikit-learn.
+"""The points of one location, ready to be searched with SciPy or scikit-learn.
 
-**Threads.** A query writes counters into the tree object it runs on. Threads that query one
-object fight over the cache line that holds them, so each query works on a copy of the object.
-The copy shares all arrays with the original and takes microseconds.
+SciPy's k-d tree answers for Minkowski distances, scikit-learn for all others.
+
+**Threads.** A query writes counters into the tree object of scikit-learn it runs on. Threads that
+query one object fight over the cache line that holds them, so each query works on a copy of the
+object. The copy shares all arrays with the original and takes microseconds. SciPy's tree is only
+read, and a copy of it would be one of its arrays.
 
 **Rounding.** scikit-learn computes the Euclidean distances between all pairs from a product of
 matrices; two pairs at the same distance may then differ in the last digits, depending on where
-in the matrix they are. Such distances are computed again, from the differences.
+in the matrix they are. SciPy's tree does not say how far the points within a radius are. Such
+distances are computed from the differences.
 """
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from scipy.spatial import cKDTree
 
 from spliter_apps._neighbors_metric import TREES, Search
 
@@ -26,6 +31,9 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 BATCH_ELEMENTS = 2**21
 """Numbers in a temporary array whose size depends on the data."""
+
+NODE_NBYTES = 72
+"""Of a node of SciPy's tree."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +48,7 @@ class Tree:
         The points; the index refers to the same memory.
     items : ndarray of int64, shape (n,)
         Their global numbers.
-    index : KDTree, BallTree, sklearn.neighbors.NearestNeighbors or None
+    index : cKDTree, KDTree, BallTree, sklearn.neighbors.NearestNeighbors or None
         What finds them; ``None`` if there are no points.
     targets : ndarray of shape (n,) or (n, n_outputs), or None
         What is to be predicted from them.
@@ -59,10 +67,18 @@ class Tree:
         """Return the number of points."""
         return len(self.items)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without what SciPy's tree would add: it is quicker made than read."""
+        if isinstance(self.index, cKDTree):
+            return build_tree, (self.points, self.items, self.search, self.targets)
+        return Tree, tuple(getattr(self, field.name) for field in fields(self))
+
     def __sizeof__(self) -> int:
         """Return the bytes of the arrays, for engines that count their workers' memory."""
         held = [nbytes(self.points), self.items.nbytes, nbytes(self.targets)]
-        if self.search.algorithm in TREES and self.index is not None:
+        if isinstance(self.index, cKDTree):
+            held += [self.index.indices.nbytes, self.index.size * NODE_NBYTES]
+        elif self.search.algorithm in TREES and self.index is not None:
             held += [array.nbytes for array in self.index.get_arrays()[1:]]
         return 1000 + sum(held)
 
@@ -164,6 +180,10 @@ def ask(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
     places : ndarray of intp, shape (n_queries, k)
         Where in the tree's points they are.
     """
+    if (order := tree.search.order) is not None:
+        # A list of numbers: for a single one the results would have an axis less.
+        distances, places = tree.index.query(points, np.arange(1, k + 1), p=order)
+        return distances, places.astype(np.intp, copy=False)
     index = copy.copy(tree.index)
     if tree.search.algorithm in TREES:
         distances, places = index.query(points, k)
@@ -195,17 +215,21 @@ def ask_within(
     places : ndarray of intp, shape (n,)
         Where in the tree's points it is.
     """
-    index = copy.copy(tree.index)
-    if tree.search.algorithm in TREES:
-        places, distances = index.query_radius(points, radius, return_distance=True)
+    asked = radius
+    if tree.search.recomputes:
+        asked = float(np.max(reach(tree, points, np.full(points.shape[0], radius))))
+    index = tree.index
+    places: Any
+    distances: Any = ()  # those that are recomputed are not asked for
+    if (order := tree.search.order) is not None:
+        places = index.query_ball_point(points, asked, p=order)
+    elif tree.search.algorithm in TREES:
+        places, distances = copy.copy(index).query_radius(points, asked, return_distance=True)
     else:
-        asked = radius
-        if tree.search.rounds:
-            asked = float(np.max(reach(tree, points, np.full(points.shape[0], radius))))
-        distances, places = index.radius_neighbors(points, asked)
+        distances, places = copy.copy(index).radius_neighbors(points, asked)
     rows = np.repeat(np.arange(len(places)), [len(found) for found in places])
     flat = np.concatenate(places).astype(np.intp, copy=False)
-    if not tree.search.rounds:
+    if not tree.search.recomputes:
         return rows, np.concatenate(distances).astype(np.float64, copy=False), flat
     exact = exact_distances(tree, points, rows, flat)
     kept = exact <= radius
@@ -243,12 +267,12 @@ def reach(tree: Tree, points: Any, distances: Floats) -> Floats:
 def exact_distances(
     tree: Tree, points: Any, rows: npt.NDArray[np.intp], places: npt.NDArray[np.intp]
 ) -> Floats:
-    """Return Euclidean distances of pairs from their differences: alike for alike pairs.
+    """Return the distances of pairs from their differences: alike for alike pairs.
 
     Parameters
     ----------
     tree : Tree
-        Whose search rounds.
+        Whose search recomputes.
     points : ndarray or CSR matrix of shape (n_queries, n_features)
         Queries.
     rows, places : ndarray of intp, shape (n,)
@@ -259,12 +283,21 @@ def exact_distances(
     ndarray of float64, shape (n,)
         Squared for ``"sqeuclidean"``.
     """
-    squared = np.empty(len(rows))
+    found = np.empty(len(rows))
     size = max(BATCH_ELEMENTS // max(tree.points.shape[1], 1), 1)
     for start in range(0, len(rows), size):
         at = slice(start, start + size)
-        squared[at] = _squared_norms(points[rows[at]] - tree.points[places[at]])
-    return squared if tree.search.metric == "sqeuclidean" else np.sqrt(squared)
+        found[at] = _norms(points[rows[at]] - tree.points[places[at]], tree.search)
+    return found
+
+
+def _norms(differences: Any, search: Search) -> Floats:
+    """Return how far apart pairs with these differences are."""
+    order = 2 if search.order is None else search.order
+    if order == 2:
+        squared = _squared_norms(differences)
+        return squared if search.metric == "sqeuclidean" else np.sqrt(squared)
+    return np.asarray(np.linalg.norm(differences, ord=order, axis=1))
 
 
 def _squared_norms(points: Any) -> Floats:
