@@ -1,0 +1,184 @@
+"""XGBoost trained on blocks where they are, against its own module for Dask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed")
+pytest.importorskip("xgboost")
+
+import dask.array as da
+import xgboost
+import xgboost.dask
+from distributed import Client, Event, wait
+from sklearn.datasets import make_classification
+from sklearn.metrics import roc_auc_score
+
+from spliter import AlignmentError, InvalidArgumentError, split
+from spliter_apps.boosting import TrainersMissingError, train_xgboost
+from spliter_experiments._dask_meter import ClusterMeter
+from tests.dask_backend.conftest import start
+
+pytestmark = pytest.mark.backend("dask")
+
+PARAMS = {"objective": "binary:logistic", "max_depth": 4, "eta": 0.3, "nthread": 1}
+ROUNDS = 15
+TRAIN = 6000
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with ExitStack() as stack:
+        yield start(stack, n_workers=2)
+
+
+@pytest.fixture(scope="module")
+def points() -> tuple[Any, Any]:
+    x, y = make_classification(9000, 12, n_informative=8, flip_y=0.05, random_state=3)
+    return x.astype(np.float32), y
+
+
+@pytest.fixture(scope="module")
+def collections(client: Client, points: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return blocks of points, and their labels where the points are."""
+    x, y = points
+    table = da.from_array(np.column_stack([x, y])[:TRAIN], chunks=(100, -1)).persist()
+    wait(table)
+    labels = table[:, -1].persist()
+    blocks = table[:, :-1].persist()
+    wait([blocks, labels])
+    return blocks, labels
+
+
+def quality(booster: Any, points: tuple[Any, Any]) -> float:
+    x, y = points
+    return float(roc_auc_score(y[TRAIN:], booster.predict(xgboost.DMatrix(x[TRAIN:]))))
+
+
+def test_as_good_as_its_own_front_end_with_fewer_tasks(
+    client: Client, points: tuple[Any, Any], collections: tuple[Any, Any]
+) -> None:
+    workers = list(client.scheduler_info(n_workers=-1)["workers"])
+    with ClusterMeter(client) as meter:
+        start = meter.reading()
+        ours = train_xgboost(
+            PARAMS, *collections, num_boost_round=ROUNDS, evaluate=True, locations=workers
+        )
+        ours_cost = meter.reading().since(start)
+        start = meter.reading()
+        matrix = xgboost.dask.DaskQuantileDMatrix(client, *collections)
+        theirs = xgboost.dask.train(client, PARAMS, matrix, num_boost_round=ROUNDS)
+        their_cost = meter.reading().since(start)
+    assert ours.trainers == 2
+    assert ours.empty == ()
+    assert ours.booster.num_boosted_rounds() == ROUNDS
+    losses = ours.history["train"]["logloss"]
+    assert len(losses) == ROUNDS and losses[-1] < losses[0]
+    auc, their_auc = quality(ours.booster, points), quality(theirs["booster"], points)
+    assert auc > 0.9
+    assert abs(auc - their_auc) < 0.005 * their_auc
+    # The lists of blocks and the trainers, two each, and labels that lay elsewhere.
+    assert ours_cost.tasks <= 4 + ours.moved.blocks
+    assert their_cost.tasks >= 60
+
+
+@pytest.mark.parametrize("tree_method", ["hist", "approx"])
+def test_blocks_weights_and_margins_are_used(tree_method: str) -> None:
+    x = [np.array([[0.0], [1.0]]), np.empty((0, 1)), np.array([[0.0], [1.0]])]
+    y = [np.array([0, 1]), np.empty(0), np.array([1, 0])]
+    weight = [np.array([9.0, 9.0]), np.empty(0), np.array([1.0, 1.0])]
+    params = {**PARAMS, "tree_method": tree_method, "min_child_weight": 0, "base_score": 0.5}
+    trained = train_xgboost(params, x, y, weight=weight, num_boost_round=30)
+    low, high = trained.booster.predict(xgboost.DMatrix(np.array([[0.0], [1.0]])))
+    assert low < 0.2
+    assert high > 0.8
+    margin = [np.full(2, 5.0), np.empty(0), np.full(2, 5.0)]
+    with_margin = train_xgboost(params, x, y, base_margin=margin, num_boost_round=1)
+    without = train_xgboost(params, x, y, num_boost_round=1)
+    assert with_margin.booster.get_dump() != without.booster.get_dump()
+    assert trained.trainers == 1
+
+
+def test_ranking_takes_whole_queries(client: Client) -> None:
+    rng = np.random.default_rng(0)
+    x = da.from_array(rng.normal(size=(400, 3)), chunks=(50, 3)).persist()
+    relevance = (x[:, 0] > 0).astype(int).persist()
+    whole = da.from_array(np.arange(400) // 10, chunks=50).persist()
+    torn = da.from_array(np.arange(400) % 10, chunks=50).persist()
+    wait([x, relevance, whole, torn])
+    params = {"objective": "rank:ndcg", "nthread": 1}
+    trained = train_xgboost(params, x, relevance, qid=whole, num_boost_round=5)
+    scores = trained.booster.predict(xgboost.DMatrix(x.compute()))
+    assert roc_auc_score(relevance.compute(), scores) > 0.99
+    if trained.trainers > 1:
+        with pytest.raises(AlignmentError, match="at more than one location"):
+            train_xgboost(params, x, relevance, qid=torn, num_boost_round=5)
+        again = train_xgboost(params, x, relevance, qid=torn, num_boost_round=2, split_queries=True)
+        assert again.booster.num_boosted_rounds() == 2
+
+
+def refuse_on_second(prediction: Any, matrix: Any) -> tuple[Any, Any]:
+    """Serve as an objective that one trainer fails in."""
+    if xgboost.collective.get_rank() == 1:
+        raise KeyError("the user's own error")
+    return np.zeros(len(prediction)), np.ones(len(prediction))
+
+
+def block_thread(running: str, over: str) -> None:
+    """Hold a worker's thread until told to let go."""
+    Event(running).set()
+    Event(over).wait(timeout=120)
+
+
+def free(client: Client) -> None:
+    """Check that every worker's thread can be had again."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    for worker in workers:
+        assert client.submit(int, 1, workers=[worker], pure=False).result(timeout=60) == 1
+
+
+def test_an_error_in_one_trainer_ends_all(client: Client, collections: tuple[Any, Any]) -> None:
+    with pytest.raises((KeyError, xgboost.core.XGBoostError)):
+        train_xgboost(PARAMS, *collections, obj=refuse_on_second)
+    free(client)
+    assert train_xgboost(PARAMS, *collections, num_boost_round=1).trainers == 2
+
+
+def test_a_trainer_that_cannot_start_is_waited_for_within_bounds(
+    client: Client, collections: tuple[Any, Any]
+) -> None:
+    points, labels = collections
+    with split(points, labels) as parts:
+        assert parts.moved.blocks == 0  # so that no copy is waited for
+        busy = parts.locations[0]
+    running, over = Event(), Event()
+    blocker = client.submit(block_thread, running.name, over.name, workers=[busy], pure=False)
+    assert running.wait(timeout=60)
+    try:
+        with pytest.raises(TrainersMissingError, match="could not all start within 2 s"):
+            train_xgboost(PARAMS, points, labels, timeout=2)
+    finally:
+        over.set()
+    blocker.result(timeout=60)
+    free(client)
+
+
+def test_two_trainings_at_once_take_turns(client: Client, collections: tuple[Any, Any]) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(2) as pool:
+        runs = [
+            pool.submit(train_xgboost, PARAMS, *collections, num_boost_round=3, timeout=120)
+            for _ in range(2)
+        ]
+        assert [run.result(timeout=200).trainers for run in runs] == [2, 2]
+
+
+def test_wrong_timeouts_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="at least 1 second"):
+        train_xgboost(PARAMS, [np.ones((2, 1))], [np.ones(2)], timeout=0)
