@@ -1,0 +1,83 @@
+"""Say that a Zarr array is to be read by Dask workers, each its own chunks.
+
+A stored chunk is nowhere in memory, so there is no place that a task over it has to go to. Each
+worker is given a range of chunks that stays the same from pass to pass, and reads these itself::
+
+    chunks in C order   0 1 2 3 4 5 | 6 7 8 9 10 11 | 12 13 14
+    worker, by address  A (2 cores) | B (2 cores)   | C (1 core)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import zarr
+
+from spliter import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+@dataclass(frozen=True, eq=False)
+class OnWorkers:
+    """A Zarr array and the cluster that reads it; made by :func:`on_workers`.
+
+    Parameters
+    ----------
+    array : zarr.Array
+        Of at least one axis.
+    client : distributed.Client or None
+        Client of the cluster; ``None`` for the current one.
+    """
+
+    array: Any
+    client: Client | None
+
+
+def on_workers(array: Any, client: Client | None = None) -> OnWorkers:
+    """Return what :func:`spliter.split` takes to have Dask workers read a Zarr array.
+
+    Nothing is read. (A Zarr array by itself is split in this process, on its threads.)
+
+    Parameters
+    ----------
+    array : zarr.Array
+        In a store that all workers can open: a shared file system, an object store. Its blocks
+        are its shards, or its chunks if it has none.
+    client : distributed.Client, optional
+        By default the current one.
+
+    Returns
+    -------
+    OnWorkers
+        Each worker gets a contiguous range of blocks in C order, workers sorted by address, in
+        proportion to its threads and balanced by the bytes of the decoded blocks. No block is
+        read by two workers, and each pass reads the same blocks at the same worker, where they
+        may be in the page cache. ``Split.refresh`` takes account of workers that have come or
+        gone; without it, tasks of a worker that has gone run at others.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is no Zarr array of at least one axis.
+
+    Examples
+    --------
+    >>> from distributed import Client
+    >>> from spliter import gather, split
+    >>> array = zarr.create_array("memory://numbers", shape=(10,), chunks=(2,), dtype="i4")
+    >>> array[:] = range(10)
+    >>> with Client(n_workers=2, processes=False, dashboard_address=None) as client:
+    ...     parts = split(on_workers(array, client), partitions_per_location=1)
+    ...     sums = gather(parts.map(lambda part: [int(block.sum()) for block in part]))
+    >>> sums
+    [[1, 5, 9], [13, 17]]
+    """
+    if not isinstance(array, zarr.Array) or not array.ndim:
+        raise InvalidArgumentError(
+            f"on_workers() takes a zarr.Array of at least one axis, got {array!r}; open it with "
+            "zarr.open_array(...)"
+        )
+    return OnWorkers(array, client)

@@ -1,0 +1,224 @@
+"""xarray objects, split along a dimension: on a cluster, and in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("xarray")
+pytest.importorskip("distributed")
+
+import xarray as xr
+from distributed import Client, LocalCluster
+
+from spliter import (
+    AlignmentError,
+    InvalidArgumentError,
+    LazyCollectionError,
+    Split,
+    UnsupportedCollectionError,
+    gather,
+    split,
+)
+from spliter_backends.xarray_collection import along
+
+pytestmark = [pytest.mark.backend("xarray"), pytest.mark.backend("dask")]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Client]:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        # With a default client, what is in this process would have to go to its cluster.
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(params=["dask", "here"])
+def client(request: pytest.FixtureRequest) -> Client | None:
+    """Return a client if chunks are to be on a cluster, else nothing."""
+    return request.getfixturevalue("cluster") if request.param == "dask" else None
+
+
+def persisted(data: Any, client: Client | None) -> Any:
+    return data.persist(scheduler="threads") if client is None else client.persist(data)
+
+
+def measurements() -> Any:
+    """Return an array whose values tell where they are: 10000 time + 100 lat + lon."""
+    time, lat, lon = np.arange(10), np.arange(6), np.arange(4)
+    values = 10_000 * time[:, None, None] + 100 * lat[:, None] + lon
+    return xr.DataArray(
+        values,
+        dims=("time", "lat", "lon"),
+        coords={
+            "time": np.datetime64("2020-01-01", "ns") + time * np.timedelta64(1, "D"),
+            "lat": lat * 0.5,
+            "lon": lon * 2.0,
+            "month": ("time", time % 3),
+            "height": (("lat", "lon"), np.add.outer(lat, lon)),
+            "scalar": 7,
+        },
+        name="value",
+        attrs={"units": "K"},
+    )
+
+
+def seen(partition: Any) -> list[tuple[tuple[int, ...], Any]]:
+    return list(partition.items())
+
+
+def incoming(dask_worker: Any) -> int:
+    return int(dask_worker.state.transfer_incoming_count_total)
+
+
+def all_blocks(parts: Split) -> dict[tuple[int, ...], Any]:
+    return dict(pair for pairs in gather(parts.map(seen)) for pair in pairs)
+
+
+@pytest.mark.parametrize("dim", ["time", "lat", "lon"])
+def test_blocks_are_what_isel_gives(client: Client | None, dim: str) -> None:
+    whole = measurements()
+    data = persisted(whole.chunk(time=4, lat=3, lon=-1), client)
+    others = [other for other in whole.dims if other != dim]
+    with split(along(data, dim)) as parts:
+        blocks = all_blocks(parts)
+        rows = np.concatenate([part.get_item_indexes() for part in parts])
+    sizes = {"time": (4, 4, 2), "lat": (3, 3), "lon": (4,)}
+    assert parts.grid.chunks == (sizes[dim], *(sizes[other] for other in others))
+    assert len(blocks) == 6
+    assert set(rows.tolist()) == set(range(whole.sizes[dim]))
+    for index, block in blocks.items():
+        assert block.dims == (dim, *others)
+        bounds = {}
+        for name, at in zip((dim, *others), index, strict=True):
+            start = sum(sizes[name][:at])
+            bounds[name] = slice(start, start + sizes[name][at])
+        xr.testing.assert_identical(block, whole.isel(bounds).transpose(dim, ...))
+
+
+def test_array_by_itself_is_split_along_its_first_dimension(client: Client | None) -> None:
+    data = persisted(measurements().chunk(time=3), client)
+    with split(data, partitions_per_location=1) as parts:
+        assert parts.grid.chunks == ((3, 3, 3, 1), (6,), (4,))
+
+
+def test_nothing_is_moved_and_values_are_shared(cluster: Client) -> None:
+    # Without the coordinates that xarray cuts into chunks of their own.
+    whole = measurements().drop_vars(["month", "height"])
+    data = cluster.persist(whole.chunk(time=1, lat=3))
+    before = sum(cluster.run(incoming).values())
+    with split(along(data, "time")) as parts:
+        assert set(parts.locations) <= set(cluster.scheduler_info(n_workers=-1)["workers"])
+        total = sum(gather(parts.map(lambda part: sum(int(block.sum()) for block in part))))
+        assert parts.moved.blocks == 0
+    assert total == int(measurements().sum())
+    assert sum(cluster.run(incoming).values()) == before
+    # The control: this moves one.
+    future = cluster.futures_of(data)[0]
+    (held,) = cluster.who_has([future])[future.key]
+    other = next(at for at in cluster.scheduler_info(n_workers=-1)["workers"] if at != held)
+    cluster.submit(np.sum, future, workers=[other], pure=False).result()
+    assert sum(cluster.run(incoming).values()) > before
+
+
+def test_datasets_keep_variables_coordinates_and_attributes(client: Client | None) -> None:
+    whole = xr.Dataset(
+        {
+            "t": measurements(),
+            "rain": ("time", np.arange(10.0), {"units": "mm"}),
+            "land": (("lat", "lon"), np.ones((6, 4))),
+        },
+        attrs={"source": "made up"},
+    )
+    data = persisted(whole.chunk(time=4), client)
+    with split(along(data, "time"), partitions_per_location=1) as parts:
+        blocks = all_blocks(parts)
+    assert sorted(index[0] for index in blocks) == [0, 1, 2]
+    for index, block in blocks.items():
+        expected = whole.isel(time=slice(index[0] * 4, index[0] * 4 + 4)).transpose("time", ...)
+        xr.testing.assert_identical(block, expected)
+
+
+def test_chunked_coordinates_go_along(client: Client | None) -> None:
+    whole = measurements().assign_coords(quality=("time", np.arange(10) * 11))
+    data = persisted(whole.chunk(time=5).assign_coords(quality=whole.quality.chunk(time=5)), client)
+    assert data.quality.chunks is not None
+    with split(along(data, "time")) as parts:
+        for index, block in all_blocks(parts).items():
+            xr.testing.assert_identical(
+                block, whole.isel(time=slice(index[0] * 5, index[0] * 5 + 5))
+            )
+
+
+def test_variables_elsewhere_are_brought_and_counted(cluster: Client) -> None:
+    workers = sorted(cluster.scheduler_info(n_workers=-1)["workers"])
+    large, small = np.zeros((4, 50)), np.arange(4)
+    t = xr.DataArray(large, dims=("time", "x")).chunk(time=2)
+    n = xr.DataArray(small, dims="time").chunk(time=2)
+    data = xr.Dataset(
+        {
+            "t": t.copy(data=cluster.persist(t.data, workers=workers[0])),
+            "n": n.copy(data=cluster.persist(n.data, workers=workers[1])),
+        }
+    )
+    with split(along(data, "time")) as parts:
+        assert parts.locations == (workers[0],)
+        assert parts.moved.aligned_blocks == 2
+        assert sum(int(block.n.sum()) for block in all_blocks(parts).values()) == 6
+
+
+def test_materialized_partitions_are_one_object(client: Client | None) -> None:
+    whole = measurements()
+    data = persisted(whole.chunk(time=1), client)
+    with split(along(data, "time"), partitions_per_location=1, materialize=True) as parts:
+        counts = gather(parts.map(lambda part: len(list(part))))
+        ones = gather(parts.map(lambda part: part.materialize()))
+        rows = [part.get_item_indexes() for part in parts]
+    assert counts == [1] * len(parts)
+    for one, at in zip(ones, rows, strict=True):
+        xr.testing.assert_identical(one, whole.isel(time=at))
+
+
+def test_partitions_carry_the_labels_of_their_own_rows_only(cluster: Client) -> None:
+    import pickle
+
+    long = xr.DataArray(np.zeros(100_000), dims="x", coords={"x": np.arange(100_000) * 1.5})
+    data = cluster.persist(long.chunk(x=10_000))
+    with split(along(data, "x")) as parts:
+        sizes = [len(pickle.dumps(part)) for part in parts]
+    assert sum(sizes) < 1.5 * 100_000 * 8
+
+
+def test_what_cannot_be_split_says_why(client: Client | None) -> None:
+    whole = measurements().drop_vars(["month", "height"])  # xarray would compute and compare them
+    lazy = whole.chunk(time=4)
+    data = persisted(lazy, client)
+    with pytest.raises(InvalidArgumentError, match="no dimension 'depth'"):
+        along(data, "depth")
+    with pytest.raises(InvalidArgumentError, match="takes a DataArray or a Dataset"):
+        along(whole.values, "time")
+    with pytest.raises(UnsupportedCollectionError, match=r"chunk\(\{'time': n\}\)"):
+        split(along(whole, "time"))
+    with pytest.raises(LazyCollectionError, match="persist"):
+        split(along(lazy * 2, "time"))
+    with pytest.raises(LazyCollectionError, match="persist"):
+        split(along(data + 1, "time"))
+    with pytest.raises(InvalidArgumentError, match="say along which dimension"):
+        split(data.to_dataset())
+    with pytest.raises(UnsupportedCollectionError, match="into one Dataset"):
+        split(along(data, "time"), along(data, "time"))
+    differing = xr.Dataset({"a": data, "b": persisted(whole.chunk(time=5), client)})
+    with pytest.raises(AlignmentError, match="unify_chunks"):
+        split(along(differing, "time"))
+    in_memory = xr.Dataset({"a": data, "b": whole})
+    with pytest.raises(UnsupportedCollectionError, match="'b' is not chunked"):
+        split(along(in_memory, "time"))
+    flat = whole.isel(lat=0, drop=True)
+    cut = xr.Dataset({"a": whole.chunk(time=4, lat=3), "b": flat.chunk(time=4)})
+    with pytest.raises(InvalidArgumentError, match="would be in several blocks"):
+        split(along(persisted(cut, client), "time"))
