@@ -1,0 +1,273 @@
+"""Measure again every figure that the documentation claims.
+
+    python benchmarks/performance.py                      # all of them: an hour or two
+    python benchmarks/performance.py --only planner split # some
+    python benchmarks/performance.py --quick              # short forms: does everything still run?
+    python benchmarks/performance.py --update             # and write them into docs/performance.md
+
+``performance.toml`` beside this file lists them. Of ``spliter compare`` the ratios to SplIter
+are taken round by round: median and quartiles. Of other commands the last lines are shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spliter_experiments._facts import facts
+from spliter_experiments._results import Comparison, Stand, read_results
+
+ROOT = Path(__file__).resolve().parent.parent
+FIGURES = ROOT / "benchmarks" / "performance.toml"
+PAGE = ROOT / "docs" / "performance.md"
+LAST_LINES = 12
+LIMIT_SECONDS = 3 * 3600
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One claim.
+
+    Parameters
+    ----------
+    name : str
+        To choose it by.
+    page : str
+        Where it is claimed.
+    claim : str
+        What is claimed, with its spread.
+    command : str
+        What measures it.
+    quick : str
+        Options that make the command short; they override earlier ones.
+    """
+
+    name: str
+    page: str
+    claim: str
+    command: str
+    quick: str
+
+
+def read_figures(file: Path = FIGURES) -> list[Figure]:
+    """Return all claims, in the order of the file.
+
+    Parameters
+    ----------
+    file : Path
+        A TOML file like ``performance.toml``.
+    """
+    return [Figure(**entry) for entry in tomllib.loads(file.read_text(encoding="utf-8"))["figure"]]
+
+
+def claims_table(figures: Sequence[Figure]) -> list[str]:
+    """Return the claims as a Markdown table.
+
+    Parameters
+    ----------
+    figures : sequence of Figure
+        What to list.
+    """
+    rows = [
+        f"| {figure.name} | [{Path(figure.page).name}]({Path(figure.page).name}) "
+        f"| {figure.claim} | `{figure.command}` |"
+        for figure in figures
+    ]
+    return ["| name | page | claim | command |", "| --- | --- | --- | --- |", *rows]
+
+
+def words_of(figure: Figure, quick: bool) -> list[str]:
+    """Return the words of a command, to be run with this interpreter.
+
+    Parameters
+    ----------
+    figure : Figure
+        Has the command.
+    quick : bool
+        Whether it is to be short.
+    """
+    program, *words = shlex.split(figure.command)
+    words += shlex.split(figure.quick) if quick else []
+    return [
+        sys.executable,
+        *(["-m", "spliter_experiments"] if program == "spliter" else []),
+        *words,
+    ]
+
+
+def measure(figure: Figure, quick: bool) -> list[str]:
+    """Run the command of a figure, and return what came of it as Markdown.
+
+    Parameters
+    ----------
+    figure : Figure
+        What to measure.
+    quick : bool
+        Whether to run the short form.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        If the command fails.
+    subprocess.TimeoutExpired
+        If it takes three hours.
+    """
+    words = words_of(figure, quick)
+    roots = [str(ROOT), *(str(ROOT / name) for name in ("backends", "apps", "experiments"))]
+    compares = "compare" in words
+    with tempfile.TemporaryDirectory(prefix="spliter-performance-") as folder:
+        done = subprocess.run(
+            [*words, *(["--output", folder] if compares else [])],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(roots)},
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=LIMIT_SECONDS,
+        )
+        if compares:
+            return list(ratios_table(read_results(Path(folder))))
+    return ["```text", *done.stdout.rstrip().splitlines()[-LAST_LINES:], "```"]
+
+
+def ratios_table(comparison: Comparison) -> Iterator[str]:
+    """Yield a table of each way's time over that of SplIter in the same round.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        With SplIter among its ways.
+    """
+    ways = [way for way in comparison.ways if way != "spliter"]
+    yield f"| blocks per core | SplIter, s | {' | '.join(ways)} |"
+    yield f"| --- | --- |{' --- |' * len(ways)}"
+    for stand in comparison.stands:
+        own = seconds_by_round(stand, "spliter")
+        cells = [
+            quartiles([s / own[at] for at, s in seconds_by_round(stand, way).items()])
+            for way in ways
+        ]
+        yield f"| {stand.blocks_per_core} | {quartiles([*own.values()])} | {' | '.join(cells)} |"
+
+
+def seconds_by_round(stand: Stand, way: str) -> dict[int, float]:
+    """Return what a way took in each round.
+
+    Parameters
+    ----------
+    stand : Stand
+        The runs at one blocking.
+    way : str
+        Which of them.
+    """
+    return {run.round: run.seconds for run in stand.measurements if run.way == way}
+
+
+def quartiles(values: Sequence[float]) -> str:
+    """Write the median, and the quartiles behind it.
+
+    Parameters
+    ----------
+    values : sequence of float
+        At least one.
+
+    Returns
+    -------
+    str
+        Such as ``1.25 (1.20 to 1.31)``.
+    """
+    if len(values) < 2:
+        return f"{values[0]:.3g}"
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return f"{middle:.3g} ({low:.3g} to {high:.3g})"
+
+
+def report(figures: Sequence[Figure], quick: bool) -> Iterator[str]:
+    """Measure figures one after the other, and yield lines of Markdown as they come.
+
+    Parameters
+    ----------
+    figures : sequence of Figure
+        What to measure.
+    quick : bool
+        Whether to run the short forms.
+    """
+    here = facts()
+    versions = ", ".join(f"{name} {version}" for name, version in here.versions.items())
+    day = dt.datetime.now(dt.UTC).date().isoformat()
+    form = "the short forms, to see that the commands run" if quick else "the full forms"
+    yield (
+        f"Run on {day}: {form}, on {here.processor}, {here.cores} cores, "
+        f"{here.memory / 2**30:.0f} GiB, {here.system}; {versions}. "
+        "Time over that of SplIter in the same round: median (quartiles)."
+    )
+    for figure in figures:
+        command = f"{figure.command} {figure.quick}" if quick else figure.command
+        yield from ("", f"### {figure.name}", "", f"`{command}`", "")
+        try:
+            yield from measure(figure, quick)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            yield f"not measured: {type(error).__name__}"
+
+
+def replace_between(text: str, what: str, lines: Sequence[str]) -> str:
+    """Return a page with other lines between two of its marks.
+
+    Parameters
+    ----------
+    text : str
+        The page.
+    what : str
+        What the marks are called.
+    lines : sequence of str
+        To stand between them.
+    """
+    begin, end = f"<!-- {what}: begin -->\n", f"<!-- {what}: end -->"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    inside = "\n".join(lines)
+    return f"{before}{begin}\n{inside}\n\n{end}{after}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print, and write if asked.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Command line; that of the process by default.
+    """
+    figures = read_figures()
+    names = [figure.name for figure in figures]
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
+    parser.add_argument("--quick", action="store_true", help="the short forms")
+    parser.add_argument("--update", action="store_true", help="write into docs/performance.md")
+    parser.add_argument("--list", action="store_true", help="show the claims, measure nothing")
+    options = parser.parse_args(arguments)
+    lines = []
+    if not options.list:
+        for line in report([it for it in figures if it.name in options.only], options.quick):
+            print(line, flush=True)
+            lines.append(line)
+    else:
+        print("\n".join(claims_table(figures)))
+    if options.update:
+        text = replace_between(PAGE.read_text(encoding="utf-8"), "claims", claims_table(figures))
+        if lines:
+            text = replace_between(text, "figures", lines)
+        PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

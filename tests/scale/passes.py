@@ -1,0 +1,60 @@
+"""What the tests of spilling run at the worker: light to import, as its memory is small."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, NamedTuple
+
+import numpy as np
+from distributed import get_worker
+
+from spliter import Partition
+
+ROWS, COLUMNS = 50_000, 10
+BLOCK_NBYTES = ROWS * COLUMNS * 8
+
+
+def block(block_info: Any = None) -> Any:
+    """Make a block in which each value is the number of the block."""
+    at = block_info[None]["chunk-location"][0]
+    return np.full((ROWS, COLUMNS), float(at))
+
+
+class Seen(NamedTuple):
+    """What a pass has found."""
+
+    total: float
+    most_alive: int
+    """Blocks that were in memory at once besides those that the worker keeps there."""
+
+
+def look(partition: Partition) -> Seen:
+    """Add up the numbers of the blocks, and watch how many of them there are at once."""
+    data: Any = get_worker().data
+    total, most, seen = 0.0, 0, []
+    for one in partition:
+        total += float(one[0, 0])
+        seen.append(weakref.ref(one))
+        kept = set(map(id, data.fast.values()))
+        alive = [found for found in (reference() for reference in seen) if found is not None]
+        most = max(most, sum(id(found) not in kept for found in alive))
+        del alive
+    return Seen(total, most)
+
+
+def read_as_dask_does(keys: list[Any]) -> None:
+    """Read values as the arguments of a task are read."""
+    for key in keys:
+        get_worker().data[key]
+
+
+def total(partition: Partition) -> tuple[int, float]:
+    """Return how many blocks there are to see, and the sum of their numbers."""
+    blocks = list(partition)
+    return len(blocks), float(sum(one[:, 0].sum() for one in blocks)) / ROWS
+
+
+def spill_all(dask_worker: Any) -> None:
+    """Leave nothing in memory."""
+    while dask_worker.data.fast:
+        assert dask_worker.data.evict() >= 0

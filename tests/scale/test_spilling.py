@@ -1,0 +1,109 @@
+"""Data larger than a worker's memory: passes at bounded memory, and few reads from disk."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+pytest.importorskip("distributed")
+
+import dask.array as da
+import numpy as np
+from distributed import Client, wait
+
+from spliter import NotEnoughMemoryError, split
+from spliter_apps.k_means import KMeans
+from tests.scale.conftest import MEMORY
+from tests.scale.disk import Traffic, start_counting, traffic
+from tests.scale.passes import (
+    BLOCK_NBYTES,
+    COLUMNS,
+    ROWS,
+    block,
+    look,
+    read_as_dask_does,
+    spill_all,
+    total,
+)
+
+pytestmark = pytest.mark.backend("dask")
+
+WAIT = 120
+
+
+def _points(blocks: int) -> da.Array:
+    chunks = ((ROWS,) * blocks, (COLUMNS,))
+    x: da.Array = da.map_blocks(block, chunks=chunks, dtype=float, meta=np.zeros((0, 0)))
+    x = x.persist(optimize_graph=False)
+    assert not wait(x, timeout=WAIT).not_done
+    return x
+
+
+def _process_of(client: Client) -> int:
+    (found,) = client.run(os.getpid).values()
+    return int(found)
+
+
+def _traffic_of(client: Client) -> Traffic:
+    (found,) = client.run(traffic).values()
+    assert isinstance(found, Traffic)
+    return found
+
+
+def test_more_data_than_memory(small_worker: Client) -> None:
+    client = small_worker
+    blocks = 200
+    assert blocks * BLOCK_NBYTES > 1.5 * MEMORY
+    process = _process_of(client)
+    client.run(start_counting)
+    x = _points(blocks)
+    assert sum(_traffic_of(client).writes.values()) > blocks / 3, "hardly anything was spilled"
+    with split(x) as parts:
+        for _ in range(3):
+            (seen,) = client.gather(parts.map(look))
+            assert seen.total == sum(range(blocks))
+            # The one in use, the next one, and one that Dask is about to spill.
+            assert seen.most_alive <= 3
+            disk = _traffic_of(client)
+            assert max(disk.reads.values()) == 1
+            # Nothing goes to disk again but what Dask finds too much by itself.
+            assert sum(disk.writes.values()) < blocks / 3
+    # The counters count: a pass that reads as Dask does writes nearly everything again.
+    keys: list[Any] = [(x.name, at, 0) for at in range(blocks)]
+    client.submit(read_as_dask_does, keys, pure=False).result(timeout=WAIT)
+    assert sum(_traffic_of(client).writes.values()) > blocks / 3
+    assert _process_of(client) == process, "the worker was ended and started again"
+
+
+def test_k_means_reads_spilled_blocks_once_a_pass(small_worker: Client) -> None:
+    client = small_worker
+    x = _points(60)
+    client.run(spill_all)
+    client.run(start_counting)
+    centers = np.linspace(0, 60, 4)[:, None] * np.ones(COLUMNS)
+    fitted = KMeans(4, init=centers, n_init=1, max_iter=3, tol=0, materialize=False).fit(x)
+    # Its iterations, of which the first one checks the blocks as well, and the labels.
+    passes = fitted.n_iter_ + 1
+    reads = [count for key, count in _traffic_of(client).reads.items() if key[0] == x.name]
+    assert passes > 2
+    assert 0 < max(reads) <= passes
+
+
+def test_too_large_to_be_one_is_said_before_it_harms(small_worker: Client) -> None:
+    client = small_worker
+    process = _process_of(client)
+    blocks = 60  # 240 MB, and 240 MB for the copy, beside what Python takes
+    x = _points(blocks)
+    with (
+        split(x, materialize=True, partitions_per_location=1) as parts,
+        pytest.raises(NotEnoughMemoryError, match="more partitions_per_location"),
+    ):
+        parts[0].submit(total).result(timeout=WAIT)
+    # In smaller parts it can be done, one after the other: what is not needed is spilled.
+    with split(x, materialize=True, partitions_per_location=10) as parts:
+        found = client.gather(parts.map(total))
+        assert [count for count, _ in found] == [1] * 10
+        assert sum(numbers for _, numbers in found) == sum(range(blocks))
+    assert _process_of(client) == process, "the worker was ended and started again"
