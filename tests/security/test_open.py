@@ -1,0 +1,110 @@
+"""What is open while SplIter runs: ports of this host alone, folders of this user alone."""
+
+from __future__ import annotations
+
+import operator
+import socket
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from spliter import reduce, split
+from spliter_experiments._columns import Wanted
+from spliter_experiments._engine import ClusterChoice
+from spliter_experiments._readers import ArrayFilePoints, open_source
+from tests.conftest import ROOT
+from tests.dask_backend.programs import total
+
+
+def processes() -> list[psutil.Process]:
+    """Return this process and all that it has started."""
+    here = psutil.Process()
+    return [here, *here.children(recursive=True)]
+
+
+def listening(among: Iterable[psutil.Process]) -> set[tuple[str, int]]:
+    """Return the addresses at which processes take connections or datagrams."""
+    return {
+        (connection.laddr.ip, connection.laddr.port)
+        for process in among
+        for connection in process.net_connections(kind="inet")
+        if connection.status == psutil.CONN_LISTEN or connection.type == socket.SOCK_DGRAM
+    }
+
+
+def written(among: Iterable[psutil.Process]) -> set[str]:
+    """Return the files that processes have open to write."""
+    return {
+        file.path
+        for process in among
+        for file in process.open_files()
+        if getattr(file, "mode", "r") != "r"
+    }
+
+
+def is_private(folder: Path) -> bool:
+    """Whether nobody but its owner can look into a folder."""
+    return stat.S_IMODE(folder.stat().st_mode) & 0o077 == 0
+
+
+def test_a_port_on_every_interface_would_be_seen() -> None:
+    with socket.create_server(("0.0.0.0", 0)) as server:
+        assert ("0.0.0.0", server.getsockname()[1]) in listening([psutil.Process()])
+
+
+def test_local_backend_opens_nothing() -> None:
+    here = [psutil.Process()]
+    before = listening(here), written(here)
+    with split([np.arange(4)] * 8) as parts:
+        assert reduce(operator.add, parts.map(total)).result() == 48
+        assert (listening(here), written(here)) == before
+
+
+@pytest.mark.backend("dask")
+def test_embedded_dask_cluster_is_for_this_host_and_user() -> None:
+    import dask.array as da
+
+    from spliter_experiments._dask_cluster import connected
+
+    known = {process.pid for process in processes()[1:]}
+    before = listening(processes())
+    with connected(ClusterChoice(None, workers=2, threads=1)) as client:
+        new = [process for process in processes() if process.pid not in known]
+        files = written(new)
+        with split(da.arange(100, chunks=10).persist()) as parts:
+            assert reduce(operator.add, parts.map(total)).result(timeout=60) == 4950
+            opened = listening(new) - before
+            assert written(new) - files == set()
+        info = client.scheduler_info(n_workers=-1)
+        folders = [Path(worker["local_directory"]) for worker in info["workers"].values()]
+        assert {ip for ip, _ in opened} == {"127.0.0.1"}
+        # Scheduler, its page, two workers with a page each and what watches over them.
+        assert len(opened) >= 6
+        assert len(folders) == 2
+        assert all(map(is_private, folders))
+
+
+def test_copy_of_a_csv_file_is_for_this_user(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("1,2\n3,4\n", encoding="utf-8")
+    with open_source(str(table), Wanted()) as points:
+        assert isinstance(points, ArrayFilePoints)
+        assert is_private(points.path.parent)
+    assert not points.path.exists()
+
+
+def test_no_cluster_of_ours_shows_its_page_on_every_interface() -> None:
+    roots = ["backends", "apps", "experiments", "benchmarks"]
+    files = [file for root in roots for file in (ROOT / root).rglob("*.py")]
+    texts = {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in files}
+    started = [name for name, text in texts.items() if "LocalCluster(" in text]
+    assert "experiments/spliter_experiments/_dask_cluster.py" in started
+    # Without an address Dask takes port 8787 of every interface, and with a bare port too.
+    for name in started:
+        calls = texts[name].count("LocalCluster(")
+        loopback = texts[name].count('dashboard_address="127.0.0.1:0"')
+        assert loopback == calls, name

@@ -1,0 +1,67 @@
+"""Every promise of the documentation names tests that hold it, and these tests are there."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+PAGE = ROOT / "docs" / "guarantees.md"
+ROW = re.compile(r"^\| (?P<number>[A-Z]\d+) \| (?P<says>.+?) \| (?P<tests>.+?) \|$", re.MULTILINE)
+TEST = re.compile(r"`(?P<file>[\w/]+\.py)::(?P<name>[\w.]+)`")
+
+ALWAYS = ("A1", "A2", "A3", "A4", "A5")
+"""What must hold on every engine, whatever else changes."""
+
+
+def rows() -> dict[str, str]:
+    """Return the promises: number, and the cell with the tests."""
+    text = PAGE.read_text(encoding="utf-8")
+    return {row["number"]: row["tests"] for row in ROW.finditer(text)}
+
+
+@functools.cache
+def names_in(file: Path) -> frozenset[str]:
+    """Return the names of a file's tests, ``Class.test`` for methods."""
+    found = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            methods = (it.name for it in node.body if isinstance(it, ast.FunctionDef))
+            found |= {f"{node.name}.{name}" for name in methods if name.startswith("test_")}
+        elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            found.add(node.name)
+    return frozenset(found)
+
+
+def named(cell: str) -> list[tuple[Path, str]]:
+    """Return the tests that a cell names."""
+    return [(ROOT / found["file"], found["name"]) for found in TEST.finditer(cell)]
+
+
+def test_what_must_always_hold_is_there() -> None:
+    assert set(ALWAYS) <= set(rows())
+    assert len(rows()) >= 30
+
+
+def test_no_row_is_written_in_another_way() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    heads = [line for line in lines if line.startswith(("| --- ", "| no. "))]
+    assert len(lines) == len(heads) + len(rows())
+
+
+@pytest.mark.parametrize("number", list(rows()))
+def test_the_tests_that_hold_it_exist(number: str) -> None:
+    tests = named(rows()[number])
+    assert tests, f"{number} names no test"
+    missing = [
+        f"{file.relative_to(ROOT)}::{name}"
+        for file, name in tests
+        if not file.is_file() or name not in names_in(file)
+    ]
+    assert missing == [], f"{number} is held by tests that are not there"
