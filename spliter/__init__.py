@@ -26,11 +26,13 @@ from spliter._errors import (
     InvalidArgumentError,
     LazyCollectionError,
     NotEnoughMemoryError,
+    PackageMissingError,
     PartitionNotLocalError,
     SplitClosedError,
     SplIterError,
     TaskFailedError,
     TaskNotSerializableError,
+    TaskTimeoutError,
     UnknownItemIndexError,
     UnsupportedCollectionError,
 )
@@ -38,6 +40,7 @@ from spliter._grid import BlockGrid
 from spliter._materialize import Materialization
 from spliter._partition import Partition
 from spliter._planner import Location, Placement, PlannedPartition, plan
+from spliter._progress import as_completed, progress
 from spliter._protocols import (
     Backend,
     Blocks,
@@ -74,6 +77,7 @@ __all__ = [
     "Materialization",
     "Movement",
     "NotEnoughMemoryError",
+    "PackageMissingError",
     "Partition",
     "PartitionNotLocalError",
     "Placement",
@@ -84,12 +88,15 @@ __all__ = [
     "SubmitsTogether",
     "TaskFailedError",
     "TaskNotSerializableError",
+    "TaskTimeoutError",
     "UnknownItemIndexError",
     "UnsupportedCollectionError",
+    "as_completed",
     "backends",
     "gather",
     "is_collection",
     "plan",
+    "progress",
     "reduce",
     "split",
     "task",

@@ -86,5 +86,13 @@ class TaskNotSerializableError(SplIterError, TypeError):
     """A task function or its arguments cannot be sent to a location."""
 
 
+class TaskTimeoutError(SplIterError, TimeoutError):
+    """Tasks have not finished within the time that the caller gave them."""
+
+
+class PackageMissingError(SplIterError, ImportError):
+    """Something was asked for that needs a package which is not installed."""
+
+
 class TaskFailedError(SplIterError, RuntimeError):
     """A task ended in a way that cannot be brought here as it was; its traceback is the text."""

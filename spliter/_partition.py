@@ -19,6 +19,7 @@ from spliter._grid import BlockGrid, IntArray
 from spliter._materialize import Materialization
 from spliter._planner import Location, PlannedPartition
 from spliter._protocols import BlockSource, Executor
+from spliter._repr import partition_html
 
 NEVER = Materialization(None, "not asked for")
 
@@ -462,6 +463,9 @@ class Partition:
     def __repr__(self) -> str:
         """Return location, number of blocks and size."""
         return f"<Partition {self.location}: {len(self)} blocks, {self.nbytes} bytes>"
+
+    def _repr_html_(self) -> str:
+        return partition_html(self)
 
 
 def count_rows(block: Any) -> int:

@@ -24,12 +24,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NewType
+from typing import Final, NewType
 
 import numpy as np
 
 from spliter._errors import InvalidArgumentError
 from spliter._grid import IntArray
+
+TAKEN_TOGETHER: Final = 100_000
+"""Blocks with several holders that are looked at in one go: their holders, as numbers of Python,
+take ten times the memory of the arrays that they come from."""
 
 Location = NewType("Location", str)
 """A place that a task can be pinned to: a worker address, a backend, this process."""
@@ -168,17 +172,19 @@ def choose_holders(placement: Placement, capacities: Mapping[Location, int]) -> 
     by_size = replicated[np.argsort(-weights[replicated], kind="stable")]
     core_list = cores.tolist()
     per_core = [bytes_there / there for bytes_there, there in zip(load, core_list, strict=True)]
-    ids, ends = _holders_in_order(placement, by_size)
-    picked: list[int] = []
-    start = 0
-    for end, weight in zip(ends.tolist(), weights[by_size].tolist(), strict=True):
-        # The first of equals, which sorts first: holders are in order.
-        best = min(ids[start:end], key=per_core.__getitem__)
-        start = end
-        load[best] += weight
-        per_core[best] = load[best] / core_list[best]
-        picked.append(best)
-    chosen[by_size] = picked
+    for start in range(0, len(by_size), TAKEN_TOGETHER):
+        some = by_size[start : start + TAKEN_TOGETHER]
+        ids, ends = _holders_in_order(placement, some)
+        picked: list[int] = []
+        begin = 0
+        for end, weight in zip(ends.tolist(), weights[some].tolist(), strict=True):
+            # The first of equals, which sorts first: holders are in order.
+            best = min(ids[begin:end], key=per_core.__getitem__)
+            begin = end
+            load[best] += weight
+            per_core[best] = load[best] / core_list[best]
+            picked.append(best)
+        chosen[some] = picked
     return chosen
 
 
@@ -188,10 +194,10 @@ def _holders_in_order(placement: Placement, blocks: IntArray) -> tuple[list[int]
     Laid out in the order in which they are needed: jumping about in lists of a million
     entries takes longer than all the rest.
     """
-    counts = np.diff(placement.holder_offsets)[blocks]
+    first = placement.holder_offsets[blocks]
+    counts = placement.holder_offsets[blocks + 1] - first
     ends = np.cumsum(counts)
-    starts = ends - counts
-    at = np.arange(counts.sum()) + np.repeat(placement.holder_offsets[blocks] - starts, counts)
+    at = np.arange(counts.sum()) + np.repeat(first - (ends - counts), counts)
     ids = placement.holder_ids[at]
     block = np.repeat(np.arange(len(blocks)), counts)
     ids = ids[np.argsort(block * len(placement.locations) + ids, kind="stable")]

@@ -38,6 +38,8 @@ class _BuiltIn:
     """Distribution whose version is worth showing."""
     extra: str | None
     """Extra of this distribution that installs what it needs."""
+    keywords: frozenset[str] = frozenset()
+    """Keywords by which decorators of the engine tell the task below them something."""
 
 
 _BUILT_IN = (
@@ -74,9 +76,34 @@ _BUILT_IN = (
         frozenset({"dislib", "pycompss", "spliter_backends.compss_collections"}),
         None,
         "compss",
+        frozenset({"compss_core_element"}),
+    ),
+    _BuiltIn(
+        "ray",
+        "spliter_backends.ray_backend",
+        frozenset({"ray", "spliter_backends.ray_collections"}),
+        "ray",
+        "ray",
+    ),
+    _BuiltIn(
+        "xarray",
+        "spliter_backends.xarray_backend",
+        frozenset({"xarray", "spliter_backends.xarray_collection"}),
+        "xarray",
+        "xarray",
+    ),
+    _BuiltIn(
+        "zarr",
+        "spliter_backends.zarr_backend",
+        frozenset({"spliter_backends.zarr_collection"}),
+        "zarr",
+        "zarr",
     ),
 )
 
+
+DECORATORS_KEYWORDS = frozenset().union(*(line.keywords for line in _BUILT_IN))
+"""Keywords that a call of a task may have beside those of the function."""
 
 _BUILT_IN_NAMES = {line.name for line in _BUILT_IN}
 
@@ -213,8 +240,8 @@ def _candidates(value: Any) -> Iterator[tuple[str, Backend | BackendNotUsableErr
     packages = _packages(value)
     served = [line.name for line in _BUILT_IN if line.serves & packages]
     # It takes any future of the standard library, also those that an engine has made its own.
-    served.sort(key=lambda name: name == "local")
-    for name in served + sorted(_entry_points()):
+    names = sorted([*served, *sorted(_entry_points())], key=lambda name: name == "local")
+    for name in names:
         try:
             yield name, load(name)
         except BackendNotUsableError as error:

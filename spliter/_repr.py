@@ -1,19 +1,26 @@
-"""How a Split looks in a notebook: its block map, one row of cells per location."""
+"""How a Split and a Partition look in a notebook: what is where, and how evenly."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from spliter._block_map import block_map, colour, shortened
+from spliter._grid import IntArray
 
 if TYPE_CHECKING:
     from spliter._partition import Partition
     from spliter._split import Split
 
-_CELLS = 240
-"""Most cells drawn for one collection; a cell then stands for several blocks."""
+_ROWS = 20
+"""Most locations in the table."""
+
+_NAME_IN_TABLE = 40
+"""Most characters of a location's name in the table."""
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -44,34 +51,72 @@ def format_bytes(nbytes: float) -> str:
     return f"{value:.1f} {_UNITS[-1]}"
 
 
-def _colour(number: int, of: int) -> str:
-    return f"hsl({360 * number // max(of, 1)}, 55%, 60%)"
+def _imbalance(per_location: IntArray) -> str:
+    """Say how far the largest is above the mean, the part of the work that nobody shares."""
+    mean = per_location.mean()
+    return f"{per_location.max() / mean:.2f}" if mean else "not known"
 
 
-def _block_map(split: Split) -> str:
-    """Draw the blocks in collection order, coloured by location."""
-    locations = split.locations
-    number = {location: i for i, location in enumerate(locations)}
-    owner = np.zeros(split.nblocks, dtype=np.int64)
-    for partition in split[:]:
-        owner[partition.indexes.positions] = number[partition.location]
-    shown = owner[:: max(-(-split.nblocks // _CELLS), 1)]
-    cells = "".join(
-        f'<span style="display:inline-block;width:10px;height:10px;margin:1px;'
-        f'background:{_colour(int(i), len(locations))}"></span>'
-        for i in shown
+def _heading(what: str, facts: str) -> str:
+    return f"<div><b>{what}</b>: {facts}</div>"
+
+
+def _plural(count: int, what: str) -> str:
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+def _sizes(nbytes: IntArray) -> str:
+    """Tell the sizes of blocks, from the smallest to the largest."""
+    if not nbytes.any():
+        return "sizes not known"
+    least, most = format_bytes(int(nbytes.min())), format_bytes(int(nbytes.max()))
+    return f"{least} each" if least == most else f"{least} to {most} each"
+
+
+def _table(split: Split, totals: _Totals) -> str:
+    names = split.locations
+    rows = "".join(
+        f'<tr><td style="text-align:right">{at + 1}</td>'
+        f'<td style="text-align:left"><span style="color:{colour(at)}">'
+        f"&#9632;</span> {html.escape(shortened(name, _NAME_IN_TABLE))}</td>"
+        f"<td>{totals.partitions[at]:,}</td><td>{totals.blocks[at]:,}</td>"
+        f"<td>{format_bytes(int(totals.nbytes[at]))}</td></tr>"
+        for at, name in enumerate(names[:_ROWS])
     )
-    return f'<div style="line-height:12px;max-width:600px">{cells}</div>'
-
-
-def _row(location: str, colour: str, partitions: Sequence[Partition]) -> str:
-    blocks = sum(len(partition) for partition in partitions)
-    nbytes = sum(partition.nbytes for partition in partitions)
+    left = len(names) - _ROWS
+    more = f'<tr><td colspan="5">and {left:,} more locations</td></tr>' if left > 0 else ""
     return (
-        f'<tr><td style="text-align:left"><span style="color:{colour}">&#9632;</span> '
-        f"{html.escape(location)}</td><td>{len(partitions)}</td><td>{blocks}</td>"
-        f"<td>{format_bytes(nbytes)}</td></tr>"
+        '<table style="white-space:nowrap;margin:6px 0;font-size:12px"><thead><tr><th>#</th>'
+        '<th style="text-align:left">location</th><th>partitions</th><th>blocks</th>'
+        f"<th>size</th></tr></thead><tbody>{rows}{more}</tbody></table>"
     )
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """What each location has, in the order of `Split.locations`."""
+
+    partitions: IntArray
+    blocks: IntArray
+    nbytes: IntArray
+    owner: IntArray
+    """Number of the location of each block."""
+    block_nbytes: IntArray
+
+    @classmethod
+    def of(cls, split: Split) -> _Totals:
+        locations = split.locations
+        number = {location: i for i, location in enumerate(locations)}
+        partitions, blocks, nbytes = np.zeros((3, len(locations)), dtype=np.int64)
+        owner, block_nbytes = np.zeros((2, split.nblocks), dtype=np.int64)
+        for partition in split[:]:
+            at = number[partition.location]
+            partitions[at] += 1
+            blocks[at] += len(partition)
+            nbytes[at] += partition.nbytes
+            owner[partition.indexes.positions] = at
+            block_nbytes[partition.indexes.positions] = partition.block_nbytes
+        return cls(partitions, blocks, nbytes, owner, block_nbytes)
 
 
 def split_html(split: Split) -> str:
@@ -85,28 +130,65 @@ def split_html(split: Split) -> str:
     Returns
     -------
     str
-        A heading, a table with a row per location, and the block map.
+        A heading, how evenly the blocks are spread, a table with a row per location (of the
+        first twenty), and the block map; less than 100 kB, whatever the Split.
     """
     if not len(split) or repr(split) == "<Split: closed>":
         return f"<b>{html.escape(repr(split)[1:-1])}</b>"
+    totals = _Totals.of(split)
     locations = split.locations
-    rows = "".join(
-        _row(
-            location,
-            _colour(i, len(locations)),
-            [partition for partition in split[:] if partition.location == location],
-        )
-        for i, location in enumerate(locations)
-    )
     moved = split.moved
     note = (
-        f"<div>moved: {moved.blocks} blocks, {format_bytes(moved.nbytes)}</div>"
+        f"<div>moved: {_plural(moved.blocks, 'block')}, {format_bytes(moved.nbytes)}</div>"
         if moved.blocks
         else ""
     )
-    return (
-        f"<div><b>Split</b>: {split.nblocks} blocks, {format_bytes(split.nbytes)}, "
-        f"{len(split)} partitions{html.escape(split._told_materialization())}</div>"
-        "<table><thead><tr><th>location</th><th>partitions</th><th>blocks</th>"
-        f"<th>size</th></tr></thead><tbody>{rows}</tbody></table>{_block_map(split)}{note}"
+    spread = (
+        f"<div>largest location over the mean: {_imbalance(totals.nbytes)} in bytes, "
+        f"{_imbalance(totals.blocks)} in blocks</div>"
+        if len(locations) > 1
+        else ""
     )
+    return _framed(
+        _heading(
+            "Split",
+            f"{_plural(split.nblocks, 'block')} ({_sizes(totals.block_nbytes)}), "
+            f"{format_bytes(split.nbytes)}, {_plural(len(split), 'partition')} at "
+            f"{_plural(len(locations), 'location')}{html.escape(split._told_materialization())}",
+        ),
+        spread,
+        _table(split, totals),
+        block_map(totals.owner, split.grid.shape, locations),
+        note,
+    )
+
+
+def partition_html(partition: Partition) -> str:
+    """Return the HTML of a Partition.
+
+    Parameters
+    ----------
+    partition : Partition
+        Of an open or closed Split.
+
+    Returns
+    -------
+    str
+        A heading, and a map on which its blocks stand out from those of other partitions.
+    """
+    indexes = partition.indexes
+    where = html.escape(shortened(partition.location, _NAME_IN_TABLE))
+    shape = ", ".join("?" if size is None else str(size) for size in partition.shape)
+    facts = (
+        f"{_plural(len(partition), 'block')} ({_sizes(partition.block_nbytes)}), "
+        f"{format_bytes(partition.nbytes)}, shape ({shape}), at {where}"
+    )
+    owner = np.full(math.prod(indexes.grid_shape), -1, dtype=np.int64)
+    owner[indexes.positions] = 0
+    return _framed(
+        _heading("Partition", facts), block_map(owner, indexes.grid_shape, [partition.location])
+    )
+
+
+def _framed(*parts: str) -> str:
+    return f'<div style="max-width:100%;overflow-x:auto">{"".join(parts)}</div>'

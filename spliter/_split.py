@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -17,6 +18,7 @@ from spliter._errors import (
     SplitClosedError,
     UnknownItemIndexError,
 )
+from spliter._events import LOGGER, tell
 from spliter._grid import UNKNOWN, BlockGrid
 from spliter._materialize import Materialization, Materialize, check_materialize, decide
 from spliter._partition import NEVER, Partition, count_rows, count_rows_of
@@ -176,6 +178,7 @@ class Split(Sequence[Partition]):
         self._materialize = materialize
         self._materialization = NEVER
         self._plan()
+        self._tell("split", "split %(blocks)d blocks into %(partitions)d partitions")
         self._decide()
 
     def _plan(self) -> None:
@@ -217,6 +220,14 @@ class Split(Sequence[Partition]):
         )
         for partition in self._partitions:
             partition.materialization = self._materialization
+        if self._materialize is not False:
+            tell(
+                "materialization",
+                "partitions are %(decision)s",
+                decision=str(self._materialization),
+                from_pass=self._materialization.from_pass,
+                reason=self._materialization.reason,
+            )
 
     def refresh(self) -> None:
         """Ask again where the blocks are and plan anew if they have moved.
@@ -229,7 +240,38 @@ class Split(Sequence[Partition]):
             If blocks are gone for good.
         """
         self._check_open()
+        self._plan_again("refresh")
+
+    def _plan_again(self, cause: str) -> None:
+        before = self._partitions
         self._plan()
+        kept = len(set(map(id, before)) & set(map(id, self._partitions)))
+        self._tell(
+            "replan",
+            "planned again (%(cause)s): %(changed)d of %(partitions)d partitions are new",
+            cause=cause,
+            changed=len(self._partitions) - kept,
+        )
+
+    def _tell(self, event: str, message: str, **fields: Any) -> None:
+        """Log what a plan has come to, and what had to cross the network for it so far."""
+        if not LOGGER.isEnabledFor(logging.INFO):  # nor is anything counted that nobody reads
+            return
+        moved = self.moved
+        tell(
+            event,
+            message + " (locations: %(locations)d, %(executor)s)",
+            executor=type(self._executor).__name__,
+            blocks=self.nblocks,
+            partitions=len(self),
+            locations=len(self.locations),
+            nbytes=self.nbytes,
+            aligned_blocks=moved.aligned_blocks,
+            aligned_nbytes=moved.aligned_nbytes,
+            fetched_blocks=moved.fetched_blocks,
+            fetched_nbytes=moved.fetched_nbytes,
+            **fields,
+        )
 
     def _check_open(self) -> None:
         if self._closed:
@@ -252,7 +294,7 @@ class Split(Sequence[Partition]):
         """Iterate over the partitions, planned again if blocks were found moved."""
         self._check_open()
         if self._blocks.has_drifted() and self._executor.blocking_call_allowed():
-            self._plan()
+            self._plan_again("drift")
         return iter(list(self._partitions))
 
     def map(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[Any]:
@@ -342,9 +384,12 @@ class Split(Sequence[Partition]):
         >>> split([np.arange(2), np.arange(3)]).map_blocks(np.square, dtype=int)
         [array([0, 1]), array([0, 1, 4])]
         """
-        results = [
-            (partition, partition.submit(_map_over, fn, *args, **kwargs)) for partition in self
-        ]
+        partitions = list(self)  # before the message is begun: this may have to ask the engine
+        with self.together():
+            results = [
+                (partition, partition.submit(_map_over, fn, *args, **kwargs))
+                for partition in partitions
+            ]
         return self.assemble(results, dtype=dtype, trailing_shape=trailing_shape)
 
     def assemble(

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition, check_task_function
 from spliter._planner import Location
 from spliter._protocols import Executor, together
-from spliter._registry import executor_of_future
+from spliter._registry import DECORATORS_KEYWORDS, executor_of_future
 
 DEFAULT_ARITY = 8
 """Results combined by one reduction task, across locations, unless the caller says."""
+
+_told: weakref.WeakKeyDictionary[Callable[..., Any], Mapping[str, Any]] = (
+    weakref.WeakKeyDictionary()
+)
+"""What decorators of an engine have told tasks that were called without a partition."""
 
 
 def task(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,6 +60,7 @@ def task(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fn)
     def submit_or_call(*args: Any, **kwargs: Any) -> Any:
+        told = _taken(submit_or_call, kwargs)
         found = [
             argument
             for argument in (*args, *kwargs.values())
@@ -72,9 +79,19 @@ def task(fn: Callable[..., Any]) -> Callable[..., Any]:
         executor = found[0].executor
         assert executor is not None
         # The wrapper is what is sent: where it is importable by name, so is the task.
-        return executor.submit(submit_or_call, args, kwargs, location=found[0].location)
+        return executor.submit(submit_or_call, args, {**kwargs, **told}, location=found[0].location)
 
     return submit_or_call
+
+
+def _taken(function: Callable[..., Any], kwargs: dict[str, Any]) -> Mapping[str, Any]:
+    """Take what an engine's decorators above ``task`` have put among the arguments.
+
+    They may do so on the first call only, which need not be one that submits, so it is kept.
+    """
+    if not DECORATORS_KEYWORDS.isdisjoint(kwargs):
+        _told[function] = {name: kwargs.pop(name) for name in DECORATORS_KEYWORDS & kwargs.keys()}
+    return _told.get(function, {})
 
 
 def reduce(fn: Callable[[Any, Any], Any], futures: Iterable[Any], arity: int | None = None) -> Any:
@@ -166,12 +183,23 @@ def gather(futures: Iterable[Any]) -> list[Any]:
     if not pending:
         return []
     executor = executor_of_future(pending[0])
+    check_may_wait(executor)
+    return executor.gather(pending)
+
+
+def check_may_wait(executor: Executor) -> None:
+    """Refuse to wait where that would stop the engine.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If this is its event loop.
+    """
     if not executor.blocking_call_allowed():
         raise InvalidArgumentError(
             "waiting for tasks would block the event loop that runs them; call this in a thread: "
             "await asyncio.to_thread(...)"
         )
-    return executor.gather(pending)
 
 
 def _reduce_level(

@@ -17,8 +17,9 @@ from scipy.spatial.distance import cdist
 import spliter_apps._kmeans_kernel as kernel
 from spliter import split
 from spliter_apps._kmeans_kernel import assign, partial_sums
+from spliter_apps._kmeans_look import Moments
 from spliter_apps._kmeans_pieces import SCRATCH_BYTES, piece_rows, pieces
-from spliter_apps._kmeans_points import Moments, Points
+from spliter_apps._kmeans_points import Points
 from spliter_apps._kmeans_seeds import Centers, reach, row_masses, rows_at, uniforms
 
 Array = npt.NDArray[Any]

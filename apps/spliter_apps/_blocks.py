@@ -168,6 +168,8 @@ def points_of(block: Any, dtype: npt.DTypeLike) -> Any:
     ndarray or CSR matrix
         The block itself where it is one already.
     """
+    if type(block) is np.ndarray and block.dtype == dtype:
+        return block  # what nearly every block is, of which there may be very many
     if hasattr(block, "tocsr"):
         return block.tocsr().astype(dtype, copy=False)
     if hasattr(block, "iloc"):
@@ -202,23 +204,49 @@ def survey(
     """
     found: Schema | None = None
     for index, block in partition.items():
-        points = block[0] if isinstance(block, tuple) else block
-        checked = checked_points(
-            points,
-            f"block {index}",
-            accept_sparse=accept_sparse,
-            must_be_finite=must_be_finite,
-        )
-        schema = Schema(
-            checked.shape[0],
-            checked.shape[1],
-            _feature_names(points),
-            checked.dtype,
-            sparse.issparse(checked),
+        schema = block_schema(
+            index, block, accept_sparse=accept_sparse, must_be_finite=must_be_finite
         )
         found = schema if found is None else found.merged(schema)
     assert found is not None, "a partition has at least one block"
     return found
+
+
+def block_schema(
+    index: tuple[int, ...], block: Any, *, accept_sparse: bool, must_be_finite: bool
+) -> Schema:
+    """Check one block and return its schema.
+
+    Parameters
+    ----------
+    index : tuple of int
+        Its block index, for errors.
+    block : ndarray, DataFrame or sparse matrix, or tuple
+        Points, or a tuple whose first element is points.
+    accept_sparse, must_be_finite : bool
+        As in :func:`survey`.
+
+    Returns
+    -------
+    Schema
+        Of this block.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it cannot be used.
+    """
+    points = block[0] if isinstance(block, tuple) else block
+    checked = checked_points(
+        points, f"block {index}", accept_sparse=accept_sparse, must_be_finite=must_be_finite
+    )
+    return Schema(
+        checked.shape[0],
+        checked.shape[1],
+        _feature_names(points),
+        checked.dtype,
+        sparse.issparse(checked),
+    )
 
 
 survey_task = task(survey)

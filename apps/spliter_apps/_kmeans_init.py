@@ -23,8 +23,9 @@ from sklearn.cluster import kmeans_plusplus
 
 from spliter import InvalidArgumentError, gather
 from spliter_apps._kmeans_lloyd import total
+from spliter_apps._kmeans_look import near
 from spliter_apps._kmeans_pieces import FloatArray
-from spliter_apps._kmeans_points import IntArray, Points, block_numbers, near
+from spliter_apps._kmeans_points import IntArray, Points, block_numbers
 from spliter_apps._kmeans_seed_tasks import Found, Levels, find, masses_of, measure, sample
 from spliter_apps._kmeans_seeds import Centers, rows_at
 

@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from spliter import Partition, gather, task
 from spliter_apps._kmeans_kernel import Farthest, Partial, assign, partial_sums
+from spliter_apps._kmeans_look import Reading, near
 from spliter_apps._kmeans_pieces import FloatArray
-from spliter_apps._kmeans_points import Points, Reading, near
+from spliter_apps._kmeans_points import Points
 from spliter_apps._results import combine
 
 Summary: TypeAlias = tuple[float, npt.NDArray[np.bool_]]

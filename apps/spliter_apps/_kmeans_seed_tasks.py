@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from spliter import Partition, task
+from spliter_apps._kmeans_look import Reading
 from spliter_apps._kmeans_pieces import FloatArray
-from spliter_apps._kmeans_points import IntArray, Reading
+from spliter_apps._kmeans_points import IntArray
 from spliter_apps._kmeans_seeds import Centers, Reach, reach, row_masses, rows_at, uniforms
 
 

@@ -12,7 +12,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from spliter import Partition, task
 from spliter_apps._blocks import Expected
 from spliter_apps._kmeans_kernel import assign
-from spliter_apps._kmeans_points import checked_weights
+from spliter_apps._kmeans_look import checked_weights
 
 
 def nearest(block: Any, expected: Expected, centers: npt.NDArray[Any]) -> npt.NDArray[np.int32]:

@@ -30,7 +30,8 @@ from spliter_apps._blocks import Expected, keep_schema
 from spliter_apps._data import Data, Materialize, check_members, is_blocked, open_data
 from spliter_apps._kmeans_init import seeds
 from spliter_apps._kmeans_lloyd import Run, lloyd
-from spliter_apps._kmeans_points import Points, checked_weights
+from spliter_apps._kmeans_look import checked_weights
+from spliter_apps._kmeans_points import Points
 from spliter_apps._kmeans_threads import one_blas_thread
 from spliter_apps._kmeans_use import distances, inertia, nearest
 

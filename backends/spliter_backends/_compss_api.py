@@ -12,6 +12,7 @@ from typing import Any, Final
 
 try:
     from pycompss.api.api import (
+        compss_barrier,
         compss_delete_object,
         compss_get_number_of_resources,
         compss_wait_on,
@@ -37,6 +38,7 @@ __all__ = [
     "CORE_ELEMENT_KEY",
     "IN_DELETE",
     "Future",
+    "compss_barrier",
     "compss_delete_object",
     "compss_get_number_of_resources",
     "compss_wait_on",

@@ -158,8 +158,7 @@ class CompssSource:
         if not as_one:
             return layout, objects
         if self._one is None:
-            put_together = tasks.constrained("together", constraints)
-            self._one = put_together(uuid.uuid4().hex, layout, objects)
+            self._one = tasks.start("together", constraints, uuid.uuid4().hex, layout, objects)
         return layout.read_from_one(start), [self._one]
 
     def forget(self) -> None:
@@ -232,7 +231,8 @@ class CompssBlocks:
                 for number, facts in enumerate(found)
             ]
         asked = [
-            tasks.describe(uuid.uuid4().hex, list(member.blocks[number])) for number in unknown
+            tasks.start("describe", {}, uuid.uuid4().hex, list(member.blocks[number]))
+            for number in unknown
         ]
         for number, answer in zip(unknown, asked, strict=True):
             found[number] = facts = answer.result()

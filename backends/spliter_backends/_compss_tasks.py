@@ -11,6 +11,7 @@ import functools
 import hashlib
 import json
 import types
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -32,16 +33,29 @@ _SEPARATOR: Final = "_constrained_"
 # What is sent is deleted once the task has read it: PyCOMPSs would keep it to the end.
 _SENT: Final = {"content": IN_DELETE}
 _GIVEN: Final = {"inputs": COLLECTION_IN}
+# Each goes to the next node, wherever its input is.
+_IN_TURN: Final = {"is_distributed": True}
 
 DECORATION: Final[Mapping[str, Mapping[str, Any]]] = {
     "call": {"returns": CompssFuture, **_SENT},
     "call_with": {"returns": CompssFuture, **_SENT, **_GIVEN},
     "make": {"returns": (CompssFuture, CompssFuture), **_SENT},
     "make_with": {"returns": (CompssFuture, CompssFuture), **_SENT, **_GIVEN},
+    "make_in_turn": {"returns": (CompssFuture, CompssFuture), **_SENT, **_IN_TURN},
+    "make_in_turn_with": {
+        "returns": (CompssFuture, CompssFuture),
+        **_SENT,
+        **_GIVEN,
+        **_IN_TURN,
+    },
     "describe": {"returns": CompssFuture, **_GIVEN},
     "together": {"returns": CompssFuture, "layout": IN_DELETE, **_GIVEN},
     "spread": {"returns": CompssFuture, **_GIVEN},
 }
+
+
+_started: Final[Counter[str]] = Counter()
+"""How often each has been started by this process."""
 
 
 @task(**DECORATION["call"])  # type: ignore[untyped-decorator]
@@ -65,6 +79,18 @@ def make(key: str, content: bytes | Call) -> Any:
 @task(**DECORATION["make_with"])  # type: ignore[untyped-decorator]
 def make_with(key: str, content: bytes | Call, inputs: Sequence[Any]) -> Any:
     """Make a block of the results of others."""
+    return _made(key, called(key, content, inputs))
+
+
+@task(**DECORATION["make_in_turn"])  # type: ignore[untyped-decorator]
+def make_in_turn(key: str, content: bytes | Call) -> Any:
+    """Make a block at the next node."""
+    return _made(key, called(key, content, ()))
+
+
+@task(**DECORATION["make_in_turn_with"])  # type: ignore[untyped-decorator]
+def make_in_turn_with(key: str, content: bytes | Call, inputs: Sequence[Any]) -> Any:
+    """Make a block of the results of others, at the next node."""
     return _made(key, called(key, content, inputs))
 
 
@@ -105,6 +131,38 @@ def spread(key: str, output: int | None, count: int, inputs: Sequence[Any]) -> A
         return [found] * (count + 1)
     facts = [BlockFacts.of([block]) for block in found.value]
     return [*found.value, result_of(facts, key, news_of_here())]
+
+
+def start(base: str, constraints: Mapping[str, Any], *args: Any, **options: Any) -> Any:
+    """Start one of these tasks.
+
+    Parameters
+    ----------
+    base : str
+        Name of the task.
+    constraints : mapping of str to object
+        As given to ``@constraint``.
+    *args, **options
+        Of the task.
+
+    Returns
+    -------
+    future, or list of future
+        What it returns.
+    """
+    _started[base] += 1
+    return constrained(base, constraints)(*args, **options)
+
+
+def started() -> int:
+    """Return how many of these tasks this process has started.
+
+    Returns
+    -------
+    int
+        Those that ran at once, without a runtime, count too.
+    """
+    return _started.total()
 
 
 def constrained(base: str, constraints: Mapping[str, Any]) -> Callable[..., Any]:

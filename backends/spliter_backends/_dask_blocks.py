@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 import uuid
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from dask.typing import Key
 from distributed import Client, Future
@@ -26,8 +26,11 @@ from spliter import (
 )
 from spliter._grid import IntArray
 from spliter_backends._dask_inquiry import Inquiry, refuse_cancelled
-from spliter_backends._dask_worker import WorkerSource, hold
+from spliter_backends._dask_worker import View, WorkerSource, hold
 from spliter_backends.dask_executor import DaskExecutor
+
+ViewOf: TypeAlias = Callable[[PlannedPartition], View]
+"""Makes what tasks on a partition see in place of its blocks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,18 +45,45 @@ class Member:
         The blocks, in C order of the grid.
     nbytes : ndarray of int64, or None
         Bytes of each block, where the collection's metadata tells.
+    beside : ndarray of int64, or None
+        For each block of the first collection, which of these goes with it; by default the
+        one that has the same rows.
     """
 
     grid: BlockGrid
     futures: Sequence[Future[Any]]
     nbytes: IntArray | None
+    beside: IntArray | None = None
 
 
-class _ClientSource:
-    """A partition's blocks as the client sees them: keys to send, nothing to read."""
+class Owner(Protocol):
+    """What a partition's source needs of the opened blocks that it belongs to."""
+
+    client: Client
+
+    def futures(self) -> tuple[Sequence[Future[Any]], ...]:
+        """Return the futures of all blocks."""
+        ...
+
+    def refuse_cancelled(self, partition: Partition) -> None:
+        """Raise if blocks of a partition are not to be had any more."""
+        ...
+
+
+class SentSource(Protocol):
+    """What stands for a partition's blocks at their location."""
+
+    @property
+    def materialized_key(self) -> str:
+        """What the blocks, put together, are kept by."""
+        ...
+
+
+class ClientSource:
+    """A partition's blocks as the client sees them: a source to send, nothing to read."""
 
     def __init__(
-        self, blocks: DaskBlocks, sent: WorkerSource, aligned: Sequence[Sequence[Future[Any]]]
+        self, blocks: Owner, sent: SentSource, aligned: Sequence[Sequence[Future[Any]]]
     ) -> None:
         self._blocks = blocks
         self._sent = sent
@@ -102,17 +132,7 @@ class _ClientSource:
         _release(weakref.ref(self._blocks.client), self._sent.materialized_key)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        sent = self._sent
-        return WorkerSource, (
-            sent.members,
-            sent.nbytes,
-            sent.indexes,
-            sent.topic,
-            sent.token,
-            sent.client,
-            sent.materialized_key,
-            sent.timeout,
-        )
+        return hold, (self._sent,)
 
 
 def _release(client: weakref.ReferenceType[Client], key: str) -> None:
@@ -125,9 +145,16 @@ def _release(client: weakref.ReferenceType[Client], key: str) -> None:
 class DaskBlocks:
     """The blocks of one or several aligned collections on a Dask cluster."""
 
-    def __init__(self, client: Client, executor: DaskExecutor, members: Sequence[Member]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        executor: DaskExecutor,
+        members: Sequence[Member],
+        view: ViewOf | None = None,
+    ) -> None:
         self.client = client
         self.executor = executor
+        self._view = view
         self._members = list(members)
         self._inquiry = Inquiry(client, executor)
         self._token = uuid.uuid4().hex
@@ -135,14 +162,15 @@ class DaskBlocks:
         self._lock = threading.Lock()
         self._drifted = False
         self._movement = Movement()
-        self._sources: weakref.WeakSet[_ClientSource] = weakref.WeakSet()
+        self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
         self._aligned_holders: list[Mapping[Key, Sequence[str]]] = []
         self._copies = weakref.WeakValueDictionary[tuple[int, int, str], Future[Any]]()
 
     @property
     def grids(self) -> Sequence[BlockGrid]:
-        """One grid per collection."""
-        return [member.grid for member in self._members]
+        """One grid per collection; what is seen through a view is one."""
+        seen = self._members if self._view is None else self._members[:1]
+        return [member.grid for member in seen]
 
     def locate(self) -> Placement:
         """Ask the scheduler where the blocks are; see :class:`spliter.Blocks`."""
@@ -166,39 +194,52 @@ class DaskBlocks:
             dict(zip(partition.get_indexes(), (futures[at] for at in positions), strict=True))
         )
 
-    def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[_ClientSource]:
+    def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[ClientSource]:
         """Return the sources of planned partitions; copies aligned blocks to them."""
         grid = self._members[0].grid
         futures = self._members[0].futures
-        columns = [grid.rows(part.positions).tolist() for part in planned]
+        columns = [self._beside(part.positions) for part in planned]
         copies = self._bring_aligned(
-            (row, part.location)
-            for part, rows in zip(planned, columns, strict=True)
-            for row in rows
+            (number, at, part.location)
+            for part, beside in zip(planned, columns, strict=True)
+            for number, column in enumerate(beside, start=1)
+            for at in column
         )
         made = []
-        for part, rows in zip(planned, columns, strict=True):
+        for part, beside in zip(planned, columns, strict=True):
             aligned = [
-                [copies.get((number, row, part.location)) or member.futures[row] for row in rows]
-                for number, member in enumerate(self._members[1:], start=1)
+                [copies.get((number, at, part.location)) or member.futures[at] for at in column]
+                for number, (member, column) in enumerate(
+                    zip(self._members[1:], beside, strict=True), start=1
+                )
             ]
             own = tuple(futures[position].key for position in part.positions.tolist())
             sent = WorkerSource(
                 members=(own, *(tuple(future.key for future in member) for member in aligned)),
-                nbytes=tuple(part.nbytes.tolist()),
-                indexes=tuple(grid.indexes(part.positions)),
+                nbytes=part.nbytes,
+                positions=part.positions,
+                grid_shape=grid.shape,
                 topic=self._topic,
                 token=self._token,
                 client=self.client.id,
                 materialized_key=f"spliter-materialized-{uuid.uuid4().hex}",
                 timeout=self._inquiry.timeout,
+                view=None if self._view is None else self._view(part),
             )
-            made.append(_ClientSource(self, sent, aligned))
+            made.append(ClientSource(self, sent, aligned))
         self._sources.update(made)
         return made
 
+    def _beside(self, positions: IntArray) -> list[list[int]]:
+        """Return which blocks of each aligned collection go with blocks of the first one."""
+        rows = self._members[0].grid.rows(positions)
+        return [
+            (rows if member.beside is None else member.beside[positions]).tolist()
+            for member in self._members[1:]
+        ]
+
     def _bring_aligned(
-        self, wanted: Iterable[tuple[int, str]]
+        self, wanted: Iterable[tuple[int, int, str]]
     ) -> Mapping[tuple[int, int, str], Future[Any]]:
         """Copy blocks of the further collections to where the first one's blocks are.
 
@@ -210,17 +251,16 @@ class DaskBlocks:
         new: list[Future[Any]] = []
         if not self._aligned_holders:
             return copies
-        for row, location in wanted:
-            for number, holders in enumerate(self._aligned_holders, start=1):
-                future = self._members[number].futures[row]
-                place = (number, row, location)
-                if location in holders[future.key]:
-                    continue
-                copy = self._copies.get(place)
-                if copy is None:
-                    copy = self._copies[place] = self._copy_to(location, future)
-                    new.append(copy)
-                copies[place] = copy
+        for place in wanted:
+            number, at, location = place
+            future = self._members[number].futures[at]
+            if place in copies or location in self._aligned_holders[number - 1][future.key]:
+                continue
+            copy = self._copies.get(place)
+            if copy is None:
+                copy = self._copies[place] = self._copy_to(location, future)
+                new.append(copy)
+            copies[place] = copy
         self._inquiry.wait_done(new)
         if new:
             nbytes = int(self._inquiry.sizes(new).sum())

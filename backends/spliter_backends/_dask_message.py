@@ -16,6 +16,7 @@ from distributed import Client, Future
 from distributed.protocol.pickle import dumps
 
 from spliter import Location, TaskNotSerializableError
+from spliter_backends._dask_pins import MARK
 
 
 class Message:
@@ -74,13 +75,17 @@ class Message:
             return
         layers = {
             f"at-{location}": MaterializedLayer(
-                tasks, annotations=None if location is None else {"workers": [location]}
+                tasks, annotations=None if location is None else {"workers": [location], MARK: True}
             )
             for location, tasks in self._tasks.items()
         }
         graph = HighLevelGraph(layers, {name: set() for name in layers})
         try:
-            self._client.get(graph, [future.key for future in self._futures], sync=False)
+            # Without this the scheduler takes messages of one minute for equally urgent, and each
+            # worker orders their tasks as it likes: trainers that wait for each other would each
+            # hold a thread that another training needs.
+            keys = [future.key for future in self._futures]
+            self._client.get(graph, keys, sync=False, fifo_timeout="0s")
         except Exception as error:
             self.discard()
             _refuse_unpicklable(self._sent, error)

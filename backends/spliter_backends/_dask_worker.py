@@ -19,32 +19,33 @@ would need all of them in memory at once.
 
 from __future__ import annotations
 
-import threading
 import time
-import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+import numpy as np
 from dask.sizeof import sizeof
 from dask.typing import Key
 from distributed import Reschedule, Worker, get_worker, secede
 from distributed.protocol.pickle import dumps
 from distributed.threadpoolexecutor import thread_state
-from distributed.utils import sync
 from distributed.utils_comm import gather_from_workers
 
 from spliter import (
     AlignmentError,
     BlockLostError,
     BlockTimeoutError,
-    NotEnoughMemoryError,
     Partition,
     PartitionNotLocalError,
 )
 from spliter._concatenate import concatenate
+from spliter._events import tell
+from spliter._grid import IntArray
 from spliter._partition import count_rows
+from spliter_backends._dask_kept import Kept, bounded_sync
+from spliter_backends._dask_memory import MISSING, has_all, nbytes_of, read_here
 
 FETCH_BATCH_NBYTES: Final = 32 * 2**20
 """Blocks read from a peer ahead of their turn: enough to pay for the round trip of many
@@ -54,14 +55,20 @@ MAX_MOVES: Final = 2
 """Times that one worker sends the same task elsewhere. Two workers that each see more of
 a partition at the other (blocks in motion) would otherwise pass it on for ever."""
 
-READ_ATTEMPTS: Final = 6
-"""Reads of one key before it is read on the event loop. Two threads that unspill the
-same key at once make zict's buffer raise KeyError for a key it has."""
-
-_MISSING: Final = object()
-
 _moves: Counter[Key] = Counter()
 _MOVES_KEPT: Final = 10_000
+
+
+class View(Protocol):
+    """What tasks see in place of a partition's bare blocks; small to pickle."""
+
+    def blocks(self, bare: Iterator[Any]) -> Iterator[Any]:
+        """Yield what stands for each block, or for each tuple of aligned blocks."""
+        ...
+
+    def join(self, blocks: Iterator[Any]) -> Any:
+        """Return such blocks as one."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +79,12 @@ class WorkerSource:
     ----------
     members : tuple of tuple
         For each aligned collection the keys of its blocks, in the partition's order.
-    nbytes : tuple of int
+    nbytes : ndarray of int64, shape (n,)
         Bytes of each block of the first collection.
-    indexes : tuple of tuple of int
-        Block index of each block, for messages.
+    positions : ndarray of int64, shape (n,)
+        C-order position of each block in the first collection, for messages.
+    grid_shape : tuple of int
+        Blocks of that collection along each axis.
     topic, token : str
         Where, and as whom, to report drift to the client.
     client : str
@@ -84,16 +93,20 @@ class WorkerSource:
         What the blocks, put together, are kept by.
     timeout : float
         Seconds to wait for blocks without any progress.
+    view : View, optional
+        What tasks see in place of the blocks.
     """
 
     members: tuple[tuple[Key, ...], ...]
-    nbytes: tuple[int, ...]
-    indexes: tuple[tuple[int, ...], ...]
+    nbytes: IntArray
+    positions: IntArray
+    grid_shape: tuple[int, ...]
     topic: str
     token: str
     client: str
     materialized_key: str
     timeout: float
+    view: View | None = None
 
     def read(self) -> Iterator[Any]:
         """Yield the blocks if they are in the memory of the worker this runs on."""
@@ -102,6 +115,10 @@ class WorkerSource:
     def materialized(self) -> Any:
         """Return the blocks as one if they are in the memory of the worker this runs on."""
         return self._here().materialized()
+
+    def index(self, at: int) -> tuple[int, ...]:
+        """Return the block index of one of the blocks."""
+        return tuple(map(int, np.unravel_index(int(self.positions[at]), self.grid_shape)))
 
     def _here(self) -> _Reading:
         try:
@@ -157,60 +174,51 @@ class _Reading:
 
     def read(self) -> Iterator[Any]:
         """Yield the blocks in order, tuples where collections are aligned."""
+        view = self._source.view
+        return self._bare() if view is None else view.blocks(self._bare())
+
+    def _bare(self) -> Iterator[Any]:
         source = self._source
         fetched: dict[Key, Any] = {}
         if len(source.members) == 1:
             for at, key in enumerate(source.members[0]):
-                block = self._here(key)
-                yield self._elsewhere(at, key, fetched) if block is _MISSING else block
+                # Not held here: a block that has been used may go before the next one comes.
+                yield self._block(at, key, fetched)
             return
         for at, keys in enumerate(zip(*source.members, strict=True)):
-            here = [self._here(key) for key in keys]
-            blocks = tuple(
-                self._elsewhere(at, key, fetched) if block is _MISSING else block
-                for key, block in zip(keys, here, strict=True)
-            )
-            _check_rows(source.indexes[at], blocks)
-            yield blocks
+            yield self._row(at, keys, fetched)
+
+    def _row(self, at: int, keys: Sequence[Key], fetched: dict[Key, Any]) -> tuple[Any, ...]:
+        """Read the aligned blocks that go together."""
+        blocks = tuple(self._block(at, key, fetched) for key in keys)
+        if self._source.view is None:  # which knows itself what goes with what
+            _check_rows(self._source, at, blocks)
+        return blocks
+
+    def _block(self, at: int, key: Key, fetched: dict[Key, Any]) -> Any:
+        block = read_here(self._worker, key)
+        return self._elsewhere(at, key, fetched) if block is MISSING else block
 
     def materialized(self) -> Any:
         """Return the blocks as one, made once for all tasks at this worker."""
-        key = self._source.materialized_key
-        with _lock_for(key):
-            value = self._here(key)
-            if value is _MISSING:
-                self._check_it_fits()
-                value = concatenate(self.read())
-                if len(self._source.nbytes) > 1:  # else it is the block itself
-                    self._sync(_keep, self._worker, key, value, self._source.client)
-            return value
-
-    def _check_it_fits(self) -> None:
-        limit = self._worker.memory_manager.memory_limit
-        nbytes = sum(self._source.nbytes)
-        if limit is not None and nbytes > limit:
-            raise NotEnoughMemoryError(
-                f"the partition has {nbytes} bytes, and {self._worker.address} may use {limit} in "
-                "all; iterate over its blocks, or split into more partitions_per_location"
-            )
-
-    def _here(self, key: Key) -> Any:
-        """Read a block from this worker's memory (or its spill file)."""
-        data = self._worker.data
-        for attempt in range(READ_ATTEMPTS):
-            try:
-                return data[key]
-            except KeyError:
-                if key not in data:
-                    return _MISSING
-                time.sleep(0.001 * 2**attempt)
-        return _MISSING
+        source = self._source
+        made = read_here(self._worker, source.materialized_key)
+        if made is not MISSING:  # what every pass but the first finds
+            return made
+        join = concatenate if source.view is None else source.view.join
+        keys = tuple(key for _, key in self._keys())
+        nbytes = sum(
+            nbytes_of(self._worker, key) or int(source.nbytes[at]) for at, key in self._keys()
+        )
+        kept = Kept(source.materialized_key, nbytes, source.client, source.timeout, keys)
+        # A single block is not kept a second time.
+        return kept.get(self._worker, lambda: join(self.read()), keep=len(source.nbytes) > 1)
 
     def _elsewhere(self, at: int, key: Key, fetched: dict[Key, Any]) -> Any:
         """Read a block from another worker, a batch of those that follow with it."""
         if not self._fetch_allowed:
             raise PartitionNotLocalError(
-                f"block {self._source.indexes[at]} is not in the memory of "
+                f"block {self._source.index(at)} is not in the memory of "
                 f"{self._worker.address}; start the task with spliter.task or "
                 "partition.submit, which run it where the partition's blocks are"
             )
@@ -234,15 +242,14 @@ class _Reading:
         for at, key in self._keys(start):
             if key not in data:
                 found.append(key)
-                nbytes += self._source.nbytes[at]
+                nbytes += int(self._source.nbytes[at])
                 if nbytes >= most:
                     break
         return found
 
     def settle(self, planned: str) -> None:
         """Make sure, before the user's code starts, that this is the place to run it."""
-        data = self._worker.data
-        missing = not all(all(map(data.__contains__, keys)) for keys in self._source.members)
+        missing = not all(has_all(self._worker, keys) for keys in self._source.members)
         if missing or self._worker.address != planned:
             self._report()
         if not missing:
@@ -255,7 +262,7 @@ class _Reading:
         for at, key in self._keys():
             for address in holders[key]:
                 if address in running:
-                    bytes_at[address] += max(self._source.nbytes[at], 1)
+                    bytes_at[address] += max(int(self._source.nbytes[at]), 1)
         best = min(bytes_at, key=lambda address: (-bytes_at[address], address != here, address))
         if best != here:
             self._move_task(best)
@@ -275,6 +282,14 @@ class _Reading:
             self._ask("set_restrictions", worker={key: [address]})
         except KeyError:  # the task was cancelled meanwhile
             return
+        tell(
+            "retry",
+            "task %(task)s starts again at %(location)s, where its blocks are now",
+            engine="dask",
+            task=key,
+            location=address,
+            attempt=_moves[key],
+        )
         raise Reschedule
 
     def _fetch(self, keys: list[Key]) -> dict[Key, Any]:
@@ -349,18 +364,11 @@ class _Reading:
 
     def _sync(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run something on the worker's event loop and wait for it, within bounds."""
-        timeout = self._source.timeout
-        try:
-            return sync(self._worker.loop, fn, *args, callback_timeout=timeout, **kwargs)
-        except TimeoutError as error:
-            raise BlockTimeoutError(
-                f"neither the scheduler nor another worker answered {self._worker.address} within "
-                f"{timeout:g} s; the limit is the Dask setting spliter.block-timeout"
-            ) from error
+        return bounded_sync(self._worker, self._source.timeout, fn, *args, **kwargs)
 
     def _indexes_of(self, keys: Collection[Key]) -> tuple[tuple[int, ...], ...]:
         wanted = set(keys)
-        found = {self._source.indexes[at]: None for at, key in self._keys() if key in wanted}
+        found = {self._source.index(at): None for at, key in self._keys() if key in wanted}
         return tuple(found)
 
     def _lost(self, keys: Collection[Key], why: str) -> BlockLostError:
@@ -385,31 +393,6 @@ class _Reading:
             self._source.topic,
             {"split": self._source.token, "blocks": blocks, "nbytes": nbytes},
         )
-
-
-_locks: weakref.WeakValueDictionary[str, threading.Lock] = weakref.WeakValueDictionary()
-_locks_guard = threading.Lock()
-
-
-def _lock_for(key: str) -> threading.Lock:
-    """Return the lock that tasks at this worker share for a key."""
-    with _locks_guard:
-        lock = _locks.get(key)
-        if lock is None:
-            lock = _locks[key] = threading.Lock()
-        return lock
-
-
-async def _keep(worker: Worker, key: str, value: Any, client: str) -> None:
-    """Make a value one of the worker's data, as scatter does: sized, spilled, freed by Dask.
-
-    The scheduler hears of it first: it has workers drop data that it does not know. The
-    client has to release it, under the name given here.
-    """
-    await worker.scheduler.update_data(
-        who_has={key: [worker.address]}, nbytes={key: sizeof(value)}, client=client
-    )
-    worker.update_data({key: value})
 
 
 async def _gather(
@@ -483,12 +466,12 @@ def _leave_thread_pool() -> None:
         secede()
 
 
-def _check_rows(index: tuple[int, ...], blocks: tuple[Any, ...]) -> None:
+def _check_rows(source: WorkerSource, at: int, blocks: tuple[Any, ...]) -> None:
     """Refuse aligned blocks of different lengths, where sizes were not known before."""
     rows = [count_rows(block) for block in blocks]
     if len(set(rows)) > 1:
         raise AlignmentError(
-            f"the aligned blocks at {index} have {rows} rows; the collections are not "
+            f"the aligned blocks at {source.index(at)} have {rows} rows; the collections are not "
             "blocked alike, so their rows would be paired wrongly"
         )
 

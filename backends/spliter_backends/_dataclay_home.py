@@ -17,6 +17,7 @@ from typing import Any, Final
 import psutil
 
 from spliter import AlignmentError, NotEnoughMemoryError, PartitionNotLocalError
+from spliter._concatenate import concatenate
 from spliter._partition import count_rows
 from spliter_backends._dataclay_message import object_by_id, unpacked
 from spliter_backends._dataclay_quiet import quiet
@@ -146,7 +147,7 @@ class StationSource:
                 f"{total} in all; iterate over its blocks, or split into more "
                 "partitions_per_location"
             )
-        return as_one.setdefault(self.partition_id, _Once()).get(_read(members))
+        return as_one.setdefault(self.partition_id, _Once()).get(_read(members), concatenate)
 
     def settle(self) -> None:
         """Make sure that partition and blocks are here.

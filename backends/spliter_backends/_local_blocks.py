@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -19,6 +19,7 @@ from spliter import (
     BlockGrid,
     UnsupportedCollectionError,
 )
+from spliter._concatenate import concatenate
 from spliter._grid import UNKNOWN, IntArray
 
 MEMMAP_BLOCK_BYTES = 32 * 2**20
@@ -38,11 +39,14 @@ class Opened:
         Bytes of each block.
     read : callable
         Takes a block's position in C order and returns the block.
+    join : callable
+        Takes an iterable of blocks and returns them as one.
     """
 
     grid: BlockGrid
     nbytes: IntArray
     read: Callable[[int], Any]
+    join: Callable[[Iterable[Any]], Any] = concatenate
 
 
 def is_block(value: Any) -> bool:

@@ -11,7 +11,7 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,11 +47,11 @@ class _Once:
         self._lock = threading.Lock()
         self._made: tuple[Any] | None = None
 
-    def get(self, blocks: Iterator[Any]) -> Any:
+    def get(self, blocks: Iterator[Any], join: Callable[[Iterator[Any]], Any]) -> Any:
         """Return it; `blocks` are read if it has to be made."""
         with self._lock:
             if self._made is None:
-                self._made = (concatenate(blocks),)
+                self._made = (join(blocks),)
             return self._made[0]
 
 
@@ -96,7 +96,8 @@ class LocalSource:
         """
         # One operation, so that two threads get the same one.
         once = self.store.materialized.setdefault(self.positions.tobytes(), _Once())
-        return once.get(self.read())
+        blocks, collections = self.read(), self.store.collections
+        return once.get(blocks, collections[0].join if len(collections) == 1 else concatenate)
 
     def pinned(self) -> LocalSource:
         """Return a source of the same blocks that closing the Split does not affect.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, overload
 
 from spliter import BlockGrid, BlocksMade, InvalidArgumentError
 from spliter._grid import UNKNOWN, IntArray
@@ -14,6 +14,9 @@ from spliter_backends._compss_blocks import known_facts, promise
 from spliter_backends._compss_future import CompssFuture
 from spliter_backends._compss_settings import settings
 from spliter_backends.compss_executor import EXECUTOR
+
+IN_TURN: Final = "in turn"
+"""In place of nodes: each block at the next one."""
 
 
 class CompssCollection(Sequence[Any]):
@@ -40,6 +43,16 @@ class CompssCollection(Sequence[Any]):
     def grid(self) -> BlockGrid:
         """Arrangement of the blocks."""
         return self._grid
+
+    @property
+    def chunks(self) -> tuple[tuple[int, ...], ...]:
+        """Sizes of the blocks along each axis, as Dask arrays have them; -1 where not known."""
+        return self._grid.chunks
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """Size along each axis; None where sizes of blocks are not known."""
+        return self._grid.extent
 
     def __len__(self) -> int:
         """Return the number of blocks."""
@@ -126,7 +139,7 @@ def make_blocks(
     arguments: Iterable[Sequence[Any]],
     *,
     chunks: Sequence[Sequence[int]] | None = None,
-    nodes: Sequence[str] | None = None,
+    nodes: Sequence[str] | Literal["in turn"] | None = None,
 ) -> CompssCollection:
     """Make blocks by tasks that say where they run, so that splitting has nobody to ask.
 
@@ -138,8 +151,9 @@ def make_blocks(
         The arguments of `fn` for each block; futures arrive as results.
     chunks : sequence of sequence of int, optional
         Sizes of the blocks along each axis, if they are known; else the collection has one axis.
-    nodes : sequence of str, optional
-        Where to make each block. The setting ``pins`` must have the nodes.
+    nodes : sequence of str, or "in turn", optional
+        Where to make each block: at the nodes in turn, or at those named, which the setting
+        ``pins`` must have. Without it, COMPSs decides.
 
     Returns
     -------
@@ -160,16 +174,10 @@ def make_blocks(
     [10]
     """
     calls = [tuple(given) for given in arguments]
-    pins = settings().pins
-    if nodes is not None and (len(nodes) != len(calls) or not set(nodes) <= pins.keys()):
-        raise InvalidArgumentError(
-            f"nodes must name one of {sorted(pins)} (the setting pins) for each of the "
-            f"{len(calls)} blocks, got {list(nodes)}"
-        )
+    base = "make_in_turn" if nodes == IN_TURN else "make"
     blocks = []
-    for number, given in enumerate(calls):
-        constraints = {} if nodes is None else {"app_software": pins[nodes[number]]}
-        block, facts = EXECUTOR.start("make", fn, given, {}, constraints)
+    for given, constraints in zip(calls, _constraints(nodes, len(calls)), strict=True):
+        block, facts = EXECUTOR.start(base, fn, given, {}, constraints)
         if runtime_is_up():
             promise(block, facts)
         else:
@@ -178,6 +186,19 @@ def make_blocks(
     unknown = BlockGrid.of_unknown_sizes(len(blocks))
     grid = unknown if chunks is None else BlockGrid.from_chunks(chunks)
     return CompssCollection(blocks, grid)
+
+
+def _constraints(nodes: Sequence[str] | None, count: int) -> Sequence[Mapping[str, str]]:
+    """Return for each block the constraints of the task that makes it."""
+    if nodes is None or nodes == IN_TURN:
+        return [{}] * count
+    pins = settings().pins
+    if isinstance(nodes, str) or len(nodes) != count or not set(nodes) <= pins.keys():
+        raise InvalidArgumentError(
+            f"nodes must name one of {sorted(pins)} (the setting pins) for each of the {count} "
+            f"blocks, or be {IN_TURN!r}; got {nodes!r}"
+        )
+    return [{"app_software": pins[node]} for node in nodes]
 
 
 def assembled(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> CompssCollection:
@@ -199,7 +220,9 @@ def assembled(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Comp
     for positions, future in results:
         places = positions.tolist()
         if runtime_is_up():
-            *pieces, facts = tasks.spread(
+            *pieces, facts = tasks.start(
+                "spread",
+                {},
                 uuid.uuid4().hex,
                 made.output,
                 len(places),

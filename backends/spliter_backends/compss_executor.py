@@ -108,7 +108,7 @@ class CompssExecutor:
         Parameters
         ----------
         base : str
-            ``"call"`` or ``"make"``.
+            ``"call"``, ``"make"`` or ``"make_in_turn"``.
         fn, args, kwargs
             The call.
         constraints : mapping of str to object
@@ -125,12 +125,12 @@ class CompssExecutor:
             here = [_arriving_here(argument) for argument in args]
             named = {name: _arriving_here(argument) for name, argument in kwargs.items()}
             at_once = Call(_call_here, (fn, here, named), {})
-            return self._known(key, tasks.constrained(base, constraints)(key, at_once))
+            return self._known(key, tasks.start(base, constraints, key, at_once))
         payload = packed(fn, args, kwargs, self._shipped)
         if payload.inputs:
-            started = tasks.constrained(f"{base}_with", constraints)
-            return self._known(key, started(key, payload.content, payload.inputs))
-        return self._known(key, tasks.constrained(base, constraints)(key, payload.content))
+            given = (key, payload.content, payload.inputs)
+            return self._known(key, tasks.start(f"{base}_with", constraints, *given))
+        return self._known(key, tasks.start(base, constraints, key, payload.content))
 
     def _known(self, key: str, returned: Any) -> Any:
         """Give futures their key; what a task has returned without a runtime gets futures."""

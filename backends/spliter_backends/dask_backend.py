@@ -8,6 +8,7 @@ Where what is:
 ``_dask_blocks``   the opened blocks: placement, aligned copies, count of what moved
 ``dask_executor``  tasks pinned to workers, and an eye on those under way
 ``_dask_worker``   what runs on the worker: check, wait, move or fetch, iterate
+``_dask_kept``     what runs on the worker: read its memory, keep what was made once
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import threading
 import time
 import uuid
@@ -27,7 +28,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import dask
-from dask._task_spec import Task
 from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 from dask.utils import funcname, parse_timedelta
@@ -41,8 +41,11 @@ from spliter import (
     Location,
     Partition,
 )
+from spliter._events import tell
 from spliter._grid import UNKNOWN, IntArray
 from spliter_backends._dask_message import Message
+from spliter_backends._dask_picked import PickedBlocks
+from spliter_backends._dask_pins import let_go_of_the_gone
 from spliter_backends._dask_worker import run_at_location
 
 WATCH_INTERVAL: Final = 1.0
@@ -133,6 +136,7 @@ class DaskExecutor:
             weakref.WeakKeyDictionary()
         )
         self._watch: PeriodicCallback | None = None
+        self._has_looked = False
         self._gone: set[Location] = set()
         self._messages = _Messages()
         self._flush_planned = False
@@ -187,16 +191,11 @@ class DaskExecutor:
         from dask.array import Array
 
         name = f"spliter-blocks-{uuid.uuid4().hex}"
-        further = (0,) * len(made.trailing_shape)
-        graph: dict[Key, Task] = {}
-        for positions, future in results:
-            for at, position in enumerate(positions.tolist()):
-                key = (name, position, *further)
-                graph[key] = Task(key, _block_of, future, at, made.output)
+        layer = PickedBlocks(name, results, len(made.trailing_shape), made.output)
         rows = tuple(float("nan") if count == UNKNOWN else count for count in made.rows)
         chunks = (rows, *((size,) for size in made.trailing_shape))
-        layers = HighLevelGraph.from_collections(name, graph, dependencies=())
-        return Array(layers, name, chunks=chunks, dtype=made.dtype)
+        graph = HighLevelGraph.from_collections(name, layer, dependencies=())
+        return Array(graph, name, chunks=chunks, dtype=made.dtype)
 
     def submit(
         self,
@@ -315,8 +314,11 @@ class DaskExecutor:
                 for key, entry in self._under_way.items()
                 if now - entry.since > RESCUE_AFTER
             }
-        if not ages or client is None:
+        if client is None or client.status in ("closing", "closed"):
             return
+        if not ages and self._has_looked:
+            return
+        self._has_looked = True  # once in any case: the scheduler has to know of our pins
         states = await self.release_pins(ages)
         over = (None, "memory", "erred", "forgotten")
         with self._lock:
@@ -344,21 +346,30 @@ class DaskExecutor:
         except OSError:  # the scheduler is gone; the client tells the user itself
             return {}
         with self._lock:
-            self._gone.update(found["gone"])
+            news = set(found["gone"]) - self._gone
+            self._gone |= news
+        for location in sorted(news):
+            tell(
+                "location gone",
+                "%(location)s is gone; its tasks run elsewhere",
+                level=logging.WARNING,
+                engine="dask",
+                location=location,
+            )
         states: dict[Key, str | None] = found["states"]
         return states
-
-
-def _block_of(result: Any, at: int, output: int | None) -> Any:
-    """Run on a worker: pick one block out of what a task has returned."""
-    return result[at] if output is None else result[output][at]
 
 
 def _free(worker: Mapping[str, Any], target: float) -> int | None:
     """Bytes that a worker (as the scheduler describes it) has free below its spill target."""
     limit = worker.get("memory_limit")
-    used = worker.get("metrics", {}).get("memory")
-    return None if not limit or used is None else int(limit * target) - int(used)
+    metrics = worker.get("metrics", {})
+    used = metrics.get("memory")
+    if not limit or used is None:
+        return None
+    # What is on disk has to come back to be copied.
+    spilled = metrics.get("spilled_bytes", {}).get("memory", 0)
+    return int(limit * target) - int(used) - int(spilled)
 
 
 def _receive(partition: Partition) -> Partition:
@@ -368,6 +379,9 @@ def _receive(partition: Partition) -> Partition:
 
 def release_pins(ages: Mapping[Key, float], patience: float, dask_scheduler: Any) -> dict[str, Any]:
     """Run on the scheduler: release tasks from pins to workers that will not serve them.
+
+    From the first call on the scheduler lets go of pins to workers that are removed by itself,
+    see ``_dask_pins``.
 
     What these tasks wait for is treated likewise: a task's result that was lost is to be made
     again by a task with the same pin.
@@ -392,6 +406,7 @@ def release_pins(ages: Mapping[Key, float], patience: float, dask_scheduler: Any
         ``states``: the state of each of the tasks, ``None`` where it is not known any
         more; ``gone``: workers that tasks were pinned to and that no longer exist.
     """
+    let_go_of_the_gone(dask_scheduler)
     tasks, running = dask_scheduler.tasks, dask_scheduler.running
     ours = {tasks[key] for key in ages if key in tasks}
     unrunnable = set(dask_scheduler.unrunnable)

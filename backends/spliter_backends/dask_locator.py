@@ -19,7 +19,7 @@ from spliter import (
     LazyCollectionError,
     UnsupportedCollectionError,
 )
-from spliter_backends._dask_blocks import DaskBlocks, Member
+from spliter_backends._dask_blocks import DaskBlocks, Member, ViewOf
 from spliter_backends._dask_graph import belongs_to_cluster, block_values
 from spliter_backends.dask_executor import DaskExecutor, executor_for_client
 
@@ -41,21 +41,49 @@ class DaskLocator:
 
     def open(self, collections: Sequence[Any]) -> DaskBlocks:
         """Open collections whose blocks are futures."""
-        _refuse_task_thread()
-        members = [_open(collection) for collection in collections]
-        client = _client_of([future for member in members for future in member.futures])
-        executor = executor_for_client(client)
-        if not executor.blocking_call_allowed():
-            raise BackendNotUsableError(
-                "split() asks the scheduler and waits for the answer, which cannot be done on "
-                "the client's own event loop; use await asyncio.to_thread(split, collection)"
-            )
-        return DaskBlocks(client, executor, members)
+        refuse_task_thread()
+        return open_members([_open(collection) for collection in collections])
 
     def executor_for(self, blocks: Any) -> DaskExecutor:
         """Return the executor of the client that the blocks' futures belong to."""
         executor: DaskExecutor = blocks.executor
         return executor
+
+
+def open_members(members: Sequence[Member], view: ViewOf | None = None) -> DaskBlocks:
+    """Open blocks whose futures have been looked up, of one client.
+
+    Parameters
+    ----------
+    members : sequence of Member
+        The first one is the one being split.
+    view : callable, optional
+        Makes what tasks on a planned partition see in place of its blocks.
+
+    Returns
+    -------
+    DaskBlocks
+        Holds the futures.
+    """
+    client = _client_of([future for member in members for future in member.futures])
+    return DaskBlocks(client, waiting_executor(client), members, view)
+
+
+def waiting_executor(client: Client) -> DaskExecutor:
+    """Return the executor of a client, if this thread may wait for the scheduler.
+
+    Raises
+    ------
+    BackendNotUsableError
+        If it is the client's event loop.
+    """
+    executor = executor_for_client(client)
+    if not executor.blocking_call_allowed():
+        raise BackendNotUsableError(
+            "split() asks the scheduler and waits for the answer, which cannot be done on "
+            "the client's own event loop; use await asyncio.to_thread(split, collection)"
+        )
+    return executor
 
 
 def _open(collection: Any) -> Member:
@@ -125,7 +153,7 @@ def _client_of(futures: Sequence[Future[Any]]) -> Client:
     )
 
 
-def _refuse_task_thread() -> None:
+def refuse_task_thread() -> None:
     """Refuse to wait in a worker's thread that other tasks may need to finish first."""
     try:
         get_worker()

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import uuid
 from collections.abc import Callable, Sequence
@@ -16,13 +17,15 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from spliter import BlockGrid, InvalidArgumentError, Location
+from spliter import BlockGrid, BlockTimeoutError, InvalidArgumentError, Location
 from spliter._grid import IntArray
+from spliter_backends._dataclay_anchor import lost_blocks
 from spliter_backends._dataclay_home import keep_blocks
 from spliter_backends._dataclay_message import MESSAGE_LIMIT, packed
+from spliter_backends._dataclay_peer import BackendGoneError, ObjectAwayError
 from spliter_backends._dataclay_session import Session
 from spliter_backends._local_blocks import block_nbytes, cut, row_count
-from spliter_backends.dataclay_executor import current_executor
+from spliter_backends.dataclay_executor import ATTEMPTS, current_executor
 from spliter_backends.dataclay_objects import Block
 
 Placing: TypeAlias = Literal["round-robin", "runs"] | Sequence[int]
@@ -91,21 +94,20 @@ class DataClayArray:
         -------
         ndarray, or whatever the blocks are
             Blocks of kinds other than arrays are put together along axis 0.
+
+        Raises
+        ------
+        BlockLostError
+            If blocks are gone, naming them.
+        BlockTimeoutError
+            If they never stop moving.
         """
         from spliter._concatenate import concatenate
         from spliter_backends._dataclay_message import decode
 
         session = current_executor().session
-
-        async def pull_all() -> list[bytearray]:
-            found = await session.locate(self.object_ids)
-            return [
-                await session.peer(one).pull(it)
-                for it, one in zip(self.object_ids, found, strict=True)
-                if one is not None
-            ]
-
-        contents = [decode(it)[1]["_dc_property_content"] for it in session.wait(pull_all())]
+        messages = session.wait(_pulled(session, self.object_ids, BlockGrid(self.chunks)))
+        contents = [decode(it)[1]["_dc_property_content"] for it in messages]
         shape = BlockGrid(self.chunks).shape
         if self.nblocks == shape[0]:
             return concatenate(contents)
@@ -121,7 +123,7 @@ class DataClayArray:
         return np.asarray(self.compute(), dtype=dtype)
 
     def delete(self) -> None:
-        """Free the blocks at their backends. Using the collection afterwards is an error."""
+        """Free the blocks at their backends, those that are left. Using it then is an error."""
         session = current_executor().session
         session.wait(_delete(session, self.object_ids))
 
@@ -130,13 +132,45 @@ class DataClayArray:
         return f"<DataClayArray: shape {self.shape}, dtype {self.dtype}, {self.nblocks} blocks>"
 
 
+async def _pulled(
+    session: Session, object_ids: Sequence[uuid.UUID], grid: BlockGrid
+) -> list[bytearray]:
+    """Bring blocks here; look again for those that are moved meanwhile."""
+    messages: dict[int, bytearray] = {}
+    for attempt in range(ATTEMPTS):
+        missing = [at for at in range(len(object_ids)) if at not in messages]
+        found = await session.locate([object_ids[at] for at in missing]) if missing else []
+        gone: dict[uuid.UUID, str] = {}
+        lost: list[int] = []
+        for at, holder in zip(missing, found, strict=True):
+            if holder is None or holder in gone:
+                lost.append(at)
+                continue
+            try:
+                messages[at] = await session.peer(holder).pull(object_ids[at])
+            except ObjectAwayError:
+                continue
+            except BackendGoneError as error:
+                gone[holder] = str(error)
+                lost.append(at)
+        if lost and attempt:  # the first time it may just have left what has gone since
+            raise lost_blocks(grid, np.asarray(lost, dtype=np.int64), gone)
+        if len(messages) == len(object_ids):
+            return [messages[at] for at in range(len(object_ids))]
+    raise BlockTimeoutError(
+        f"blocks were found elsewhere {ATTEMPTS} times in a row; something keeps moving them "
+        "between dataClay's backends"
+    )
+
+
 async def _delete(session: Session, object_ids: Sequence[uuid.UUID]) -> None:
     at: dict[uuid.UUID, list[uuid.UUID]] = {}
     for object_id, backend_id in zip(object_ids, await session.locate(object_ids), strict=True):
         if backend_id is not None:
             at.setdefault(backend_id, []).append(object_id)
     for backend_id, ids in at.items():
-        await session.peer(backend_id).ask("free", [], packed(ids))
+        with contextlib.suppress(BackendGoneError):  # and what it had with it
+            await session.peer(backend_id).ask("free", [], packed(ids))
 
 
 def from_array(

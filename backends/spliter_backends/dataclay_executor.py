@@ -35,6 +35,7 @@ from spliter import (
     SplIterError,
     TaskNotSerializableError,
 )
+from spliter._events import tell
 from spliter._grid import IntArray
 from spliter_backends._dataclay_anchor import Anchor, Home
 from spliter_backends._dataclay_blocks import ClientSource
@@ -255,11 +256,19 @@ class DataClayExecutor:
             if (error := future.exception()) is not None:
                 raise error
         gone: set[uuid.UUID] = set()
-        for _ in range(ATTEMPTS):
+        for attempt in range(1, ATTEMPTS + 1):
             homes = await _homes(task)
             peer = homes[0].peer if homes else await self._peer_for(task, gone)
             given = await self._given(task, homes, peer)
             reply = await self._call(task, homes, peer, given)
+            if reply is None or reply[0] == "stale":
+                tell(
+                    "retry",
+                    "a task did not find its blocks at %(location)s; it is sent again",
+                    engine="dataclay",
+                    location=str(peer.backend_id),
+                    attempt=attempt,
+                )
             if reply is None and not homes:  # nothing that it needs has to be there
                 gone.add(peer.backend_id)
                 continue

@@ -159,8 +159,10 @@ def _first(collection: Any) -> Any:
 
 def _is_dask(value: Any) -> bool:
     """Whether it is a Dask collection, or a list of them (delayed values)."""
-    # Looked up on the type: a delayed value has any attribute it is asked for.
-    return hasattr(type(_first(value)), "__dask_graph__")
+    # Looked up on the type: a delayed value has any attribute it is asked for. (xarray's objects
+    # have the method too, and a backend of their own.)
+    first = _first(value)
+    return hasattr(type(first), "__dask_graph__") and "dask" in _packages(first)
 
 
 def _open_dask(collection: Any) -> Opened:

@@ -57,7 +57,8 @@ class CommonOptions:
     address: Annotated[
         str | None,
         typer.Option(
-            help="Use this dataClay: HOST:PORT of its metadata service. Without it, one is started."
+            help="Use this dataClay: HOST:PORT of its metadata service; or these nodes of COMPSs: "
+            "the resources file, with project.xml beside it. Without it, a cluster is started."
         ),
     ] = None
     embedded: Annotated[

@@ -223,9 +223,14 @@ class _Stage:
 
 
 def ways_on(kind: EngineKind, app: App[Any]) -> tuple[str, ...]:
-    """Return those ways of an app that there are on an engine, in the order of showing."""
-    there = {*kind.ways[app.name].run, *OFF_CLUSTER}
-    return tuple(way for way in app.ways if way in there)
+    """Return those ways of an app that there are on an engine, in the order of showing.
+
+    Those that the engine alone has come after the others, and before those off the cluster.
+    """
+    table = kind.ways[app.name]
+    on_cluster = [way for way in app.ways if way in table.run]
+    off_cluster = [way for way in app.ways if way in OFF_CLUSTER]
+    return (*on_cluster, *table.own, *off_cluster)
 
 
 def run_comparison(

@@ -39,7 +39,8 @@ def connected(choice: ClusterChoice) -> Iterator[Client]:
                     threads_per_worker=choice.threads,
                     processes=True,
                     # Any free port: the usual one may be taken, by another cluster or a notebook.
-                    dashboard_address=":0",
+                    # Of this host only: without it, Dask shows the page on every interface.
+                    dashboard_address="127.0.0.1:0",
                 )
             )
             client = stack.enter_context(Client(cluster))
@@ -65,6 +66,12 @@ def _client_of(scheduler: str) -> Client:
     except (OSError, TimeoutError, ValueError) as error:
         reason = str(error) or f"no answer in {CONNECT_SECONDS} s"
         raise ClusterError(f"no scheduler answers at {address}: {reason}") from error
+    except (TypeError, RuntimeError) as error:
+        # Dask's ways to say that it has no certificate, or may not speak without one.
+        raise ClusterError(
+            f"cannot speak to the scheduler at {address}: {error}; certificates are taken from "
+            "Dask's configuration (distributed.comm.tls: ca-file, client.cert, client.key)"
+        ) from error
 
 
 async def _greet(address: str) -> None:
@@ -85,7 +92,7 @@ def _address_of(scheduler: str) -> str:
         )
     try:
         address = json.loads(path.read_text(encoding="utf-8"))["address"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ClusterError(
             f"{scheduler} is not a scheduler file (dask scheduler --scheduler-file FILE)"
         ) from error

@@ -129,32 +129,19 @@ class DataClayEngine:
         self,
         array: LoadedArray,
         kernel: Callable[..., Any],
-        each: Sequence[tuple[Any, ...]] | None = None,
+        *shared: Any,
         aligned: LoadedArray | None = None,
+        numbered: bool = False,
     ) -> list[Any]:
-        """Call an active method on all blocks at once and return the results, in order.
+        """Call an active method on all blocks at once; see :class:`._block_calls.CallsBlocks`.
 
         As fast as dataClay's client makes calls: from its own event loop, without a thread for
         each, which is somewhat faster than threads.
-
-        Parameters
-        ----------
-        array : LoadedArray
-            The blocks.
-        kernel : callable
-            Found by its name at the backends; called as ``kernel(rows, *arguments)``.
-        each : sequence of tuple, optional
-            For each block further arguments.
-        aligned : LoadedArray, optional
-            Whose rows come between the two.
-
-        Raises
-        ------
-        ClusterError
-            If that takes longer than ten minutes.
         """
         runtime = self.executor.session.runtime
-        arguments = each or [()] * array.nblocks
+        arguments: list[tuple[Any, ...]] = [shared] * array.nblocks
+        if numbered:
+            arguments = [(start, *shared) for start in row_starts(array.chunks[0])]
         others = [()] * array.nblocks if aligned is None else [(it,) for it in aligned.objects]
 
         async def call_all() -> list[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy.typing as npt
 
@@ -44,14 +44,26 @@ class ClusterChoice:
 
 
 class Reading(NamedTuple):
-    """What the counters say; the difference of two readings is what happened in between."""
+    """What the counters say; the difference of two readings is what happened in between.
+
+    Bytes are None where the engine does not tell.
+    """
 
     tasks: int
-    nbytes: int
+    nbytes: int | None
 
     def since(self, earlier: Reading) -> Reading:
-        """Return what was counted after `earlier`."""
-        return Reading(self.tasks - earlier.tasks, self.nbytes - earlier.nbytes)
+        """Return what was counted after `earlier`.
+
+        Examples
+        --------
+        >>> Reading(5, 80).since(Reading(2, 30))
+        Reading(tasks=3, nbytes=50)
+        """
+        tasks = self.tasks - earlier.tasks
+        if self.nbytes is None or earlier.nbytes is None:
+            return Reading(tasks, None)
+        return Reading(tasks, self.nbytes - earlier.nbytes)
 
 
 class Meter(Protocol):
@@ -140,10 +152,17 @@ class Ways:
         By name; called with site and problem, each returns an answer.
     absent : callable
         Given the engine, returns the ways that cannot run on this cluster, with the reason.
+    own : tuple of str
+        Those of `run` that no other engine has, so that the app does not name them.
     """
 
     run: Mapping[str, Callable[[Any, Any], Any]]
     absent: Callable[[Any], Mapping[str, str]] = field(default=lambda _: {})
+    own: tuple[str, ...] = ()
+
+
+Launch: TypeAlias = Callable[[ClusterChoice, Sequence[str]], int]
+"""Runs the command, with these arguments, inside an engine; returns its exit status."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +181,11 @@ class EngineKind:
         Given a choice, a context with the connected engine.
     ways : mapping of str to Ways
         By name of the app.
+    launcher : callable
+        Returns what runs the command anew inside the engine's own launcher; or None if there is no
+        need to, as this process can connect.
+    node_is_worker : bool
+        Whether it has one worker on a node, with all of its cores, however many a plan has there.
     """
 
     name: str
@@ -169,6 +193,8 @@ class EngineKind:
     placements: frozenset[Placement]
     connect: Callable[[ClusterChoice], AbstractContextManager[Engine]]
     ways: Mapping[str, Ways]
+    launcher: Callable[[], Launch | None] = lambda: None
+    node_is_worker: bool = False
 
     def check(self, placement: Placement) -> None:
         """Refuse a placement that is another engine's.

@@ -10,6 +10,8 @@ from spliter_experiments._errors import ClusterError, OptionError
 MODULES = {
     "dask": "spliter_experiments._on_dask",
     "dataclay": "spliter_experiments._on_dataclay",
+    "compss": "spliter_experiments._on_compss",
+    "ray": "spliter_experiments._on_ray",
 }
 """Modules that say what their engine is, as ``ENGINE``."""
 

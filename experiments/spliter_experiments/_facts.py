@@ -19,6 +19,7 @@ PACKAGES = (
     "dask",
     "distributed",
     "dataclay",
+    "ray",
     "pandas",
     "pyarrow",
     "zarr",

@@ -16,6 +16,15 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(piece for piece in (raw.strip() for raw in text.split(",")) if piece)
 
 
+def is_count(word: str) -> bool:
+    """Tell whether a word is a whole number from 1 on, of at most nine digits.
+
+    >>> [is_count(word) for word in ("12", "0", "-1", "1" * 5000, "one")]
+    [True, False, False, False, False]
+    """
+    return word.isascii() and word.isdecimal() and len(word) <= 9 and int(word) > 0
+
+
 def parse_sweep(text: str) -> tuple[int, ...]:
     """Read blocks per core such as ``1,4,16``: whole numbers from 1, ascending, each once.
 

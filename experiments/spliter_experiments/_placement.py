@@ -14,3 +14,5 @@ class Placement(StrEnum):
     """Where Dask happens to make them, which is a tenth uneven or more."""
     DATACLAY = "dataclay"
     """At random, as dataClay does where it is not told."""
+    COMPSS = "compss"
+    """Where COMPSs' scheduler has the tasks run that make them."""

@@ -64,7 +64,7 @@ def draw(comparison: Comparison, title: str) -> Figure:
         _draw_lines(axes, comparison)
     else:
         _draw_bars(axes, comparison)
-    axes.set_title(title, fontsize=10, loc="left")
+    axes.set_title(title, fontsize=10, loc="left", parse_math=False)
     return figure
 
 

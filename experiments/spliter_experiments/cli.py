@@ -41,6 +41,7 @@ from spliter_experiments._requirements import requirements
 from spliter_experiments._results import Comparison, make_folder, write_results
 from spliter_experiments._sum import Sum
 from spliter_experiments._table import comparison_table
+from spliter_experiments.chaos.cli import chaos
 from spliter_experiments.evaluation._console import errors_reported, note, progress
 from spliter_experiments.evaluation.cli import app as experiment
 from spliter_experiments.evaluation.profile_cli import profile
@@ -57,6 +58,7 @@ compare = typer.Typer(no_args_is_help=True, help="Compare SplIter with other way
 app.add_typer(compare, name="compare")
 app.add_typer(experiment, name="experiment")
 app.command()(profile)
+app.command()(chaos)
 app.add_typer(slurm, name="slurm")
 
 
@@ -67,7 +69,7 @@ def main() -> None:
 
 def _show_version(asked: bool) -> None:
     if asked:
-        Console().print(f"spliter {spliter.__version__}", highlight=False)
+        Console(markup=False).print(f"spliter {spliter.__version__}", highlight=False)
         raise typer.Exit
 
 
@@ -94,7 +96,7 @@ def doctor(
 ) -> None:
     """Tell which backends can be used here, and why the others cannot."""
     with errors_reported():
-        console = Console()
+        console = Console(markup=False)
         infos = spliter.backends()
         console.print(backend_table(infos))
         console.print(requirement_table(requirements()))
@@ -198,6 +200,9 @@ def _compare(app: App[Any], common: CommonOptions, choice: InputChoice, ways: st
     settings = common.settings(ways, app, shlex.join(["spliter", *sys.argv[1:]]))
     if common.output is not None:
         make_folder(common.output)
+    launch = settings.engine.launcher()
+    if launch is not None:
+        raise typer.Exit(launch(settings.cluster, sys.argv[1:]))
     with app.open(choice) as dataset:
         _say_columns(dataset.points)
         with progress() as listener:
@@ -217,7 +222,7 @@ def _say_columns(points: Points) -> None:
 def _show(comparison: Comparison, detail: str, output: Path | None) -> None:
     """Print the table and, if asked, write the files."""
     title = _title(comparison, detail)
-    Console().print(comparison_table(comparison, title))
+    Console(markup=False).print(comparison_table(comparison, title))
     if output is not None:
         files = write_results(comparison, output) + write_plot(comparison, output, title)
         note(f"written: {', '.join(map(str, files))}")

@@ -197,8 +197,9 @@ class SplitChecks(BackendHooks):
         checker = TagBalance()
         checker.feed(shown)
         assert checker.open == []
-        for location in parts.locations:
-            assert html.escape(location) in shown
+        for location in parts.locations:  # of a long name the middle may be left out
+            assert html.escape(location[:8]) in shown
+            assert html.escape(location[-8:]) in shown
         parts.close()
         assert "closed" in parts._repr_html_()
 

@@ -14,6 +14,7 @@ COMPSs' ports are fixed, so nothing else may run on it at the same time.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -24,6 +25,7 @@ from pathlib import Path
 
 import pytest
 
+from spliter_experiments._compss_launch import OPTIONS
 from tests.compss_backend.real.nodes import nodes_by_software
 from tests.conftest import ROOT, SOURCE_ROOTS
 
@@ -31,6 +33,9 @@ REAL = Path(__file__).parent / "real"
 STORAGE = ROOT / "backends" / "spliter_backends" / "compss_storage" / "StorageItf.java"
 SECONDS = 900
 """Bound for one application; the conformance suite takes some 300."""
+
+JVM_OPTION = "--jvm_master_opts=-Dcom.sun.xml.bind.v2.bytecode.ClassTailor.noOptimize=true"
+"""Newer Java refuses what the runtime's XML reader does otherwise."""
 
 pytestmark = [
     pytest.mark.skipif(
@@ -57,8 +62,7 @@ def run_inside(folder: Path, *arguments: str, options: Sequence[str] = ()) -> No
         f"--python_interpreter={sys.executable}",
         f"--pythonpath={path}",
         f"--log_dir={folder}",
-        # Newer Java refuses what the runtime's XML reader does otherwise.
-        "--jvm_master_opts=-Dcom.sun.xml.bind.v2.bytecode.ClassTailor.noOptimize=true",
+        JVM_OPTION,
         *(f"--{option}={os.environ[name]}" for option, name in files.items() if name in os.environ),
         *options,
         str(REAL / "run_pytest.py"),
@@ -98,6 +102,27 @@ def run_inside(folder: Path, *arguments: str, options: Sequence[str] = ()) -> No
 @pytest.mark.parametrize("checks", ["applications", "conformance"])
 def test_on_a_real_runtime(checks: str, tmp_path: Path) -> None:
     run_inside(tmp_path, str(REAL / f"{checks}.py"))
+
+
+def test_compare_on_a_real_runtime(tmp_path: Path) -> None:
+    """The command starts nodes of its own on this machine."""
+    words = ["compare", "histogram", "--backend", "compss", "--rows", "20000", "--rounds", "1"]
+    words += ["--blocks-per-core", "4", "--workers", "2", "--output", str(tmp_path / "out")]
+    path = os.pathsep.join(map(str, SOURCE_ROOTS))
+    done = subprocess.run(
+        [sys.executable, "-m", "spliter_experiments", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path, OPTIONS: JVM_OPTION},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    (stand,) = json.loads((tmp_path / "out" / "summary.json").read_text())["stands"]
+    tasks = {way: measured["tasks"] for way, measured in stand["ways"].items()}
+    assert tasks["per-block"] == 8
+    assert tasks["spliter"] == 3, "one for each node, and their sum"
 
 
 def storage_jar(folder: Path) -> Path:

@@ -174,10 +174,34 @@ def test_profile_command(tmp_path: Path, closing: str) -> None:
     assert (tmp_path / "out" / "profile.png").exists()
 
 
+LOCAL = """
+import dask
+import dask.array as da
+
+if __name__ == "__main__":
+    with dask.config.set(scheduler="threads", num_workers=2):
+        x = da.ones(60, chunks=2).persist()
+        for _ in range(3):
+            assert x.sum().compute() == 60
+"""
+
+
+def test_a_program_on_threads_of_its_own(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(LOCAL)
+    found = run_profiled(program, [])
+    assert (found.cores, found.nbytes) == (2, 0)
+    sums = [one for one in found.passes() if one.tasks == 30]
+    assert len(sums) == 3
+    assert {one.name for one in sums} == {"sum"}
+    assert all(one.can_be_split and one.busy > 0 and one.work <= one.span * 1.01 for one in sums)
+    assert found.verdict().startswith("Splitting would ")
+
+
 def test_a_program_without_dask(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import sys\nassert sys.argv[1:] == ['a']\nsys.exit(3)\n")
-    with pytest.raises(InputError, match="has run no task on a Dask cluster"):
+    with pytest.raises(InputError, match="has run no task of Dask's"):
         run_profiled(program, ["a"])
 
 

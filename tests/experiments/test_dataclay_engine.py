@@ -113,16 +113,16 @@ def test_blocks_are_deleted_at_the_end(engine: DataClayEngine) -> None:
 
 def test_kernels_run_on_all_blocks_in_order(engine: DataClayEngine, array: LoadedArray) -> None:
     assert engine.on_blocks(len, array) == list(array.chunks[0])
-    each = [(number,) for number in range(array.nblocks)]
-    firsts = engine.call_blocks(array, row_of, each)
+    found = engine.call_blocks(array, row_of, 3, numbered=True)
     starts = row_starts(array.chunks[0])
-    expected = [POINTS.read(start + at, start + at + 1)[0] for at, start in enumerate(starts)]
-    np.testing.assert_array_equal(firsts, expected)
+    assert [start for start, _ in found] == starts
+    expected = [POINTS.read(start + 3, start + 4)[0] for start in starts]
+    np.testing.assert_array_equal([row for _, row in found], expected)
     assert all(engine.call_blocks(array, are_equal, aligned=array))
 
 
-def row_of(block: Floats, number: int) -> Floats:
-    return np.asarray(block[number])
+def row_of(block: Floats, start: int, number: int) -> tuple[int, Floats]:
+    return start, np.asarray(block[number])
 
 
 def are_equal(left: Floats, right: Floats) -> bool:
@@ -139,6 +139,8 @@ def test_calls_and_bytes_are_counted(engine: DataClayEngine, array: LoadedArray)
         engine.on_blocks(np.asarray, array)
         both = meter.reading().since(before)
         assert both.tasks == 2 * array.nblocks
+        assert small.nbytes is not None
+        assert both.nbytes is not None
         assert both.nbytes - 2 * small.nbytes > array.nbytes
         with split(array) as partitions:
             partitions.map(len)[0].result()

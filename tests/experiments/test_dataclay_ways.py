@@ -3,65 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from contextlib import ExitStack
 
 import pytest
 
 pytest.importorskip("spliter_backends.dataclay_backend", exc_type=ImportError)
 
-from spliter_experiments._comparison import OFF_CLUSTER, App, Site, ways_on
-from spliter_experiments._csvm import CascadeSvm
 from spliter_experiments._dataclay_engine import DataClayEngine
-from spliter_experiments._datasets import InputChoice
 from spliter_experiments._engine import ClusterChoice
 from spliter_experiments._floor import Floor, start_floor
-from spliter_experiments._histogram import Histogram
-from spliter_experiments._kmeans import KMeans
-from spliter_experiments._knn import Neighbors
 from spliter_experiments._on_dataclay import ENGINE
-from spliter_experiments._sum import Sum
-from tests.experiments.staging import answer, staged, tasks_of
+from tests.experiments.call_ways import APPS, NBLOCKS, Posed, check_ways, pose, ways_of
 
 pytestmark = pytest.mark.backend("dataclay")
 
-NBLOCKS = 20
-
-APPS: dict[str, tuple[App[Any], InputChoice]] = {
-    "sum": (Sum(passes=2), InputChoice(None, None, None, rows=2003, dims=3, seed=8)),
-    "histogram": (Histogram(4), InputChoice(None, None, None, rows=2003, dims=3, seed=8)),
-    "kmeans": (
-        KMeans(clusters=3, iterations=4, seed=1),
-        InputChoice(None, None, None, rows=2003, dims=4, seed=8),
-    ),
-    "csvm": (
-        CascadeSvm(label=None, iterations=5, tol=0.0),
-        InputChoice(None, None, None, rows=600, dims=3, seed=4),
-    ),
-    "knn": (
-        Neighbors(neighbors=3, queries=50),
-        # Tiled, so that there are points at one distance.
-        InputChoice("sklearn:iris", None, 400, rows=0, dims=0, seed=0),
-    ),
-}
-
-WAYS = [(name, way) for name, (app, _) in APPS.items() for way in ways_on(ENGINE, app)]
-
-
-@dataclass(frozen=True)
-class Posed:
-    """An app with its problem, at a site."""
-
-    app: App[Any]
-    site: Site[Any]
-    problem: Any
-
-    def answer(self, way: str) -> Any:
-        return answer(self.app, ENGINE.ways[self.app.name], way, self.site, self.problem)
-
-    def tasks(self, way: str) -> int:
-        return tasks_of(ENGINE.ways[self.app.name], way, self.site, self.problem)
+WAYS = ways_of(ENGINE)
 
 
 @pytest.fixture(scope="module")
@@ -80,14 +36,7 @@ def processes() -> Iterator[dict[str, Floor]]:
 @pytest.fixture(scope="module")
 def posed(engine: DataClayEngine, processes: dict[str, Floor]) -> Iterator[dict[str, Posed]]:
     with ExitStack() as stack:
-        yield {name: stack.enter_context(pose(name, engine, processes)) for name in APPS}
-
-
-@contextmanager
-def pose(name: str, engine: DataClayEngine, processes: dict[str, Floor]) -> Iterator[Posed]:
-    app, choice = APPS[name]
-    with app.open(choice) as dataset, staged(engine, dataset, NBLOCKS, **processes) as site:
-        yield Posed(app, site, app.pose(site))
+        yield {name: stack.enter_context(pose(ENGINE, name, engine, processes)) for name in APPS}
 
 
 @pytest.mark.parametrize(("name", "way"), WAYS)
@@ -132,9 +81,4 @@ def test_fewer_calls_than_one_for_every_block(name: str, posed: dict[str, Posed]
 
 
 def test_ways_there_are() -> None:
-    on_dask_alone = {"rechunk-p2p", "rechunk-tasks", "dask", "dask-ml", "per-block-paper"}
-    for app, _ in APPS.values():
-        ways = ways_on(ENGINE, app)
-        assert set(app.ways) - set(ways) <= on_dask_alone
-        assert set(app.ways) & set(OFF_CLUSTER) <= set(ways)
-        assert not on_dask_alone & set(ways)
+    check_ways(ENGINE)

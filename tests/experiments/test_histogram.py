@@ -91,7 +91,9 @@ def moved_by(way: str, site: DaskSite) -> int:
     with site.engine.meter() as meter:
         before = meter.reading()
         WAYS.run[way](site, EDGES)
-        return meter.reading().since(before).nbytes
+        nbytes = meter.reading().since(before).nbytes
+        assert nbytes is not None
+        return nbytes
 
 
 def test_spliter_moves_one_partial_result(site: DaskSite) -> None:

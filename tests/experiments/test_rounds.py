@@ -34,7 +34,8 @@ class Log:
     ) -> Contender:
         def run() -> Answer:
             self.events.append(("run", name))
-            self.counters = Reading(self.counters.tasks + 3, self.counters.nbytes + 8)
+            tasks, nbytes = self.counters
+            self.counters = Reading(tasks + 3, (nbytes or 0) + 8)
             return Answer(answer(), {"part": 0.5})
 
         return Contender(

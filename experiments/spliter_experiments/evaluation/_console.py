@@ -24,21 +24,37 @@ def errors_reported() -> Iterator[None]:
     try:
         yield
     except ExperimentError as error:
-        message = f"Error: {error}"
+        message = visible(f"Error: {error}")
         Console(stderr=True).print(message, style="red", highlight=False, markup=False)
         raise typer.Exit(error.exit_code) from error
 
 
 def note(text: str) -> None:
     """Say something that is no result."""
-    Console(stderr=True).print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
+    Console(stderr=True).print(
+        visible(text), style="dim", highlight=False, markup=False, soft_wrap=True
+    )
+
+
+def visible(text: str) -> str:
+    r"""Write out control characters: names in files are not to steer the terminal.
+
+    Examples
+    --------
+    >>> visible("\x1b[31mred\nblue")
+    '\\x1b[31mred\nblue'
+    """
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else repr(character)[1:-1]
+        for character in text
+    )
 
 
 @contextmanager
 def progress() -> Iterator[Listener]:
     """Show a progress bar on a terminal, and nothing elsewhere; Ctrl-C counts between two runs."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     with (
         remembered_interrupt() as check_interrupt,
         Progress(

@@ -1,14 +1,17 @@
-"""Find the line of a key in a TOML file: the parser of the standard library does not keep it.
+"""Read TOML of unknown origin, and find the line of a key, which :mod:`tomllib` does not keep.
 
-Only as much of TOML is read as is needed to tell where tables and keys begin; that the text is
-TOML has been found out before, by :mod:`tomllib`.
+For the lines, only as much of TOML is read as is needed to tell where tables and keys begin.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+MOST_CHARACTERS = 1_000_000
+"""Of a file: many times what the longest scenario has."""
 
 Place: TypeAlias = "tuple[str | int, ...]"
 """Keys and, in arrays of tables, numbers that lead to a value."""
@@ -16,6 +19,32 @@ Place: TypeAlias = "tuple[str | int, ...]"
 _TABLE = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"""^\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[^=\s.]+)*)\s*=""")
 _STRING = re.compile(r'"(?:\\.|[^"\\])*"|\'[^\']*\'')
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML; whatever is wrong with it is a ValueError that says so.
+
+    Parameters
+    ----------
+    text : str
+        The file.
+
+    Raises
+    ------
+    ValueError
+        If it is no TOML, is too long, too deeply nested, or has a number of thousands of digits.
+
+    Examples
+    --------
+    >>> parse_toml("nodes = [1, 2]")
+    {'nodes': [1, 2]}
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError(f"it has {len(text):,} characters, more than {MOST_CHARACTERS:,}")
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise ValueError("its values are nested too deeply") from error
 
 
 def lines_of(text: str) -> dict[Place, int]:

@@ -181,7 +181,7 @@ def _set_up(
     engine = stack.enter_context(
         kind.connect(ClusterChoice(address, workers=run.workers, threads=run.threads))
     )
-    _await_workers(engine, run)
+    _await_workers(engine, run, run.nodes if kind.node_is_worker else run.workers)
     meter = stack.enter_context(engine.meter())
     row_chunks = cut_rows(dataset.points.rows, run.blocks)
     listen.step(f"{run.stand}: loading {run.blocks} blocks", 0)
@@ -248,8 +248,8 @@ def _split_seconds(collections: Sequence[Any]) -> float:
     return statistics.median(taken)
 
 
-def _await_workers(engine: Engine, run: PlannedRun) -> None:
-    """Wait for all workers, which join a cluster one by one.
+def _await_workers(engine: Engine, run: PlannedRun, workers: int) -> None:
+    """Wait for so many workers, which join a cluster one by one.
 
     Raises
     ------
@@ -257,11 +257,11 @@ def _await_workers(engine: Engine, run: PlannedRun) -> None:
         If they do not all come, or are not those that the run is for.
     """
     deadline = time.monotonic() + JOIN_SECONDS
-    while engine.workers < run.workers and time.monotonic() < deadline:
+    while engine.workers < workers and time.monotonic() < deadline:
         time.sleep(0.2)
-    if (engine.workers, engine.cores) != (run.workers, run.cores):
+    if (engine.workers, engine.cores) != (workers, run.cores):
         raise ClusterError(
-            f"{run.id} is for {run.workers} workers with {run.threads} threads each; the cluster "
+            f"{run.id} is for {workers} workers with {run.cores} threads in all; the cluster "
             f"has {engine.workers} workers and {engine.cores} threads in all"
         )
 

@@ -6,7 +6,6 @@ Errors in a file name its line.
 from __future__ import annotations
 
 import re
-import tomllib
 from importlib import resources
 from pathlib import Path
 
@@ -14,7 +13,12 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from spliter_experiments.evaluation._errors import ScenarioError
-from spliter_experiments.evaluation._toml_lines import Place, lines_of, nearest_line
+from spliter_experiments.evaluation._toml_lines import (
+    Place,
+    lines_of,
+    nearest_line,
+    parse_toml,
+)
 from spliter_experiments.evaluation.schema import Scenario
 
 FIGURES = (*(str(number) for number in range(9, 22)), "table1")
@@ -112,13 +116,13 @@ def parse_scenario(text: str, origin: str) -> Scenario:
         If it is not one: with the line of every mistake.
     """
     try:
-        return Scenario.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise ScenarioError(f"{origin} is not TOML: {error}") from error
+        return Scenario.model_validate(parse_toml(text))
     except ValidationError as error:
         lines = lines_of(text)
         wrong = "\n".join(f"  {_said(found, lines)}" for found in error.errors())
         raise ScenarioError(f"{origin} is not a scenario:\n{wrong}") from error
+    except ValueError as error:
+        raise ScenarioError(f"{origin} is not TOML: {error}") from error
 
 
 def _said(found: ErrorDetails, lines: dict[Place, int]) -> str:

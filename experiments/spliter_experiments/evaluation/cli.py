@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +17,7 @@ from rich.table import Table
 
 from spliter_experiments._engines import MODULES, load_engine
 from spliter_experiments._errors import OptionError
-from spliter_experiments._options import words
+from spliter_experiments._options import is_count, words
 from spliter_experiments.evaluation._console import (
     errors_reported,
     note,
@@ -25,9 +26,13 @@ from spliter_experiments.evaluation._console import (
     runs_table,
     total,
 )
-from spliter_experiments.evaluation.calibrate import check_model, measure_costs
+from spliter_experiments.evaluation.calibrate import measure_costs
 from spliter_experiments.evaluation.catalog import FIGURES, load_scenario
-from spliter_experiments.evaluation.plan import PROCESS
+from spliter_experiments.evaluation.checks import Check, check_real, check_sleeping, real_runs
+from spliter_experiments.evaluation.costs import Costs
+from spliter_experiments.evaluation.launched import run_launched
+from spliter_experiments.evaluation.model import block_seconds
+from spliter_experiments.evaluation.plan import PROCESS, PlannedRun
 from spliter_experiments.evaluation.records import ResultsFolder
 from spliter_experiments.evaluation.report import write_report
 from spliter_experiments.evaluation.runner import (
@@ -37,7 +42,7 @@ from spliter_experiments.evaluation.runner import (
     requests_in,
     run_request,
 )
-from spliter_experiments.evaluation.schema import parse_bytes
+from spliter_experiments.evaluation.schema import Scenario, parse_bytes
 from spliter_experiments.evaluation.simulate import (
     block_sizes_table,
     checks_table,
@@ -73,7 +78,9 @@ Repetitions = Annotated[int | None, typer.Option(help="Runs of each configuratio
 SchedulerFile = Annotated[
     str | None, typer.Option("--scheduler-file", help="Of your Dask cluster (also its address).")
 ]
-Address = Annotated[str | None, typer.Option(help="Of your cluster, HOST:PORT.")]
+Address = Annotated[
+    str | None, typer.Option(help="Of your cluster, HOST:PORT; of COMPSs, its file.")
+]
 
 
 @app.command(name="list")
@@ -85,7 +92,7 @@ def list_scenarios() -> None:
     for figure in FIGURES:
         scenario = load_scenario(figure)
         table.add_row(figure, scenario.title, scenario.kind, ", ".join(scenario.configurations))
-    Console().print(table)
+    Console(markup=False).print(table)
 
 
 @app.command()
@@ -102,8 +109,8 @@ def show(
     with errors_reported():
         request = _request(figure, size, backend, configurations, nodes, repetitions)
         scenario, planned = request.parsed, request.runs()
-        console = Console()
-        console.print(f"[bold]{scenario.title}[/bold]", highlight=False)
+        console = Console(markup=False)
+        console.print(scenario.title, style="bold", highlight=False)
         console.print(scenario.paper.reading.strip(), highlight=False, markup=False)
         if chosen := scenario.sizes[request.size].chosen:
             console.print(f"Chosen in this size: {chosen}.", highlight=False, markup=False)
@@ -132,7 +139,7 @@ def run(
         folder = ResultsFolder(results)
         todo = pending(request, folder, only or ())
         if dry_run:
-            Console().print(plan_table(todo, request.name))
+            Console(markup=False).print(plan_table(todo, request.name))
             return
         _run(request, folder, only or (), _cluster(request, scheduler_file, address))
 
@@ -188,17 +195,33 @@ def predict_figure(
         request = _request(figure, size, "dask", configurations, nodes, 1)
         scenario, runs = request.parsed, request.runs()
         given = None if bandwidth is None else _bytes(bandwidth)
-        costs = measure_costs(scenario, [run.rows // run.blocks for run in runs])
+        names = list(dict.fromkeys(run.configuration for run in runs))
+        tried = real_runs(scenario, names) if check else []
+        costs = measure_costs(scenario, _part_rows([*runs, *tried]))
+        # The checks run here, where the link is that of this machine.
+        checks = _checks(scenario, costs, tried or runs) if check else []
         if given is not None:
             costs = replace(costs, bandwidth=given)
-        found = simulate(scenario, request.size, runs, costs, check_model(costs) if check else ())
-        console = Console()
+        found = simulate(scenario, request.size, runs, costs, checks)
+        console = Console(markup=False)
         console.print(costs_table(costs))
         console.print(predictions_table(found))
         console.print(block_sizes_table(found))
         if check:
             console.print(checks_table(found.checks))
         _say_written(write_simulation(found, results))
+
+
+def _part_rows(runs: Sequence[PlannedRun]) -> list[int]:
+    """Return the rows of the parts that there are: of blocks, and of all that a worker has."""
+    return [run.rows // parts for run in runs for parts in (run.blocks, run.workers)]
+
+
+def _checks(scenario: Scenario, costs: Costs, runs: Sequence[PlannedRun]) -> list[Check]:
+    with progress() as listen:
+        found = check_sleeping(costs, block_seconds(runs[0], costs))
+        tried = [run for run in runs if run.size == "laptop"]
+        return [*found, *check_real(scenario, costs, tried, listen)]
 
 
 def _bytes(text: str) -> float:
@@ -228,7 +251,7 @@ def _request(
 
 
 def _number(word: str) -> int:
-    if not word.isdecimal():
+    if not is_count(word):
         raise OptionError(f"--nodes takes whole numbers between commas, got {word!r}")
     return int(word)
 
@@ -251,9 +274,11 @@ def _run(
 ) -> None:
     command = shlex.join(["spliter", *sys.argv[1:]])
     with progress() as listen:
-        done = run_request(
-            request, folder, only=only, address=address, listen=listen, command=command
-        )
+        done = run_launched(request, folder, only=only, address=address, listen=listen)
+        if done is None:
+            done = run_request(
+                request, folder, only=only, address=address, listen=listen, command=command
+            )
     left = len(pending(request, folder))
     folder.write_table(folder.records()) if folder.done() else None
     note(f"{request.name}: {done} runs done, {left} left; spliter experiment report {folder.path}")

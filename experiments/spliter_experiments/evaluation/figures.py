@@ -86,7 +86,7 @@ def draw(scenario: Scenario, bars: Sequence[Bar], note: str) -> Figure:
     else:
         _draw_lines(axes, bars)
     name = "Table 1" if scenario.figure == "table1" else f"Figure {scenario.figure}"
-    axes.set_title(f"{name}. {scenario.title}\n{note}", fontsize=10, loc="left")
+    axes.set_title(f"{name}. {scenario.title}\n{note}", fontsize=10, loc="left", parse_math=False)
     axes.set_xlabel(LABELS[scenario.x])
     axes.grid(visible=True, axis="y", alpha=0.3)
     axes.set_axisbelow(True)

@@ -1,17 +1,12 @@
-r"""Predict what runs take from what their parts cost: a model of a few lines.
+"""Predict what runs take from what their parts cost: a model of a few lines.
 
-A pass of tasks over the data takes
-
-.. math:: t_0 + N g + \max(N (s - g), \lceil N / C \rceil w)
-
-with :math:`N` tasks of :math:`w` seconds of work each on :math:`C` cores; :math:`t_0` is the time
-of one empty task there and back, :math:`s` what the scheduler takes for a task, and :math:`g` that
-part of it that no work hides, because the task has to be told before it can start. Partial results
-are merged sixteen at a time, by tasks too. With one task per block, :math:`N` is the number of
-blocks; with SplIter and after a rechunk it is the number of cores, and the work of a task is that
-of all its blocks. SplIter takes something for each block too: once to split, and in every pass to
-tell a task of its blocks. A rechunk comes before the first pass: it costs a task for each block,
-and every node receives all of its data but the share that it has already.
+Of passes of tasks (:mod:`.costs`). Partial results are merged sixteen at a time, by tasks too. With
+one task per block, there are as many tasks as blocks; with SplIter and after a rechunk as many as
+cores, and the work of a task is that of all its blocks. SplIter takes something for each block too:
+once to split, and in every pass to tell a task of its blocks. A rechunk comes before the first
+pass: it costs a task for each block, and every node receives all of its data but the share that it
+has already. Nearest neighbours (:mod:`.model_neighbors`) and cascades (:mod:`.model_cascade`) have
+several steps, whose work does not go by rows alone.
 
 What the model leaves out: memory bandwidth that cores share, results that are large, and whatever
 else runs there.
@@ -20,76 +15,19 @@ else runs there.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from spliter_experiments.evaluation._errors import PlanError
-from spliter_experiments.evaluation.plan import FLOAT_BYTES, PlannedRun
+from spliter_experiments.evaluation.costs import (
+    MERGED_AT_ONCE,
+    Costs,
+    pass_seconds,
+    rechunk_seconds,
+)
+from spliter_experiments.evaluation.model_cascade import predict_cascade
+from spliter_experiments.evaluation.model_neighbors import predict_neighbors
+from spliter_experiments.evaluation.plan import PlannedRun
 from spliter_experiments.evaluation.schema import KMeansParameters, Scenario
-
-MERGED_AT_ONCE = 16
-"""Partial results that one task merges."""
-
-MODELLED = ("histogram", "kmeans")
-"""Apps whose work is that of their rows. A cascade's depends on the data, and a tree's on more than
-its rows."""
-
-
-@dataclass(frozen=True)
-class Costs:
-    """What the parts of a run cost.
-
-    Parameters
-    ----------
-    round_trip : float
-        Seconds of one empty task, there and back.
-    task : float
-        Seconds that the scheduler takes for a task.
-    telling : float
-        The part of it that no work hides.
-    bandwidth : float
-        Bytes per second from one node to another.
-    per_block, per_row : float
-        Seconds of the kernel: for a block however small, and for each row.
-    split_block, pass_block : float
-        Seconds of SplIter for each block: to split, and in each pass.
-    """
-
-    round_trip: float
-    task: float
-    telling: float
-    bandwidth: float
-    per_block: float
-    per_row: float
-    split_block: float = 0.0
-    pass_block: float = 0.0
-
-    def kernel(self, rows: float) -> float:
-        """Return the seconds of the kernel on one block."""
-        return self.per_block + self.per_row * rows
-
-
-def pass_seconds(costs: Costs, tasks: int, cores: int, work: float) -> float:
-    """Return the seconds of one pass of equal tasks, without merging what they return.
-
-    Parameters
-    ----------
-    costs : Costs
-        What the parts cost.
-    tasks, cores : int
-        How many.
-    work : float
-        Seconds of each task.
-
-    Examples
-    --------
-    >>> costs = Costs(0.01, 0.001, 0.0002, 1e9, 0, 0)
-    >>> pass_seconds(costs, tasks=10, cores=10, work=1)
-    1.012
-    >>> pass_seconds(costs, tasks=1000, cores=10, work=0.001)
-    1.01
-    """
-    hidden = max(tasks * (costs.task - costs.telling), math.ceil(tasks / cores) * work)
-    return round(costs.round_trip + tasks * costs.telling + hidden, 12)
 
 
 def predict(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
@@ -100,10 +38,14 @@ def predict(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
     PlanError
         If there is no model of it.
     """
-    if run.app not in MODELLED:
+    if scenario.kind == "kernel":
         raise PlanError(
-            f"there is no model of {run.app}; what can be predicted is {', '.join(MODELLED)}"
+            f"figure {scenario.figure} is about one process; measure it: spliter experiment run"
         )
+    if run.app == "knn":
+        return predict_neighbors(scenario, run, costs)
+    if run.app == "csvm":
+        return predict_cascade(scenario, run, costs)
     asked = scenario.parameters
     # The estimator and all other ways label the points once more in the end.
     passes = asked.iterations + 1 if isinstance(asked, KMeansParameters) else 1
@@ -118,7 +60,7 @@ def predict(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
     else:
         raise PlanError(f"there is no model of {run.configuration}")
     one = pass_seconds(costs, tasks, run.cores, work) + _merging(costs, tasks)
-    before = _rechunk(scenario, run, costs) if run.configuration == "rechunk" else 0.0
+    before = rechunk_seconds(scenario, run, costs) if run.configuration == "rechunk" else 0.0
     if run.configuration in ("spliter", "materialized"):
         before = run.blocks * costs.split_block
         one += run.blocks * costs.pass_block
@@ -134,12 +76,14 @@ def _merging(costs: Costs, results: int) -> float:
     return levels * costs.round_trip + tasks * costs.task
 
 
-def _rechunk(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
-    if run.blocks == run.cores:
-        return 0.0
-    nbytes = run.rows * scenario.parameters.dims * FLOAT_BYTES / run.nodes
-    moved = nbytes * (run.nodes - 1) / run.nodes
-    return run.blocks * costs.task + moved / costs.bandwidth
+def block_seconds(run: PlannedRun, costs: Costs) -> float:
+    """Return the seconds that the kernel of a run is predicted to take for a block."""
+    rows = run.rows / run.blocks
+    if costs.neighbors is not None:
+        return costs.neighbors.build.at(rows) + run.queries * costs.neighbors.ask.at(rows)
+    if costs.cascade is not None:
+        return costs.cascade.train.at(rows)
+    return costs.kernel(rows)
 
 
 def most_blocks_per_core(

@@ -34,6 +34,9 @@ WAYS: Mapping[Configuration, str] = {
 }
 """What the comparisons call each configuration."""
 
+MOST_RUNS = 100_000
+"""Of a plan: many times the paper's whole evaluation. A slip of the pen fills no memory."""
+
 FLOAT_BYTES = 8
 
 WORKER_BYTES = 300 * 10**6
@@ -206,7 +209,7 @@ def plan_runs(
     Raises
     ------
     PlanError
-        If the scenario has no such size, or nothing is left to run.
+        If the scenario has no such size, nothing is left to run, or there are too many runs.
 
     Examples
     --------
@@ -227,6 +230,9 @@ def plan_runs(
     times = asked.repetitions if repetitions is None else repetitions
     if times < 1:
         raise PlanError(f"there must be at least 1 repetition, got {times}")
+    count_of_runs = len(counts) * len(asked.cuts()) * len(chosen) * times
+    if count_of_runs > MOST_RUNS:
+        raise PlanError(f"that is {count_of_runs:,} runs, more than the {MOST_RUNS:,} of a plan")
     return [
         replace(
             _run(scenario, size, engine, called, configuration, count, cut, repetition, measured),

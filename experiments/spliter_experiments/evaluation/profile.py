@@ -6,7 +6,9 @@ task for each block of a collection, and what they would take with one task per 
 
 >>> from distributed import Client, LocalCluster
 >>> from spliter_experiments.evaluation.profile import profiled
->>> with LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster:
+>>> with LocalCluster(
+...     n_workers=1, threads_per_worker=2, dashboard_address="127.0.0.1:0"
+... ) as cluster:
 ...     with Client(cluster) as client, profiled(client) as profile:
 ...         blocks = client.scatter(list(range(40)), hash=False)
 ...         sums = client.gather(client.map(float, blocks, pure=False))
@@ -320,7 +322,7 @@ def draw_profile(profile: Profile) -> Figure:
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
     axes.set_xlabel("seconds (grey: the work on all cores; colour: what the tasks add)")
-    axes.set_title(profile.verdict(), fontsize=9, loc="left", wrap=True)
+    axes.set_title(profile.verdict(), fontsize=9, loc="left", wrap=True, parse_math=False)
     for side in "top", "right":
         axes.spines[side].set_visible(False)
     return figure

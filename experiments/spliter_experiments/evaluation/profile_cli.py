@@ -20,6 +20,7 @@ from spliter_experiments._table import seconds, size
 from spliter_experiments.evaluation import _profile_preload
 from spliter_experiments.evaluation._console import errors_reported, note
 from spliter_experiments.evaluation.profile import Pass, Profile, write_profile_figure
+from spliter_experiments.evaluation.profile_local import LocalWatcher
 
 SHOWN = 20
 """Passes in the table; those that take longest."""
@@ -37,7 +38,7 @@ def profile(
     """Run a program, count its blocks, tasks and bytes, and say whether splitting would help."""
     with errors_reported():
         found = run_profiled(script, arguments or ())
-        console = Console()
+        console = Console(markup=False)
         console.print(profile_table(found))
         console.print(found.verdict(), highlight=False, markup=False)
         if output is not None:
@@ -57,20 +58,20 @@ def run_profiled(script: Path, arguments: Sequence[str]) -> Profile:
     Raises
     ------
     InputError
-        If it cannot be read, or has connected to no Dask cluster.
+        If it cannot be read, or has run no task of Dask's.
     """
     if not script.is_file():
         raise InputError(f"there is no program {script}")
+    found = _profile_preload.PROFILE
     with dask.config.set({"distributed.client.preload": [_profile_preload.__name__]}):
-        with _as_main(script, arguments):
+        with _as_main(script, arguments), LocalWatcher(found):
             runpy.run_path(str(script), run_name="__main__")
         for client in list(_profile_preload.CONNECTED):
             client.close()
-    found = _profile_preload.PROFILE
     if not found.cores:
         raise InputError(
-            f"{script} has run no task on a Dask cluster: it has to make a distributed.Client, and "
-            "close the cluster after it"
+            f"{script} has run no task of Dask's, neither on threads of its own nor on a cluster; "
+            "a cluster that it starts has to be closed after the client"
         )
     return found
 

@@ -254,7 +254,7 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         version = content.pop("schema_version")
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise ResultsError(
             f"{file} cannot be read ({error!r}); remove it and run spliter experiment resume"
         ) from error

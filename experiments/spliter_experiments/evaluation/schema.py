@@ -6,11 +6,13 @@ is asked for and all that the paper reports of the experiment is in that one fil
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -58,13 +60,26 @@ def parse_bytes(value: Any) -> Any:
     found = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", value)
     if found is None or found[2] not in _UNITS:
         raise ValueError(f'not a number of bytes: {value!r}; write it like "96 GB"')
-    return round(float(found[1]) * _UNITS[found[2]])
+    nbytes = float(found[1]) * _UNITS[found[2]]
+    if math.isinf(nbytes):
+        raise ValueError("more bytes than can be counted")
+    return round(nbytes)
+
+
+def _without_controls(text: str) -> str:
+    if not all(character.isprintable() or character in "\n\t" for character in text):
+        raise ValueError("no control characters but line breaks and tabs")
+    return text
+
+
+Words: TypeAlias = Annotated[str, AfterValidator(_without_controls)]
+"""What is shown to people, also on a terminal."""
 
 
 class Model(BaseModel):
     """A part of a scenario: cannot be changed, and has no other keys than it declares."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
 
 
 class HistogramParameters(Model):
@@ -147,7 +162,7 @@ class Size(Model):
     repetitions: PositiveInt = 5
     visits: PositiveInt = 1
     seconds_per_run: PositiveFloat
-    chosen: str = ""
+    chosen: Words = ""
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:
@@ -196,7 +211,7 @@ class Claim(Model):
         When it holds.
     """
 
-    says: str
+    says: Words
     of: Configuration
     against: Configuration | None = None
     measure: Literal["ratio", "worst-ratio", "growth", "excess-growth"]
@@ -234,8 +249,8 @@ class Paper(Model):
         Its numbers, in seconds.
     """
 
-    reading: str
-    source: str
+    reading: Words
+    source: Words
     points: tuple[PaperPoint, ...] = ()
 
 
@@ -247,7 +262,7 @@ class Scenario(Model):
     schema_version : int
         Of the file's format.
     figure : str
-        Its name in the paper, such as ``"9"`` or ``"table1"``.
+        Its name in the paper, such as ``"9"`` or ``"table1"``; files are named after it.
     title : str
         What it is about.
     kind : str
@@ -265,8 +280,8 @@ class Scenario(Model):
     """
 
     schema_version: Literal[1]
-    figure: str
-    title: str
+    figure: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
+    title: Words
     kind: Kind
     configurations: Annotated[tuple[Configuration, ...], Field(min_length=1)]
     y: Literal["seconds", "blocks-per-second"] = "seconds"

@@ -6,7 +6,7 @@ Everything written is labelled as predicted.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -15,9 +15,10 @@ from rich.table import Table
 
 from spliter_experiments._errors import ResultsError
 from spliter_experiments._table import seconds, size
-from spliter_experiments.evaluation.calibrate import Check
+from spliter_experiments.evaluation.checks import Check
+from spliter_experiments.evaluation.costs import Costs
 from spliter_experiments.evaluation.figures import LABELS, write_figure
-from spliter_experiments.evaluation.model import Costs, most_blocks_per_core, predict
+from spliter_experiments.evaluation.model import most_blocks_per_core, predict
 from spliter_experiments.evaluation.plan import PlannedRun
 from spliter_experiments.evaluation.schema import Scenario
 from spliter_experiments.evaluation.statistics import Bar
@@ -134,15 +135,40 @@ def costs_table(costs: Costs) -> Table:
     table = Table(title="Costs measured here", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("cost")
     table.add_column("value", justify="right")
-    table.add_row("a task, there and back", f"{1e3 * costs.round_trip:.3g} ms")
-    table.add_row("the scheduler, for a task", f"{1e3 * costs.task:.3g} ms")
-    table.add_row("of that, what no work hides", f"{1e3 * costs.telling:.3g} ms")
+    table.add_row("a task, there and back", _milliseconds(costs.round_trip))
+    table.add_row("the scheduler, for a task", _milliseconds(costs.task))
+    table.add_row("of that, what no work hides", _milliseconds(costs.telling))
     table.add_row("from worker to worker", f"{size(round(costs.bandwidth))}/s")
-    table.add_row("the kernel, for a block", f"{1e3 * costs.per_block:.3g} ms")
-    table.add_row("the kernel, for 1000 rows", f"{1e6 * costs.per_row:.3g} ms")
-    table.add_row("SplIter, to split, for a block", f"{1e3 * costs.split_block:.3g} ms")
-    table.add_row("SplIter, in a pass, for a block", f"{1e3 * costs.pass_block:.3g} ms")
+    table.add_row("SplIter, to split, for a block", _milliseconds(costs.split_block))
+    table.add_row("SplIter, in a pass, for a block", _milliseconds(costs.pass_block))
+    for what, value in _kernel_rows(costs):
+        table.add_row(what, value)
     return table
+
+
+def _kernel_rows(costs: Costs) -> Iterator[tuple[str, str]]:
+    if costs.neighbors is not None:
+        kernels = costs.neighbors
+        for rows in kernels.build.sizes:
+            yield f"a tree of {rows:,.0f} rows", _milliseconds(kernels.build.at(rows))
+            asked = _milliseconds(1000 * kernels.ask.at(rows))
+            yield f"1000 queries of a tree of {rows:,.0f} rows", asked
+        yield "to merge 1000 answers of a tree", _milliseconds(1000 * kernels.merge)
+    elif costs.cascade is not None:
+        steps = costs.cascade
+        for rows in steps.train.sizes:
+            left = f"leaves {steps.kept.at(rows):,.0f}"
+            yield f"to train on {rows:,.0f} rows; {left}", _milliseconds(steps.train.at(rows))
+        for rows in steps.merge.sizes:
+            yield f"to train on {rows:,.0f} rows left", _milliseconds(steps.merge.at(rows))
+        yield "iterations", str(steps.iterations)
+    else:
+        yield "the kernel, for a block", _milliseconds(costs.per_block)
+        yield "the kernel, for 1000 rows", _milliseconds(1000 * costs.per_row)
+
+
+def _milliseconds(taken: float) -> str:
+    return f"{1e3 * taken:.3g} ms"
 
 
 def predictions_table(found: Simulation) -> Table:
@@ -179,16 +205,18 @@ def block_sizes_table(found: Simulation) -> Table:
 
 
 def checks_table(checks: Sequence[Check]) -> Table:
-    """Return the model beside a real scheduler."""
-    title = "The model against a real Dask scheduler with sleeping workers"
+    """Return the model beside what was run here."""
+    title = "The model against a real Dask scheduler: sleeping workers, and real runs"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    for heading in "workers", "tasks", "work of each", "predicted", "measured", "error":
+    table.add_column("what")
+    for heading in "workers", "tasks", "each sleeps", "predicted", "measured", "error":
         table.add_column(heading, justify="right")
     for check in checks:
         table.add_row(
+            check.what,
             str(check.workers),
             str(check.tasks),
-            f"{1e3 * check.work:g} ms",
+            "-" if check.work is None else f"{1e3 * check.work:.3g} ms",
             f"{seconds(check.predicted)} s",
             f"{seconds(check.measured)} s",
             f"{check.error:+.0%}",

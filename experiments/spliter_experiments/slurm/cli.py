@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spliter_experiments._errors import OptionError
-from spliter_experiments._options import words
+from spliter_experiments._options import is_count, words
 from spliter_experiments.evaluation._console import errors_reported, note, total
 from spliter_experiments.slurm import control
 from spliter_experiments.slurm.errors import SubmissionError
@@ -104,7 +105,7 @@ def render(
             nodelist=nodelist,
             exclude=exclude,
             sweep=sweep,
-            hours=hours,
+            hours=_hours(hours),
             beside=_beside(beside),
         )
         draft = control.draft(request, output, earlier or ())
@@ -160,7 +161,7 @@ def status(folder: FolderArgument) -> None:
                 f"{entry.done} of {len(entry.runs)}",
                 entry.detail if entry.detail != "None" else "",
             )
-        Console().print(table)
+        Console(markup=False).print(table)
 
 
 @slurm.command()
@@ -174,7 +175,7 @@ def collect(folder: FolderArgument, dry_run: DryRun = False) -> None:
             _say(f"table: {found.table}")
             note(f"next: spliter experiment report {where.results}")
         for name, text in found.logs.items():
-            Console().print(f"\nruns are missing; the end of {name}:", style="yellow")
+            Console(markup=False).print(f"\nruns are missing; the end of {name}:", style="yellow")
             _say(text)
         if found.missing:
             missing = ", ".join(found.missing[:3]) + (", ..." if len(found.missing) > 3 else "")
@@ -206,14 +207,14 @@ def _show_draft(draft: control.Draft, site: Site, with_scripts: bool) -> None:
             f"{max(run.memory_bytes for run in job.runs) / GIB:.3g}",
             clock(job.seconds),
         )
-    Console().print(table)
+    Console(markup=False).print(table)
     for job in jobs:
         if over := spilling(job, site):
             note(f"{job.name}: up to {over:.3g} GiB on a node more than there are may be spilled")
     if with_scripts:
         for script in draft.scripts:
             for name, text in script.files.items():
-                Console().rule(name)
+                Console(markup=False).rule(name)
                 _say(text)
 
 
@@ -246,9 +247,15 @@ def _whole(text: str) -> str:
     return str(Path(text).absolute()) if text.endswith(".toml") else text
 
 
+def _hours(hours: float | None) -> float | None:
+    if hours is not None and not 0 < hours < math.inf:
+        raise OptionError(f"--hours takes a number above 0, got {hours:g}")
+    return hours
+
+
 def _numbers(text: str) -> tuple[int, ...]:
     found = words(text)
-    if not found or not all(word.isdecimal() and int(word) for word in found):
+    if not found or not all(is_count(word) for word in found):
         raise OptionError(f"--nodes takes whole numbers from 1, such as 1,2,4; got {text!r}")
     return tuple(map(int, found))
 
@@ -263,4 +270,4 @@ def _beside(text: str | None) -> tuple[Literal["dask", "dataclay"], ...]:
 
 
 def _say(text: str) -> None:
-    Console().print(text, markup=False, highlight=False, soft_wrap=True)
+    Console(markup=False).print(text, highlight=False, soft_wrap=True)

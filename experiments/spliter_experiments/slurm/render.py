@@ -266,12 +266,30 @@ def batch_options(job: Job, site: Site, choices: Choices, folder: Path) -> list[
     if job.is_array:
         limit = f"%{site.array_limit}" if site.array_limit else ""
         flags.append(f"--array=0-{len(job.pieces) - 1}{limit}")
-    return [*options, *flags, *site.batch_options]
+    return [_one_line(option) for option in (*options, *flags, *site.batch_options)]
 
 
 def _directive(value: str) -> str:
     """Write a value as sbatch reads it from a script, where spaces end it."""
+    if any(character in value for character in "\"'\\"):
+        raise ProfileError(
+            f"sbatch would misread {value!r}: no quotes and no backslash in names and paths"
+        )
     return f'"{value}"' if " " in value else value
+
+
+def _one_line(option: str) -> str:
+    """Return an option of sbatch; what follows a line break would be run by the shell."""
+    if not option.isprintable():
+        raise ProfileError(
+            f"an option of sbatch is one line without control characters: {option!r}"
+        )
+    return option
+
+
+def _comment(text: str) -> str:
+    """Return text that stays in a comment of the shell, which ends with the line."""
+    return " ".join(text.split())
 
 
 def clock(seconds: float) -> str:
@@ -296,4 +314,5 @@ def _environment() -> jinja2.Environment:
         autoescape=False,
     )
     environment.filters["quoted"] = shlex.quote
+    environment.filters["comment"] = _comment
     return environment

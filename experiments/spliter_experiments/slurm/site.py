@@ -6,7 +6,6 @@ to a file of one's own is taken as well.
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -21,13 +20,16 @@ from pydantic import (
     model_validator,
 )
 
-from spliter_experiments.evaluation._toml_lines import lines_of, nearest_line
+from spliter_experiments.evaluation._toml_lines import lines_of, nearest_line, parse_toml
 from spliter_experiments.slurm.errors import ProfileError
 
 SHIPPED = Path(__file__).parent / "shipped"
 """Templates and profiles: the folder ``slurm`` of the project."""
 
 GIB = 2**30
+
+SCRATCH = r"^(?:[^\x00-\x1f\"`\\$]|\$[A-Za-z_{])+$"
+"""A path between double quotes of the shell: variables, and nothing that runs or ends them."""
 
 
 class Site(BaseModel):
@@ -76,7 +78,7 @@ class Site(BaseModel):
         Lines of shell before the services start and after they have ended.
     scratch : str
         Folder on each node's own disk, where workers spill. The shell of the job fills in
-        variables.
+        variables, and nothing else.
     array_limit : int
         How many tasks of a job array run at once; 0 for all that fit.
     compss_options : tuple of str
@@ -85,7 +87,7 @@ class Site(BaseModel):
         To load for COMPSs beside the others.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str
     description: str
@@ -111,7 +113,7 @@ class Site(BaseModel):
     environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = {}
     prolog: tuple[str, ...] = ()
     epilog: tuple[str, ...] = ()
-    scratch: str = "${TMPDIR:-/tmp}"
+    scratch: Annotated[str, Field(pattern=SCRATCH)] = "${TMPDIR:-/tmp}"
     array_limit: NonNegativeInt = 1
     compss_options: tuple[str, ...] = ()
     compss_modules: tuple[str, ...] = ()
@@ -209,9 +211,7 @@ def parse_site(text: str, name: str, origin: str) -> Site:
     spliter_experiments.slurm.errors.ProfileError: mine.toml is not TOML: Expected '=' ...
     """
     try:
-        return Site.model_validate({**tomllib.loads(text), "name": name})
-    except tomllib.TOMLDecodeError as error:
-        raise ProfileError(f"{origin} is not TOML: {error}") from error
+        return Site.model_validate({**parse_toml(text), "name": name})
     except ValidationError as error:
         lines = lines_of(text)
         wrong = []
@@ -221,3 +221,5 @@ def parse_site(text: str, name: str, origin: str) -> Site:
             what = found["msg"].removeprefix("Value error, ")
             wrong.append(f"  {f'line {line}: ' if line else ''}{at + ': ' if at else ''}{what}")
         raise ProfileError("\n".join([f"{origin} is not a site profile:", *wrong])) from error
+    except ValueError as error:
+        raise ProfileError(f"{origin} is not TOML: {error}") from error

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
-from pycompss.api.api import compss_wait_on
+from pycompss.api.api import compss_get_number_of_resources, compss_wait_on
 from pycompss.api.constraint import constraint
 from sklearn.svm import SVC
 
@@ -27,7 +27,7 @@ from spliter_apps import histogramdd
 from spliter_apps.cascade_svm import CascadeSVM
 from spliter_apps.k_means import KMeans
 from spliter_apps.neighbors import NearestNeighbors
-from spliter_backends.compss_backend import CompssFuture
+from spliter_backends.compss_backend import CompssFuture, make_blocks
 from tests import csvm_suite
 from tests.compss_backend.dsarrays import check_rows, numbers
 from tests.compss_backend.placing import made
@@ -109,6 +109,28 @@ def test_constraints_pass_through() -> None:
     for _ in range(2):
         found = set(gather(where(partition) for partition in parts))
         assert found == {next(iter(nodes_by_software()))}
+
+
+@constraint(app_software=next(iter(nodes_by_software().values()), "none"))  # type: ignore[untyped-decorator]
+@task
+def largest(blocks: Any) -> tuple[int, str]:
+    """Return the largest number, and where that was found out."""
+    return max(int(block.max()) for block in blocks), os.environ.get("COMPSS_HOSTNAMES", "")
+
+
+@pytest.mark.skipif(not nodes_by_software(), reason="no node has a software of its own")
+def test_constraints_wait_for_a_partition() -> None:
+    assert largest([np.arange(3)])[0] == 2
+    parts = split(made([np.arange(5)] * 2))
+    for _ in range(2):
+        assert gather(map(largest, parts)) == [(4, next(iter(nodes_by_software())))] * len(parts)
+
+
+def test_blocks_in_turn() -> None:
+    nodes = max(int(compss_get_number_of_resources()), 1)
+    blocks = make_blocks(np.arange, [(3,)] * (4 * nodes), nodes="in turn")
+    with split(blocks, partitions_per_location=1) as parts:
+        assert [len(part) for part in parts] == [4] * nodes
 
 
 def leave(partition: Partition) -> None:

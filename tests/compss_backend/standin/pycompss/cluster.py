@@ -14,6 +14,7 @@ import pickle
 import queue
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -55,6 +56,8 @@ class Job:
     """Parameters that the task changes, with the data (or lists of data) they become."""
     several: bool
     constraints: Mapping[str, Any]
+    in_turn: bool
+    """Whether it goes to the next node, as ``is_distributed`` says."""
     missing: set[int] = field(default_factory=set)
 
 
@@ -96,6 +99,7 @@ class Cluster:
         self._queues: dict[str, queue.Queue[Job | None]] = {}
         self._threads: list[threading.Thread] = []
         self._turn = 0
+        self._turns: Counter[str] = Counter()
         self._under_way: set[Job] = set()
 
     def __enter__(self) -> Cluster:
@@ -137,6 +141,7 @@ class Cluster:
         directions: Mapping[str, Any],
         returns: Any,
         constraints: Mapping[str, Any],
+        in_turn: bool = False,
     ) -> Any:
         """Start a task; return its future, or a list of futures."""
         with self._lock:
@@ -150,7 +155,9 @@ class Cluster:
             futures, made = self._futures(returns)
             several = isinstance(futures, list)
             name = function.__name__
-            job = Job(function.__module__, name, given, made, updates, several, dict(constraints))
+            job = Job(
+                function.__module__, name, given, made, updates, several, dict(constraints), in_turn
+            )
             self.submitted.append(job.name)
             self._under_way.add(job)
             for datum in data_in(list(given.values())):
@@ -213,6 +220,11 @@ class Cluster:
         if not names:
             self._finish(job, None, f"no node has the software {software!r}")
             return
+        if job.in_turn:
+            chosen = names[self._turns[job.name] % len(names)]
+            self._turns[job.name] += 1
+            self._given_to(chosen, job)
+            return
         held = dict.fromkeys(names, 0)
         for datum in data_in(list(job.arguments.values())):
             for name in datum.holders & held.keys():
@@ -222,6 +234,9 @@ class Cluster:
         if not best:
             self._turn += 1
         chosen = candidates[self._turn % len(candidates) if not best else 0]
+        self._given_to(chosen, job)
+
+    def _given_to(self, chosen: str, job: Job) -> None:
         self.ran.append((job.name, chosen, job.constraints))
         self._queues[chosen].put(job)
 

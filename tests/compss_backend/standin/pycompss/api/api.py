@@ -18,9 +18,7 @@ def compss_wait_on(*objects: Any, mode: str = "rw") -> Any:
 def compss_delete_object(*objects: Any) -> Any:
     """Forget objects."""
     for value in objects:
-        if isinstance(value, list | tuple):
-            compss_delete_object(*value)
-        elif cluster.RUNNING is not None:
+        if cluster.RUNNING is not None:
             cluster.RUNNING.delete(value)
     return True
 

@@ -46,8 +46,9 @@ class Task:
         bound = inspect.signature(function).bind(*args, **kwargs)
         constraints = self.core_element.get_impl_constraints() if self.core_element else {}
         assert cluster.RUNNING is not None
+        in_turn = bool(self.arguments.get("is_distributed"))
         return cluster.RUNNING.submit(
-            function, dict(bound.arguments), self.arguments, returns, constraints
+            function, dict(bound.arguments), self.arguments, returns, constraints, in_turn
         )
 
 

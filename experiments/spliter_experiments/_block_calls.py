@@ -1,20 +1,20 @@
-"""The ways of the apps on dataClay that a program without SplIter has: a call for every block.
+"""The ways of the apps that call a function on every block, as a program without SplIter has them.
 
-All calls of a step are made at once; what they return is put together here. Arguments go with
-every call.
+For engines that can do that and have no algorithms of their own (dataClay, COMPSs). All calls of a
+step are made at once; what they return is put together here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 from sklearn.svm import SVC
 
 from spliter_apps._csvm_kernel import Missing, SupportSet, conclude, improve, missing
 from spliter_apps._kmeans_kernel import Partial
 from spliter_apps._neighbors_kernel import Candidates, merge_nearest, nearest
-from spliter_experiments._blocks import row_starts
+from spliter_experiments import _csvm, _histogram, _kmeans, _knn, _sum
 from spliter_experiments._comparison import Site
 from spliter_experiments._csvm import Classifier, Trial
 from spliter_experiments._csvm_cascade import (
@@ -25,7 +25,7 @@ from spliter_experiments._csvm_cascade import (
     numbered,
     train_part,
 )
-from spliter_experiments._dataclay_engine import DataClayEngine
+from spliter_experiments._engine import Engine, Ways
 from spliter_experiments._histogram_kernels import Edges, add_counts, count_block
 from spliter_experiments._inputs import Codes, Floats
 from spliter_experiments._kmeans import (
@@ -40,31 +40,61 @@ from spliter_experiments._knn import Quest, build_from_block
 from spliter_experiments._rounds import Answer
 from spliter_experiments._sum import add_up, repeat
 
-DataClaySite: TypeAlias = Site[DataClayEngine]
+
+class CallsBlocks(Engine, Protocol):
+    """An engine that can call a function on every block of a collection of its own."""
+
+    def call_blocks(
+        self,
+        array: Any,
+        kernel: Callable[..., Any],
+        *shared: Any,
+        aligned: Any = None,
+        numbered: bool = False,
+    ) -> list[Any]:
+        """Call a function on all blocks at once and return the results, in order.
+
+        Parameters
+        ----------
+        array : collection
+            The blocks.
+        kernel : callable
+            Found by its name where the blocks are.
+        *shared
+            Further arguments, the same for all blocks.
+        aligned : collection, optional
+            Whose rows come after those of `array`.
+        numbered : bool
+            Whether the number of the block's first row comes after the rows.
+
+        Raises
+        ------
+        ClusterError
+            If that takes longer than ten minutes, where the engine can tell.
+        """
 
 
-def sum_per_block(site: DataClaySite, passes: int) -> Answer:
+CallSite: TypeAlias = Site[CallsBlocks]
+
+
+def sum_per_block(site: CallSite, passes: int) -> Answer:
     """Add up every block, and the sums here."""
     return repeat(passes, lambda: sum(site.engine.call_blocks(site.array, add_up)))
 
 
-def histogram_per_block(site: DataClaySite, edges: Edges) -> Answer:
+def histogram_per_block(site: CallSite, edges: Edges) -> Answer:
     """Count in every block, and add up here."""
-    each = [(edges,)] * site.array.nblocks
-    return Answer(add_counts(site.engine.call_blocks(site.array, count_block, each)))
+    return Answer(add_counts(site.engine.call_blocks(site.array, count_block, edges)))
 
 
-def kmeans_per_block(site: DataClaySite, start: Start) -> Answer:
+def kmeans_per_block(site: CallSite, start: Start) -> Answer:
     """Run Lloyd's algorithm with a call for every block in each iteration."""
-    nblocks = site.array.nblocks
 
     def add_all(centers: Floats) -> Partial:
-        each = [(centers,)] * nblocks
-        return add_partials(site.engine.call_blocks(site.array, sum_block, each))
+        return add_partials(site.engine.call_blocks(site.array, sum_block, centers))
 
     def label(centers: Floats) -> float:
-        each = [(centers,)] * nblocks
-        return float(sum(site.engine.call_blocks(site.array, inertia_of_block, each)))
+        return float(sum(site.engine.call_blocks(site.array, inertia_of_block, centers)))
 
     found: Clustering = iterate(start, add_all, label)
     return Answer(found)
@@ -75,10 +105,9 @@ def inertia_of_block(block: Floats, centers: Floats) -> float:
     return float(assign_block(block, centers).inertia)
 
 
-def knn_per_block(site: DataClaySite, quest: Quest) -> Answer:
+def knn_per_block(site: CallSite, quest: Quest) -> Answer:
     """Build a tree for every block and ask it, in one call; merge here."""
-    each = [(start, quest) for start in row_starts(site.row_chunks)]
-    found = site.engine.call_blocks(site.array, ask_block, each)
+    found = site.engine.call_blocks(site.array, ask_block, quest, numbered=True)
     return Answer(merge_nearest(found, quest.neighbors).distances)
 
 
@@ -87,16 +116,19 @@ def ask_block(block: Floats, start: int, quest: Quest) -> Candidates:
     return nearest(build_from_block(block, start), quest.points, quest.neighbors)
 
 
-def csvm_per_block(site: DataClaySite, trial: Trial) -> Answer:
+def csvm_per_block(site: CallSite, trial: Trial) -> Answer:
     """Train on every block, and merge here, in a tree as elsewhere."""
-    training, starts = trial.training, row_starts(site.row_chunks)
+    training = trial.training
 
-    first = [(start, training, MANY_PARTS) for start in starts]
-    sets = site.engine.call_blocks(site.array, train_block, first, site.labels)
+    def on_all(kernel: Callable[..., Any], *shared: Any) -> list[Any]:
+        return site.engine.call_blocks(
+            site.array, kernel, *shared, aligned=site.labels, numbered=True
+        )
+
+    sets = on_all(train_block, training, MANY_PARTS)
     solution = merge_all(sets, site.row_chunks, training, MANY_PARTS)
     while len(solution.objectives) < training.iterations and not solution.converged:
-        again = [(start, solution) for start in starts]
-        found = site.engine.call_blocks(site.array, missing_of_block, again, site.labels)
+        found = on_all(missing_of_block, solution)
         solution = improve(found, training.svc, training.tol, solution)
     model: SVC = solution.model
     return Answer(Classifier(model, trial))
@@ -140,3 +172,25 @@ def merge_all(
             for group, count in zip(slices, rows, strict=True)
         ]
     return conclude(level, training.svc)
+
+
+PER_BLOCK: dict[str, Callable[[CallSite, Any], Answer]] = {
+    "sum": sum_per_block,
+    "histogram": histogram_per_block,
+    "kmeans": kmeans_per_block,
+    "csvm": csvm_per_block,
+    "knn": knn_per_block,
+}
+"""The way ``per-block`` of each app."""
+
+
+def ways_by_calls() -> dict[str, Ways]:
+    """Return the ways of all apps there are on such engines: SplIter's, and one call per block."""
+    by_spliter: dict[str, dict[str, Callable[[Any, Any], Any]]] = {
+        "sum": {"spliter": _sum.by_spliter},
+        "histogram": {"spliter": _histogram.by_spliter},
+        "kmeans": dict(_kmeans.ESTIMATOR),
+        "csvm": dict(_csvm.ESTIMATOR),
+        "knn": {"spliter": _knn.by_spliter},
+    }
+    return {app: Ways({**ways, "per-block": PER_BLOCK[app]}) for app, ways in by_spliter.items()}

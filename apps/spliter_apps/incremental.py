@@ -1,0 +1,241 @@
+"""Estimators that learn block by block, and rows in small batches.
+
+``partial_fit`` is a chain: the model goes from location to location, and at each it sees the blocks
+that are there, one after the other. Nothing but the model moves::
+
+    model ──> A: block 0, 2, 4 ──> B: block 1, 3, 5 ──> fitted     (in_order=False: one hop per location)
+    model ──> A: 0 ──> B: 1 ──> A: 2 ──> B: 3 ──> A: 4 ──> B: 5    (in_order=True: as one process would)
+"""  # noqa: E501  # the drawing
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from spliter import InvalidArgumentError, Partition, Split, gather, split
+from spliter._concatenate import concatenate
+
+ONE_EACH = 2**31 - 1
+"""As partitions per location: as many as there are blocks."""
+
+
+def partial_fit(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    sample_weight: Any = None,
+    passes: int = 1,
+    in_order: bool = False,
+    backend: str | None = None,
+    **fit_params: Any,
+) -> Any:
+    """Fit an estimator of scikit-learn's ``partial_fit`` kind to blocks where they are.
+
+    Parameters
+    ----------
+    model : estimator
+        With ``partial_fit``. It is not changed; the fitted one is a copy.
+    X : collection, shape (n, n_features)
+        As for :func:`spliter.split`; one block along axis 1.
+    y, sample_weight : collection of length n, optional
+        Blocked like `X`.
+    passes : int
+        Times that each block is seen.
+    in_order : bool
+        If False, one task per location: the model sees all blocks of one location before those
+        of the next, each in the order of the collection. So the result depends on where blocks
+        are, as far as the estimator's does on the order of rows. If True, blocks are seen in
+        the order of the collection wherever they are, with the result of a loop in one process:
+        a task for each run of blocks at one location, and as many hops of the model.
+    backend : str, optional
+        As for :func:`spliter.split`.
+    **fit_params
+        Further arguments of ``partial_fit``, the same for every block: ``classes=[0, 1]``, which
+        classifiers want to know before they have seen all.
+
+    Returns
+    -------
+    estimator
+        The fitted copy.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is no ``partial_fit``, `passes` is less than 1, or `X` is cut along axis 1.
+    AlignmentError, LazyCollectionError, UnsupportedCollectionError, BlockLostError
+        As :func:`spliter.split`.
+
+    Notes
+    -----
+    Tasks wait for each other, so only one runs at a time: this saves moving the data, not time.
+    Each task works on a copy of the model, so one that is run again starts from what it was given.
+    Empty blocks are left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class Mean:
+    ...     total, rows = 0.0, 0
+    ...
+    ...     def partial_fit(self, X):
+    ...         self.total, self.rows = self.total + X.sum(), self.rows + len(X)
+    ...         return self
+    >>> fitted = partial_fit(Mean(), [np.ones((3, 1)), np.full((1, 1), 5.0)])
+    >>> float(fitted.total / fitted.rows)
+    2.0
+    """
+    if not hasattr(model, "partial_fit"):
+        raise InvalidArgumentError(
+            f"{type(model).__name__} has no partial_fit, so it cannot learn block by block"
+        )
+    if passes < 1:
+        raise InvalidArgumentError(f"passes must be at least 1, got {passes!r}")
+    aligned = {"y": y, "sample_weight": sample_weight}
+    names = [name for name, value in aligned.items() if value is not None]
+    with split(
+        X,
+        *(aligned[name] for name in names),
+        partitions_per_location=ONE_EACH if in_order else 1,
+        backend=backend,
+    ) as parts:
+        _check_whole_rows(parts)
+        state = model
+        for _ in range(passes):
+            for run in _runs(parts):
+                state = _submit(run, state, names, fit_params)
+        return gather([state])[0]
+
+
+def _check_whole_rows(parts: Split) -> None:
+    if parts.grid.nblocks != parts.grid.shape[0]:
+        raise InvalidArgumentError(
+            f"the data is cut along its features: its grid of blocks is {parts.grid.shape}; "
+            "rechunk it to one block along axis 1"
+        )
+
+
+def _runs(parts: Split) -> list[list[Partition]]:
+    """Return partitions, in the order of their first blocks, that follow at one location."""
+    groups = itertools.groupby(parts, key=lambda partition: partition.location)
+    return [list(run) for _, run in groups]
+
+
+def _submit(
+    run: Sequence[Partition], state: Any, names: Sequence[str], fit_params: Mapping[str, Any]
+) -> Any:
+    executor = run[0].executor
+    assert executor is not None, "a Split hands out partitions that can be submitted"
+    return executor.submit(
+        _learn, (state, list(names), dict(fit_params), *run), {}, location=run[0].location
+    )
+
+
+def _learn(model: Any, names: Sequence[str], fit_params: Mapping[str, Any], *run: Partition) -> Any:
+    """Run at a location: go on learning with its blocks."""
+    learner = copy.deepcopy(model)
+    for partition in run:
+        for block in partition:
+            first, *others = block if names else (block,)
+            if first.shape[0]:
+                learner.partial_fit(first, **dict(zip(names, others, strict=True)), **fit_params)
+    return learner
+
+
+class MiniBatches:
+    """The rows of a partition in batches of one size: an iterable to be used at its location.
+
+    For loops that take a fixed number of rows at a time, such as those of neural networks. Batches
+    go across the borders of blocks; only rows that do are copied, unless rows are shuffled.
+
+    Parameters
+    ----------
+    partition : Partition
+        At its location: the argument of a task.
+    size : int
+        Rows of a batch; the last one has what is left.
+    seed : int, optional
+        Shuffle the rows within each block, differently in each epoch. The order of blocks stays.
+    drop_last : bool
+        Whether to leave out a last batch that is not full.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `size` is less than 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter import split
+    >>> x, y = [np.arange(3), np.arange(3, 8)], [np.zeros(3), np.ones(5)]
+    >>> (partition,) = split(x, y, partitions_per_location=1)
+    >>> def sums(partition):
+    ...     return [(int(x.sum()), int(y.sum())) for x, y in MiniBatches(partition, 4)]
+    >>> partition.submit(sums).result()
+    [(6, 1), (22, 4)]
+    """
+
+    def __init__(
+        self, partition: Partition, size: int, *, seed: int | None = None, drop_last: bool = False
+    ) -> None:
+        if size < 1:
+            raise InvalidArgumentError(f"a batch has at least 1 row, got size={size!r}")
+        self._partition = partition
+        self._size = size
+        self._seed = seed
+        self._drop_last = drop_last
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which pass comes next, to have its rows shuffled as in that pass.
+
+        Parameters
+        ----------
+        epoch : int
+            Counted from 0; each iteration adds one by itself.
+        """
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield batches: blocks, or tuples of aligned blocks, of `size` rows."""
+        epoch, self._epoch = self._epoch, self._epoch + 1
+        held: list[Any] = []
+        rows = 0
+        for block in self._blocks(epoch):
+            length, start = _rows(block), 0
+            while start < length:
+                stop = min(start + self._size - rows, length)
+                held.append(_cut(block, start, stop))
+                rows += stop - start
+                start = stop
+                if rows == self._size:
+                    yield concatenate(held)
+                    held, rows = [], 0
+        if held and not self._drop_last:
+            yield concatenate(held)
+
+    def _blocks(self, epoch: int) -> Iterator[Any]:
+        for index, block in self._partition.items():
+            if self._seed is None:
+                yield block
+            else:
+                random = np.random.default_rng((self._seed, epoch, *index))
+                yield _cut(block, random.permutation(_rows(block)))
+
+
+def _rows(block: Any) -> int:
+    first = block[0] if isinstance(block, tuple) else block
+    return int(first.shape[0])
+
+
+def _cut(block: Any, *where: Any) -> Any:
+    """Return rows of a block (from, to; or by their numbers), or of each of aligned blocks."""
+    if isinstance(block, tuple):
+        return tuple(_cut(one, *where) for one in block)
+    rows = slice(*where) if len(where) == 2 else where[0]
+    return block.iloc[rows] if hasattr(block, "iloc") else block[rows]

@@ -1,0 +1,186 @@
+"""Run the command inside COMPSs: ``runcompss`` starts the runtime, and the command in it.
+
+A COMPSs program is started by ``runcompss``, which makes the runtime part of its process. So a
+command that is given ``--backend compss`` outside of one runs ``runcompss``, with itself as the
+application, and hands on its exit status.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+
+from spliter_experiments._compss_nodes import write_nodes
+from spliter_experiments._compss_watch import NODES_NOT_UP
+from spliter_experiments._engine import ClusterChoice, Launch
+from spliter_experiments._errors import ClusterError, OptionError
+
+LAUNCHED = "SPLITER_COMPSS_LAUNCHED"
+"""Variable of the environment that tells the command inside its arguments, and the nodes."""
+
+OPTIONS = "SPLITER_RUNCOMPSS"
+"""Variable of the environment with further options for ``runcompss``."""
+
+LIMIT_SECONDS = 2 * 60 * 60
+"""After which COMPSs is to end the application."""
+
+END_SECONDS = 60
+"""It may take to do so."""
+
+STARTS = 3
+"""How often it is started if nodes do not come up: on a busy machine some do not."""
+
+APPLICATION = """\
+from spliter_experiments._compss_launch import main_inside
+
+if __name__ == "__main__":
+    main_inside()
+"""
+
+
+def runs_inside() -> bool:
+    """Whether this process is the main program of a COMPSs application."""
+    if importlib.util.find_spec("pycompss") is None:
+        return False
+    from spliter_backends._compss_api import runtime_is_up
+
+    return runtime_is_up()
+
+
+def launcher() -> Launch | None:
+    """Return what runs the command inside COMPSs; None if this is inside already."""
+    return None if runs_inside() else launch
+
+
+def launch(choice: ClusterChoice, arguments: Sequence[str]) -> int:
+    """Run the command inside COMPSs.
+
+    Parameters
+    ----------
+    choice : ClusterChoice
+        Its address is a resources file, with ``project.xml`` beside it; without one, nodes are
+        started on this machine.
+    arguments : sequence of str
+        Of the command.
+
+    Returns
+    -------
+    int
+        Its exit status.
+
+    Raises
+    ------
+    ClusterError
+        If there is no ``runcompss``, or the application did not end in time.
+    OptionError
+        If there are no files at the address.
+    """
+    runcompss = shutil.which("runcompss")
+    if runcompss is None:
+        raise ClusterError(
+            "--backend compss needs COMPSs: there is no runcompss on PATH; load your site's "
+            "COMPSs module, or install COMPSs (spliter doctor says what is missing)"
+        )
+    for _ in range(STARTS):
+        status = _launch_once(choice, arguments, Path(runcompss))
+        if status != NODES_NOT_UP:
+            break
+    return status
+
+
+def _launch_once(choice: ClusterChoice, arguments: Sequence[str], runcompss: Path) -> int:
+    with TemporaryDirectory(prefix="spliter-compss-") as name:
+        folder = Path(name)
+        project, resources = _files(choice, folder, runcompss)
+        application = folder / "spliter_command.py"
+        application.write_text(APPLICATION, encoding="utf-8")
+        told = {"arguments": list(arguments), "resources": str(resources)}
+        command = [
+            *(str(runcompss), "--lang=python", f"--project={project}", f"--resources={resources}"),
+            f"--python_interpreter={sys.executable}",
+            f"--pythonpath={os.pathsep.join(path for path in sys.path if path)}",
+            f"--log_dir={folder}",
+            f"--wall_clock_limit={LIMIT_SECONDS}",
+            # Workers on one machine would all take its first core.
+            *(() if choice.address else ("--master_name=localhost", "--cpu_affinity=disabled")),
+            *shlex.split(os.environ.get(OPTIONS, "")),
+            str(application),
+        ]
+        try:
+            return _run(command, {**os.environ, LAUNCHED: json.dumps(told)})
+        finally:
+            _end_what_is_left(folder)
+
+
+def _files(choice: ClusterChoice, folder: Path, runcompss: Path) -> tuple[Path, Path]:
+    if choice.address is None:
+        # runcompss is at <home>/Runtime/scripts/user
+        home = Path(os.environ.get("COMPSS_HOME") or runcompss.resolve().parents[3])
+        return write_nodes(folder, home, choice.workers, choice.threads)
+    resources = Path(choice.address).resolve()
+    project = resources.with_name("project.xml")
+    for file in resources, project:
+        if not file.is_file():
+            raise OptionError(
+                f"--address: there is no {file}; for COMPSs it is the resources file, with "
+                "project.xml beside it"
+            )
+    return project, resources
+
+
+def _run(command: Sequence[str], environment: dict[str, str]) -> int:
+    """Run it in a session of its own, so that all of it can be ended."""
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    # Whoever ends this process means the application too.
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        return process.wait(LIMIT_SECONDS + END_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise ClusterError(
+            f"the COMPSs application did not end within {LIMIT_SECONDS + END_SECONDS} s"
+        ) from error
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _end_what_is_left(folder: Path) -> None:
+    """End workers of an application that could not do so: the folder is in their arguments."""
+    left = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any(str(folder) in word for word in process.info["cmdline"] or ())
+    ]
+    for process in left:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(left, timeout=END_SECONDS)
+
+
+def launched_resources() -> Path | None:
+    """Return the resources file of the application, where :func:`launch` has started it."""
+    told = os.environ.get(LAUNCHED)
+    return None if told is None else Path(json.loads(told)["resources"])
+
+
+def main_inside() -> None:
+    """Run the command, as the application."""
+    from spliter_experiments.cli import main
+
+    sys.argv = ["spliter", *json.loads(os.environ[LAUNCHED])["arguments"]]
+    main()

@@ -1,0 +1,283 @@
+"""The command inside COMPSs: the files it writes for ``runcompss``, and what becomes of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from spliter_experiments import _compss_launch
+from spliter_experiments._compss_launch import LAUNCHED, OPTIONS, launch, launched_resources
+from spliter_experiments._compss_nodes import free_ports, units_in, write_nodes
+from spliter_experiments._compss_watch import NODES_NOT_UP, Watchdog
+from spliter_experiments._engine import ClusterChoice
+from spliter_experiments._errors import ClusterError, OptionError
+from spliter_experiments._on_compss import ENGINE
+from spliter_experiments.cli import app
+from spliter_experiments.evaluation.launched import run_launched
+from spliter_experiments.evaluation.records import ResultsFolder
+from spliter_experiments.evaluation.runner import request_for
+from tests.conftest import SOURCE_ROOTS
+
+HERE = ClusterChoice(None, workers=3, threads=2)
+
+FAKE = """\
+#!{python}
+import json, os, sys
+from pathlib import Path
+
+options = dict(word.removeprefix("--").split("=", 1) for word in sys.argv[1:-1])
+told = json.loads(os.environ["{launched}"])
+said = {{
+    "options": options,
+    "application": Path(sys.argv[-1]).read_text(),
+    "arguments": told["arguments"],
+    "resources": Path(told["resources"]).read_text(),
+}}
+with open(r"{note}", "a") as note:
+    note.write(json.dumps(said) + "\\n")
+sys.exit({status})
+"""
+
+
+class Fake:
+    """A ``runcompss`` that notes how it was called."""
+
+    def __init__(self, folder: Path, status: int) -> None:
+        self.note = folder / "calls"
+        program = folder / "runcompss"
+        text = FAKE.format(python=sys.executable, launched=LAUNCHED, note=self.note, status=status)
+        program.write_text(text, encoding="utf-8")
+        program.chmod(0o755)
+
+    def calls(self) -> list[dict[str, object]]:
+        """Return the calls."""
+        return [json.loads(line) for line in self.note.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture
+def outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """Be no COMPSs application, on a machine without any."""
+    monkeypatch.setattr(_compss_launch, "runs_inside", lambda: False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("COMPSS_HOME", "/compss")
+    return monkeypatch
+
+
+def test_nodes_that_are_written_can_be_read(tmp_path: Path) -> None:
+    project, resources = write_nodes(tmp_path, Path("/compss"), workers=3, threads=2)
+    names = ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+    assert units_in(resources) == dict.fromkeys(names, 2)
+    used = list(ET.parse(project).getroot().iter("ComputeNode"))
+    assert [node.get("Name") for node in used] == names
+    assert {node.findtext("InstallDir") for node in used} == {"/compss"}
+    assert len({node.findtext("WorkingDir") for node in used}) == 3
+
+
+def test_ports_do_not_overlap() -> None:
+    ports = sorted(free_ports(5))
+    assert all(right - left >= 10 for left, right in itertools.pairwise(ports))
+
+
+@pytest.mark.parametrize("text", [None, "<Resources", "<ResourcesList/>"])
+def test_resources_that_cannot_be_used(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "resources.xml"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    with pytest.raises(OptionError, match=r"resources\.xml"):
+        units_in(file)
+
+
+def test_too_many_nodes(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="at most 250"):
+        write_nodes(tmp_path, Path("/compss"), workers=251, threads=1)
+
+
+def test_what_runcompss_is_told(outside: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    outside.setenv(OPTIONS, "--summary=true --comm='a b'")
+    fake = Fake(tmp_path, status=7)
+    assert launch(HERE, ["compare", "sum", "--input", "a file"]) == 7
+    (call,) = fake.calls()
+    assert call["arguments"] == ["compare", "sum", "--input", "a file"]
+    options = call["options"]
+    assert isinstance(options, dict)
+    assert options["python_interpreter"] == sys.executable
+    assert (options["summary"], options["comm"]) == ("true", "a b")
+    assert str(call["resources"]).count("<ComputeNode") == 3
+    assert "main_inside()" in str(call["application"])
+    assert not Path(options["project"]).exists(), "nothing is left"
+
+
+def test_nodes_that_do_not_come_up_are_started_again(
+    outside: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake = Fake(tmp_path, status=NODES_NOT_UP)
+    assert launch(HERE, []) == NODES_NOT_UP
+    assert len(fake.calls()) == _compss_launch.STARTS
+
+
+def test_nodes_of_the_user(outside: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = Fake(tmp_path, status=0)
+    _, resources = write_nodes(tmp_path, Path("/compss"), workers=1, threads=4)
+    assert launch(ClusterChoice(str(resources), 2, 1), []) == 0
+    options = fake.calls()[0]["options"]
+    assert isinstance(options, dict)
+    assert options["resources"] == str(resources)
+    assert options["project"] == str(tmp_path / "project.xml")
+    assert resources.exists()
+
+
+def test_nowhere_to_launch(outside: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="no runcompss on PATH"):
+        launch(HERE, [])
+    Fake(tmp_path, status=0)
+    with pytest.raises(OptionError, match=r"project\.xml beside it"):
+        launch(ClusterChoice(str(tmp_path / "resources.xml"), 1, 1), [])
+
+
+def test_an_application_that_does_not_end(outside: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "runcompss"
+    program.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(600)\n", encoding="utf-8")
+    program.chmod(0o755)
+    outside.setattr(_compss_launch, "LIMIT_SECONDS", 0.2)
+    outside.setattr(_compss_launch, "END_SECONDS", 0.2)
+    with pytest.raises(ClusterError, match="did not end within"):
+        launch(HERE, [])
+
+
+def test_resources_of_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert launched_resources() is None
+    monkeypatch.setenv(LAUNCHED, json.dumps({"arguments": [], "resources": "/a.xml"}))
+    assert launched_resources() == Path("/a.xml")
+
+
+def test_the_command_ends_as_the_application_did(
+    outside: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake = Fake(tmp_path, status=3)
+    outside.setattr(sys, "argv", ["spliter", "compare", "sum", "--backend", "compss"])
+    result = CliRunner().invoke(app, sys.argv[1:])
+    assert result.exit_code == 3, result.output
+    assert fake.calls()[0]["arguments"] == sys.argv[1:]
+
+
+def test_a_launch_for_every_stand(outside: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = Fake(tmp_path, status=0)
+    folder = ResultsFolder(tmp_path / "out")
+    request = request_for("9", "laptop", "compss", nodes=(1, 2), repetitions=1)
+    assert run_launched(request, folder) == len(request.runs())
+    calls = fake.calls()
+    assert sorted(str(call["resources"]).count("<ComputeNode") for call in calls) == [1, 2]
+    for call in calls:
+        words = call["arguments"]
+        assert isinstance(words, list)
+        assert words[:3] == ["experiment", "run", "9"]
+        only = [words[at + 1] for at, word in enumerate(words) if word == "--only"]
+        assert set(only) <= {run.id for run in request.runs()}
+    assert [plan["nodes"] for plan in folder.plans()] == [[1, 2]]
+
+
+def test_a_launch_that_fails(outside: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    Fake(tmp_path, status=1)
+    request = request_for("9", "laptop", "compss", nodes=(1,), repetitions=1)
+    with pytest.raises(ClusterError, match="status 1"):
+        run_launched(request, ResultsFolder(tmp_path / "out"))
+
+
+def test_other_engines_are_not_launched(tmp_path: Path) -> None:
+    for figure, engine in (("9", "dask"), ("18", "compss")):
+        request = request_for(figure, "laptop", engine)
+        assert run_launched(request, ResultsFolder(tmp_path / "out")) is None
+
+
+def test_what_there_is_on_compss() -> None:
+    ways = {app: set(found.run) for app, found in ENGINE.ways.items()}
+    assert all({"spliter", "per-block"} <= there for there in ways.values())
+    assert "spliter-materialized" in ways["kmeans"]
+
+
+def test_a_watchdog_ends_what_does_not_get_on() -> None:
+    said: list[str] = []
+    ended = threading.Event()
+
+    def end(message: str) -> None:
+        said.append(message)
+        ended.set()
+
+    with Watchdog(600, "starting", end) as watchdog:
+        watchdog.hear(0.01, "a way")
+        assert ended.wait(60)
+    assert len(said) == 1
+    assert "with a way within 0.01 s" in said[0]
+
+
+def test_a_watchdog_that_is_heard_from_does_nothing() -> None:
+    said: list[str] = []
+    with Watchdog(600, "starting", said.append) as watchdog:
+        for _ in range(3):
+            watchdog.hear(600, "a way")
+    assert not said
+
+
+HANGING = """
+import time
+from spliter_experiments._compss_watch import NODES_NOT_UP, Watchdog
+
+with Watchdog(0.05, "a way"):
+    time.sleep(600)
+"""
+
+
+def test_the_process_ends_at_once() -> None:
+    paths = os.pathsep.join(map(str, SOURCE_ROOTS))
+    done = subprocess.run(
+        [sys.executable, "-c", HANGING],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "Error: COMPSs has not come to an end with a way" in done.stderr
+
+
+WITHOUT = """
+import sys
+
+sys.modules["pycompss"] = None
+from spliter_experiments.evaluation import load_scenario, plan_runs
+from spliter_experiments._engine import ClusterChoice
+from spliter_experiments._engines import load_engine
+from spliter_experiments._errors import ClusterError
+
+runs = plan_runs(load_scenario("12"), "full", engine="compss")
+print(sorted({run.configuration for run in runs}), max(run.nodes for run in runs))
+try:
+    load_engine("compss").connect(ClusterChoice(None, 1, 1)).__enter__()
+except ClusterError as error:
+    print(error)
+"""
+
+
+def test_runs_are_planned_where_there_is_no_compss() -> None:
+    paths = os.pathsep.join(map(str, SOURCE_ROOTS))
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    planned, why = done.stdout.splitlines()
+    assert planned == "['baseline', 'materialized', 'spliter'] 16"
+    assert "cannot be used here" in why

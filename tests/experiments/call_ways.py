@@ -1,0 +1,81 @@
+"""The apps at an engine that calls functions on blocks, posed small: what its ways are tried on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from spliter_experiments._comparison import OFF_CLUSTER, App, Site, ways_on
+from spliter_experiments._csvm import CascadeSvm
+from spliter_experiments._datasets import InputChoice
+from spliter_experiments._engine import Engine, EngineKind
+from spliter_experiments._floor import Floor
+from spliter_experiments._histogram import Histogram
+from spliter_experiments._kmeans import KMeans
+from spliter_experiments._knn import Neighbors
+from spliter_experiments._sum import Sum
+from tests.experiments.staging import answer, staged, tasks_of
+
+NBLOCKS = 20
+
+APPS: dict[str, tuple[App[Any], InputChoice]] = {
+    "sum": (Sum(passes=2), InputChoice(None, None, None, rows=2003, dims=3, seed=8)),
+    "histogram": (Histogram(4), InputChoice(None, None, None, rows=2003, dims=3, seed=8)),
+    "kmeans": (
+        KMeans(clusters=3, iterations=4, seed=1),
+        InputChoice(None, None, None, rows=2003, dims=4, seed=8),
+    ),
+    "csvm": (
+        CascadeSvm(label=None, iterations=5, tol=0.0),
+        InputChoice(None, None, None, rows=600, dims=3, seed=4),
+    ),
+    "knn": (
+        Neighbors(neighbors=3, queries=50),
+        # Tiled, so that there are points at one distance.
+        InputChoice("sklearn:iris", None, 400, rows=0, dims=0, seed=0),
+    ),
+}
+
+ON_DASK_ALONE = {"rechunk-p2p", "rechunk-tasks", "dask", "dask-ml", "per-block-paper"}
+
+
+def ways_of(kind: EngineKind) -> list[tuple[str, str]]:
+    """Return the ways of all apps on an engine, with the app's name."""
+    return [(name, way) for name, (app, _) in APPS.items() for way in ways_on(kind, app)]
+
+
+def check_ways(kind: EngineKind) -> None:
+    """Make sure that nothing is missing but what Dask alone has."""
+    for app, _ in APPS.values():
+        ways = ways_on(kind, app)
+        assert set(app.ways) - set(ways) <= ON_DASK_ALONE
+        assert set(app.ways) & set(OFF_CLUSTER) <= set(ways)
+        assert not ON_DASK_ALONE & set(ways)
+
+
+@dataclass(frozen=True)
+class Posed:
+    """An app with its problem, at a site."""
+
+    kind: EngineKind
+    app: App[Any]
+    site: Site[Any]
+    problem: Any
+
+    def answer(self, way: str) -> Any:
+        return answer(self.app, self.kind.ways[self.app.name], way, self.site, self.problem)
+
+    def tasks(self, way: str) -> int:
+        return tasks_of(self.kind.ways[self.app.name], way, self.site, self.problem)
+
+
+@contextmanager
+def pose(
+    kind: EngineKind, name: str, engine: Engine, processes: dict[str, Floor]
+) -> Iterator[Posed]:
+    """Load the data of an app and pose its problem."""
+    app, choice = APPS[name]
+    with app.open(choice) as dataset, staged(engine, dataset, NBLOCKS, **processes) as site:
+        yield Posed(kind, app, site, app.pose(site))

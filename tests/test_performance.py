@@ -1,0 +1,66 @@
+"""The page of figures: commands are on the pages that make the claims, and can be run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT, RunPython
+
+pytest.importorskip("distributed")
+
+from benchmarks import performance
+
+FIGURES = performance.read_figures()
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+def test_the_command_is_on_the_page(figure: performance.Figure) -> None:
+    text = (ROOT / figure.page).read_text(encoding="utf-8")
+    assert figure.command in text
+
+
+def test_names_are_unique() -> None:
+    assert len({figure.name for figure in FIGURES}) == len(FIGURES)
+
+
+def test_the_page_has_the_claims() -> None:
+    text = performance.PAGE.read_text(encoding="utf-8")
+    assert "\n".join(performance.claims_table(FIGURES)) in text, (
+        "python benchmarks/performance.py --list --update"
+    )
+
+
+def test_median_and_quartiles() -> None:
+    assert performance.quartiles([1.0]) == "1"
+    assert performance.quartiles([1.0, 2.0, 3.0, 4.0, 5.0]) == "3 (2 to 4)"
+
+
+def test_options_of_the_short_form_come_last() -> None:
+    figure = performance.Figure("n", "p", "c", "spliter compare sum --rounds 5", "--rounds 2")
+    words = performance.words_of(figure, quick=True)
+    assert words[:4] == [sys.executable, "-m", "spliter_experiments", "compare"]
+    assert words[-4:] == ["--rounds", "5", "--rounds", "2"]
+
+
+def test_between_the_marks() -> None:
+    page = "a\n<!-- x: begin -->\nold\n<!-- x: end -->\nb\n"
+    once = performance.replace_between(page, "x", ["new"])
+    assert once == "a\n<!-- x: begin -->\n\nnew\n\n<!-- x: end -->\nb\n"
+    assert performance.replace_between(once, "x", ["new"]) == once
+
+
+def test_a_figure_is_measured(run_python: RunPython) -> None:
+    script = ROOT / "benchmarks" / "performance.py"
+    done = run_python(str(script), "--quick", "--only", "planner")
+    assert done.returncode == 0, done.stderr
+    assert "s per 10^6" in done.stdout
+
+
+def test_a_figure_that_cannot_be_measured_is_said() -> None:
+    figure = performance.Figure("n", "p", "c", "python -c 1/0", "")
+    with pytest.raises(subprocess.CalledProcessError):
+        performance.measure(figure, quick=False)
+    assert "not measured: CalledProcessError" in list(performance.report([figure], quick=False))

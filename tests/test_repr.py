@@ -1,0 +1,219 @@
+"""What notebooks show of Splits and Partitions: right, bounded, and no way in for markup."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spliter import BlockGrid, Split, split
+from spliter._block_map import block_map, colour
+from tests.fake_engine import fake_split
+
+BOUND = 100_000
+
+
+class Seen(HTMLParser):
+    """What a browser would make of it: tags, and the texts of tooltips and table cells."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.titles: list[str] = []
+        self.cells: list[str] = []
+        self.text = ""
+        self.feed(markup)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.open.append(tag)
+        if tag == "title":
+            self.titles.append("")
+        if tag == "td":
+            self.cells.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if "title" in self.open:
+            self.titles[-1] += data
+        if "td" in self.open:
+            self.cells[-1] += data
+
+
+def spread(nblocks: int, *names: str) -> Split:
+    """Split blocks that lie in turn at the locations."""
+    return fake_split([[0]] * nblocks, [[names[i % len(names)]] for i in range(nblocks)])[0]
+
+
+def test_a_square_for_each_block_tells_where_it_is() -> None:
+    seen = Seen(spread(5, "A", "B")._repr_html_())
+    assert seen.titles == [f"block {i} at {'AB'[i % 2]}" for i in range(5)]
+
+
+def test_table_has_the_numbers_of_each_location() -> None:
+    seen = Seen(spread(5, "A", "B")._repr_html_())
+    assert seen.cells == ["1", "■ A", "1", "3", "24 B", "2", "■ B", "1", "2", "16 B"]
+
+
+def test_imbalance_is_largest_over_mean() -> None:
+    parts, _, _ = fake_split([[0]] * 4, [["A"], ["A"], ["A"], ["B"]])
+    assert "largest location over the mean: 1.50 in bytes, 1.50 in blocks" in parts._repr_html_()
+    assert "over the mean" not in spread(4, "A")._repr_html_()
+
+
+def test_blocks_of_unknown_size_are_said_to_be_that() -> None:
+    parts, blocks, _ = fake_split([[0]] * 2, [["A"], ["B"]])
+    placement = blocks.locate()
+    placement.nbytes[:] = 0
+    blocks.locate = lambda: placement  # type: ignore[method-assign]
+    shown = Split(blocks, parts._executor, None)._repr_html_()
+    assert "sizes not known" in shown
+    assert "not known in bytes, 1.00 in blocks" in shown
+
+
+def test_sizes_from_the_smallest_to_the_largest() -> None:
+    parts, blocks, _ = fake_split([[0]] * 2, [["A"], ["B"]])
+    placement = blocks.locate()
+    placement.nbytes[:] = 1024, 4096
+    blocks.locate = lambda: placement  # type: ignore[method-assign]
+    shown = Split(blocks, parts._executor, None)._repr_html_()
+    assert "2 blocks (1.0 KiB to 4.0 KiB each), 5.0 KiB, 2 partitions" in shown
+
+
+def test_grid_of_several_axes_is_drawn_as_a_grid() -> None:
+    owner = np.array([0, 0, 1, 1, 0, 1])
+    drawn = block_map(owner, (2, 3), ["A", "B"])
+    assert Seen(drawn).titles[4] == "block (1, 1) at A"
+    assert 'width="54" height="36"' in drawn
+
+
+def test_squares_of_many_blocks_are_divided() -> None:
+    # 800 blocks are two to a square: the first of both locations, the last of one.
+    owner = np.array([0, 1] * 200 + [1] * 400)
+    drawn = block_map(owner, (800,), ["A", "B"])
+    titles = Seen(drawn).titles
+    assert len(titles) == 400
+    assert titles[0] == "blocks 0 to 1: 1 at 1, 1 at 2"
+    assert titles[-1] == "blocks 798 to 799: 2 at 2"
+    widths = {
+        fill: set(re.findall(r"h([\d.]+)v", path))
+        for fill, path in re.findall(r'<path fill="([^"]+)" d="([^"]+)"/>', drawn)
+    }
+    assert widths == {colour(0): {"8"}, colour(1): {"8", "16"}}
+
+
+def test_squares_of_many_locations_show_the_largest() -> None:
+    owner = np.array([0, 0, 0, 1, 1, 2, 2, 3] * 400)
+    drawn = block_map(owner, (3200,), list("ABCD"))
+    assert Seen(drawn).titles[0] == "blocks 0 to 7: 3 at 1, 2 at 2, 2 at 3, 1 elsewhere"
+
+
+def test_every_block_is_in_one_square() -> None:
+    for grid in [(1,), (399,), (401,), (7, 3), (50, 1), (21, 41), (3, 5, 7), (1, 900)]:
+        titles = Seen(block_map(np.zeros(np.prod(grid), dtype=np.int64), grid, ["A"])).titles
+        blocks = sum(
+            int(found[1]) if (found := re.search(r": (\d+) at 1$", title)) else 1
+            for title in titles
+        )
+        assert blocks == np.prod(grid), grid
+        assert len(titles) <= 400, grid
+
+
+def test_partition_stands_out_among_the_others() -> None:
+    parts = spread(6, "A", "B")
+    seen = Seen(parts[1]._repr_html_())
+    assert "Partition: 3 blocks (8 B each), 24 B, shape (3), at B" in seen.text
+    assert seen.titles[:2] == ["block 0 in another partition", "block 1 at B"]
+    parts.close()
+    assert "closed" in parts._repr_html_()
+
+
+def test_partition_of_two_axes_gives_its_shape() -> None:
+    grid = BlockGrid.from_chunks([(1, 1), (2, 2)])
+    parts, _, _ = fake_split([[0]] * 4, [["A"]] * 4, grid, partitions_per_location=1)
+    assert "4 blocks (8 B each), 32 B, shape (2, ?)" in parts[0]._repr_html_()
+
+
+HOSTILE = ["</svg><script>alert(1)</script>", "\"><img src=x onerror='alert(2)'>", "&lt;b&gt;"]
+
+
+@pytest.mark.parametrize("times", [1, 100])
+def test_names_cannot_bring_markup(times: int) -> None:
+    parts = spread(6, *(name * times for name in HOSTILE))
+    shown = [parts._repr_html_(), parts[0]._repr_html_()]
+    plain = spread(6, "A", "B", "C")
+    expected = [plain._repr_html_(), plain[0]._repr_html_()]
+    for markup, harmless in zip(shown, expected, strict=True):
+        assert Seen(markup).tags == Seen(harmless).tags
+    if times == 1:
+        assert any(name in cell for name in HOSTILE for cell in Seen(shown[0]).cells)
+
+
+@pytest.mark.parametrize("name", ["A{}", "<>&\"'" * 40 + "{}", "tcp://node-{}.cluster:8786"])
+@pytest.mark.parametrize("locations", [1, 4, 1000])
+def test_html_is_bounded(name: str, locations: int) -> None:
+    for nblocks in (400, 50_000):
+        parts = spread(nblocks, *(name.format(i) for i in range(locations)))
+        assert len(parts._repr_html_().encode()) < BOUND
+        assert len(parts[0]._repr_html_().encode()) < BOUND
+
+
+def test_map_of_a_million_blocks_is_bounded() -> None:
+    owner = np.random.default_rng(0).integers(0, 1000, 1_000_000)
+    names = ["<>&\"'" * 40 + str(i) for i in range(1000)]
+    assert len(block_map(owner, (1_000_000,), names).encode()) < 80_000
+    assert len(block_map(owner, (1000, 10, 100), names).encode()) < 80_000
+
+
+def luminance(fill: str) -> float:
+    """Relative luminance of a colour, as WCAG 2.2 defines it."""
+    channels = np.array([int(fill[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(one: float, other: float) -> float:
+    return (max(one, other) + 0.05) / (min(one, other) + 0.05)
+
+
+def test_numbers_are_legible_on_their_squares() -> None:
+    drawn = block_map(np.arange(8), (8,), list("ABCDEFGH"))
+    fills = {
+        float(at): fill
+        for fill, path in re.findall(r'<path fill="([^"]+)" d="([^"]+)"/>', drawn)
+        for at in re.findall(r"M(\d+)", path)
+    }
+    inks = re.findall(r'<g fill="(#\w+)" [^>]*>(.*?)</g>', drawn)
+    seen = 0
+    for ink, texts in inks:
+        for x in re.findall(r'<text x="(\d+)"', texts):
+            fill = fills[float(x) - 8]
+            assert contrast(luminance(fill), 0.0 if ink == "#000" else 1.0) > 4.5, fill
+            seen += 1
+    assert seen == 8
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_squares_stand_out_from_light_and_dark_pages(number: int) -> None:
+    brightness = luminance(colour(number))
+    dark_page = luminance("#111111")
+    assert contrast(brightness, dark_page) > 3
+    # Yellow is pale on white, whatever the palette: its number says the rest.
+    assert contrast(brightness, 1.0) > (1.2 if number == 3 else 2)
+
+
+def test_the_local_backend_shows_its_blocks() -> None:
+    blocks: list[Any] = [np.zeros((2, 3)), np.zeros((1, 3))]
+    with split(blocks, partitions_per_location=1) as parts:
+        seen = Seen(parts[0]._repr_html_())
+        assert seen.titles == ["block (0, 0) at local", "block (1, 0) at local"]
+        assert "2 blocks (24 B to 48 B each), 72 B, shape (3, 3), at local" in seen.text
