@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 
-PACKAGE_OF = {"dataclay": "dataclay", "compss": "pycompss"}
+PACKAGE_OF = {"dataclay": "dataclay", "compss": "pycompss", "ray": "ray", "xarray": "xarray"}
 """For each engine that need not be there, the package that it is imported from."""
 
 collect_ignore_glob = [

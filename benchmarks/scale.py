@@ -3,11 +3,13 @@
     python benchmarks/scale.py planner --image docs/images/scale.png
     python benchmarks/scale.py split --blocks 100000
     python benchmarks/scale.py workers --workers 256
+    python benchmarks/scale.py kmeans --rows 16000000
 
 ``planner`` times the planner and the indexes alone, without an engine, and measures the memory they
 take; ``split`` compares splitting a persisted Dask array with the scheduler's own answer to where
 its blocks are, in interleaved rounds; ``workers`` does so with many workers, as light as Dask can
-make them, and says how many tasks and blocks a pass comes to.
+make them, and says how many tasks and blocks a pass comes to; ``kmeans`` fits the same points in
+few and in very many blocks, in turn, and makes a single pass with one task per block beside it.
 """
 
 from __future__ import annotations
@@ -23,14 +25,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import dask
+import dask.array as da
+import numpy as np
 from dask_overhead import interleaved, persisted, seconds, show
+from distributed import Client, LocalCluster, wait
 from planner import placement_of
 
 from spliter import Location, Partition, Placement, Split, plan, split
 from spliter._grid import BlockGrid
 from spliter._partition import BlockIndexes
+from spliter_apps.k_means import KMeans
+from spliter_experiments._blocks import cut_rows
+from spliter_experiments._dask_blocks import blocks_of
+from spliter_experiments._dask_steps import merge
+from spliter_experiments._kmeans import add_partials, sum_block, sum_blocks
 
 ROWS = 50
+COLUMNS = 20
 
 MOST_TRACED = 10**6
 """Blocks up to which memory is measured: that makes Python ten times as slow."""
@@ -177,12 +189,12 @@ def draw(points: Sequence[Point], image: Path) -> None:
     print(f"written: {image}")
 
 
-def blocks_of(partition: Partition) -> int:
+def count_blocks(partition: Partition) -> int:
     """Count the blocks of a partition without reading one."""
     return len(partition)
 
 
-def compare_split(client: Any, blocks: int, rounds: int) -> None:
+def compare_split(client: Client, blocks: int, rounds: int) -> None:
     """Time ``split`` of an array against ``client.who_has`` of it, and measure the Split."""
     start = time.perf_counter()
     x = persisted(blocks)
@@ -202,7 +214,7 @@ def compare_split(client: Any, blocks: int, rounds: int) -> None:
     report_pass(client, parts)
 
 
-def report_pass(client: Any, parts: Split) -> None:
+def report_pass(client: Client, parts: Split) -> None:
     """Time a first pass, which sends the lists of blocks, and a second one."""
     for name in ("first", "second"):
         found: list[int] = []
@@ -212,15 +224,12 @@ def report_pass(client: Any, parts: Split) -> None:
         print(f"{name} pass: {1e3 * taken:.0f} ms for {len(found)} tasks, {sum(found)} blocks")
 
 
-def _gather(client: Any, parts: Split, found: list[int]) -> None:
-    found += client.gather(parts.map(blocks_of))
+def _gather(client: Client, parts: Split, found: list[int]) -> None:
+    found += client.gather(parts.map(count_blocks))
 
 
 def on_cluster(options: argparse.Namespace, **settings: Any) -> None:
     """Compare on a cluster started here."""
-    import dask
-    from distributed import Client, LocalCluster
-
     # Hundreds of workers in one process are late with their heartbeats.
     with dask.config.set({"distributed.scheduler.worker-ttl": None}):
         start = time.perf_counter()
@@ -235,6 +244,62 @@ def on_cluster(options: argparse.Namespace, **settings: Any) -> None:
         ):
             print(f"{options.workers} workers started in {time.perf_counter() - start:.0f} s")
             compare_split(client, options.blocks, options.rounds)
+
+
+def points(client: Client, rows: int, blocks: int) -> da.Array:
+    """Make points at the workers, in blocks that lie in turn on them."""
+    seats = sorted(client.scheduler_info()["workers"])
+    chunks = (cut_rows(rows, blocks), (COLUMNS,))
+    x = da.map_blocks(_block_of_points, chunks=chunks, dtype=float, meta=np.zeros((0, 0)))
+    with dask.annotate(workers=lambda key: seats[key[1] % len(seats)]):
+        x = x.persist(optimize_graph=False)
+    wait(x)
+    return x
+
+
+def _block_of_points(block_info: Any = None) -> Any:
+    (first, stop), _ = block_info[None]["array-location"]
+    return np.random.default_rng(first).normal(size=(stop - first, COLUMNS))
+
+
+def _sums_of(partition: Partition, centers: Any) -> Any:
+    return sum_blocks(list(partition), centers)
+
+
+def kmeans(options: argparse.Namespace) -> None:
+    """Compare k-means on few and on many blocks, and single passes of other ways on many."""
+    centers = np.random.default_rng(1).normal(size=(8, COLUMNS))
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster) as client,
+    ):
+        many = points(client, options.rows, options.blocks)
+        few = [points(client, options.rows, 96)]
+
+        def fit(x: da.Array) -> None:
+            KMeans(8, init=centers, n_init=1, max_iter=10, tol=0, materialize=False).fit(x)
+
+        times = interleaved(lambda: fit(many), lambda: fit(few[0]), options.rounds)
+        show(f"k-means, {options.blocks} blocks against 96", *times)
+        few.clear()  # room for the chunks of rechunking
+
+        def by_spliter() -> None:
+            add_partials(client.gather(split(many).map(_sums_of, centers)))
+
+        def by_blocks(x: da.Array) -> None:
+            sums = client.map(sum_block, blocks_of(x), centers=centers, pure=False)
+            merge(client, add_partials, sums).result()
+
+        def by_rechunk() -> None:
+            by_blocks(many.rechunk((-(-options.rows // 2), COLUMNS), method="tasks").persist())
+
+        passes = {
+            "SplIter, split included": by_spliter,
+            "one task per block": functools.partial(by_blocks, many),
+            "rechunked to one chunk per core": by_rechunk,
+        }
+        for name, one_pass in passes.items():
+            print(f"one pass, {name}: {seconds(one_pass):.2f} s", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -265,6 +330,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         command.add_argument("--workers", type=int, default=workers)
         command.add_argument("--rounds", type=int, default=7)
         command.set_defaults(command=run)
+    command = commands.add_parser("kmeans", help="k-means on few and on very many blocks")
+    command.add_argument("--rows", type=int, default=16_000_000)
+    command.add_argument("--blocks", type=int, default=36_864)
+    command.add_argument("--rounds", type=int, default=5)
+    command.set_defaults(command=kmeans)
     options = parser.parse_args(arguments)
     options.command(options)
 

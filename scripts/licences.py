@@ -46,7 +46,8 @@ def licence_of(package: metadata.Distribution) -> str:
         if line.startswith("License ::")
     ]
     # A whole licence text in this field begins with its name.
-    text = (about.get("License-Expression") or about.get("License") or "").strip()
+    said = about.get_all("License-Expression") or about.get_all("License") or [""]
+    text = str(said[0]).strip()
     found = dict.fromkeys(part for part in (text.partition("\n")[0], *classifiers) if part)
     return "; ".join(found)
 

@@ -70,6 +70,19 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--expect-backends: " + "; ".join(missing))
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep in one process what shares a cluster, where tests run in several (``--dist loadgroup``).
+
+    That is a file, or a folder whose ``conftest.py`` has the cluster for the whole of it.
+    """
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        together = item.path.parent if item.path.parent.name == "ray_backend" else item.path
+        item.add_marker(pytest.mark.xdist_group(str(together.relative_to(config.rootpath))))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for name in _needed(item):
         reason = _why_not_usable(name)

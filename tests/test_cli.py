@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -415,13 +416,20 @@ def test_doctor_looks_at_the_workers_of_a_cluster(
     assert "workers without spliter 9.9" in other.stderr
 
 
+def user_seconds(process: psutil.Process) -> float:
+    """Return the time a process has computed; 0 if it has ended since it was listed."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return float(process.cpu_times().user)
+    return 0.0
+
+
 def wait_until_measuring(process: subprocess.Popen[str], children: int) -> list[psutil.Process]:
     """Return the processes that a command has started once it has all of them."""
     parent = psutil.Process(process.pid)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         found = parent.children(recursive=True)
-        if len(found) >= children and sum(child.cpu_times().user for child in found) > 4:
+        if len(found) >= children and sum(map(user_seconds, found)) > 4:
             return found
         assert process.poll() is None, process.communicate()
         time.sleep(0.1)

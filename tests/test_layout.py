@@ -22,7 +22,7 @@ PACKAGES = {
     "spliter_apps": ROOT / "apps" / "spliter_apps",
     "spliter_experiments": ROOT / "experiments" / "spliter_experiments",
 }
-ENGINES = {"dask", "distributed", "dataclay", "pycompss"}
+ENGINES = {"dask", "distributed", "dataclay", "pycompss", "ray"}
 """What only backends and experiments may name."""
 
 MAY_IMPORT_OF_US = {

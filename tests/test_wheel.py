@@ -107,7 +107,10 @@ def test_metadata(wheel: Path) -> None:
         "dataclay",
         "docs",
         "experiments",
+        "progress",
+        "ray",
         "test",
+        "xarray",
         "zarr",
     }
     assert set(metadata.get_all("Provides-Extra", [])) == extras

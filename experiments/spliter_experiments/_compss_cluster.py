@@ -18,11 +18,9 @@ from spliter_backends.compss_collections import make_blocks
 from spliter_backends.compss_executor import EXECUTOR
 from spliter_experiments._compss_launch import launched_resources
 from spliter_experiments._compss_nodes import units_in
+from spliter_experiments._compss_watch import START_SECONDS
 from spliter_experiments._engine import ClusterChoice
 from spliter_experiments._errors import ClusterError
-
-HEAR_SECONDS = 90
-"""How long nodes may take until they are all there: they are started one by one."""
 
 
 @dataclass(frozen=True)
@@ -94,11 +92,11 @@ def _ask_all(listed: int) -> dict[str, Whereabouts]:
     """
     count = listed or max(int(compss_get_number_of_resources()), 1)
     told: dict[str, Whereabouts] = {}
-    deadline = time.monotonic() + HEAR_SECONDS
+    deadline = time.monotonic() + START_SECONDS
     while len(told) < count:
         if time.monotonic() > deadline:
             raise ClusterError(
-                f"{len(told)} of {count} COMPSs nodes have run a task within {HEAR_SECONDS} s "
+                f"{len(told)} of {count} COMPSs nodes have run a task within {START_SECONDS} s "
                 f"({', '.join(sorted(told)) or 'none'}); see the logs of COMPSs"
             )
         asked = make_blocks(tell, [()] * count, nodes="in turn")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,8 +21,9 @@ from spliter_experiments._compss_calls import (
     name_of,
     results_of,
 )
-from spliter_experiments._compss_cluster import HEAR_SECONDS, Nodes, connected
-from spliter_experiments._compss_watch import Watchdog, leave_without_nodes
+from spliter_experiments._compss_cluster import Nodes, connected
+from spliter_experiments._compss_launch import launched_progress
+from spliter_experiments._compss_watch import START_SECONDS, STARTING, Progress
 from spliter_experiments._engine import WAIT_SECONDS, ClusterChoice, Reading
 from spliter_experiments._errors import ExperimentError, InputError
 from spliter_experiments._inputs import Rows
@@ -35,16 +36,16 @@ class CompssRest:
 
     Parameters
     ----------
-    watchdog : Watchdog
+    progress : Progress
         Told that a way begins.
     """
 
-    watchdog: Watchdog
+    progress: Progress
 
     def wait(self) -> None:
         """Wait for all tasks; what is to be deleted is when the next one starts."""
         compss_barrier()
-        self.watchdog.hear(WAIT_SECONDS, "a way")
+        self.progress.tell(WAIT_SECONDS, "a way")
 
 
 @dataclass
@@ -80,14 +81,14 @@ class CompssEngine:
     ----------
     nodes : Nodes
         Those that there are.
-    watchdog : Watchdog
-        Ends the command if it does not get on.
+    progress : Progress
+        Told what is waited for.
     counter : TaskMeter
         Counts tasks.
     """
 
     nodes: Nodes
-    watchdog: Watchdog
+    progress: Progress
     counter: TaskMeter = field(default_factory=TaskMeter)
 
     @property
@@ -113,7 +114,7 @@ class CompssEngine:
         placement: Placement,
     ) -> Iterator[CompssCollection]:
         """Have tasks read rows into blocks, which are deleted at the end."""
-        self.watchdog.hear(WAIT_SECONDS, f"loading {len(row_chunks)} blocks")
+        self.progress.tell(WAIT_SECONDS, f"loading {len(row_chunks)} blocks")
         starts = row_starts(row_chunks)
         calls = [
             (source, start, start + rows) for start, rows in zip(starts, row_chunks, strict=True)
@@ -146,7 +147,7 @@ class CompssEngine:
         numbered: bool = False,
     ) -> list[Any]:
         """Run a PyCOMPSs task for every block; see :class:`._block_calls.CallsBlocks`."""
-        self.watchdog.hear(WAIT_SECONDS, f"{len(array)} tasks")
+        self.progress.tell(WAIT_SECONDS, f"{len(array)} tasks")
         name = name_of(kernel)
         starts = row_starts(array.chunks[0]) if numbered else [NO_NUMBER] * len(array)
         if aligned is None:
@@ -168,7 +169,7 @@ class CompssEngine:
 
     def rest(self, collections: Sequence[CompssCollection] = ()) -> CompssRest:
         """Take the state without tasks: COMPSs leaves blocks where they are."""
-        return CompssRest(self.watchdog)
+        return CompssRest(self.progress)
 
     def meter(self) -> TaskMeter:
         """Count the tasks."""
@@ -189,8 +190,8 @@ def connect(choice: ClusterChoice) -> Iterator[CompssEngine]:
     ClusterError
         If it is none, or its nodes cannot be used.
     """
-    with ExitStack() as stack:
-        with Watchdog(HEAR_SECONDS, "starting the nodes", leave_without_nodes):
-            nodes = stack.enter_context(connected(choice))
-        watchdog = stack.enter_context(Watchdog(WAIT_SECONDS, "loading the first blocks"))
-        yield CompssEngine(nodes, watchdog)
+    progress = launched_progress()
+    progress.tell(START_SECONDS, STARTING)
+    with connected(choice) as nodes:
+        progress.tell(WAIT_SECONDS, "loading the first blocks")
+        yield CompssEngine(nodes, progress)

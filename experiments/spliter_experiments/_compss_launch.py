@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from spliter_experiments._compss_nodes import write_nodes
-from spliter_experiments._compss_watch import NODES_NOT_UP
+from spliter_experiments._compss_watch import START_SECONDS, STARTING, Progress
 from spliter_experiments._engine import ClusterChoice, Launch
 from spliter_experiments._errors import ClusterError, OptionError
 
@@ -36,7 +36,9 @@ LIMIT_SECONDS = 2 * 60 * 60
 """After which COMPSs is to end the application."""
 
 END_SECONDS = 60
-"""It may take to do so."""
+"""How long processes that are killed may take to end."""
+
+POLL_SECONDS = 0.5
 
 STARTS = 3
 """How often it is started if nodes do not come up: on a busy machine some do not."""
@@ -47,6 +49,10 @@ from spliter_experiments._compss_launch import main_inside
 if __name__ == "__main__":
     main_inside()
 """
+
+
+class NodesNotUpError(ClusterError):
+    """Not all nodes of an application have run a task in time; it may go well the next time."""
 
 
 def runs_inside() -> bool:
@@ -82,7 +88,7 @@ def launch(choice: ClusterChoice, arguments: Sequence[str]) -> int:
     Raises
     ------
     ClusterError
-        If there is no ``runcompss``, or the application did not end in time.
+        If there is no ``runcompss``, or the application does not get on.
     OptionError
         If there are no files at the address.
     """
@@ -92,11 +98,14 @@ def launch(choice: ClusterChoice, arguments: Sequence[str]) -> int:
             "--backend compss needs COMPSs: there is no runcompss on PATH; load your site's "
             "COMPSs module, or install COMPSs (spliter doctor says what is missing)"
         )
-    for _ in range(STARTS):
-        status = _launch_once(choice, arguments, Path(runcompss))
-        if status != NODES_NOT_UP:
-            break
-    return status
+    for attempt in range(1, STARTS + 1):
+        try:
+            return _launch_once(choice, arguments, Path(runcompss))
+        except NodesNotUpError as error:
+            if attempt == STARTS:
+                raise
+            sys.stderr.write(f"{error}; it is started again\n")
+    raise AssertionError("it has been started once at least")
 
 
 def _launch_once(choice: ClusterChoice, arguments: Sequence[str], runcompss: Path) -> int:
@@ -105,7 +114,12 @@ def _launch_once(choice: ClusterChoice, arguments: Sequence[str], runcompss: Pat
         project, resources = _files(choice, folder, runcompss)
         application = folder / "spliter_command.py"
         application.write_text(APPLICATION, encoding="utf-8")
-        told = {"arguments": list(arguments), "resources": str(resources)}
+        progress = folder / "progress"
+        told = {
+            "arguments": list(arguments),
+            "resources": str(resources),
+            "progress": str(progress),
+        }
         command = [
             *(str(runcompss), "--lang=python", f"--project={project}", f"--resources={resources}"),
             f"--python_interpreter={sys.executable}",
@@ -118,7 +132,8 @@ def _launch_once(choice: ClusterChoice, arguments: Sequence[str], runcompss: Pat
             str(application),
         ]
         try:
-            return _run(command, {**os.environ, LAUNCHED: json.dumps(told)})
+            environment = {**os.environ, LAUNCHED: json.dumps(told)}
+            return _run(command, environment, Progress(progress))
         finally:
             _end_what_is_left(folder)
 
@@ -139,22 +154,34 @@ def _files(choice: ClusterChoice, folder: Path, runcompss: Path) -> tuple[Path, 
     return project, resources
 
 
-def _run(command: Sequence[str], environment: dict[str, str]) -> int:
+def _run(command: Sequence[str], environment: dict[str, str], progress: Progress) -> int:
     """Run it in a session of its own, so that all of it can be ended."""
+    progress.tell(START_SECONDS, STARTING)
     process = subprocess.Popen(command, env=environment, start_new_session=True)
     # Whoever ends this process means the application too.
     before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        return process.wait(LIMIT_SECONDS + END_SECONDS)
-    except subprocess.TimeoutExpired as error:
-        raise ClusterError(
-            f"the COMPSs application did not end within {LIMIT_SECONDS + END_SECONDS} s"
-        ) from error
+        return _watched(process, progress)
     finally:
         signal.signal(signal.SIGTERM, before)
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def _watched(process: subprocess.Popen[bytes], progress: Progress) -> int:
+    """Wait for it as long as it gets on."""
+    while True:
+        try:
+            return process.wait(POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            about = progress.overdue()
+        if about is not None:
+            kind = NodesNotUpError if about == STARTING else ClusterError
+            raise kind(
+                f"the COMPSs application has not come to an end with {about} in time; its logs may "
+                "say why (a node that did not start, a task whose input was lost)"
+            )
 
 
 def _end_what_is_left(folder: Path) -> None:
@@ -176,6 +203,12 @@ def launched_resources() -> Path | None:
     """Return the resources file of the application, where :func:`launch` has started it."""
     told = os.environ.get(LAUNCHED)
     return None if told is None else Path(json.loads(told)["resources"])
+
+
+def launched_progress() -> Progress:
+    """Return where the application tells that it gets on; nowhere if nobody watches it."""
+    told = os.environ.get(LAUNCHED)
+    return Progress(None if told is None else Path(json.loads(told)["progress"]))
 
 
 def main_inside() -> None:

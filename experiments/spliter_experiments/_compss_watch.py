@@ -1,90 +1,60 @@
-"""End the command when COMPSs hangs: waiting for one of its tasks cannot be interrupted.
+"""Tell whoever has launched a COMPSs application whether it gets on.
 
-PyCOMPSs waits in native code, and COMPSs waits for ever for a node that has not come up. So a
-thread watches whether the command gets on, and ends the process if it does not.
+Waiting for a COMPSs task can neither be interrupted nor watched from within: PyCOMPSs waits in
+native code, where no other thread of Python runs, and COMPSs waits for ever for a node that has not
+come up. So the application writes down until when it is to be heard from again, and its launcher,
+which is another process, ends it if it is not.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
-from collections.abc import Callable
-from types import TracebackType
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
 
-from spliter_experiments._errors import ClusterError
+STARTING = "starting the nodes"
+"""What is waited for first."""
 
-NODES_NOT_UP = 75
-"""Exit status if not all nodes have run a task: it may go well the next time."""
-
-
-def leave(message: str, status: int = ClusterError.exit_code) -> None:
-    """End this process at once: nothing else ends a wait for COMPSs."""
-    sys.stdout.flush()
-    sys.stderr.write(f"Error: {message}\n")
-    sys.stderr.flush()
-    os._exit(status)
+START_SECONDS = 120
+"""How long an application may take until all of its nodes have run a task."""
 
 
-def leave_without_nodes(message: str) -> None:
-    """End this process; whoever has launched it may launch it again."""
-    leave(message, NODES_NOT_UP)
-
-
-class Watchdog:
-    """Ends the process unless it is heard from in time, for the time of a context.
+@dataclass(frozen=True)
+class Progress:
+    """A file in which an application says until when it is to be heard from again.
 
     Parameters
     ----------
-    seconds : float
-        Until the first sign of life.
-    about : str
-        What is waited for until then.
-    end : callable
-        What to do with the message.
+    file : Path or None
+        None for one that nobody watches.
+
+    Examples
+    --------
+    >>> Progress(None).tell(60, "a way")
     """
 
-    def __init__(self, seconds: float, about: str, end: Callable[[str], None] = leave) -> None:
-        self._next = (seconds, about)
-        self._heard = threading.Event()
-        self._over = False
-        self._end = end
-        self._thread = threading.Thread(target=self._watch, name="spliter-watchdog", daemon=True)
+    file: Path | None
 
-    def __enter__(self) -> Watchdog:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._over = True
-        self._heard.set()
-        self._thread.join()
-
-    def hear(self, seconds: float, about: str) -> None:
-        """Take a sign of life.
+    def tell(self, seconds: float, about: str) -> None:
+        """Promise the next sign of life.
 
         Parameters
         ----------
         seconds : float
-            Until the next one.
+            Until then.
         about : str
-            What is waited for until then.
+            What is waited for.
         """
-        self._next = (seconds, about)
-        self._heard.set()
+        if self.file is None:
+            return
+        new = self.file.with_suffix(".new")
+        new.write_text(json.dumps({"until": time.time() + seconds, "about": about}))
+        new.replace(self.file)
 
-    def _watch(self) -> None:
-        while not self._over:
-            seconds, about = self._next
-            if not self._heard.wait(seconds):
-                self._end(
-                    f"COMPSs has not come to an end with {about} within {seconds:g} s; its logs "
-                    "may say why (a node that did not start, a task whose input was lost)"
-                )
-                return
-            self._heard.clear()
+    def overdue(self) -> str | None:
+        """Return what has been waited for too long, if something has."""
+        if self.file is None:
+            return None
+        told = json.loads(self.file.read_text())
+        return str(told["about"]) if time.time() > told["until"] else None

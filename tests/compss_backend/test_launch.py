@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -15,9 +14,15 @@ import pytest
 from typer.testing import CliRunner
 
 from spliter_experiments import _compss_launch
-from spliter_experiments._compss_launch import LAUNCHED, OPTIONS, launch, launched_resources
+from spliter_experiments._compss_launch import (
+    LAUNCHED,
+    OPTIONS,
+    launch,
+    launched_progress,
+    launched_resources,
+)
 from spliter_experiments._compss_nodes import free_ports, units_in, write_nodes
-from spliter_experiments._compss_watch import NODES_NOT_UP, Watchdog
+from spliter_experiments._compss_watch import STARTING, Progress
 from spliter_experiments._engine import ClusterChoice
 from spliter_experiments._errors import ClusterError, OptionError
 from spliter_experiments._on_compss import ENGINE
@@ -116,14 +121,6 @@ def test_what_runcompss_is_told(outside: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert not Path(options["project"]).exists(), "nothing is left"
 
 
-def test_nodes_that_do_not_come_up_are_started_again(
-    outside: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    fake = Fake(tmp_path, status=NODES_NOT_UP)
-    assert launch(HERE, []) == NODES_NOT_UP
-    assert len(fake.calls()) == _compss_launch.STARTS
-
-
 def test_nodes_of_the_user(outside: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake = Fake(tmp_path, status=0)
     _, resources = write_nodes(tmp_path, Path("/compss"), workers=1, threads=4)
@@ -143,20 +140,40 @@ def test_nowhere_to_launch(outside: pytest.MonkeyPatch, tmp_path: Path) -> None:
         launch(ClusterChoice(str(tmp_path / "resources.xml"), 1, 1), [])
 
 
-def test_an_application_that_does_not_end(outside: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    program = tmp_path / "runcompss"
-    program.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(600)\n", encoding="utf-8")
+HANGING = """\
+#!{python}
+import json, os, time
+from pathlib import Path
+from spliter_experiments._compss_watch import Progress
+
+with open(r"{note}", "a") as note:
+    note.write("started\\n")
+Progress(Path(json.loads(os.environ["{launched}"])["progress"])).tell(-1, {about!r})
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("about", "starts"), [("a way", 1), (STARTING, _compss_launch.STARTS)])
+def test_an_application_that_hangs(
+    outside: pytest.MonkeyPatch, tmp_path: Path, about: str, starts: int
+) -> None:
+    program, note = tmp_path / "runcompss", tmp_path / "note"
+    text = HANGING.format(python=sys.executable, launched=LAUNCHED, note=note, about=about)
+    program.write_text(text, encoding="utf-8")
     program.chmod(0o755)
-    outside.setattr(_compss_launch, "LIMIT_SECONDS", 0.2)
-    outside.setattr(_compss_launch, "END_SECONDS", 0.2)
-    with pytest.raises(ClusterError, match="did not end within"):
+    outside.setenv("PYTHONPATH", os.pathsep.join(map(str, SOURCE_ROOTS)))
+    with pytest.raises(ClusterError, match=f"come to an end with {about}"):
         launch(HERE, [])
+    assert note.read_text(encoding="utf-8").count("started") == starts
 
 
 def test_resources_of_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
     assert launched_resources() is None
-    monkeypatch.setenv(LAUNCHED, json.dumps({"arguments": [], "resources": "/a.xml"}))
+    assert launched_progress() == Progress(None)
+    told = {"arguments": [], "resources": "/a.xml", "progress": "/progress"}
+    monkeypatch.setenv(LAUNCHED, json.dumps(told))
     assert launched_resources() == Path("/a.xml")
+    assert launched_progress() == Progress(Path("/progress"))
 
 
 def test_the_command_ends_as_the_application_did(
@@ -204,50 +221,13 @@ def test_what_there_is_on_compss() -> None:
     assert "spliter-materialized" in ways["kmeans"]
 
 
-def test_a_watchdog_ends_what_does_not_get_on() -> None:
-    said: list[str] = []
-    ended = threading.Event()
-
-    def end(message: str) -> None:
-        said.append(message)
-        ended.set()
-
-    with Watchdog(600, "starting", end) as watchdog:
-        watchdog.hear(0.01, "a way")
-        assert ended.wait(60)
-    assert len(said) == 1
-    assert "with a way within 0.01 s" in said[0]
-
-
-def test_a_watchdog_that_is_heard_from_does_nothing() -> None:
-    said: list[str] = []
-    with Watchdog(600, "starting", said.append) as watchdog:
-        for _ in range(3):
-            watchdog.hear(600, "a way")
-    assert not said
-
-
-HANGING = """
-import time
-from spliter_experiments._compss_watch import NODES_NOT_UP, Watchdog
-
-with Watchdog(0.05, "a way"):
-    time.sleep(600)
-"""
-
-
-def test_the_process_ends_at_once() -> None:
-    paths = os.pathsep.join(map(str, SOURCE_ROOTS))
-    done = subprocess.run(
-        [sys.executable, "-c", HANGING],
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "Error: COMPSs has not come to an end with a way" in done.stderr
+def test_progress_is_told_and_overdue(tmp_path: Path) -> None:
+    progress = Progress(tmp_path / "progress")
+    progress.tell(600, "a way")
+    assert progress.overdue() is None
+    progress.tell(-1, "another way")
+    assert progress.overdue() == "another way"
+    assert Progress(None).overdue() is None
 
 
 WITHOUT = """

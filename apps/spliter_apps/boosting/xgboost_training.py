@@ -10,8 +10,8 @@ The trainers have to run at the same time, as each waits for the others::
 A trainer takes a thread of its location, and there is one per location, so that none waits for the
 thread of another. Two trainings that each had a thread which the other needs would wait for ever:
 those of one program take turns, and all trainers of one are sent in one message, which on Dask puts
-those of a later training behind them at every worker. Whatever keeps a trainer from starting (a worker that went, another task that does
-not end), the others wait for it no longer than `timeout`.
+those of a later training behind them at every worker. Whatever keeps a trainer from starting (a
+worker that went, another task that does not end), the others wait for it no longer than `timeout`.
 """
 
 from __future__ import annotations

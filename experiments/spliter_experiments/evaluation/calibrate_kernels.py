@@ -149,12 +149,13 @@ def cascade_costs(scenario: Scenario) -> CascadeCosts:
     with threadpool_limits(1):
         trained = [_trained(data, training, size) for size in TRAINED]
         merged = [_merged(data, training, size) for size in TRAINED[:-1]]
-        solution = trained[-1][1]
+        concluded = [conclude([found], svc) for _, found in trained]
+        solution = concluded[-1]
         part = _part(data, 0, TRAINED[-1])
         looking = median_of(lambda: timed(lambda: missing(part, solution)))
         iterations = _iterations(data, training)
     sizes = tuple(map(float, TRAINED))
-    vectors = [float(len(support(found))) for _, found in trained]
+    vectors = [float(len(support(found))) for found in concluded]
     return CascadeCosts(
         train=Curve(sizes, tuple(seconds for seconds, _ in trained)),
         merge=Curve(tuple(size for size, _ in merged), tuple(seconds for _, seconds in merged)),
