@@ -26,6 +26,8 @@ BINDING = re.compile(
 """Licences that reach further; no word of theirs may stand beside a free one unseen."""
 
 LOOKED_AT = {
+    # The GPL is that of a mode for an editor, which is not installed.
+    "docutils": "Public Domain; BSD; PSF",
     "spliter": "BSD-3-Clause",
 }
 """Packages whose metadata do not say, and what their licence files say."""

@@ -28,12 +28,17 @@ def test_example_runs_as_printed(tmp_path: Path, run_python: RunPython) -> None:
     assert done.stdout.endswith("right\n")
 
 
+MADE_WITH_THE_SITE = ROOT / "docs" / "api" / "command.md"
+
+
 def test_links_to_files_lead_somewhere() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     broken = [
         f"{page.relative_to(ROOT)}: {target}"
         for page in pages
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
-        if "://" not in target and not (page.parent / target).exists()
+        if "://" not in target
+        and not (page.parent / target).exists()
+        and page.parent / target != MADE_WITH_THE_SITE
     ]
     assert broken == []
