@@ -100,6 +100,8 @@ def identity(block: Any) -> Any:
     return block
 
 
+# Dask's own threads use the module `random` meanwhile, and hypothesis takes it for the strategy's.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
 @pytest.mark.backend("dask")
 @settings(max_examples=8, suppress_health_check=[*HealthCheck], deadline=None)
 @given(case=cases(locations=3, replicas=2, max_dims=1, max_blocks=8), data=st.data())
