@@ -183,7 +183,7 @@ def test_objects_in_a_store_in_memory() -> None:
     assert sum(gather(split(array).map(total))) == values.sum()
     with (
         Client(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
         ) as client,
         split(on_workers(array)) as parts,
     ):

@@ -69,7 +69,7 @@ def on_workers(array: Any, client: Client | None = None) -> OnWorkers:
     >>> from spliter import gather, split
     >>> array = zarr.create_array("memory://numbers", shape=(10,), chunks=(2,), dtype="i4")
     >>> array[:] = range(10)
-    >>> with Client(n_workers=2, processes=False, dashboard_address=None) as client:
+    >>> with Client(n_workers=2, processes=False, dashboard_address="127.0.0.1:0") as client:
     ...     parts = split(on_workers(array, client), partitions_per_location=1)
     ...     sums = gather(parts.map(lambda part: [int(block.sum()) for block in part]))
     >>> sums

@@ -29,7 +29,7 @@ def double(block):
 
 if __name__ == "__main__":
     cluster = LocalCluster(
-        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0"
     )
     client = Client(cluster)
     blocks = client.scatter(list(range(int(sys.argv[1]))), hash=False)
