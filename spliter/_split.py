@@ -12,16 +12,13 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from spliter._errors import (
-    AlignmentError,
-    InvalidArgumentError,
-    SplitClosedError,
-    UnknownItemIndexError,
-)
+from spliter._alignment import check_aligned
+from spliter._errors import SplitClosedError, UnknownItemIndexError
 from spliter._events import LOGGER, tell
 from spliter._grid import UNKNOWN, BlockGrid
 from spliter._materialize import Materialization, Materialize, check_materialize, decide
-from spliter._partition import NEVER, Partition, count_rows, count_rows_of
+from spliter._partition import NEVER, Partition
+from spliter._per_block import count_items, map_over, placed_results
 from spliter._planner import Location, check_partitions_per_location, plan
 from spliter._protocols import Blocks, BlocksMade, Executor, Movement, together
 from spliter._registry import load, locator_for
@@ -105,48 +102,6 @@ def split(
     foreign = load(backend).executor if backend is not None else None
     executor = foreign(blocks) if foreign is not None else locator.executor_for(blocks)
     return Split(blocks, executor, partitions_per_location, materialize)
-
-
-def check_aligned(grids: Sequence[BlockGrid]) -> None:
-    """Refuse collections that are not blocked alike along axis 0.
-
-    Parameters
-    ----------
-    grids : sequence of BlockGrid
-        The first one is the one being split. Further ones may have more axes, but only
-        one block along each of them.
-
-    Raises
-    ------
-    AlignmentError
-        With both blockings, where they differ. Sizes that are not known are compared
-        when the blocks are read.
-    """
-    first = grids[0]
-    for number, other in enumerate(grids[1:], start=1):
-        if other.nblocks != other.shape[0]:
-            raise AlignmentError(
-                f"aligned collection {number} has a grid of {other.shape} blocks; only the "
-                "first collection may be blocked along further axes"
-            )
-        if len(first.chunks[0]) != len(other.chunks[0]):
-            raise AlignmentError(
-                f"aligned collection {number} has {_show(other)} along axis 0, the first "
-                f"collection has {_show(first)}; rechunk one like the other"
-            )
-        for at, (mine, theirs) in enumerate(zip(first.chunks[0], other.chunks[0], strict=True)):
-            if mine != theirs and UNKNOWN not in (mine, theirs):
-                raise AlignmentError(
-                    f"block {at} along axis 0 has {mine} rows in the first collection and "
-                    f"{theirs} in aligned collection {number} (blocks of {_show(first)} "
-                    f"against {_show(other)}); rechunk one like the other"
-                )
-
-
-def _show(grid: BlockGrid, most: int = 8) -> str:
-    sizes = ["?" if size == UNKNOWN else str(size) for size in grid.chunks[0]]
-    shown = ", ".join(sizes[:most]) + (", ..." if len(sizes) > most else "")
-    return f"{len(sizes)} blocks ({shown})"
 
 
 class Split(Sequence[Partition]):
@@ -387,7 +342,7 @@ class Split(Sequence[Partition]):
         partitions = list(self)  # before the message is begun: this may have to ask the engine
         with self.together():
             results = [
-                (partition, partition.submit(_map_over, fn, *args, **kwargs))
+                (partition, partition.submit(map_over, fn, *args, **kwargs))
                 for partition in partitions
             ]
         return self.assemble(results, dtype=dtype, trailing_shape=trailing_shape)
@@ -425,18 +380,7 @@ class Split(Sequence[Partition]):
             If the partitions are not those of one iteration, or the blocks form columns.
         """
         self._check_open()
-        if self._grid.nblocks != self._grid.shape[0]:
-            raise InvalidArgumentError(
-                f"a grid of {self._grid.shape} blocks: only collections of one block along every "
-                "axis but the first can be assembled"
-            )
-        placed = [(partition.indexes.positions, future) for partition, future in results]
-        covered = np.concatenate([np.empty(0, np.int64), *(positions for positions, _ in placed)])
-        if not np.array_equal(np.sort(covered), np.arange(self._grid.nblocks)):
-            raise InvalidArgumentError(
-                "the partitions do not cover every block once; give the results of all "
-                "partitions of one iteration over this Split"
-            )
+        placed = placed_results(self._grid, results)
         rows = tuple(self._grid.row_counts.tolist())
         made = BlocksMade(rows, tuple(trailing_shape), np.dtype(dtype), output)
         return self._executor.assemble(placed, made)
@@ -502,7 +446,7 @@ class Split(Sequence[Partition]):
             counts = np.full(self._grid.shape[0], UNKNOWN, dtype=np.int64)
             # One look at the partitions: starting an iteration may plan them anew.
             partitions = list(self)
-            futures = [partition.submit(_count_items) for partition in partitions]
+            futures = [partition.submit(count_items) for partition in partitions]
             for partition, future in zip(partitions, futures, strict=True):
                 rows = [index[0] for index in partition.get_indexes()]
                 counts[rows] = future.result()
@@ -560,24 +504,3 @@ def _weak_resolver(parent: Split) -> Callable[[], BlockGrid]:
         return alive._resolved_grid()
 
     return resolve
-
-
-def _count_items(partition: Partition) -> list[int]:
-    """Run at a location: the number of rows of each block."""
-    return [count_rows_of(block) for _, block in partition.items()]
-
-
-def _map_over(
-    partition: Partition, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
-) -> list[Any]:
-    """Run at a location: apply a function to each block."""
-    made = []
-    for index, block in partition.items():
-        result = fn(block, *args, **kwargs)
-        if (rows := count_rows(result)) != count_rows_of(block):
-            raise InvalidArgumentError(
-                f"map_blocks: the function returned {rows} rows for block {index} of "
-                f"{count_rows_of(block)} rows; it has to return one for each"
-            )
-        made.append(result)
-    return made

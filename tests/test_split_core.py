@@ -22,9 +22,9 @@ from spliter import (
     UnknownItemIndexError,
     split,
 )
+from spliter._alignment import check_aligned
 from spliter._partition import count_rows
 from spliter._repr import format_bytes
-from spliter._split import check_aligned
 from tests.fake_engine import BLOCK_BYTES, fake_split
 
 VALUES = [[0, 1], [2], [], [3, 4, 5]]
