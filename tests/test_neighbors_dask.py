@@ -26,7 +26,8 @@ from tests.dask_backend.placing import ShuffledCollections, shuffled
 from tests.dask_backend.programs import kill
 from tests.histogram_suite import cut
 from tests.kmeans_suite import heights
-from tests.neighbors_suite import NeighborsTests, by_distance_and_number, dataset, lattice
+from tests.neighbors_data import by_distance_and_number, dataset, lattice
+from tests.neighbors_suite import NeighborsTests
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from spliter_apps.neighbors import KNeighborsClassifier, KNeighborsRegressor, NearestNeighbors
-from tests.neighbors_suite import dataset
+from tests.neighbors_data import dataset
 
 
 # No check is expected to fail. scikit-learn itself skips what does not apply: array API input

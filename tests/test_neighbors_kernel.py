@@ -34,7 +34,7 @@ from spliter_apps._neighbors_votes import (
     probabilities,
     winners,
 )
-from tests.neighbors_suite import by_distance_and_number
+from tests.neighbors_data import by_distance_and_number
 
 Array = npt.NDArray[Any]
 

@@ -17,13 +17,13 @@ from spliter import InvalidArgumentError
 from spliter_apps import _neighbors_forest
 from spliter_apps.neighbors import KNeighborsClassifier, KNeighborsRegressor, NearestNeighbors
 from tests.histogram_suite import cut
-from tests.neighbors_suite import (
-    NeighborsTests,
+from tests.neighbors_data import (
     assert_same_neighbours,
     by_distance_and_number,
     dataset,
     lattice,
 )
+from tests.neighbors_suite import NeighborsTests
 
 Array = npt.NDArray[Any]
 
