@@ -26,6 +26,7 @@ from spliter_apps._neighbors_kernel import Candidates, Tree, build_tree, merge_n
 from spliter_apps._neighbors_metric import Search, resolve_search
 from spliter_apps._neighbors_radius import merge_within, within
 from spliter_apps._neighbors_sample import stack
+from spliter_apps._neighbors_tree import CACHE_NBYTES, FEWEST_IN_TURN
 from spliter_apps._neighbors_votes import (
     Spread,
     averages,
@@ -449,3 +450,15 @@ def test_hits() -> None:
     np.testing.assert_array_equal(hits(truth, predicted, weight), [5, 7])
     right, counted = hits(truth[:, 0], predicted[:, 1], None)
     assert right / counted == accuracy_score(truth[:, 0], predicted[:, 1])
+
+
+def test_order_of_queries_does_not_matter() -> None:
+    generator = np.random.default_rng(4)
+    points = generator.normal(size=(CACHE_NBYTES // 64 + 1, 8))
+    queries = generator.normal(size=(2 * FEWEST_IN_TURN, 8))
+    tree = build_tree(points, np.arange(len(points)), Search("kd_tree"))
+    found = nearest(tree, queries, 3)
+    for at in range(0, len(queries), 100):  # too few at once to be put in order
+        few = nearest(tree, queries[at : at + 100], 3)
+        np.testing.assert_array_equal(found.items[at : at + 100], few.items)
+        np.testing.assert_array_equal(found.distances[at : at + 100], few.distances)

