@@ -177,17 +177,18 @@ def _numbers(squares: Sequence[_Square], locations: int) -> str:
     """Write the numbers of their locations into the squares, if there are several locations."""
     if locations < 2:
         return ""
-    written: dict[str, list[str]] = {}
+    written: dict[tuple[str, int], list[str]] = {}
     for square in squares:
         number = square.shares[0][0]
         if len(square.shares) == 1 and 0 <= number < 999:
             middle = square.column * _SIDE + (_SIDE - _GAP) // 2
-            text = f'<text x="{middle}" y="{square.row * _SIDE + 11}">{number + 1}</text>'
-            written.setdefault(_COLOURS[number % len(_COLOURS)][1], []).append(text)
+            text = f'<text x="{middle}" y="{square.row * _SIDE + 12}">{number + 1}</text>'
+            ink = _COLOURS[number % len(_COLOURS)][1]
+            written.setdefault((ink, 11 if number < 99 else 8), []).append(text)
     return "".join(
-        f'<g fill="{ink}" font-size="8" font-family="sans-serif" text-anchor="middle">'
+        f'<g fill="{ink}" font-size="{size}" font-family="sans-serif" text-anchor="middle">'
         f"{''.join(texts)}</g>"
-        for ink, texts in written.items()
+        for (ink, size), texts in written.items()
     )
 
 

@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import queue
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -133,15 +134,25 @@ def progress(
     >>> gather(progress(parts.map(len), desc="lengths", disable=True))
     [1, 1]
     """
+    bar = _bar()
+    pending = list(futures)
+    # In a narrow notebook a bar of fixed width would be left no room at all beside its words.
+    usual = {"total": len(pending), "unit": "task", "dynamic_ncols": True}
+    with bar(**usual | options) as shown:
+        for _ in as_completed(pending, timeout):
+            shown.update()
+    return pending
+
+
+def _bar() -> Any:
+    """Return tqdm's bar for where this is: a widget if there can be one, else text."""
     try:
-        bar = importlib.import_module("tqdm.auto").tqdm
+        with warnings.catch_warnings():
+            # Said of a notebook without ipywidgets, where a bar of text does as well.
+            warnings.filterwarnings("ignore", "IProgress not found")
+            return importlib.import_module("tqdm.auto").tqdm
     except ImportError as error:
         raise PackageMissingError(
             "a progress bar needs tqdm, which is not installed: pip install 'spliter[progress]'; "
             "without it, count what spliter.as_completed yields"
         ) from error
-    pending = list(futures)
-    with bar(**{"total": len(pending), "unit": "task"} | options) as shown:
-        for _ in as_completed(pending, timeout):
-            shown.update()
-    return pending

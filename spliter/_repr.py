@@ -76,20 +76,37 @@ def _sizes(nbytes: IntArray) -> str:
 def _table(split: Split, totals: _Totals) -> str:
     names = split.locations
     rows = "".join(
-        f'<tr><td style="text-align:right">{at + 1}</td>'
-        f'<td style="text-align:left"><span style="color:{colour(at)}">'
-        f"&#9632;</span> {html.escape(shortened(name, _NAME_IN_TABLE))}</td>"
-        f"<td>{totals.partitions[at]:,}</td><td>{totals.blocks[at]:,}</td>"
-        f"<td>{format_bytes(int(totals.nbytes[at]))}</td></tr>"
+        _row(
+            "td",
+            f"{at + 1}",
+            f'<span style="color:{colour(at)}">&#9632;</span> '
+            f"{html.escape(shortened(name, _NAME_IN_TABLE))}",
+            f"{totals.partitions[at]:,}",
+            f"{totals.blocks[at]:,}",
+            format_bytes(int(totals.nbytes[at])),
+        )
         for at, name in enumerate(names[:_ROWS])
     )
     left = len(names) - _ROWS
     more = f'<tr><td colspan="5">and {left:,} more locations</td></tr>' if left > 0 else ""
     return (
-        '<table style="white-space:nowrap;margin:6px 0;font-size:12px"><thead><tr><th>#</th>'
-        '<th style="text-align:left">location</th><th>partitions</th><th>blocks</th>'
-        f"<th>size</th></tr></thead><tbody>{rows}{more}</tbody></table>"
+        '<table style="margin:6px 0;font-size:12px">'
+        f"<thead>{_row('th', '#', 'location', 'partitions', 'blocks', 'size')}</thead>"
+        f"<tbody>{rows}{more}</tbody></table>"
     )
+
+
+def _row(tag: str, number: str, location: str, *counts: str) -> str:
+    """Return a row whose cells say all of their style: else that of the page gets the better of it.
+
+    Jupyter's lets cells break their lines, and that of the documentation makes them wide.
+    """
+    right, left = (
+        f'<{tag} style="text-align:{side};white-space:nowrap;min-width:0;padding:2px 3px">'
+        for side in ("right", "left")
+    )
+    cells = [right + number, left + location, *(right + count for count in counts)]
+    return f"<tr>{''.join(f'{cell}</{tag}>' for cell in cells)}</tr>"
 
 
 @dataclass(frozen=True)

@@ -198,7 +198,7 @@ def test_dataclay_futures_are_waited_for_alike() -> None:
     assert issubclass(DataClayFuture, Future)
 
 
-IN_A_NOTEBOOK = """
+ON_A_TERMINAL = """
 import io
 import numpy as np
 from spliter import progress, split
@@ -210,6 +210,33 @@ progress(split([np.zeros(3)] * 4).map(len))
 
 def test_bar_on_a_terminal_goes_to_standard_error(run_python: RunPython) -> None:
     pytest.importorskip("tqdm")
-    done = run_python("-c", IN_A_NOTEBOOK)
+    done = run_python("-c", ON_A_TERMINAL)
     assert done.returncode == 0, done.stderr
     assert "100%" in done.stderr
+
+
+IN_A_KERNEL = """
+import sys
+import types
+
+import numpy as np
+
+# What tqdm goes by (of later versions, the second); and no ipywidgets to make a widget.
+shell = types.SimpleNamespace(config={"IPKernelApp": {}})
+sys.modules["IPython"] = types.SimpleNamespace(get_ipython=lambda: shell)
+sys.modules["ipykernel.zmqshell"] = types.ModuleType("ipykernel.zmqshell")
+sys.modules["ipywidgets"] = None
+
+from spliter import progress, split
+
+progress(split([np.zeros(3)] * 4).map(len))
+assert "tqdm.notebook" in sys.modules
+"""
+
+
+def test_bar_in_a_notebook_without_widgets_is_text_and_no_warning(run_python: RunPython) -> None:
+    pytest.importorskip("tqdm")
+    done = run_python("-c", IN_A_KERNEL)
+    assert done.returncode == 0, done.stderr
+    assert "100%" in done.stderr
+    assert "Warning" not in done.stderr

@@ -64,6 +64,14 @@ def test_table_has_the_numbers_of_each_location() -> None:
     assert seen.cells == ["1", "■ A", "1", "3", "24 B", "2", "■ B", "1", "2", "16 B"]
 
 
+def test_addresses_and_sizes_keep_to_a_line() -> None:
+    markup = spread(5, "tcp://127.0.0.1:1", "tcp://127.0.0.1:2")._repr_html_()
+    cells = re.findall(r"<td([^>]*)>([^<]*(?:<span.*?/span>)?[^<]*)</td>", markup)
+    kept = [style for style, text in cells if " " in text]
+    assert len(kept) == 4
+    assert all("white-space:nowrap" in style for style in kept)
+
+
 def test_imbalance_is_largest_over_mean() -> None:
     parts, _, _ = fake_split([[0]] * 4, [["A"], ["A"], ["A"], ["B"]])
     assert "largest location over the mean: 1.50 in bytes, 1.50 in blocks" in parts._repr_html_()

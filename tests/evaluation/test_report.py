@@ -80,6 +80,15 @@ def test_the_page_needs_no_other_file(tmp_path: Path) -> None:
     assert not re.search(r"https?://(?!github)", text)
 
 
+def test_what_is_wide_scrolls_by_itself(tmp_path: Path) -> None:
+    results = pretended(tmp_path)
+    write_report(results)
+    text = (results.path / "report.html").read_text()
+    wide = re.findall(r"<(?:img|table)\b", text)
+    assert len(wide) > 3
+    assert len(re.findall(r'<div class="scroll"[^>]*><(?:img|table)\b', text)) == len(wide)
+
+
 def test_the_page_has_table_reading_and_verdict(tmp_path: Path) -> None:
     results = pretended(tmp_path)
     write_report(results)
