@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import itertools
 import os
+import re
 import shlex
 import statistics
 import subprocess
@@ -32,6 +34,7 @@ FIGURES = ROOT / "benchmarks" / "performance.toml"
 PAGE = ROOT / "docs" / "performance.md"
 LAST_LINES = 12
 LIMIT_SECONDS = 3 * 3600
+VARIABLE = re.compile(r"[A-Z_]+=")
 
 
 @dataclass(frozen=True)
@@ -80,14 +83,26 @@ def claims_table(figures: Sequence[Figure]) -> list[str]:
     """
     rows = [
         f"| {figure.name} | [{Path(figure.page).name}]({Path(figure.page).name}) "
-        f"| {figure.claim} | `{figure.command}` |"
+        f"| {figure.claim} | {in_a_cell(figure.command)} |"
         for figure in figures
     ]
     return ["| name | page | claim | command |", "| --- | --- | --- | --- |", *rows]
 
 
-def words_of(figure: Figure, quick: bool) -> list[str]:
-    """Return the words of a command, to be run with this interpreter.
+def in_a_cell(command: str) -> str:
+    """Return a command as it can stand in a table: a program of several lines is on the page.
+
+    Parameters
+    ----------
+    command : str
+        One or several lines.
+    """
+    first, *more = command.splitlines()
+    return f"`{first}` ... (on the page)" if more else f"`{command}`"
+
+
+def words_of(figure: Figure, quick: bool, folder: str) -> tuple[dict[str, str], list[str]]:
+    """Return the variables and the words of a command, to be run with this interpreter.
 
     Parameters
     ----------
@@ -95,14 +110,20 @@ def words_of(figure: Figure, quick: bool) -> list[str]:
         Has the command.
     quick : bool
         Whether it is to be short.
+    folder : str
+        To write into.
+
+    Notes
+    -----
+    Who has to be root for a command is to be it already: ``sudo`` is left out.
     """
-    program, *words = shlex.split(figure.command)
-    words += shlex.split(figure.quick) if quick else []
-    return [
-        sys.executable,
-        *(["-m", "spliter_experiments"] if program == "spliter" else []),
-        *words,
-    ]
+    words = shlex.split(figure.command)
+    settings = list(itertools.takewhile(VARIABLE.match, words))
+    program, *words = [word for word in words[len(settings) :] if word != "sudo"]
+    words += shlex.split(figure.quick.format(folder=folder)) if quick else []
+    starts = ["-m", "spliter_experiments"] if program == "spliter" else []
+    variables = dict(setting.split("=", maxsplit=1) for setting in settings)
+    return variables, [sys.executable, *starts, *words]
 
 
 def measure(figure: Figure, quick: bool) -> list[str]:
@@ -122,14 +143,14 @@ def measure(figure: Figure, quick: bool) -> list[str]:
     subprocess.TimeoutExpired
         If it takes three hours.
     """
-    words = words_of(figure, quick)
     roots = [str(ROOT), *(str(ROOT / name) for name in ("backends", "apps", "experiments"))]
-    compares = "compare" in words
     with tempfile.TemporaryDirectory(prefix="spliter-performance-") as folder:
+        variables, words = words_of(figure, quick, folder)
+        compares = "compare" in words
         done = subprocess.run(
             [*words, *(["--output", folder] if compares else [])],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(roots)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(roots), **variables},
             check=True,
             stdout=subprocess.PIPE,
             text=True,
@@ -212,8 +233,8 @@ def report(figures: Sequence[Figure], quick: bool) -> Iterator[str]:
         "Time over that of SplIter in the same round: median (quartiles)."
     )
     for figure in figures:
-        command = f"{figure.command} {figure.quick}" if quick else figure.command
-        yield from ("", f"### {figure.name}", "", f"`{command}`", "")
+        short = f" with `{figure.quick}`" if quick and figure.quick else ""
+        yield from ("", f"### {figure.name}", "", f"{in_a_cell(figure.command)}{short}", "")
         try:
             yield from measure(figure, quick)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:

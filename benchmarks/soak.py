@@ -6,9 +6,10 @@ One embedded cluster of two worker processes; the scheduler is in this process, 
 Splits are made, iterated in several ways and dropped, again and again. At intervals, once all is
 quiet, it is counted what is left: tasks at the scheduler and the workers, futures at the client,
 values in the workers' memory, SplIter's own objects anywhere. All of that has to be as before the
-first task, or the command fails. Objects and bytes of the processes as a whole are shown beside
-that: Dask keeps a record of each burst of tasks, and of its groups of tasks, for as long as the
-scheduler lives (``distributed.spans``).
+first task, or the command fails; what Dask's own logs hold is cleared away before. Objects and
+bytes of the processes as a whole are shown beside that: Dask keeps a record of each burst of tasks,
+and of its groups of tasks, for as long as the scheduler lives (``distributed.spans``).
+``--without-spans`` runs a cluster that has no such records.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from typing import Any
 
 import dask
 import dask.array as da
+import distributed.scheduler
+import distributed.worker
 import psutil
 from distributed import Client, LocalCluster, wait
 
@@ -37,8 +40,7 @@ SETTLE_SECONDS = 60.0
 LOGGED = 10
 """Messages that Dask keeps of each connection, for people to look at; 1,000 unless set."""
 
-IN_LOGS = 6 * LOGGED
-"""Objects that may be in these messages: three for a list of blocks, and two workers."""
+EXTENSIONS = (distributed.scheduler.DEFAULT_EXTENSIONS, distributed.worker.DEFAULT_EXTENSIONS)
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,15 @@ class Census:
         Objects of SplIter's classes by class, in all processes.
     objects : int
         Objects that Python's collector knows of, in all processes.
-    nbytes : int
-        Resident memory of all processes.
+    here, workers : int
+        Resident memory of this process (client and scheduler), and of both workers, in bytes.
     """
 
     counts: dict[str, int]
     own: Counter[str]
     objects: int
-    nbytes: int
+    here: int
+    workers: int
 
 
 def own_objects() -> Counter[str]:
@@ -72,6 +75,8 @@ def own_objects() -> Counter[str]:
 
 def look_at_worker(dask_worker: Any) -> tuple[int, int, Counter[str], int, int]:
     """Run on a worker: values, tasks, SplIter's objects, all objects, bytes."""
+    dask_worker.batched_stream.recent_message_log.clear()
+    dask_worker.state.stimulus_log.clear()
     own = own_objects()
     return (
         len(dask_worker.data),
@@ -82,9 +87,24 @@ def look_at_worker(dask_worker: Any) -> tuple[int, int, Counter[str], int, int]:
     )
 
 
+def clear_logs(scheduler: Any) -> None:
+    """Forget what the scheduler keeps of tasks that are gone, for people and for itself.
+
+    The last messages of each connection are batches of tasks with their arguments. Work stealing
+    remembers tasks of a function that it has no duration of until one of that function has ended.
+    """
+    for comms in (scheduler.stream_comms, scheduler.client_comms):
+        for comm in comms.values():
+            comm.recent_message_log.clear()
+    for waiting in scheduler.extensions["stealing"].unknown_durations.values():
+        waiting.intersection_update(scheduler.tasks.values())
+
+
 def census(client: Client) -> Census:
     """Count everything once."""
-    scheduler: Any = client.cluster.scheduler
+    cluster: Any = client.cluster
+    scheduler: Any = cluster.scheduler
+    clear_logs(scheduler)
     workers = list(client.run(look_at_worker).values())
     own = sum((found for _, _, found, _, _ in workers), own_objects())
     # What stays for the life of a client: one executor, and the state of the modules.
@@ -101,8 +121,8 @@ def census(client: Client) -> Census:
     }
     own = Counter({name: n for name, n in own.items() if not name.endswith(lasting)})
     objects = len(gc.get_objects()) + sum(found for *_, found, _ in workers)
-    nbytes = psutil.Process().memory_info().rss + sum(found for *_, found in workers)
-    return Census(counts, own, objects, nbytes)
+    here = psutil.Process().memory_info().rss
+    return Census(counts, own, objects, here, sum(found for *_, found in workers))
 
 
 def settled(client: Client, start: Census | None = None) -> Census:
@@ -123,7 +143,7 @@ def settled(client: Client, start: Census | None = None) -> Census:
 def left_since(start: Census, now: Census) -> int:
     """Return how many tasks, futures, values and objects are left that were not there before."""
     counts = sum(abs(now.counts[name] - start.counts[name]) for name in now.counts)
-    return counts + max(now.own.total() - start.own.total() - IN_LOGS, 0)
+    return counts + max(now.own.total() - start.own.total(), 0)
 
 
 def rows_of(partition: Partition) -> int:
@@ -229,6 +249,21 @@ def run_tasks(program: Program, tasks: int) -> tuple[int, int]:
     raise AssertionError("unreachable")
 
 
+def cluster_of_two(spans: bool) -> LocalCluster:
+    """Start a cluster, with Dask's records of bursts of tasks or without them."""
+    of_scheduler, of_worker = (
+        {name: made for name, made in extensions.items() if spans or name != "spans"}
+        for extensions in EXTENSIONS
+    )
+    return LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
+        scheduler_kwargs={"extensions": of_scheduler},
+        extensions=of_worker,
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
@@ -245,17 +280,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--tasks", type=int, default=100_000)
     parser.add_argument("--looks", type=int, default=10, help="how often to count")
+    parser.add_argument("--without-spans", action="store_true", help="leave Dask's records out")
     options = parser.parse_args(arguments)
     with (
         dask.config.set({"distributed.admin.low-level-log-length": LOGGED}),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+        cluster_of_two(spans=not options.without_spans) as cluster,
         Client(cluster) as client,
     ):
         program = Program(client)
         run_tasks(program, 150)  # what is made once is made, and the logs are full
         before = settled(client)
         print(f"before: {before.counts}, objects of SplIter: {before.own.total()}")
-        print(f"{'tasks':>9} {'uses':>7} {'left':>6} {'objects':>9} {'MB':>7}")
+        print(
+            f"{'tasks':>9} {'uses':>7} {'left':>6} {'objects':>9} "
+            f"{'MB: client and scheduler':>25} {'workers':>8}"
+        )
         started = used = 0
         ends = [before]
         for _ in range(options.looks):
@@ -264,14 +303,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ends.append(settled(client, before))
             now = ends[-1]
             left = left_since(before, now)
-            print(f"{started:>9} {used:>7} {left:>6} {now.objects:>9} {now.nbytes / 1e6:>7.0f}")
+            print(
+                f"{started:>9} {used:>7} {left:>6} {now.objects:>9} "
+                f"{now.here / 1e6:>25.0f} {now.workers / 1e6:>8.0f}",
+                flush=True,
+            )
             if left:
                 print(f"left behind: {now.counts}, before: {before.counts}")
                 print(f"more objects: {now.own - before.own}")
                 return 1
-        spans: Any = client.cluster.scheduler.extensions["spans"]
+        spans: Any = client.cluster.scheduler.extensions.get("spans")
+        kept = len(spans.spans) if spans else 0
         grown = (ends[-1].objects - ends[1].objects) / max(used - used // options.looks, 1)
-        print(f"a use leaves {grown:.1f} objects, {len(spans.spans) / used:.2f} spans: Dask's own")
+        print(f"a use leaves {grown:.1f} objects, {kept / used:.2f} spans: Dask's own")
     return 0
 
 

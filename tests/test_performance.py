@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -19,7 +20,7 @@ FIGURES = performance.read_figures()
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
 def test_the_command_is_on_the_page(figure: performance.Figure) -> None:
     text = (ROOT / figure.page).read_text(encoding="utf-8")
-    assert figure.command in text
+    assert figure.command in re.sub(r"\s*\\\n\s*", " ", text)
 
 
 def test_names_are_unique() -> None:
@@ -40,9 +41,18 @@ def test_median_and_quartiles() -> None:
 
 def test_options_of_the_short_form_come_last() -> None:
     figure = performance.Figure("n", "p", "c", "spliter compare sum --rounds 5", "--rounds 2")
-    words = performance.words_of(figure, quick=True)
+    variables, words = performance.words_of(figure, quick=True, folder="")
+    assert variables == {}
     assert words[:4] == [sys.executable, "-m", "spliter_experiments", "compare"]
     assert words[-4:] == ["--rounds", "5", "--rounds", "2"]
+
+
+def test_variables_and_who_runs_it_are_no_words() -> None:
+    command = "A_B=1 sudo .venv/bin/python -m timeit -s 'x=1' x"
+    figure = performance.Figure("n", "p", "c", command, "--out {folder}/y")
+    variables, words = performance.words_of(figure, quick=True, folder="/f")
+    assert variables == {"A_B": "1"}
+    assert words == [sys.executable, "-m", "timeit", "-s", "x=1", "x", "--out", "/f/y"]
 
 
 def test_between_the_marks() -> None:

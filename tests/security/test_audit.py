@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,6 +51,64 @@ def test_vulnerabilities_are_never_passed_unseen(
     )
     done = audit("--online", path=tmp_path)
     assert done.returncode == wanted, done.stdout + done.stderr
+
+
+def answer(*packages: dict[str, Any]) -> str:
+    """Return what pip-audit says of packages."""
+    return json.dumps({"dependencies": packages, "fixes": []})
+
+
+def package(fixed: str | None = None, **more: Any) -> dict[str, Any]:
+    """Return a package with one vulnerability, which may have been mended in a later version."""
+    found = {"id": "CVE-1", "fix_versions": [fixed] if fixed else [], "aliases": ["GHSA-1"]}
+    return {"name": "Some", "version": "1", "vulns": [found]} | more
+
+
+@pytest.mark.parametrize(
+    ("says", "exceptions", "wanted", "words"),
+    [
+        (answer(package(vulns=[])), "", 0, "1 packages looked up, 0 vulnerabilities"),
+        (answer(package("2")), "", 1, "CVE-1, mended in 2"),
+        (answer(package("2")), "GHSA-1 some the code is not called", 0, "the code is not called"),
+        (answer(package("2")), "CVE-1 other it is not called", 1, "need not be listed"),
+        (answer(package("2")), "CVE-1 some", 1, "line 1 is not"),
+        (answer(package()), "", 0, "which has no fix yet"),
+        (answer({"name": "x", "skip_reason": "none"}), "", 0, "no answer for numpy (none)"),
+        ("", "", 0, "NOT CHECKED"),
+    ],
+)
+def test_builds_fail_for_what_can_be_mended(
+    says: str, exceptions: str, wanted: int, words: str, tmp_path: Path
+) -> None:
+    # Stands in for pip-audit, beside a copy of the script that has exceptions of its own.
+    (tmp_path / "pip_audit.py").write_text(f"print({says!r})\n", encoding="utf-8")
+    (tmp_path / "audit-exceptions.txt").write_text(exceptions, encoding="utf-8")
+    script = ROOT / "scripts" / "vulnerabilities.py"
+    (tmp_path / script.name).write_text(script.read_text(encoding="utf-8"), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / script.name)],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == wanted, done.stdout + done.stderr
+    assert words in done.stdout
+
+
+def test_builds_go_on_where_nothing_answers(tmp_path: Path) -> None:
+    (tmp_path / "pip_audit.py").write_text(
+        "import sys\nsys.exit('requests.ConnectionError: no route')\n", encoding="utf-8"
+    )
+    done = audit("--ci", path=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "NOT CHECKED: known vulnerabilities could not be looked up: requests." in done.stdout
+
+
+def test_exceptions_that_ship_can_be_read() -> None:
+    for line in (ROOT / "scripts" / "audit-exceptions.txt").read_text("utf-8").splitlines():
+        assert line.startswith("#") or len(line.split(maxsplit=2)) == 3, line
 
 
 def test_other_options_are_refused() -> None:
