@@ -21,6 +21,7 @@ from distributed import Client, Event, wait
 from spliter import AlignmentError, InvalidArgumentError, gather
 from spliter_apps.boosting import LocalRows, colocate
 from tests.dask_backend.conftest import start
+from tests.dask_workers import workers_of
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -38,7 +39,7 @@ def client() -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def workers(client: Client) -> list[str]:
-    return sorted(client.scheduler_info(n_workers=-1)["workers"])
+    return workers_of(client)
 
 
 def same(block: Any) -> Any:

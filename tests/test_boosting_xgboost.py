@@ -23,6 +23,7 @@ from spliter import AlignmentError, InvalidArgumentError, split
 from spliter_apps.boosting import TrainersMissingError, train_xgboost
 from spliter_experiments._dask_meter import ClusterMeter
 from tests.dask_backend.conftest import start
+from tests.dask_workers import workers_of
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -63,7 +64,7 @@ def quality(booster: Any, points: tuple[Any, Any]) -> float:
 def test_as_good_as_its_own_front_end_with_fewer_tasks(
     client: Client, points: tuple[Any, Any], collections: tuple[Any, Any]
 ) -> None:
-    workers = list(client.scheduler_info(n_workers=-1)["workers"])
+    workers = workers_of(client)
     with ClusterMeter(client) as meter:
         start = meter.reading()
         ours = train_xgboost(
@@ -137,7 +138,7 @@ def block_thread(running: str, over: str) -> None:
 
 def free(client: Client) -> None:
     """Check that every worker's thread can be had again."""
-    workers = client.scheduler_info(n_workers=-1)["workers"]
+    workers = workers_of(client)
     for worker in workers:
         assert client.submit(int, 1, workers=[worker], pure=False).result(timeout=60) == 1
 

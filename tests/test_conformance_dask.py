@@ -20,6 +20,7 @@ from spliter import Partition
 from spliter.testing import BackendTests
 from spliter.testing._hooks import Block
 from tests.dask_backend.conftest import start
+from tests.dask_workers import workers_of
 
 N_WORKERS = 3
 
@@ -64,7 +65,7 @@ class DaskTests(BackendTests):
         self.client.run(forget_sent)
 
     def futures(self, blocks: Sequence[Block], placement: Sequence[int]) -> list[Future[Any]]:
-        workers = sorted(self.client.scheduler_info(n_workers=-1)["workers"])
+        workers = workers_of(self.client)
         assert len(workers) == N_WORKERS
         return [
             self.client.submit(np.array, block, workers=[workers[number]], pure=False)

@@ -36,6 +36,7 @@ from spliter_experiments._sum import Sum
 from tests.conftest import ROOT
 from tests.counting import Counts, counter, settle
 from tests.dask_backend.programs import total
+from tests.dask_workers import workers_of
 from tests.experiments.staging import staged_on_dask
 
 pytestmark = pytest.mark.backend("dask")
@@ -60,7 +61,7 @@ def client() -> Iterator[Client]:
 
 def in_turn(client: Client, array: np.ndarray[Any, Any], nblocks: int) -> da.Array:
     """Put an array on the workers, its blocks in turn."""
-    workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    workers = workers_of(client)
     pieces = np.array_split(array, nblocks)
     futures = [
         client.submit(np.array, piece, workers=[workers[at % 2]], pure=False)

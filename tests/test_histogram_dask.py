@@ -22,6 +22,7 @@ from distributed import Client
 from spliter import BackendNotUsableError, InvalidArgumentError, LazyCollectionError, split
 from spliter_apps import histogramdd
 from tests.dask_backend.conftest import start
+from tests.dask_workers import workers_of
 from tests.histogram_suite import HistogramTests, assert_same, cut, points
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
@@ -92,7 +93,7 @@ def test_columns_in_several_blocks(weighted: bool) -> None:
 
 def test_what_columns_have_moved_is_told(client: Client) -> None:
     sample = points()
-    here, there = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    here, there = workers_of(client)
     x = da.from_array(sample[:, :1], chunks=(30, 1)).persist(workers=[here])
     y = da.from_array(sample[:, 1:], chunks=(30, 2)).persist(workers=[there])
     both = da.concatenate([x, y], axis=1)

@@ -13,6 +13,7 @@ from sklearn.linear_model import SGDClassifier, SGDRegressor
 
 from spliter import InvalidArgumentError, Partition, gather, split
 from spliter_apps.incremental import MiniBatches, partial_fit
+from tests.dask_workers import workers_of
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ class TestOnDask:
     @staticmethod
     def futures(client: Any, column: list[Any]) -> list[Any]:
         """Put blocks at the two workers in turn."""
-        workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        workers = workers_of(client)
         return [
             client.submit(np.copy, block, workers=[workers[at % 2]], pure=False)
             for at, block in enumerate(column)

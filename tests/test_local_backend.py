@@ -176,7 +176,11 @@ def test_rows_larger_than_a_block_stay_whole(
 
 
 def test_memory_map_without_rows(tmp_path: Path) -> None:
-    parts = split(np.memmap(tmp_path / "m", dtype="int64", mode="w+", shape=(0, 2)))
+    try:
+        empty = np.memmap(tmp_path / "m", dtype="int64", mode="w+", shape=(0, 2))
+    except ValueError:
+        pytest.skip("this NumPy maps no empty files")
+    parts = split(empty)
     assert (parts.grid.chunks, parts.nbytes) == (((0,), (2,)), 0)
     assert [block.shape for block in blocks_of(parts)] == [(0, 2)]
 

@@ -24,6 +24,7 @@ from spliter import (
     split,
 )
 from spliter_backends.xarray_collection import along
+from tests.dask_workers import workers_of
 
 pytestmark = [pytest.mark.backend("xarray"), pytest.mark.backend("dask")]
 
@@ -113,7 +114,7 @@ def test_nothing_is_moved_and_values_are_shared(cluster: Client) -> None:
     data = cluster.persist(whole.chunk(time=1, lat=3))
     before = sum(cluster.run(incoming).values())
     with split(along(data, "time")) as parts:
-        assert set(parts.locations) <= set(cluster.scheduler_info(n_workers=-1)["workers"])
+        assert set(parts.locations) <= set(workers_of(cluster))
         total = sum(gather(parts.map(lambda part: sum(int(block.sum()) for block in part))))
         assert parts.moved.blocks == 0
     assert total == int(measurements().sum())
@@ -121,7 +122,7 @@ def test_nothing_is_moved_and_values_are_shared(cluster: Client) -> None:
     # The control: this moves one.
     future = cluster.futures_of(data)[0]
     (held,) = cluster.who_has([future])[future.key]
-    other = next(at for at in cluster.scheduler_info(n_workers=-1)["workers"] if at != held)
+    other = next(at for at in workers_of(cluster) if at != held)
     cluster.submit(np.sum, future, workers=[other], pure=False).result()
     assert sum(cluster.run(incoming).values()) > before
 
@@ -156,7 +157,7 @@ def test_chunked_coordinates_go_along(client: Client | None) -> None:
 
 
 def test_variables_elsewhere_are_brought_and_counted(cluster: Client) -> None:
-    workers = sorted(cluster.scheduler_info(n_workers=-1)["workers"])
+    workers = workers_of(cluster)
     large, small = np.zeros((4, 50)), np.arange(4)
     t = xr.DataArray(large, dims=("time", "x")).chunk(time=2)
     n = xr.DataArray(small, dims="time").chunk(time=2)

@@ -18,6 +18,7 @@ from distributed import Client, Future
 
 from spliter import (
     BlockGrid,
+    Location,
     Movement,
     Partition,
     PartitionNotLocalError,
@@ -164,7 +165,9 @@ class DaskBlocks:
         self._movement = Movement()
         self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
         self._aligned_holders: list[Mapping[Key, Sequence[str]]] = []
-        self._copies = weakref.WeakValueDictionary[tuple[int, int, str], Future[Any]]()
+        self._copies: weakref.WeakValueDictionary[tuple[int, int, str], Future[Any]] = (
+            weakref.WeakValueDictionary()  # annotated: in older Dasks `Future[...]` cannot be run
+        )
 
     @property
     def grids(self) -> Sequence[BlockGrid]:
@@ -248,7 +251,7 @@ class DaskBlocks:
         partition uses it.
         """
         copies: dict[tuple[int, int, str], Future[Any]] = {}
-        new: list[Future[Any]] = []
+        new: dict[tuple[int, int, str], Future[Any]] = {}
         if not self._aligned_holders:
             return copies
         for place in wanted:
@@ -258,24 +261,20 @@ class DaskBlocks:
                 continue
             copy = self._copies.get(place)
             if copy is None:
-                copy = self._copies[place] = self._copy_to(location, future)
-                new.append(copy)
-            copies[place] = copy
-        self._inquiry.wait_done(new)
+                new[place] = future
+            else:
+                copies[place] = copy
         if new:
-            nbytes = int(self._inquiry.sizes(new).sum())
-            self._count(Movement(aligned_blocks=len(new), aligned_nbytes=nbytes))
+            made = self.executor.copy_to(
+                [(Location(place[2]), future) for place, future in new.items()]
+            )
+            made_at = dict(zip(new, made, strict=True))
+            copies.update(made_at)
+            self._copies.update(made_at)
+            self._inquiry.wait_done(made)
+            nbytes = int(self._inquiry.sizes(made).sum())
+            self._count(Movement(aligned_blocks=len(made), aligned_nbytes=nbytes))
         return copies
-
-    def _copy_to(self, location: str, future: Future[Any]) -> Future[Any]:
-        return self.client.submit(
-            hold,
-            future,
-            key=f"spliter-aligned-{uuid.uuid4().hex}",
-            workers=[location],
-            allow_other_workers=True,
-            pure=False,
-        )
 
     def _count(self, more: Movement) -> None:
         with self._lock:

@@ -26,12 +26,17 @@ class Message:
     ----------
     client : distributed.Client
         Whose futures there will be.
+
+    Attributes
+    ----------
+    futures : list of Future
+        Of the tasks added so far.
     """
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._tasks: dict[Location | None, dict[str, Task]] = {}
-        self._futures: list[Future[Any]] = []
+        self.futures: list[Future[Any]] = []
         self._sent: list[Any] = []
 
     def add(
@@ -60,7 +65,7 @@ class Message:
         future: Future[Any] = Future(key, self._client)
         self._sent += args
         # Held: a future that nobody holds is taken for one that nobody wants, and released.
-        self._futures.append(future)
+        self.futures.append(future)
         return future
 
     def send(self) -> None:
@@ -71,7 +76,7 @@ class Message:
         TaskNotSerializableError
             If one cannot be pickled. None of them is sent then.
         """
-        if not self._futures:
+        if not self.futures:
             return
         layers = {
             f"at-{location}": MaterializedLayer(
@@ -84,7 +89,7 @@ class Message:
             # Without this the scheduler takes messages of one minute for equally urgent, and each
             # worker orders their tasks as it likes: trainers that wait for each other would each
             # hold a thread that another training needs.
-            keys = [future.key for future in self._futures]
+            keys = [future.key for future in self.futures]
             self._client.get(graph, keys, sync=False, fifo_timeout="0s")
         except Exception as error:
             self.discard()
@@ -93,7 +98,7 @@ class Message:
 
     def discard(self) -> None:
         """Cancel all futures, so that nobody waits for tasks that are never sent."""
-        for future in self._futures:
+        for future in self.futures:
             future.cancel(asynchronous=False)
 
 

@@ -46,7 +46,7 @@ from spliter._grid import UNKNOWN, IntArray
 from spliter_backends._dask_message import Message
 from spliter_backends._dask_picked import PickedBlocks
 from spliter_backends._dask_pins import let_go_of_the_gone
-from spliter_backends._dask_worker import run_at_location
+from spliter_backends._dask_worker import hold, run_at_location
 
 WATCH_INTERVAL: Final = 1.0
 """Seconds between two looks at the tasks under way."""
@@ -236,6 +236,9 @@ class DaskExecutor:
         finally:
             self._messages.open = None
         message.send()
+        if message.futures:
+            loop: Any = self.client.loop
+            loop.add_callback(self._flush)  # the message is whole: nothing to wait for
 
     def _submit(
         self, key: str, location: Location | None, fn: Callable[..., Any], *args: Any
@@ -266,6 +269,21 @@ class DaskExecutor:
         self._keep_an_eye_on(future, ())
         return future
 
+    def copy_to(self, blocks: Sequence[tuple[Location, Future[Any]]]) -> list[Future[Any]]:
+        """Have blocks copied to workers, at once; return the copies, which are being made.
+
+        The pins are strict: a loose one does not keep an idle worker from stealing the task.
+        """
+        message = Message(self.client)  # not one that is open: somebody is about to wait for this
+        copies = []
+        for location, block in blocks:
+            pin = None if location in self._gone else location
+            copies.append(message.add(f"spliter-aligned-{uuid.uuid4().hex}", pin, hold, (block,)))
+        message.send()
+        for copy in copies:
+            self._keep_an_eye_on(copy, ())
+        return copies
+
     def _keep_an_eye_on(self, future: Future[Any], keep: tuple[Any, ...]) -> None:
         with self._lock:
             self._under_way[future.key] = _UnderWay(weakref.ref(future), keep)
@@ -287,6 +305,10 @@ class DaskExecutor:
         await asyncio.sleep(FLUSH_AFTER)
         with self._lock:
             self._flush_planned = False
+        self._flush()
+
+    def _flush(self) -> None:
+        """Send what the client holds back."""
         stream: Any = getattr(self._client(), "scheduler_comm", None)
         if stream is not None and stream.buffer:
             stream.next_deadline = None

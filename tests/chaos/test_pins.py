@@ -25,6 +25,7 @@ from spliter import split
 from tests.dask_backend import programs
 from tests.dask_backend.conftest import start
 from tests.dask_backend.programs import expected, kill, spread, total
+from tests.dask_workers import workers_of
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(180)]
 
@@ -35,10 +36,6 @@ def client() -> Iterator[Client]:
     with ExitStack() as stack:
         stack.enter_context(dask.config.set({"spliter.block-timeout": "60s"}))
         yield start(stack, n_workers=3, restarts=False)
-
-
-def workers_of(client: Client) -> list[str]:
-    return sorted(client.scheduler_info(n_workers=-1)["workers"])
 
 
 def kill_and_wait(client: Client, address: str) -> None:

@@ -13,6 +13,7 @@ from dask._task_spec import Task
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Client
 
+from tests.dask_workers import workers_of
 from tests.histogram_suite import cut
 
 
@@ -24,7 +25,7 @@ def same(block: Any) -> Any:
 def shuffled(blocks: Sequence[Any]) -> list[Any]:
     """Return futures of blocks, each at a worker drawn at random."""
     client = Client.current()
-    workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    workers = workers_of(client)
     drawn = np.random.default_rng(len(blocks)).integers(0, len(workers), len(blocks))
     return [
         client.submit(same, block, workers=[workers[at]], pure=False)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from distributed import Client, get_worker
 
 from spliter import Partition, task
+from tests.dask_workers import workers_of
 
 
 @task
@@ -109,7 +110,7 @@ def make(block: int, length: int) -> npt.NDArray[np.int64]:
 
 def spread(client: Client, nblocks: int, length: int = 10, **options: Any) -> list[Any]:
     """Have every worker make its share of blocks, in turn; the futures can be made again."""
-    workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    workers = workers_of(client)
     return [
         client.submit(
             make,

@@ -28,17 +28,14 @@ from spliter import BlockLostError, reduce, split
 from tests.dask_backend import programs
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import expected, kill, spread, total, where
+from tests.dask_workers import workers_of
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(60)]
 
 
-def workers_of(client: Client) -> list[str]:
-    return sorted(client.scheduler_info(n_workers=-1)["workers"])
-
-
 def wait_for_workers_to_be(client: Client, number: int) -> None:
     deadline = time.monotonic() + 30
-    while len(client.scheduler_info(n_workers=-1)["workers"]) != number:
+    while len(workers_of(client)) != number:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spliter import BlockGrid, Split, reduce, split
+from tests.dask_workers import workers_of
 from tests.fake_engine import fake_split
 from tests.fuzz.cases import (
     Case,
@@ -106,7 +107,7 @@ def identity(block: Any) -> Any:
 @settings(max_examples=8, suppress_health_check=[*HealthCheck], deadline=None)
 @given(case=cases(locations=3, replicas=2, max_dims=1, max_blocks=8), data=st.data())
 def test_dask_cluster_whose_blocks_wander(client: Any, case: Case, data: st.DataObject) -> None:
-    workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    workers = workers_of(client)
     futures = [
         client.submit(identity, block, workers=[workers[held[0]]], pure=False)
         for block, held in zip(case.blocks(), case.holders, strict=True)

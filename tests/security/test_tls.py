@@ -24,6 +24,7 @@ from spliter_apps import CascadeSVM, KMeans, NearestNeighbors, histogramdd
 from spliter_experiments.cli import app
 from tests.conftest import RunPython
 from tests.dask_backend.programs import products, total, where
+from tests.dask_workers import workers_of
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -78,7 +79,7 @@ def test_split_task_and_reduce(client: Client, points: Any) -> None:
 
 
 def test_blocks_copied_between_workers_go_through_tls(client: Client) -> None:
-    first, second = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    first, second = workers_of(client)
     ones = [client.submit(np.full, 4, n, workers=[first], pure=False) for n in range(6)]
     twos = [client.submit(np.full, 4, n, workers=[second], pure=False) for n in range(6)]
     wait([*ones, *twos])

@@ -1,0 +1,18 @@
+"""Which workers a Dask cluster has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distributed import Client
+
+
+def workers_of(client: Client) -> list[str]:
+    """Return the addresses of all workers, sorted.
+
+    Not those of ``client.scheduler_info(n_workers=-1)``: every two seconds the client asks by
+    itself, for no workers, and that answer may come in between.
+    """
+    scheduler: Any = client.scheduler
+    identity: dict[str, Any] = client.sync(scheduler.identity, n_workers=-1)
+    return sorted(identity["workers"])
