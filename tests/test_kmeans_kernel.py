@@ -237,6 +237,21 @@ def test_large_blocks_are_not_copied() -> None:
     )
 
 
+def test_points_that_are_not_aligned_are_copied_piece_by_piece() -> None:
+    points = np.random.default_rng(0).normal(size=(9000, 3))
+    message = bytearray(points.nbytes + 3)  # as Dask has arrays that came over the network
+    block = np.ndarray(points.shape, points.dtype, message, 3)
+    block[...] = points
+    assert not block.flags.aligned
+    made = list(pieces([(block, None)], 4000, np.float64))
+    assert [len(piece.points) for piece in made] == [4000, 4000, 1000]
+    assert all(piece.points.flags.aligned for piece in made)
+    centers = points[:4].copy()
+    np.testing.assert_array_equal(
+        assign([(block, None)], centers).labels, assign([(points, None)], centers).labels
+    )
+
+
 @pytest.mark.parametrize("values", [1, 36, 250, 10**7])
 def test_rows_of_a_piece(values: int) -> None:
     rows = piece_rows(values)
