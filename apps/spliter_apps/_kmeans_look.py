@@ -23,8 +23,8 @@ from spliter_apps._kmeans_pieces import Block, FloatArray, piece_rows, pieces
 CANCELLED = 1e-6
 """Spread relative to the squares it is the rest of, below which it is computed otherwise."""
 
-VALUES_AT_ONCE = 2**20
-"""Numbers in the blocks that are held at once while all is found out about them: 8 MB."""
+VALUES_AT_ONCE = 2**22
+"""Numbers in the blocks that are held at once while all is found out about them: 32 MB."""
 
 
 @dataclass(frozen=True)
