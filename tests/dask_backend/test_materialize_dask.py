@@ -224,10 +224,9 @@ def test_spilled_and_read_back(start_cluster: StartCluster) -> None:
 
     def spill(dask_worker: Any) -> int:
         data = dask_worker.data
-        moved = 0
         while data.fast and data.evict() > 0:
-            moved += 1
-        return moved
+            pass
+        return len(data.slow)  # also what was there already: Dask may have spilled by itself
 
     x = points(rows=40_000)
     with split(x, materialize=True) as parts:
