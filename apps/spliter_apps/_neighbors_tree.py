@@ -202,7 +202,7 @@ def _ask_tree_of_scipy(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDA
     """Ask queries near each other one after the other: what one has read is in the cache then."""
     # Not for a tree that stays there as a whole, nor for queries that are too few to be near.
     in_turn = tree.points.nbytes > CACHE_NBYTES and len(points) >= FEWEST_IN_TURN
-    seats = cKDTree(points).indices if in_turn else np.arange(len(points))
+    seats: Any = cKDTree(points).indices if in_turn else slice(None)
     # A list of numbers: for a single one the results would have an axis less.
     numbers = np.arange(1, k + 1)
     found = tree.index.query(points[seats], numbers, p=tree.search.order)
