@@ -75,7 +75,8 @@ def test_results_of_tasks_are_read_where_they_are(nodes: RayNodes) -> None:
     before = created()
     for _ in range(2):
         assert sum(f.result(WAIT) for f in parts.map(programs.total)) == sum(range(12)) * 50_000
-    assert created() == before
+    # Ray stores a few bytes of its own at times; a block has 400 kB.
+    assert created() - before < 4_000
     assert parts.moved.blocks == 0
     # The positive control: what stood still can move.
     (elsewhere,) = (node for node in nodes.ids[1:2])
