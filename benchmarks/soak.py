@@ -2,266 +2,269 @@
 
     python benchmarks/soak.py --tasks 100000
 
-One embedded cluster of two worker processes; the scheduler is in this process, beside the client.
-Splits are made, iterated in several ways and dropped, again and again. At intervals, once all is
-quiet, it is counted what is left: tasks at the scheduler and the workers, futures at the client,
-values in the workers' memory, SplIter's own objects anywhere. All of that has to be as before the
-first task, or the command fails; what Dask's own logs hold is cleared away before. Objects and
-bytes of the processes as a whole are shown beside that: Dask keeps a record of each burst of tasks,
-and of its groups of tasks, for as long as the scheduler lives (``distributed.spans``).
-``--without-spans`` runs a cluster that has no such records.
+An embedded cluster of two worker processes; the scheduler is in the process of the client. Splits
+are made, iterated in several ways and dropped, again and again. Before that, in a cluster and
+processes of its own, plain Dask starts as many tasks without SplIter: the control. At intervals,
+once all is quiet, it is counted what is left: tasks at the scheduler and the workers, futures at
+the client, values in the workers' memory, SplIter's own objects anywhere, and the memory of all
+processes. The command fails if there is more of the former than before the first task, or if memory
+has grown by more than the control's and a margin. ``leftovers.py`` says what is cleared away first.
+
+Dask's scheduler keeps a record of each burst of tasks, with its groups of tasks, for as long as it
+lives (``distributed.spans``). The cluster here has no such records, so that whatever else stays can
+be seen. ``--spans`` has them: then memory grows, with SplIter and without, and is shown but not
+judged.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
-import itertools
-import operator
+import multiprocessing
 import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import dask
-import dask.array as da
 import distributed.scheduler
 import distributed.worker
-import psutil
-from distributed import Client, LocalCluster, wait
+from distributed import Client, LocalCluster
+from leftovers import PLACES, Census, Memory, settled
+from soak_programs import Leaky, Program, WithoutSplits, WithSplits, run_tasks
 
-from spliter import Partition, reduce, split
+WARM_TASKS: Final = 300
+"""Twice as many are started, and it is counted twice, before anything is compared."""
 
-BLOCKS = 40
-SETTLE_SECONDS = 60.0
+LOGGED: Final = 10
+"""Entries that Dask keeps in its logs for people to look at; some thousands unless set."""
 
-LOGGED = 10
-"""Messages that Dask keeps of each connection, for people to look at; 1,000 unless set."""
+SETTINGS: Final = {
+    "distributed.admin.log-length": LOGGED,
+    "distributed.admin.low-level-log-length": LOGGED,
+    "distributed.admin.system-monitor.log-length": LOGGED,
+    "distributed.worker.profile.enabled": False,  # grows with what it happens to see
+}
 
-EXTENSIONS = (distributed.scheduler.DEFAULT_EXTENSIONS, distributed.worker.DEFAULT_EXTENSIONS)
+MARGIN: Final = Memory(objects=1_000, blocks=3_000, resident=16_000_000)
+"""How much more there may be in one place than the control has.
+
+Objects and allocated blocks come and go by half as many. The table of Python's interned strings is
+copied when it is full, a few MB each time, and what is freed cannot all be given back.
+"""
+
+RESIDENT_OF_USE: Final = 100
+"""Bytes that there may be more for each use, as what is free lies ever more scattered."""
+
+EXTENSIONS: Final = (
+    distributed.scheduler.DEFAULT_EXTENSIONS,
+    distributed.worker.DEFAULT_EXTENSIONS,
+)
 
 
 @dataclass(frozen=True)
-class Census:
-    """What there is in one program, its scheduler and its workers.
+class Options:
+    """The command line.
 
     Parameters
     ----------
-    counts : dict of str to int
-        What has to be the same again once all is quiet.
-    own : Counter of str
-        Objects of SplIter's classes by class, in all processes.
-    objects : int
-        Objects that Python's collector knows of, in all processes.
-    here, workers : int
-        Resident memory of this process (client and scheduler), and of both workers, in bytes.
+    tasks : int
+        About how many to start.
+    looks : int
+        How often to count meanwhile.
+    blocks : int
+        Blocks of the collection.
+    patience : float
+        Seconds to wait until all is quiet.
+    control : bool
+        Whether memory is compared with that of plain Dask; otherwise it may not grow.
+    spans : bool
+        Whether Dask records bursts of tasks.
+    leak : int
+        How many pieces of memory each use leaves behind on purpose, in each process.
     """
 
-    counts: dict[str, int]
-    own: Counter[str]
-    objects: int
-    here: int
-    workers: int
+    tasks: int
+    looks: int
+    blocks: int
+    patience: float
+    control: bool
+    spans: bool
+    leak: int
 
 
-def own_objects() -> Counter[str]:
-    """Count the objects of SplIter's classes in this process."""
-    gc.collect()
-    names = (f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
-    return Counter(name for name in names if name.startswith(("spliter.", "spliter_backends.")))
+@dataclass(frozen=True)
+class Outcome:
+    """What one program has come to.
 
-
-def look_at_worker(dask_worker: Any) -> tuple[int, int, Counter[str], int, int]:
-    """Run on a worker: values, tasks, SplIter's objects, all objects, bytes."""
-    dask_worker.batched_stream.recent_message_log.clear()
-    dask_worker.state.stimulus_log.clear()
-    own = own_objects()
-    return (
-        len(dask_worker.data),
-        len(dask_worker.state.tasks),
-        own,
-        len(gc.get_objects()),
-        psutil.Process().memory_info().rss,
-    )
-
-
-def clear_logs(scheduler: Any) -> None:
-    """Forget what the scheduler keeps of tasks that are gone, for people and for itself.
-
-    The last messages of each connection are batches of tasks with their arguments. Work stealing
-    remembers tasks of a function that it has no duration of until one of that function has ended.
+    Parameters
+    ----------
+    complaints : list of str
+        What is wrong.
+    used : int
+        How often the cluster was used.
+    growth : dict of str to Memory
+        How much more there is at the end, by place.
     """
-    for comms in (scheduler.stream_comms, scheduler.client_comms):
-        for comm in comms.values():
-            comm.recent_message_log.clear()
-    for waiting in scheduler.extensions["stealing"].unknown_durations.values():
-        waiting.intersection_update(scheduler.tasks.values())
+
+    complaints: list[str]
+    used: int
+    growth: dict[str, Memory]
 
 
-def census(client: Client) -> Census:
-    """Count everything once."""
-    cluster: Any = client.cluster
-    scheduler: Any = cluster.scheduler
-    clear_logs(scheduler)
-    workers = list(client.run(look_at_worker).values())
-    own = sum((found for _, _, found, _, _ in workers), own_objects())
-    # What stays for the life of a client: one executor, and the state of the modules.
-    lasting = ("DaskExecutor", "_Messages", "_Room", "_Lazy")
-    counts = {
-        "tasks at the scheduler": len(scheduler.tasks),
-        "keys that clients want": sum(
-            len(state.wants_what) for state in scheduler.clients.values()
-        ),
-        "futures at the client": len(client.futures),
-        "references to futures": sum(client.refcount.values()),
-        "values at the workers": sum(values for values, *_ in workers),
-        "tasks at the workers": sum(tasks for _, tasks, *_ in workers),
-    }
-    own = Counter({name: n for name, n in own.items() if not name.endswith(lasting)})
-    objects = len(gc.get_objects()) + sum(found for *_, found, _ in workers)
-    here = psutil.Process().memory_info().rss
-    return Census(counts, own, objects, here, sum(found for *_, found in workers))
+NOTHING: Final = {place: Memory(0, 0, 0) for place in PLACES}
+"""The growth of a control that does not grow."""
 
 
-def settled(client: Client, start: Census | None = None) -> Census:
-    """Count until nothing is left since `start`, or by default stays the same; a minute at most."""
-    deadline = time.monotonic() + SETTLE_SECONDS
-    found = census(client)
-    while time.monotonic() < deadline:
-        if start is not None and not left_since(start, found):
-            break
-        # Longer than the second after which SplIter looks what has become of its tasks.
-        time.sleep(2.5 if start is None else 0.5)
-        before, found = found, census(client)
-        if start is None and (found.counts, found.own) == (before.counts, before.own):
-            break
-    return found
+def too_much(
+    growth: Mapping[str, Memory], used: int, control: Mapping[str, Memory]
+) -> Iterator[str]:
+    """Say where there is more than the control's and a margin."""
+    for place, more in growth.items():
+        plain = control[place]
+        for name, found, of_control, margin in (
+            ("objects", more.objects, plain.objects, MARGIN.objects),
+            ("allocated blocks", more.blocks, plain.blocks, MARGIN.blocks),
+            (
+                "resident bytes",
+                more.resident,
+                plain.resident,
+                MARGIN.resident + used * RESIDENT_OF_USE,
+            ),
+        ):
+            if found > max(of_control, 0) + margin:
+                yield (
+                    f"{place}: {found:,} {name} more than before; "
+                    f"the control has {of_control:,}, and {margin:,} are let pass"
+                )
 
 
-def left_since(start: Census, now: Census) -> int:
-    """Return how many tasks, futures, values and objects are left that were not there before."""
-    counts = sum(abs(now.counts[name] - start.counts[name]) for name in now.counts)
-    return counts + max(now.own.total() - start.own.total(), 0)
-
-
-def rows_of(partition: Partition) -> int:
-    """Count the rows of a partition."""
-    return sum(len(block if not isinstance(block, tuple) else block[0]) for block in partition)
-
-
-def squares(block: Any) -> Any:
-    """Square a block."""
-    return block**2
-
-
-class Program:
-    """Ways to use a Split, each of which says how many tasks it has started."""
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        self.x = da.ones((BLOCKS * 10, 4), chunks=(10, 4)).persist()
-        self.y = da.ones((BLOCKS * 10, 1), chunks=(10, 1)).persist()
-        wait([self.x, self.y])
-        self.lasting = split(self.x)
-        self.ways: list[Callable[[], int]] = [
-            self.one_pass,
-            self.never_used,
-            self.several_passes_together,
-            self.materialized,
-            self.aligned,
-            self.mapped,
-            self.reduced,
-            self.dropped_under_way,
-            self.pass_over_a_lasting_one,
-        ]
-
-    def check(self, rows: Sequence[int]) -> int:
-        """Check a result; return how many tasks it took."""
-        if sum(rows) != BLOCKS * 10:
-            raise RuntimeError(f"{sum(rows)} rows instead of {BLOCKS * 10}")
-        return len(rows)
-
-    def one_pass(self) -> int:
-        """Split, iterate, close."""
-        with split(self.x) as parts:
-            return 2 * self.check(self.client.gather(parts.map(rows_of)))
-
-    def never_used(self) -> int:
-        """Split and drop."""
-        split(self.x)
-        return 0
-
-    def several_passes_together(self) -> int:
-        """Send tasks of two passes in one message, and drop the Split."""
-        parts = split(self.x)
-        with parts.together():
-            futures = [part.submit(rows_of) for _ in range(2) for part in parts]
-        rows = self.client.gather(futures)
-        return self.check(rows[: len(parts)]) + self.check(rows[len(parts) :]) + len(parts)
-
-    def materialized(self) -> int:
-        """Put each partition into one block, twice used."""
-        with split(self.x, materialize=True) as parts:
-            return sum(self.check(self.client.gather(parts.map(rows_of))) for _ in range(2)) + 2
-
-    def aligned(self) -> int:
-        """Split two collections."""
-        parts = split(self.x, self.y)
-        return 2 * self.check(self.client.gather(parts.map(rows_of)))
-
-    def mapped(self) -> int:
-        """Make a collection of the results, and drop it."""
-        parts = split(self.x)
-        made = parts.map_blocks(squares, dtype=float, trailing_shape=(4,))
-        if made.shape != self.x.shape:
-            raise RuntimeError(f"shape {made.shape}")
-        return 2 * len(parts)
-
-    def reduced(self) -> int:
-        """Hold the future of a reduction alone."""
-        parts = split(self.x)
-        total = reduce(operator.add, parts.map(rows_of))
-        tasks = 2 * len(parts) + 1
-        del parts
-        self.check([total.result()])
-        return tasks
-
-    def dropped_under_way(self) -> int:
-        """Drop the Split and the futures of tasks that have just been started."""
-        parts = split(self.x)
-        parts.map(rows_of)
-        return 2 * len(parts)
-
-    def pass_over_a_lasting_one(self) -> int:
-        """Use a Split that was made in the beginning."""
-        return self.check(self.client.gather(self.lasting.map(rows_of)))
-
-
-def run_tasks(program: Program, tasks: int) -> tuple[int, int]:
-    """Start about so many tasks; return how many, and how often a way was used."""
-    started = 0
-    for used, way in enumerate(itertools.cycle(program.ways), start=1):
-        started += way()
-        if started >= tasks:
-            return started, used
-    raise AssertionError("unreachable")
-
-
-def cluster_of_two(spans: bool) -> LocalCluster:
+@contextmanager
+def cluster_of_two(spans: bool) -> Iterator[Client]:
     """Start a cluster, with Dask's records of bursts of tasks or without them."""
     of_scheduler, of_worker = (
         {name: made for name, made in extensions.items() if spans or name != "spans"}
         for extensions in EXTENSIONS
     )
-    return LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        dashboard_address="127.0.0.1:0",
-        scheduler_kwargs={"extensions": of_scheduler},
-        extensions=of_worker,
+    with (
+        dask.config.set(SETTINGS),
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"extensions": of_scheduler},
+            extensions=of_worker,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def without_splits(options: Options) -> Outcome:
+    """Run the control in a cluster of its own."""
+    with cluster_of_two(options.spans) as client:
+        return run(WithoutSplits(client), client, options, None)
+
+
+def with_splits(options: Options, control: Mapping[str, Memory] | None) -> Outcome:
+    """Run SplIter's program in a cluster of its own."""
+    with cluster_of_two(options.spans) as client:
+        program: Program = WithSplits(client, options.blocks)
+        if options.leak:
+            program = Leaky(program, client, options.leak)
+        return run(program, client, options, control)
+
+
+def run(
+    program: Program, client: Client, options: Options, control: Mapping[str, Memory] | None
+) -> Outcome:
+    """Run a program, and count at intervals what is left.
+
+    Parameters
+    ----------
+    program : Program
+        Starts the tasks.
+    client : distributed.Client
+        Of a cluster in this process.
+    options : Options
+        The command line.
+    control : mapping of str to Memory, optional
+        By how much memory may grow, by place, beside the margin; it is not judged by default.
+
+    Returns
+    -------
+    Outcome
+        What it has come to.
+    """
+    for _ in range(2):
+        run_tasks(program, WARM_TASKS)
+        before = settled(client, options.patience)
+    print(f"before: {before.counts}, objects of SplIter: {before.own.total()}")
+    print_row("", "", "", *(text for place in PLACES for text in (f"{place}:", "", "")))
+    print_row("tasks", "uses", "left", *("objects", "allocated", "MB") * len(PLACES))
+    print_census(0, 0, before, before)
+    started = used = 0
+    now = before
+
+    def complaints() -> list[str]:
+        left = now.left_since(before)
+        of_counts = [f"{now.counts}, objects {now.own - before.own}"] if left else []
+        if control is None:
+            return of_counts
+        return [*of_counts, *too_much(now.growth_since(before), used, control)]
+
+    def is_quiet(found: Census) -> bool:
+        nonlocal now
+        now = found
+        return not complaints()
+
+    for _ in range(options.looks):
+        more, times = run_tasks(program, options.tasks // options.looks)
+        started, used = started + more, used + times
+        settled(client, options.patience, is_quiet)
+        print_census(started, used, before, now)
+        if complaints():
+            break
+    return Outcome(complaints(), used, now.growth_since(before))
+
+
+def print_census(started: int, used: int, before: Census, now: Census) -> None:
+    """Print a row: what is left, and memory by place."""
+    figures = (
+        text
+        for memory in now.memory.values()
+        for text in (
+            f"{memory.objects}",
+            f"{memory.blocks}",
+            f"{memory.resident / 1e6:.1f}",
+        )
     )
+    print_row(f"{started}", f"{used}", f"{now.left_since(before)}", *figures)
+
+
+def print_row(*columns: str) -> None:
+    """Print a row of the table."""
+    widths = (9, 7, 5, *(21, 10, 7) * ((len(columns) - 3) // 3))
+    print(
+        *(text.rjust(width) for text, width in zip(columns, widths, strict=True)),
+        flush=True,
+    )
+
+
+def in_words(growth: Memory) -> str:
+    """Say how much more there is."""
+    return (
+        f"{growth.objects:,} objects, {growth.blocks:,} allocated blocks, "
+        f"{growth.resident / 1e6:.1f} MB"
+    )
+
+
+def in_fresh_process(program: Callable[..., Outcome], *arguments: Any) -> Outcome:
+    """Run one of the two in a process of which nothing has been asked before."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context) as processes:
+        return processes.submit(program, *arguments).result()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -280,43 +283,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--tasks", type=int, default=100_000)
     parser.add_argument("--looks", type=int, default=10, help="how often to count")
-    parser.add_argument("--without-spans", action="store_true", help="leave Dask's records out")
-    options = parser.parse_args(arguments)
-    with (
-        dask.config.set({"distributed.admin.low-level-log-length": LOGGED}),
-        cluster_of_two(spans=not options.without_spans) as cluster,
-        Client(cluster) as client,
-    ):
-        program = Program(client)
-        run_tasks(program, 150)  # what is made once is made, and the logs are full
-        before = settled(client)
-        print(f"before: {before.counts}, objects of SplIter: {before.own.total()}")
-        print(
-            f"{'tasks':>9} {'uses':>7} {'left':>6} {'objects':>9} "
-            f"{'MB: client and scheduler':>25} {'workers':>8}"
-        )
-        started = used = 0
-        ends = [before]
-        for _ in range(options.looks):
-            more, times = run_tasks(program, options.tasks // options.looks)
-            started, used = started + more, used + times
-            ends.append(settled(client, before))
-            now = ends[-1]
-            left = left_since(before, now)
-            print(
-                f"{started:>9} {used:>7} {left:>6} {now.objects:>9} "
-                f"{now.here / 1e6:>25.0f} {now.workers / 1e6:>8.0f}",
-                flush=True,
-            )
-            if left:
-                print(f"left behind: {now.counts}, before: {before.counts}")
-                print(f"more objects: {now.own - before.own}")
-                return 1
-        spans: Any = client.cluster.scheduler.extensions.get("spans")
-        kept = len(spans.spans) if spans else 0
-        grown = (ends[-1].objects - ends[1].objects) / max(used - used // options.looks, 1)
-        print(f"a use leaves {grown:.1f} objects, {kept / used:.2f} spans: Dask's own")
-    return 0
+    parser.add_argument("--blocks", type=int, default=40, help="blocks of the collection")
+    parser.add_argument("--patience", type=float, default=60, help="seconds until all is quiet")
+    parser.add_argument("--no-control", dest="control", action="store_false")
+    parser.add_argument("--spans", action="store_true", help="with Dask's records of bursts")
+    parser.add_argument(
+        "--leak", type=int, default=0, help="pieces that each use leaves behind on purpose"
+    )
+    options = Options(**vars(parser.parse_args(arguments)))
+    plain = NOTHING
+    if options.control:
+        print("without SplIter, the control:")
+        plain = in_fresh_process(without_splits, options).growth
+    print("with SplIter:")
+    found = in_fresh_process(with_splits, options, None if options.spans else plain)
+    for place, memory in found.growth.items():
+        print(f"{place}: {in_words(memory)} more; without SplIter {in_words(plain[place])}")
+    for complaint in found.complaints:
+        print(f"left behind: {complaint}")
+    return 1 if found.complaints else 0
 
 
 if __name__ == "__main__":

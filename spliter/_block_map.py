@@ -10,7 +10,7 @@ nothing is said by colour alone.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,7 +84,7 @@ class _Square:
         return sum(count for _, count in self.shares)
 
 
-def block_map(owner: IntArray, grid: tuple[int, ...], names: Sequence[str]) -> str:
+def block_map(owner: IntArray, grid: tuple[int, ...], names: Mapping[int, str]) -> str:
     """Draw blocks in the order of their collection, coloured by location.
 
     One axis of blocks is drawn as lines of text are read; of several axes the first goes down
@@ -96,8 +96,8 @@ def block_map(owner: IntArray, grid: tuple[int, ...], names: Sequence[str]) -> s
         For each block the number of its location, -1 if it is not to stand out.
     grid : tuple of int
         Number of blocks along each axis.
-    names : sequence of str
-        Names of the locations, in the order of their numbers.
+    names : mapping from int to str
+        Names of the locations, by their numbers.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def block_map(owner: IntArray, grid: tuple[int, ...], names: Sequence[str]) -> s
     Examples
     --------
     >>> import numpy as np
-    >>> drawn = block_map(np.array([0, 1, 1]), (3,), ["A", "B"])
+    >>> drawn = block_map(np.array([0, 1, 1]), (3,), {0: "A", 1: "B"})
     >>> drawn.count("<title>"), "block 2 at B" in drawn
     (3, True)
     """
@@ -192,8 +192,8 @@ def _numbers(squares: Sequence[_Square], locations: int) -> str:
     )
 
 
-def _tooltips(squares: Sequence[_Square], grid: tuple[int, ...], names: Sequence[str]) -> str:
-    shown = [_in_tooltip(name) for name in names]
+def _tooltips(squares: Sequence[_Square], grid: tuple[int, ...], names: Mapping[int, str]) -> str:
+    shown = {number: _in_tooltip(name) for number, name in names.items()}
     told = "".join(
         f'<path d="{_box(square)}"><title>{_told(square, grid, shown)}</title></path>'
         for square in squares
@@ -207,7 +207,7 @@ def _in_tooltip(name: str) -> str:
     return escaped if len(escaped) <= 2 * NAME_SHOWN else html.escape(shortened(name, 10))
 
 
-def _told(square: _Square, grid: tuple[int, ...], names: Sequence[str]) -> str:
+def _told(square: _Square, grid: tuple[int, ...], names: Mapping[int, str]) -> str:
     if square.blocks == 1:
         number = square.shares[0][0]
         where = f" at {names[number]}" if number >= 0 else " in another partition"

@@ -121,11 +121,15 @@ class Partition:
         "_resolve_items",
         "_source",
         "location",
+        "location_number",
         "materialization",
     )
 
     location: Location
     """Where the blocks were when the Split was planned."""
+
+    location_number: int
+    """Of its location among :attr:`Split.locations`; set by the Split, 0 at the location."""
 
     materialization: Materialization
     """Whether its tasks see it as one block; set by the Split."""
@@ -141,6 +145,7 @@ class Partition:
         as_one: bool = False,
     ) -> None:
         self.location = location
+        self.location_number = 0
         self.materialization = NEVER
         self._indexes = indexes
         self._nbytes = nbytes

@@ -175,7 +175,7 @@ def split_html(split: Split) -> str:
         ),
         spread,
         _table(split, totals),
-        block_map(totals.owner, split.grid.shape, locations),
+        block_map(totals.owner, split.grid.shape, dict(enumerate(locations))),
         note,
     )
 
@@ -191,7 +191,8 @@ def partition_html(partition: Partition) -> str:
     Returns
     -------
     str
-        A heading, and a map on which its blocks stand out from those of other partitions.
+        A heading, and a map on which its blocks stand out from those of other partitions, in the
+        colour that their location has on the map of the Split.
     """
     indexes = partition.indexes
     where = html.escape(shortened(partition.location, _NAME_IN_TABLE))
@@ -201,10 +202,10 @@ def partition_html(partition: Partition) -> str:
         f"{format_bytes(partition.nbytes)}, shape ({shape}), at {where}"
     )
     owner = np.full(math.prod(indexes.grid_shape), -1, dtype=np.int64)
-    owner[indexes.positions] = 0
-    return _framed(
-        _heading("Partition", facts), block_map(owner, indexes.grid_shape, [partition.location])
-    )
+    number = partition.location_number
+    owner[indexes.positions] = number
+    drawn = block_map(owner, indexes.grid_shape, {number: partition.location})
+    return _framed(_heading("Partition", facts), drawn)
 
 
 def _framed(*parts: str) -> str:

@@ -153,6 +153,9 @@ class Split(Sequence[Partition]):
             present[part.location, part.positions.tobytes()] = partition
             self._made.add(partition)
         self._partitions = [present[key] for key in keys]
+        numbers = {location: number for number, location in enumerate(self.locations)}
+        for partition in self._partitions:
+            partition.location_number = numbers[partition.location]
 
     def _decide(self) -> None:
         """Decide about materialized partitions, once: later copies take free memory too.

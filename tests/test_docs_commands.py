@@ -326,7 +326,8 @@ def pip(arguments: Sequence[str]) -> None:
     assert arguments[0] == "install"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for word in arguments[1:]:
-        own = re.fullmatch(r"(?:spliter|\.|/path/to/the/checkout)(?:\[(.*)\])?", word)
+        assert not word.startswith("spliter"), "package indexes have another project of that name"
+        own = re.fullmatch(r"(?:\.|/path/to/the/checkout)(?:\[(.*)\])?", word)
         if own:
             extras = set((own[1] or "").split(",")) - {""}
             assert extras <= {*project["optional-dependencies"]}, f"there is no such extra: {word}"
@@ -427,7 +428,8 @@ WRONG = {
     "python benchmarks/no_such_script.py": "no_such_script",
     "python no_such_program.py": "prints no file",
     "python -c 'from spliter import no_such_name'": "cannot import name",
-    "pip install 'spliter[nothing]'": "no such extra",
+    "pip install '.[nothing]'": "no such extra",
+    "pip install 'spliter[dask]'": "another project",
     "pip install no-such-package": "no-such-package",
     "pytest --no-such-option": "no option named",
     "pytest tests/no_such_folder": "there is no",

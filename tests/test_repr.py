@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from html.parser import HTMLParser
 from typing import Any
@@ -99,7 +100,7 @@ def test_sizes_from_the_smallest_to_the_largest() -> None:
 
 def test_grid_of_several_axes_is_drawn_as_a_grid() -> None:
     owner = np.array([0, 0, 1, 1, 0, 1])
-    drawn = block_map(owner, (2, 3), ["A", "B"])
+    drawn = block_map(owner, (2, 3), {0: "A", 1: "B"})
     assert Seen(drawn).titles[4] == "block (1, 1) at A"
     assert 'width="54" height="36"' in drawn
 
@@ -107,7 +108,7 @@ def test_grid_of_several_axes_is_drawn_as_a_grid() -> None:
 def test_squares_of_many_blocks_are_divided() -> None:
     # 800 blocks are two to a square: the first of both locations, the last of one.
     owner = np.array([0, 1] * 200 + [1] * 400)
-    drawn = block_map(owner, (800,), ["A", "B"])
+    drawn = block_map(owner, (800,), {0: "A", 1: "B"})
     titles = Seen(drawn).titles
     assert len(titles) == 400
     assert titles[0] == "blocks 0 to 1: 1 at 1, 1 at 2"
@@ -121,13 +122,13 @@ def test_squares_of_many_blocks_are_divided() -> None:
 
 def test_squares_of_many_locations_show_the_largest() -> None:
     owner = np.array([0, 0, 0, 1, 1, 2, 2, 3] * 400)
-    drawn = block_map(owner, (3200,), list("ABCD"))
+    drawn = block_map(owner, (3200,), dict(enumerate("ABCD")))
     assert Seen(drawn).titles[0] == "blocks 0 to 7: 3 at 1, 2 at 2, 2 at 3, 1 elsewhere"
 
 
 def test_every_block_is_in_one_square() -> None:
     for grid in [(1,), (399,), (401,), (7, 3), (50, 1), (21, 41), (3, 5, 7), (1, 900)]:
-        titles = Seen(block_map(np.zeros(np.prod(grid), dtype=np.int64), grid, ["A"])).titles
+        titles = Seen(block_map(np.zeros(np.prod(grid), dtype=np.int64), grid, {0: "A"})).titles
         blocks = sum(
             int(found[1]) if (found := re.search(r": (\d+) at 1$", title)) else 1
             for title in titles
@@ -143,6 +144,19 @@ def test_partition_stands_out_among_the_others() -> None:
     assert seen.titles[:2] == ["block 0 in another partition", "block 1 at B"]
     parts.close()
     assert "closed" in parts._repr_html_()
+
+
+def test_partition_has_the_colour_of_its_location_on_the_map_of_the_split() -> None:
+    parts, _, _ = fake_split([[0]] * 4, [["A"], ["B"], ["C"], ["C"]], partitions_per_location=2)
+    fills = [re.findall(r'<path fill="(#\w{6})"', part._repr_html_()) for part in parts]
+    assert fills == [[colour(0)], [colour(1)], [colour(2)], [colour(2)]]
+    there = pickle.loads(pickle.dumps(parts[1]))
+    assert f'fill="{colour(0)}"' in there._repr_html_()
+
+
+def test_squares_of_many_blocks_name_the_location_by_its_number_in_the_split() -> None:
+    parts = spread(800, "A", "B")
+    assert Seen(parts[1]._repr_html_()).titles[0] == "blocks 0 to 1: 1 others, 1 at 2"
 
 
 def test_partition_of_two_axes_gives_its_shape() -> None:
@@ -177,7 +191,7 @@ def test_html_is_bounded(name: str, locations: int) -> None:
 
 def test_map_of_a_million_blocks_is_bounded() -> None:
     owner = np.random.default_rng(0).integers(0, 1000, 1_000_000)
-    names = ["<>&\"'" * 40 + str(i) for i in range(1000)]
+    names = {i: "<>&\"'" * 40 + str(i) for i in range(1000)}
     assert len(block_map(owner, (1_000_000,), names).encode()) < 80_000
     assert len(block_map(owner, (1000, 10, 100), names).encode()) < 80_000
 
@@ -194,7 +208,7 @@ def contrast(one: float, other: float) -> float:
 
 
 def test_numbers_are_legible_on_their_squares() -> None:
-    drawn = block_map(np.arange(8), (8,), list("ABCDEFGH"))
+    drawn = block_map(np.arange(8), (8,), dict(enumerate("ABCDEFGH")))
     fills = {
         float(at): fill
         for fill, path in re.findall(r'<path fill="([^"]+)" d="([^"]+)"/>', drawn)

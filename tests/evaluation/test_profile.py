@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from distributed import Client, LocalCluster, SpecCluster, wait
+from rich.console import Console
 from typer.testing import CliRunner
 
 from spliter_experiments._errors import InputError
@@ -18,7 +19,7 @@ from spliter_experiments.evaluation.profile import (
     profiled,
     write_profile_figure,
 )
-from spliter_experiments.evaluation.profile_cli import run_profiled
+from spliter_experiments.evaluation.profile_cli import profile_table, run_profiled
 
 PROGRAM = """
 import sys
@@ -157,6 +158,19 @@ def test_figure_of_a_profile(tmp_path: Path) -> None:
     assert all(file.stat().st_size for file in files)
     (empty,) = draw_profile(Profile(cores=1)).axes
     assert not empty.patches
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_table_can_be_read_on_a_narrow_terminal(width: int) -> None:
+    name = "histogram_of_a_block"
+    seen = [Seen(name, i, i + 0.0123, (i,), 47_000_000) for i in range(768)]
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(profile_table(Profile(seen, 48)))
+    # What a line has no room for of the name is at the beginning of the next.
+    assert "".join(line.split()[0] for line in captured.get().splitlines()[4:]) == name
+    assert "12.3 36.1 GB" in captured.get()
+    assert "…" not in captured.get()
 
 
 @pytest.mark.parametrize("closing", [CLOSED, ""])

@@ -1,0 +1,205 @@
+"""Count what a program has left behind at its client, its scheduler and its workers.
+
+The scheduler is in this process, beside the client. What Dask and Python themselves keep of tasks
+that are gone is cleared away before it is counted, as it has a limit of its own:
+
+* the last messages of each connection, and the events and stimuli of schedulers and workers;
+* what ``dask.utils`` remembers of its last calls, above all ``key_split``: the keys of the last
+  100,000 tasks, some 250 bytes each, in each process;
+* up to a hundred timers of waits that are over, of which asyncio forgets many at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import functools
+import gc
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import dask.utils
+import psutil
+from distributed import Client
+
+PLACES: Final = ("client and scheduler", "workers")
+"""Where memory is weighed."""
+
+LASTING: Final = ("DaskExecutor", "_Messages", "_Room", "_Lazy")
+"""What stays for the life of a client: one executor, and the state of the modules."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What one or several processes hold.
+
+    Parameters
+    ----------
+    objects : int
+        Objects that Python's collector knows of.
+    blocks : int
+        Pieces of memory that Python has allocated and not freed, of any size.
+    resident : int
+        Resident memory in bytes, after the C library has given back what is free.
+    """
+
+    objects: int
+    blocks: int
+    resident: int
+
+    def __add__(self, other: Memory) -> Memory:
+        return Memory(
+            self.objects + other.objects,
+            self.blocks + other.blocks,
+            self.resident + other.resident,
+        )
+
+    def __sub__(self, other: Memory) -> Memory:
+        return self + Memory(-other.objects, -other.blocks, -other.resident)
+
+
+@dataclass(frozen=True)
+class Census:
+    """What there is in one program, its scheduler and its workers.
+
+    Parameters
+    ----------
+    counts : dict of str to int
+        What has to be the same again once all is quiet.
+    own : Counter of str
+        Objects of SplIter's classes by class, in all processes.
+    memory : dict of str to Memory
+        What this process (client and scheduler) holds, and what both workers do.
+    """
+
+    counts: dict[str, int]
+    own: Counter[str]
+    memory: dict[str, Memory]
+
+    def left_since(self, start: Census) -> int:
+        """Return how many tasks, futures, values and own objects there are that were not before."""
+        counts = sum(abs(self.counts[name] - start.counts[name]) for name in self.counts)
+        return counts + max(self.own.total() - start.own.total(), 0)
+
+    def growth_since(self, start: Census) -> dict[str, Memory]:
+        """Return how much more each place holds."""
+        return {place: held - start.memory[place] for place, held in self.memory.items()}
+
+
+def own_objects() -> Counter[str]:
+    """Count the objects of SplIter's classes in this process."""
+    gc.collect()
+    names = (f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
+    return Counter(
+        name
+        for name in names
+        if name.startswith(("spliter.", "spliter_backends.")) and not name.endswith(LASTING)
+    )
+
+
+def memory_here() -> Memory:
+    """Weigh this process."""
+    for function in vars(dask.utils).values():
+        if isinstance(function, functools._lru_cache_wrapper):
+            function.cache_clear()
+    gc.collect()
+    objects = len(gc.get_objects())
+    blocks = sys.getallocatedblocks()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of the GNU C library alone
+        if trim is not None:
+            trim(0)
+    return Memory(objects, blocks, psutil.Process().memory_info().rss)
+
+
+async def forget_timers() -> None:
+    """Have the event loop that runs this drop the timers that are cancelled.
+
+    It does when they are more than a hundred, and more than half of all.
+    """
+    loop = asyncio.get_running_loop()
+    timers = [loop.call_later(3600, str) for _ in range(500)]
+    for timer in timers:
+        timer.cancel()
+    await asyncio.sleep(0)
+
+
+def look_at_worker(dask_worker: Any) -> tuple[int, int, Counter[str], Memory]:
+    """Run on a worker: values, tasks, SplIter's objects, memory."""
+    dask_worker.batched_stream.recent_message_log.clear()
+    dask_worker.state.stimulus_log.clear()
+    own = own_objects()
+    return len(dask_worker.data), len(dask_worker.state.tasks), own, memory_here()
+
+
+def clear_logs(scheduler: Any) -> None:
+    """Forget what the scheduler keeps of tasks that are gone, for people and for itself.
+
+    The last messages of each connection are batches of tasks with their arguments. Work stealing
+    remembers tasks of a function that it has no duration of until one of that function has ended.
+    """
+    for comms in (scheduler.stream_comms, scheduler.client_comms):
+        for comm in comms.values():
+            comm.recent_message_log.clear()
+    for waiting in scheduler.extensions["stealing"].unknown_durations.values():
+        waiting.intersection_update(scheduler.tasks.values())
+
+
+def census(client: Client) -> Census:
+    """Count everything once."""
+    cluster: Any = client.cluster
+    scheduler: Any = cluster.scheduler
+    clear_logs(scheduler)
+    client.sync(forget_timers)
+    cluster.sync(forget_timers)
+    client.run(forget_timers)
+    workers = list(client.run(look_at_worker).values())
+    counts = {
+        "tasks at the scheduler": len(scheduler.tasks),
+        "keys that clients want": sum(
+            len(state.wants_what) for state in scheduler.clients.values()
+        ),
+        "futures at the client": len(client.futures),
+        "references to futures": sum(client.refcount.values()),
+        "values at the workers": sum(values for values, *_ in workers),
+        "tasks at the workers": sum(tasks for _, tasks, *_ in workers),
+    }
+    own = sum((found for _, _, found, _ in workers), own_objects())
+    weighed = sum((memory for *_, memory in workers), Memory(0, 0, 0))
+    return Census(counts, own, dict(zip(PLACES, (memory_here(), weighed), strict=True)))
+
+
+def settled(
+    client: Client, patience: float, is_quiet: Callable[[Census], bool] | None = None
+) -> Census:
+    """Count until all is quiet.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of a cluster in this process.
+    patience : float
+        Seconds, after which it is counted no more.
+    is_quiet : callable, optional
+        Says so; by default it is when what can be counted stays the same.
+
+    Returns
+    -------
+    Census
+        The last one.
+    """
+    deadline = time.monotonic() + patience
+    found = census(client)
+    while time.monotonic() < deadline:
+        if is_quiet is not None and is_quiet(found):
+            break
+        # Longer than the second after which SplIter looks what has become of its tasks.
+        time.sleep(2.5 if is_quiet is None else 0.5)
+        before, found = found, census(client)
+        if is_quiet is None and (found.counts, found.own) == (before.counts, before.own):
+            break
+    return found

@@ -1,0 +1,193 @@
+"""What the soak runs: uses of Splits one after the other, and the same without SplIter."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import dask.array as da
+from distributed import Client, wait
+
+from spliter import Partition, reduce, split
+
+ROWS = 10
+"""Rows of a block."""
+
+_planted: list[bytes] = []
+"""What is left behind on purpose."""
+
+
+class Program(Protocol):
+    """Ways to use a cluster, each of which says how many tasks it has started."""
+
+    ways: Sequence[Callable[[], int]]
+
+
+def rows_of(partition: Partition) -> int:
+    """Count the rows of a partition."""
+    return sum(len(block if not isinstance(block, tuple) else block[0]) for block in partition)
+
+
+def squares(block: Any) -> Any:
+    """Square a block."""
+    return block**2
+
+
+def plant(pieces: int) -> None:
+    """Leave something behind in this process, 1 kB a piece."""
+    _planted.extend(bytes(1000) for _ in range(pieces))
+
+
+class WithSplits:
+    """Uses of Splits: made, iterated in several ways, and dropped.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    blocks : int
+        What the collection consists of.
+    """
+
+    def __init__(self, client: Client, blocks: int) -> None:
+        self.client = client
+        self.rows = blocks * ROWS
+        self.x = da.ones((self.rows, 4), chunks=(ROWS, 4)).persist()
+        self.y = da.ones((self.rows, 1), chunks=(ROWS, 1)).persist()
+        wait([self.x, self.y])
+        self.lasting = split(self.x)
+        self.ways: Sequence[Callable[[], int]] = [
+            self.one_pass,
+            self.never_used,
+            self.several_passes_together,
+            self.materialized,
+            self.aligned,
+            self.mapped,
+            self.reduced,
+            self.dropped_under_way,
+            self.pass_over_a_lasting_one,
+        ]
+
+    def check(self, rows: Sequence[int]) -> int:
+        """Check a result; return how many tasks it took."""
+        if sum(rows) != self.rows:
+            raise RuntimeError(f"{sum(rows)} rows instead of {self.rows}")
+        return len(rows)
+
+    def one_pass(self) -> int:
+        """Split, iterate, close."""
+        with split(self.x) as parts:
+            return 2 * self.check(self.client.gather(parts.map(rows_of)))
+
+    def never_used(self) -> int:
+        """Split and drop."""
+        split(self.x)
+        return 0
+
+    def several_passes_together(self) -> int:
+        """Send tasks of two passes in one message, and drop the Split."""
+        parts = split(self.x)
+        with parts.together():
+            futures = [part.submit(rows_of) for _ in range(2) for part in parts]
+        rows = self.client.gather(futures)
+        return self.check(rows[: len(parts)]) + self.check(rows[len(parts) :]) + len(parts)
+
+    def materialized(self) -> int:
+        """Put each partition into one block, twice used."""
+        with split(self.x, materialize=True) as parts:
+            return sum(self.check(self.client.gather(parts.map(rows_of))) for _ in range(2)) + 2
+
+    def aligned(self) -> int:
+        """Split two collections."""
+        parts = split(self.x, self.y)
+        return 2 * self.check(self.client.gather(parts.map(rows_of)))
+
+    def mapped(self) -> int:
+        """Make a collection of the results, and drop it."""
+        parts = split(self.x)
+        made = parts.map_blocks(squares, dtype=float, trailing_shape=(4,))
+        if made.shape != self.x.shape:
+            raise RuntimeError(f"shape {made.shape}")
+        return 2 * len(parts)
+
+    def reduced(self) -> int:
+        """Hold the future of a reduction alone."""
+        parts = split(self.x)
+        total = reduce(operator.add, parts.map(rows_of))
+        tasks = 2 * len(parts) + 1
+        del parts
+        self.check([total.result()])
+        return tasks
+
+    def dropped_under_way(self) -> int:
+        """Drop the Split and the futures of tasks that have just been started."""
+        parts = split(self.x)
+        parts.map(rows_of)
+        return 2 * len(parts)
+
+    def pass_over_a_lasting_one(self) -> int:
+        """Use a Split that was made in the beginning."""
+        return self.check(self.client.gather(self.lasting.map(rows_of)))
+
+
+class WithoutSplits:
+    """Plain Dask: four tasks in two layers, gathered and dropped.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.ways: Sequence[Callable[[], int]] = [self.two_layers]
+
+    def two_layers(self) -> int:
+        """Start two tasks, and two that take their results."""
+        first = self.client.map(abs, range(2), pure=False)
+        second = self.client.map(operator.neg, first, pure=False)
+        if self.client.gather(second) != [0, -1]:
+            raise RuntimeError("wrong results")
+        return len(first) + len(second)
+
+
+class Leaky:
+    """The ways of another program, each of which leaves something behind in every process.
+
+    Parameters
+    ----------
+    program : Program
+        The other one.
+    client : distributed.Client
+        Of the cluster.
+    pieces : int
+        For each use.
+    """
+
+    def __init__(self, program: Program, client: Client, pieces: int) -> None:
+        self.client = client
+        self.pieces = pieces
+        self.ways: Sequence[Callable[[], int]] = [
+            lambda way=way: self.leaking(way)  # type: ignore[misc]
+            for way in program.ways
+        ]
+
+    def leaking(self, way: Callable[[], int]) -> int:
+        """Go one way, and leave something behind."""
+        started = way()
+        plant(self.pieces)
+        self.client.run(plant, self.pieces)
+        return started
+
+
+def run_tasks(program: Program, tasks: int) -> tuple[int, int]:
+    """Start about so many tasks; return how many, and how often a way was used."""
+    started = 0
+    for used, way in enumerate(itertools.cycle(program.ways), start=1):
+        started += way()
+        if started >= tasks:
+            return started, used
+    raise AssertionError("unreachable")
