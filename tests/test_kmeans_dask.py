@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("distributed")
 
 import dask.array as da
-from distributed import Client
+from distributed import Client, futures_of
 
 from spliter import InvalidArgumentError, LazyCollectionError, split
 from spliter_apps.k_means import KMeans
@@ -79,22 +79,31 @@ def test_labels_and_distances_are_dask_arrays() -> None:
     np.testing.assert_allclose(distances.compute(), kmeans.transform(points))
 
 
-def incoming(dask_worker: Any) -> int:
-    """Transfers from other workers that a worker has asked for."""
-    count: int = dask_worker.state.transfer_incoming_count_total
-    return count
+def blocks_fetched(dask_worker: Any, name: str) -> int:
+    """Blocks of an array that a worker has got from another one."""
+    transfers = dask_worker.transfer_incoming_log
+    return sum(name in str(key) for transfer in transfers for key in transfer["keys"])
 
 
-def test_nothing_moves(client: Client) -> None:
+def test_no_block_moves(client: Client) -> None:
     points = dataset("digits")
     x = da.from_array(points, chunks=(20, 64)).persist()
+
+    def fetched() -> int:
+        return sum(client.run(blocks_fetched, name=x.name).values())
+
     with split(x) as parts:
-        assert len(parts.locations) == 2
-        before = client.run(incoming)
+        here, there = parts.locations
         KMeans(10, random_state=0).fit(parts)
         KMeans(10, init="k-means||", random_state=0).fit(parts)
-        assert client.run(incoming) == before
+        # Sums and centres go from worker to worker, points do not.
+        assert fetched() == 0
         assert (parts.moved.aligned_nbytes, parts.moved.fetched_nbytes) == (0, 0)
+        # The positive control.
+        block = futures_of(x)[0]
+        elsewhere = there if here in client.who_has([block])[block.key] else here
+        client.submit(np.shape, block, workers=[elsewhere]).result(timeout=60)
+        assert fetched() == 1
 
 
 def test_a_pickled_estimator_predicts_without_the_cluster() -> None:

@@ -22,12 +22,12 @@ import numpy.typing as npt
 from sklearn.cluster import kmeans_plusplus
 
 from spliter import InvalidArgumentError, gather
-from spliter_apps._kmeans_lloyd import total
-from spliter_apps._kmeans_look import near
+from spliter_apps._kmeans_lloyd import steps
 from spliter_apps._kmeans_pieces import FloatArray
 from spliter_apps._kmeans_points import IntArray, Points, block_numbers
 from spliter_apps._kmeans_seed_tasks import Found, Levels, find, masses_of, measure, sample
 from spliter_apps._kmeans_seeds import Centers, rows_at
+from spliter_apps._kmeans_steps import Rule
 
 ROUNDS = 5
 """Rounds of k-means||; Bahmani et al. find no gain beyond."""
@@ -224,11 +224,18 @@ class Seeder:
                 break
         if len(candidates) < self.n_clusters:
             return self._grown(candidates)
-        weights = total(self.points, candidates, near(self.points.schema, candidates)).weights
+        weights = self._weights(candidates)
         centers, _ = kmeans_plusplus(
             candidates, self.n_clusters, sample_weight=weights, random_state=self.random_state
         )
         return np.asarray(centers, np.float64)
+
+    def _weights(self, candidates: FloatArray) -> FloatArray:
+        """Return the weight of the points that are nearest to each candidate."""
+        rule = Rule(self.points.reading, self.points.schema.is_sparse, max_iter=1, tol=0)
+        step = steps(self.points, rule, rule.start(candidates))
+        assert step.sums is not None, "an iteration that begins has not ended"
+        return step.sums.weights
 
     def _sampled(self, seed: int, number: int) -> FloatArray:
         """Draw points of all partitions, in their global order."""

@@ -55,6 +55,10 @@ class Partial:
         """Return the contribution of both; neither is changed."""
         return Partial(self.sums + other.sums, self.weights + other.weights)
 
+    def __sizeof__(self) -> int:
+        """Return the bytes of it, which is what engines go by."""
+        return object.__sizeof__(self) + self.sums.nbytes + self.weights.nbytes
+
 
 @dataclass(frozen=True)
 class Farthest:

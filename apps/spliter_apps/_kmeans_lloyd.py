@@ -1,16 +1,17 @@
 """Lloyd's algorithm on partitions: one task per partition and iteration.
 
-A task returns the sums of its partition, a few kilobytes. The client adds them up, in the order
-of the partitions if these are few, makes the new centres of them and sends these with the next
-tasks. What the iteration does is what scikit-learn's does, in the same order: relocate empty
-clusters, average, compare the shift of the centres with the tolerance; at the end assign the
-points once more, so that labels and centres belong together.
+A task returns the sums of its partition, a few kilobytes, and the tasks of the next iteration make
+the new centres of them (:mod:`spliter_apps._kmeans_steps`). Several iterations are sent at once, so
+that they do not wait for this program between them. What the iteration does is what
+scikit-learn's does, in the same order: relocate empty clusters, average, compare the shift of the
+centres with the tolerance; at the end assign the points once more, so that labels and centres
+belong together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from operator import add
 from typing import Any, TypeAlias
 
@@ -18,14 +19,28 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter import Partition, gather, task
-from spliter_apps._kmeans_kernel import Farthest, Partial, assign, partial_sums
+from spliter_apps._kmeans_kernel import Farthest, Partial, assign
 from spliter_apps._kmeans_look import Reading, near
 from spliter_apps._kmeans_pieces import FloatArray
 from spliter_apps._kmeans_points import Points
+from spliter_apps._kmeans_steps import Rule, State, Step, advance
 from spliter_apps._results import combine
 
-Summary: TypeAlias = tuple[float, npt.NDArray[np.bool_]]
-"""Inertia, and which clusters have points: what of an assignment has to travel."""
+MOST_AHEAD = 10
+"""Iterations that are sent at once. When one ends the iteration, the tasks of those after it find
+nothing to do; there may be nine of them for nothing, each as long as a way through a scheduler."""
+
+FEW = 4
+"""Partitions of which every task may be sent all that the tasks of the step before have found. Two
+on as many cores gain a third of the way through Dask's scheduler and back, four on two cores
+nothing; with eight, so many small messages take twice as long as that way."""
+
+MOST_SENT_NBYTES = 4 * 2**20
+"""Bytes of that in one iteration, among all tasks."""
+
+Summary: TypeAlias = tuple[State, tuple[float, npt.NDArray[np.bool_]] | None]
+"""What of labelling has to travel: what the points were labelled by, and if they were, the inertia
+and which clusters have points."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +70,6 @@ class Run:
 
 
 @task
-def _sum(partition: Partition, reading: Reading, centers: FloatArray, shift: FloatArray) -> Partial:
-    """Add up the points of a partition by their nearest centre."""
-    return partial_sums(reading.blocks(partition), centers, shift=shift, dtype=reading.dtype)
-
-
-@task
 def _find_farthest(
     partition: Partition, reading: Reading, centers: FloatArray, shift: FloatArray, most: int
 ) -> Farthest:
@@ -72,44 +81,84 @@ def _find_farthest(
 
 
 @task
-def _assign(
-    partition: Partition, reading: Reading, centers: FloatArray, shift: FloatArray
+def _label(
+    partition: Partition, rule: Rule, *before: Step
 ) -> tuple[list[npt.NDArray[np.int32]], Summary]:
-    """Label the points of a partition; the labels stay where they are."""
-    found = assign(reading.blocks(partition), centers, shift=shift, dtype=reading.dtype)
-    return partition.cut(found.labels), (found.inertia, found.used)
+    """Label the points of a partition if the iteration has ended; labels stay where they are."""
+    state = rule.after(before)
+    if not rule.has_ended(state):
+        return [], (state, None)
+    # Rounded as they will be kept, so that predicting gives the same labels.
+    centers = rule.rounded(state.centers)
+    shift = near(centers, rule.is_sparse)
+    found = assign(rule.reading.blocks(partition), centers, shift=shift, dtype=rule.reading.dtype)
+    return partition.cut(found.labels), (state, (found.inertia, found.used))
 
 
 @task
-def _summary(partition: Partition, assigned: tuple[Any, Summary]) -> Summary:
-    """Return the small part of an assignment, where the assignment is."""
-    return assigned[1]
+def _summary(partition: Partition, labelled: tuple[Any, Summary]) -> Summary:
+    """Return the small part of what labelling has found, where that is."""
+    return labelled[1]
 
 
-def total(points: Points, centers: FloatArray, shift: FloatArray) -> Partial:
-    """Make one pass over all points.
+def steps(points: Points, rule: Rule, state: State, ahead: int = 1) -> Step:
+    """Make passes over all points.
 
     Parameters
     ----------
     points : Points
         The points.
-    centers : ndarray of float64, shape (n_clusters, n_features)
-        Centres.
-    shift : ndarray of float64, shape (n_features,)
-        A point near the data.
+    rule : Rule
+        How the iteration goes on.
+    state : State
+        Where it is.
+    ahead : int
+        Most passes.
 
     Returns
     -------
-    Partial
-        Sums and weights of the clusters of all points.
+    Step
+        The last one, over all points; without sums if the iteration ended before.
     """
-    if points.begun is not None and np.array_equal(points.begun[0], centers):
-        return points.begun[1]
-    partitions = list(points.parts)  # before the message is begun: this may plan them anew
+    made = _submitted(points, list(points.parts), rule, state, ahead)
+    step: Step = combine(add, made[-1], state.centers.nbytes)
+    return step
+
+
+def _submitted(
+    points: Points, partitions: Sequence[Partition], rule: Rule, state: State, ahead: int
+) -> list[list[Any]]:
+    """Submit the tasks of some steps; return what the first one starts from, and their futures.
+
+    All are to be held until the last is there: should a worker die, what the others have found is
+    not to be found again.
+    """
+    made: list[list[Any]] = [[Step(state, None)]]
+    # The first step goes by itself, and is under way while the message with the others is written.
+    for some in (1, ahead - 1) if ahead else ():
+        with points.parts.together():
+            for _ in range(some):
+                made.append([advance(partition, rule, *made[-1]) for partition in partitions])
+    return made
+
+
+def _ended(points: Points, rule: Rule, state: State, left: int) -> tuple[State, Run | None]:
+    """Make the last passes and label the points, unless clusters lose all of theirs before."""
+    partitions = list(points.parts)  # before any message is begun: this may plan them anew
+    made = _submitted(points, partitions, rule, state, left)
     with points.parts.together():
-        partials = [_sum(partition, points.reading, centers, shift) for partition in partitions]
-    found: Partial = combine(add, partials, centers.nbytes)
-    return found
+        labels = [_label(partition, rule, *made[-1]) for partition in partitions]
+        summaries = [_summary(*pair) for pair in zip(partitions, labels, strict=True)]
+    found: list[Summary] = gather(summaries)
+    state = found[0][0]
+    parts = [part for _, part in found if part is not None]
+    if len(parts) < len(found):
+        return state, None
+    inertia = sum(inertia for inertia, _ in parts)
+    used = np.any([used for _, used in parts], axis=0)
+    centers = rule.rounded(state.centers)
+    labelled = list(zip(partitions, labels, strict=True))
+    return state, Run(centers, inertia, state.n_iter, int(used.sum()), labelled)
 
 
 def lloyd(
@@ -140,76 +189,64 @@ def lloyd(
     Run
         The centres, and what belongs to them.
     """
-    shift = near(points.schema, centers)
-    n_iter = 0
-    for n_iter in range(1, max_iter + 1):
-        before, shift = centers, _kept(points, shift, centers)
-        sums = total(points, before, shift)
-        if not sums.weights.all():
-            sums = _relocated(points, before, shift, sums)
-        centers = averages(sums)
+    rule = Rule(points.reading, points.schema.is_sparse, max_iter, tol)
+
+    def settled(before: State, step: Step) -> State:
+        state = rule.after([step])
+        if state.lost is not None:
+            state = rule.moved(state, _relocated(points, state, state.lost))
         if report is not None:
-            inertia, _, _ = assigned(points, before)
-            report(f"Iteration {n_iter - 1}, inertia {inertia}.")
-        moved = float(((centers - before) ** 2).sum())
-        # Labels that stay the same give the very same sums, so this is the strict convergence
-        # of scikit-learn as well, without comparing labels.
-        if moved <= tol:
-            if report is not None:
-                why = (
-                    "strict convergence."
-                    if moved == 0
-                    else (f"center shift {moved} within tolerance {tol}.")
-                )
-                report(f"Converged at iteration {n_iter - 1}: {why}")
-            break
-    # Rounded as they will be kept, so that predicting gives the same labels.
-    centers = centers.astype(points.schema.dtype).astype(np.float64)
-    inertia, used, labels = assigned(points, centers)
-    return Run(centers, inertia, n_iter, int(used.sum()), labels)
+            _report(points, rule, before, state, report)
+        return state
+
+    state = rule.start(centers)
+    if points.begun is not None and np.array_equal(points.begun[0], centers):
+        state = settled(state, Step(state, points.begun[1]))
+    ahead = 1 if report is not None else _ahead(points, state)
+    run = None
+    while run is None:
+        left = rule.left(state)
+        if left > ahead or (left and report is not None):
+            state = settled(state, steps(points, rule, state, ahead))
+            continue
+        state, run = _ended(points, rule, state, left)
+        if run is None:
+            state = settled(state, Step(state, None))
+    return run
 
 
-def _kept(points: Points, shift: FloatArray, centers: FloatArray) -> FloatArray:
-    """Return the same shift as long as it is near the centres.
+def _ahead(points: Points, state: State) -> int:
+    """Return how many iterations to send at once.
 
-    In float32 it decides how sums are rounded, and unless it stays, centres never quite do.
+    Every task gets what all of the step before have found, which is for few partitions only.
     """
-    now = near(points.schema, centers)
-    away = float(((now - shift) ** 2).sum())
-    return shift if away <= float(((centers - now) ** 2).sum()) else now
+    partitions = len(points.parts)
+    found = partitions**2 * state.centers.nbytes
+    return MOST_AHEAD if partitions <= FEW and found <= MOST_SENT_NBYTES else 1
 
 
-def averages(sums: Partial) -> FloatArray:
-    """Return the means of clusters; a cluster without weight gets that of the heaviest one.
-
-    Parameters
-    ----------
-    sums : Partial
-        Of all points.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_clusters, n_features)
-        New centres.
-
-    Examples
-    --------
-    >>> averages(Partial(np.array([[6.0], [0.0]]), np.array([3.0, 0.0])))
-    array([[2.],
-           [2.]])
-    """
-    has_weight = sums.weights > 0
-    centers: FloatArray = sums.sums / np.where(has_weight, sums.weights, 1.0)[:, None]
-    centers[~has_weight] = centers[sums.weights.argmax()]
-    return centers
+def _report(
+    points: Points, rule: Rule, before: State, state: State, report: Callable[[str], None]
+) -> None:
+    """Say what an iteration has come to, in scikit-learn's words."""
+    _, labelled = _ended(points, replace(rule, max_iter=0), before, 0)
+    assert labelled is not None, "no step is left in which clusters could lose their points"
+    report(f"Iteration {before.n_iter}, inertia {labelled.inertia}.")
+    if state.moved <= rule.tol:
+        why = (
+            "strict convergence."
+            if state.moved == 0
+            else f"center shift {state.moved} within tolerance {rule.tol}."
+        )
+        report(f"Converged at iteration {before.n_iter}: {why}")
 
 
-def _relocated(points: Points, centers: FloatArray, shift: FloatArray, sums: Partial) -> Partial:
+def _relocated(points: Points, state: State, sums: Partial) -> Partial:
     """Give empty clusters the points that are farthest from their centres."""
     empty = np.flatnonzero(sums.weights == 0)
     # One look at the partitions: starting an iteration may plan them anew.
     partitions = list(points.parts)
-    args = (points.reading, centers, shift, len(empty))
+    args = (points.reading, state.centers, state.shift, len(empty))
     with points.parts.together():
         futures = [_find_farthest(partition, *args) for partition in partitions]
     found = gather(futures)
@@ -231,34 +268,3 @@ def _relocated(points: Points, centers: FloatArray, shift: FloatArray, sums: Par
         new.weights[old] -= weight
         new.weights[cluster] = weight
     return new
-
-
-def assigned(
-    points: Points, centers: FloatArray
-) -> tuple[float, npt.NDArray[np.bool_], list[tuple[Partition, Any]]]:
-    """Assign all points to centres.
-
-    Parameters
-    ----------
-    points : Points
-        The points.
-    centers : ndarray of float64, shape (n_clusters, n_features)
-        Centres.
-
-    Returns
-    -------
-    inertia : float
-        Weighted sum of the squared distances.
-    used : ndarray of bool, shape (n_clusters,)
-        Which clusters have points.
-    labels : list of (partition, future)
-        As in :class:`Run`.
-    """
-    args = (points.reading, centers, near(points.schema, centers))
-    partitions = list(points.parts)
-    with points.parts.together():
-        labels = [(partition, _assign(partition, *args)) for partition in partitions]
-        summaries = [_summary(partition, future) for partition, future in labels]
-    found = gather(summaries)
-    inertia = sum(inertia for inertia, _ in found)
-    return inertia, np.any([used for _, used in found], axis=0), labels

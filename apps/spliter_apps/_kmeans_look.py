@@ -275,20 +275,20 @@ def _first_pass(blocks: Iterable[Block], schema: Schema, centers: FloatArray) ->
     """Make the first pass over a partition's points, if the centres are points as well."""
     if centers.shape[1] != schema.n_features:
         return None
-    shift = near(schema, centers)
+    shift = near(centers, schema.is_sparse)
     with np.errstate(invalid="ignore", over="ignore"):
         return partial_sums(blocks, centers, shift=shift, dtype=schema.dtype)
 
 
-def near(schema: Schema, centers: FloatArray) -> FloatArray:
+def near(centers: FloatArray, is_sparse: bool) -> FloatArray:
     """Return a point near the data: the mean of centres, but zero if some data is sparse.
 
     Parameters
     ----------
-    schema : Schema
-        Of the points.
     centers : ndarray of float64, shape (n_clusters, n_features)
         Centres.
+    is_sparse : bool
+        Whether a block is sparse.
 
     Returns
     -------
@@ -296,7 +296,7 @@ def near(schema: Schema, centers: FloatArray) -> FloatArray:
         Sparse points have to stay where they are.
     """
     mean: FloatArray = centers.mean(axis=0)
-    return np.zeros_like(mean) if schema.is_sparse else mean
+    return np.zeros_like(mean) if is_sparse else mean
 
 
 def checked_weights(weights: Any, height: int, what: str) -> FloatArray:

@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from spliter_apps._kmeans_kernel import Assignment, Partial, assign, partial_sums
-from spliter_apps._kmeans_lloyd import averages
+from spliter_apps._kmeans_steps import averages
 from spliter_apps.k_means import KMeans as SplitKMeans
 from spliter_experiments._blocks import check_finite
 from spliter_experiments._comparison import FLOOR, SKLEARN, Site

@@ -1,0 +1,207 @@
+"""One step of Lloyd's algorithm, as its tasks and the client make it alike: sums to new centres.
+
+Every task gets what the tasks of the step before have found, adds that up, and so knows the new
+centres without asking anyone. All add in the same order and come to the same numbers. Nothing has
+to return to the client between two steps, and a task that finds that the iteration has ended does
+no work.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spliter import Partition, task
+from spliter_apps._kmeans_kernel import Partial, partial_sums
+from spliter_apps._kmeans_look import Reading, near
+from spliter_apps._kmeans_pieces import FloatArray
+
+
+@dataclass(frozen=True)
+class State:
+    """Where an iteration is.
+
+    Parameters
+    ----------
+    centers : ndarray of float64, shape (n_clusters, n_features)
+        The centres.
+    shift : ndarray of float64, shape (n_features,)
+        A point near the data, from which sums are taken.
+    n_iter : int
+        How often the centres have been moved.
+    moved : float
+        Sum of the squared shifts of the centres in the last step.
+    lost : Partial or None
+        Sums of a step in which clusters have lost all their points. The client has to give them
+        others before the iteration can go on.
+    """
+
+    centers: FloatArray
+    shift: FloatArray
+    n_iter: int = 0
+    moved: float = np.inf
+    lost: Partial | None = None
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of it, which is what engines go by."""
+        return object.__sizeof__(self) + self.centers.nbytes + self.shift.nbytes
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a task has added up.
+
+    Parameters
+    ----------
+    state : State
+        The centres it was done with.
+    sums : Partial or None
+        Of the points by their nearest centre; None if nothing was to be done, or is done yet.
+    """
+
+    state: State
+    sums: Partial | None
+
+    def __add__(self, other: Step) -> Step:
+        """Return the step over the points of both."""
+        if self.sums is None or other.sums is None:
+            return self if self.sums is None else other
+        return Step(self.state, self.sums + other.sums)
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of it, which is what engines go by."""
+        return object.__sizeof__(self) + sum(map(sys.getsizeof, (self.state, self.sums)))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How an iteration goes on; small, and sent with every task.
+
+    Parameters
+    ----------
+    reading : Reading
+        How tasks read the points.
+    is_sparse : bool
+        Whether some of them are sparse.
+    max_iter : int
+        Most steps.
+    tol : float
+        Sum of the squared shifts of the centres up to which they count as staying.
+    """
+
+    reading: Reading
+    is_sparse: bool
+    max_iter: int
+    tol: float
+
+    def start(self, centers: FloatArray) -> State:
+        """Return the state of an iteration that has just begun."""
+        return State(centers, near(centers, self.is_sparse))
+
+    def left(self, state: State) -> int:
+        """Return how many steps there may be still.
+
+        Labels that stay the same give the very same sums, so this is the strict convergence of
+        scikit-learn as well, without comparing labels.
+        """
+        return 0 if state.moved <= self.tol else max(self.max_iter - state.n_iter, 0)
+
+    def has_ended(self, state: State) -> bool:
+        """Tell whether the centres are final."""
+        return state.lost is None and not self.left(state)
+
+    def rounded(self, centers: FloatArray) -> FloatArray:
+        """Return centres as they will be kept: in the type of the points."""
+        return centers.astype(self.reading.dtype).astype(np.float64)
+
+    def after(self, steps: Sequence[Step]) -> State:
+        """Return where the iteration is after a step.
+
+        Parameters
+        ----------
+        steps : sequence of Step
+            What the tasks have found, in the order of their partitions; or the sum of that.
+
+        Returns
+        -------
+        State
+            The new centres, unless clusters have lost all their points.
+        """
+        step = functools.reduce(operator.add, steps)
+        if step.sums is None:
+            return step.state
+        if not step.sums.weights.all():
+            before = step.state
+            return State(before.centers, before.shift, before.n_iter, before.moved, step.sums)
+        return self.moved(step.state, step.sums)
+
+    def moved(self, before: State, sums: Partial) -> State:
+        """Move the centres to the means of their points."""
+        centers = averages(sums)
+        away = float(((centers - before.centers) ** 2).sum())
+        return State(centers, self._shift(before.shift, centers), before.n_iter + 1, away)
+
+    def _shift(self, shift: FloatArray, centers: FloatArray) -> FloatArray:
+        """Return the same shift as long as it is near the centres.
+
+        In float32 it decides how sums are rounded, and unless it stays, centres never quite do.
+        """
+        now = near(centers, self.is_sparse)
+        away = float(((now - shift) ** 2).sum())
+        return shift if away <= float(((centers - now) ** 2).sum()) else now
+
+
+def averages(sums: Partial) -> FloatArray:
+    """Return the means of clusters; a cluster without weight gets that of the heaviest one.
+
+    Parameters
+    ----------
+    sums : Partial
+        Of all points.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_clusters, n_features)
+        New centres.
+
+    Examples
+    --------
+    >>> averages(Partial(np.array([[6.0], [0.0]]), np.array([3.0, 0.0])))
+    array([[2.],
+           [2.]])
+    """
+    has_weight = sums.weights > 0
+    centers: FloatArray = sums.sums / np.where(has_weight, sums.weights, 1.0)[:, None]
+    centers[~has_weight] = centers[sums.weights.argmax()]
+    return centers
+
+
+@task
+def advance(partition: Partition, rule: Rule, *before: Step) -> Step:
+    """Add up the points of a partition by the centres that the step before has led to.
+
+    Parameters
+    ----------
+    partition : Partition
+        Of points, or of points and weights.
+    rule : Rule
+        How the iteration goes on.
+    *before : Step
+        The steps before, of all partitions, or their sum.
+
+    Returns
+    -------
+    Step
+        Of this partition; a future of it where it is submitted.
+    """
+    state = rule.after(before)
+    if state.lost is not None or not rule.left(state):
+        return Step(state, None)
+    blocks = rule.reading.blocks(partition)
+    sums = partial_sums(blocks, state.centers, shift=state.shift, dtype=rule.reading.dtype)
+    return Step(state, sums)
