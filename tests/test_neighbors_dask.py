@@ -126,6 +126,10 @@ def test_a_query_takes_a_task_per_tree_and_piece(
         return submit(self, fn, *args, **kwargs)
 
     monkeypatch.setattr(type(executor), "submit", counting)
+    search.kneighbors(lattice(300))  # which go with the tasks
+    assert sorted(submitted) == ["ask_tree", "ask_tree", "conclude_answer"]
+    submitted.clear()
+    monkeypatch.setattr(_neighbors_forest, "PIECE_NBYTES", 2 * lattice(300).nbytes - 1)
     search.kneighbors(lattice(300))
     assert sorted(submitted) == ["ask_tree", "ask_tree", "conclude_answer", "hold"]
     submitted.clear()

@@ -24,19 +24,14 @@ from spliter_apps._kmeans_look import Reading, near
 from spliter_apps._kmeans_pieces import FloatArray
 from spliter_apps._kmeans_points import Points
 from spliter_apps._kmeans_steps import Rule, State, Step, advance
-from spliter_apps._results import combine
+from spliter_apps._results import FEW, combine
 
 MOST_AHEAD = 10
 """Iterations that are sent at once. When one ends the iteration, the tasks of those after it find
 nothing to do; there may be nine of them for nothing, each as long as a way through a scheduler."""
 
-FEW = 4
-"""Partitions of which every task may be sent all that the tasks of the step before have found. Two
-on as many cores gain a third of the way through Dask's scheduler and back, four on two cores
-nothing; with eight, so many small messages take twice as long as that way."""
-
 MOST_SENT_NBYTES = 4 * 2**20
-"""Bytes of that in one iteration, among all tasks."""
+"""Bytes in one iteration of what every task gets from all."""
 
 Summary: TypeAlias = tuple[State, tuple[float, npt.NDArray[np.bool_]] | None]
 """What of labelling has to travel: what the points were labelled by, and if they were, the inertia

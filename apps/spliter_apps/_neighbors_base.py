@@ -22,7 +22,7 @@ from spliter_apps._neighbors_answers import as_arrays, as_graph
 from spliter_apps._neighbors_forest import Forest, in_item_order
 from spliter_apps._neighbors_kernel import build_tree
 from spliter_apps._neighbors_metric import TREES, resolve_search
-from spliter_apps._neighbors_sample import Sample, TargetKind, Targets, survey_sample
+from spliter_apps._neighbors_sample import Choice, TargetKind, Targets
 from spliter_apps._neighbors_tasks import (
     Conclude,
     Question,
@@ -30,13 +30,9 @@ from spliter_apps._neighbors_tasks import (
     cut_answers,
     stacked,
 )
-from spliter_apps._results import combine
 
 Output = tuple[npt.DTypeLike, tuple[int, ...]]
 """What one of the arrays in an answer is: dtype, and shape without the rows."""
-
-SAMPLE_NBYTES = 10_000
-"""About what a partition says about itself: some labels."""
 
 PARAMS = ("n_neighbors", "radius", "algorithm", "leaf_size", "metric", "p", "metric_params")
 """Parameters that scikit-learn's estimator of one machine has too."""
@@ -98,25 +94,11 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
             else:
                 check_members(data, 2, "split(X, y)")
             data.parts.resolve_item_indexes()
-            surveyed = data.parts.map(survey_sample, self._kind)
-            sample: Sample = combine(Sample.merged, surveyed, SAMPLE_NBYTES)
-            schema = sample.schema
-            if not schema.n_items:
-                raise InvalidArgumentError(
-                    f"Found array with 0 sample(s) while a minimum of 1 is required by "
-                    f"{type(self).__name__}."
-                )
-            search = resolve_search(
-                self._params(),
-                n_items=schema.n_items,
-                n_features=schema.n_features,
-                is_sparse=schema.is_sparse,
-            )
-            keep_schema(self, schema)
+            forest, sample = Forest.plant(data.parts, Choice(self._params(), self._kind))
+            keep_schema(self, sample.schema)
             if sample.targets is not None:
                 self._keep_targets(sample.targets, None)
-            forest = Forest.plant(data.parts, search, schema.is_sparse, self._kind)
-            self._keep(forest, schema.n_items)
+            self._keep(forest, sample.schema.n_items)
             # The forest needs the blocks if a tree is lost, or asked about its own points.
             stack.pop_all()
 

@@ -8,8 +8,9 @@
     piece 1 (at B) ──────────┴────── ask tree A (at A) ──┐
              └────────────────────── ask tree B (at B) ──┴── merge, conclude (at B)
 
-A tree never leaves its location. A piece of the queries goes to every location once, and the
-candidates of each tree come back to where the piece is. Nothing is waited for in between: a tree
+A tree never leaves its location. A piece of the queries goes to every location once (many of them
+by way of one location, few with the tasks), and the candidates of each tree come back to where the
+piece is. Nothing is waited for in between: a tree
 that is still being built is an argument of the tasks that ask it.
 """
 
@@ -34,7 +35,7 @@ from spliter import (
 )
 from spliter_apps._blocks import Expected
 from spliter_apps._neighbors_metric import Search
-from spliter_apps._neighbors_sample import TargetKind
+from spliter_apps._neighbors_sample import Choice, Sample, survey_sample
 from spliter_apps._neighbors_tasks import (
     Answer,
     Conclude,
@@ -49,6 +50,10 @@ from spliter_apps._neighbors_tasks import (
     stacked,
 )
 from spliter_apps._neighbors_tree import Ints, nbytes
+from spliter_apps._results import FEW, combine
+
+SAMPLE_NBYTES = 10_000
+"""About what a partition says about itself: some labels."""
 
 PIECE_NBYTES = 4 * 2**20
 """Bytes of queries that are sent to a location in one message."""
@@ -82,31 +87,45 @@ class Forest:
     parts: Split | None = None
 
     @classmethod
-    def plant(
-        cls, parts: Split, search: Search, is_sparse: bool, kind: TargetKind | None
-    ) -> Forest:
-        """Start building a tree of each partition, where it is.
+    def plant(cls, parts: Split, choice: Choice) -> tuple[Forest, Sample]:
+        """Check the points, and start building a tree of each partition, where it is.
 
         Parameters
         ----------
         parts : Split
             Of points, or points and targets, with known item indexes. Kept.
-        search : Search
-            How to search.
-        is_sparse : bool
-            Whether to keep points in a sparse matrix.
-        kind : {'classes', 'values'} or None
-            What the targets are.
+        choice : Choice
+            How to choose the search.
 
         Returns
         -------
         Forest
             Of futures.
+        Sample
+            What the points and targets are; waited for.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If they, or the parameters, cannot be used.
         """
         partitions = tuple(parts)
+        samples: Sequence[Any]
+        trees: list[Any] = []
         with parts.together():
-            trees = tuple(each.submit(grow_tree, search, is_sparse, kind) for each in partitions)
-        return cls(search, trees, partitions, parts)
+            samples = [each.submit(survey_sample, choice.kind) for each in partitions]
+            if len(partitions) <= FEW:
+                trees = [each.submit(grow_tree, choice, *samples) for each in partitions]
+        sample: Sample = combine(Sample.merged, samples, SAMPLE_NBYTES)
+        if not sample.schema.n_items:
+            raise InvalidArgumentError(
+                "Found array with 0 sample(s) in all blocks while a minimum of 1 is required."
+            )
+        search = choice.search(sample)
+        if not trees:
+            with parts.together():
+                trees = [each.submit(grow_tree, choice, sample) for each in partitions]
+        return cls(search, tuple(trees), partitions, parts), sample
 
     def gathered(self) -> Forest:
         """Return it with all trees in this process' memory."""
@@ -151,12 +170,16 @@ class Forest:
             -(-nbytes(points) // PIECE_NBYTES),
             1,
         )
+        # Few queries, or of few trees, go with the tasks, which need not wait for them then.
+        go_along = nbytes(points) * len(self.trees) <= PIECE_NBYTES
         answers = []
         with together(engine):
             for number in range(count):
                 start, stop = (n_queries * at // count for at in (number, number + 1))
                 at = places[number % len(places)]
-                piece = engine.submit(hold, (Piece(points[start:stop]),), {}, location=at)
+                piece: Any = Piece(points[start:stop])
+                if not go_along:
+                    piece = engine.submit(hold, (piece,), {}, location=at)
                 answers.append(self._ask(engine, locations, piece, at, question, conclude))
         return stacked(gather(answers))
 
@@ -225,7 +248,7 @@ class Forest:
                 (
                     partition,
                     [
-                        forest._ask(engine, locations, piece, at, question, conclude)
+                        forest._ask(engine, locations, piece, at, question, conclude, fitted=True)
                         for piece in pieces
                     ],
                 )
@@ -240,6 +263,8 @@ class Forest:
         at: Location,
         question: Question,
         conclude: Conclude,
+        *,
+        fitted: bool = False,
     ) -> Any:
         """Ask every tree about one piece; return the future of the answer."""
         found = [
@@ -248,7 +273,8 @@ class Forest:
         ]
         if len(found) > MOST_MERGED:
             found = [reduce(question.merged, found)]
-        return engine.submit(conclude_answer, (piece, found, question, conclude), {}, location=at)
+        own = piece if fitted else None
+        return engine.submit(conclude_answer, (own, found, question, conclude), {}, location=at)
 
     def _reachable(self, engine: Executor, location: Location) -> Forest:
         """Return it with trees that tasks of an engine can name."""

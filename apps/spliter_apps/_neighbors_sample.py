@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array
 
 from spliter import InvalidArgumentError, Partition
 from spliter_apps._blocks import Schema, points_of, survey
+from spliter_apps._neighbors_metric import Search, resolve_search
 
 Array: TypeAlias = npt.NDArray[Any]
 TargetKind: TypeAlias = Literal["classes", "values"]
@@ -120,6 +121,48 @@ class Sample:
         if self.targets is not None and other.targets is not None:
             targets = self.targets.merged(other.targets)
         return Sample(self.schema.merged(other.schema), targets)
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """How the search is chosen, once it is known what the training data are.
+
+    Parameters
+    ----------
+    params : mapping
+        Of the estimator; see :func:`resolve_search`.
+    kind : {'classes', 'values'} or None
+        What the targets are.
+    """
+
+    params: Mapping[str, Any]
+    kind: TargetKind | None
+
+    def search(self, sample: Sample) -> Search:
+        """Return the search, the same for every location.
+
+        Parameters
+        ----------
+        sample : Sample
+            Of all training data.
+
+        Returns
+        -------
+        Search
+            How all trees search.
+
+        Raises
+        ------
+        InvalidArgumentError
+            In scikit-learn's words.
+        """
+        schema = sample.schema
+        return resolve_search(
+            self.params,
+            n_items=schema.n_items,
+            n_features=schema.n_features,
+            is_sparse=schema.is_sparse,
+        )
 
 
 def survey_sample(partition: Partition, kind: TargetKind | None) -> Sample:

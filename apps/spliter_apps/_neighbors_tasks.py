@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -9,9 +10,14 @@ from typing import Any, Protocol, TypeAlias
 from spliter import Partition
 from spliter_apps._blocks import Expected
 from spliter_apps._neighbors_kernel import Candidates, Tree, build_tree, merge_nearest, nearest
-from spliter_apps._neighbors_metric import Search
 from spliter_apps._neighbors_radius import Neighbourhoods, merge_within, within
-from spliter_apps._neighbors_sample import TargetKind, gather_points, gather_targets, stack
+from spliter_apps._neighbors_sample import (
+    Choice,
+    Sample,
+    gather_points,
+    gather_targets,
+    stack,
+)
 from spliter_apps._neighbors_tree import Ints, nbytes
 
 Answer: TypeAlias = tuple[Any, ...]
@@ -98,11 +104,11 @@ class Piece:
         return 500 + nbytes(self.points) + nbytes(self.items)
 
 
-def grow_tree(
-    partition: Partition, search: Search, is_sparse: bool, kind: TargetKind | None
-) -> Tree:
-    """Run at a location: make the points of a partition searchable."""
-    points = gather_points(partition, search.dtype, is_sparse=is_sparse)
+def grow_tree(partition: Partition, choice: Choice, *samples: Sample) -> Tree:
+    """Run at a location: make the points of a partition searchable, all samples being known."""
+    sample = functools.reduce(Sample.merged, samples)
+    search, kind = choice.search(sample), choice.kind
+    points = gather_points(partition, search.dtype, is_sparse=sample.schema.is_sparse)
     targets = None if kind is None else gather_targets(partition)
     if targets is not None and kind == "classes" and targets.shape[1:] == (1,):
         targets = targets.ravel()
@@ -132,11 +138,13 @@ def ask_tree(tree: Tree, piece: Piece, question: Question) -> Any:
 
 
 def conclude_answer(
-    piece: Piece, found: Sequence[Any], question: Question, conclude: Conclude
+    own: Piece | None, found: Sequence[Any], question: Question, conclude: Conclude
 ) -> Answer:
-    """Run where the queries are: merge what the trees have found."""
+    """Run where the queries are: merge what the trees have found, but not themselves."""
     together = question.merged(*found)
-    return conclude(together if piece.items is None else together.without(piece.items))
+    if own is not None and own.items is not None:
+        together = together.without(own.items)
+    return conclude(together)
 
 
 def cut_answers(partition: Partition, answers: Sequence[Answer]) -> tuple[list[Any], ...]:
