@@ -445,7 +445,7 @@ def test_tasks_are_by_partition_whatever_the_number_of_blocks(
     assert ours.n_iter_ == 2
     assert Counter(submitted) == {
         "summarised": 4,
-        "_train": 4,
+        "_train_early": 4,
         "_merge": 2,
         "_look_again": 4,
         "_conclude": 1,

@@ -1,8 +1,9 @@
 """The loop of a Cascade SVM: which partition trains and merges what, and when it is enough.
 
-Every step is a task at a partition. The fed-back solution is the result of the last merge and
-goes from there to the partitions, not through the client, which only hears whether it is
-enough.
+Every step is a task at a partition. Of few partitions each starts to train as soon as all have been
+looked at, before the client knows what was found; where a class is wanting, all are told again. The
+fed-back solution is the result of the last merge and goes from there to the partitions, not
+through the client, which only hears whether it is enough.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.svm import SVC
 
-from spliter import Location, Partition, Split, reduce, task
+from spliter import Location, Partition, Split, gather, reduce, task
 from spliter_apps._csvm_balance import (
     DOUBT_OF_SAMPLES,
     Counts,
@@ -37,8 +38,9 @@ from spliter_apps._csvm_kernel import (
     train,
     united,
 )
-from spliter_apps._csvm_survey import BlockIndex, Findings, read
-from spliter_apps._results import wait
+from spliter_apps._csvm_settings import needs_variance, scaled
+from spliter_apps._csvm_survey import BlockIndex, Findings, Summary, read, summarise
+from spliter_apps._results import FEW, wait
 
 MOST_JOINED = 16
 """Parts whose findings go to one task; those of more are joined in a tree of tasks."""
@@ -58,12 +60,15 @@ class Cascade:
         Sets merged by one task, at least 2.
     tol : float
         The relative change of the dual objective that does not matter.
+    begun : mapping of Partition to future
+        Partitions that are being trained on already, see :func:`begin`.
     """
 
     svc: SVC
     findings: Findings
     arity: int
     tol: float
+    begun: Mapping[Partition, Any]
 
     def run(self, parts: Split, max_iter: int) -> SupportSet:
         """Iterate until the solution stands.
@@ -99,16 +104,17 @@ class Cascade:
         """Start the first iteration and return the future of its solution."""
         findings = self.findings
         counts = [_counts(findings.positive_of, partition) for partition in partitions]
-        drawn = None
-        if any(missing_mass(of_one, findings.positive) is not None for of_one in counts):
-            drawn = self._sample(partitions, counts)
+        wanting = any(_is_wanting(of_one, findings) for of_one in counts)
+        drawn = self._sample(partitions, counts) if wanting else None
         # One partition alone has all data, and nothing to doubt.
         share = (lambda _: _EXACT) if len(partitions) == 1 else self._share(drawn)
         level = [
             _Pending(
                 partition,
                 of_one,
-                _train(partition, findings.classes, self.svc, *share(of_one)),
+                self.begun[partition]
+                if partition in self.begun and not wanting
+                else _train(partition, findings.classes, self.svc, *share(of_one)),
             )
             for partition, of_one in zip(partitions, counts, strict=True)
         ]
@@ -188,6 +194,44 @@ def _counts(positive_of: Mapping[BlockIndex, Counts], partition: Partition) -> C
     return positive_of.get(partition.get_indexes()[0], np.zeros(nclasses, dtype=np.int64))
 
 
+def _is_wanting(counts: Counts, findings: Findings) -> bool:
+    """Tell whether a part has too little of some class to be trained on by itself."""
+    return missing_mass(counts, findings.positive) is not None
+
+
+def begin(parts: Split, svc: SVC) -> tuple[Findings, Mapping[Partition, Any]]:
+    """Check all data and find out what only all of them tell; start to train on few partitions.
+
+    Parameters
+    ----------
+    parts : Split
+        Of points, labels and perhaps weights, with known item indexes.
+    svc : SVC
+        Not trained, as the user has it.
+
+    Returns
+    -------
+    Findings
+        Of all data.
+    dict of Partition to future
+        Of what each is trained to, if none of them lacks a class; empty if there are many.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the data cannot be used, saying where.
+    """
+    partitions = in_order(list(parts))
+    begun = {}
+    with parts.together():
+        summaries = [summarise(partition, needs_variance(svc)) for partition in partitions]
+        if len(partitions) <= FEW:
+            begun = {
+                partition: _train_early(partition, svc, *summaries) for partition in partitions
+            }
+    return Findings.of(gather(summaries)), begun
+
+
 def in_order(partitions: Sequence[Partition]) -> list[Partition]:
     """Return partitions in the order in which their sets are merged.
 
@@ -219,6 +263,19 @@ def _draw(partition: Partition, classes: npt.NDArray[Any], quota: Counts) -> Row
 def _put_together(partition: Partition, *several: Rows) -> Rows:
     """Make one sample of those of all partitions."""
     return Rows.concatenated(several)
+
+
+@task
+def _train_early(partition: Partition, svc: SVC, *summaries: Summary) -> SupportSet | None:
+    """Train on a partition as soon as all have been looked at, unless one lacks a class."""
+    findings = Findings.of(summaries)
+    if any(_is_wanting(of_one, findings) for of_one in findings.positive_of.values()):
+        return None
+    rows = read(partition, findings.classes)
+    exact = len(summaries) == 1
+    counts = _counts(findings.positive_of, partition)
+    how_much = 0.0 if exact else doubt(int(counts.sum()))
+    return train(rows, scaled(svc, findings), stand_ins=None, doubt=how_much)
 
 
 @task

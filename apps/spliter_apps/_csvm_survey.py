@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.multiclass import check_classification_targets
 
-from spliter import InvalidArgumentError, Partition, Split, gather, task
+from spliter import InvalidArgumentError, Partition, task
 from spliter_apps._blocks import Schema, points_of, survey
 from spliter_apps._csvm_columns import Array, distinct, encoded, label_column, weight_column
 from spliter_apps._csvm_kernel import Rows, stacked
@@ -294,26 +294,3 @@ def _sorted_csr(points: Any) -> Any:
 
 
 summarise = task(summarised)
-
-
-def look_at(parts: Split, *, moments: bool) -> Findings:
-    """Check all data and find out what only all of them tell, in one pass.
-
-    Parameters
-    ----------
-    parts : Split
-        Of points, labels and perhaps weights.
-    moments : bool
-        Whether the moments of the points are wanted.
-
-    Returns
-    -------
-    Findings
-        Of all data.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the data cannot be used, saying where.
-    """
-    return Findings.of(gather(parts.map(summarise, moments)))

@@ -19,9 +19,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from spliter_apps._blocks import keep_schema
 from spliter_apps._csvm_answers import ask_blocks, check_labelled, score_blocks
 from spliter_apps._csvm_kernel import SupportSet, support
-from spliter_apps._csvm_loop import Cascade
-from spliter_apps._csvm_settings import needs_variance, scaled, unfitted_svc
-from spliter_apps._csvm_survey import Findings, look_at
+from spliter_apps._csvm_loop import Cascade, begin
+from spliter_apps._csvm_settings import scaled, unfitted_svc
+from spliter_apps._csvm_survey import Findings
 from spliter_apps._data import Data, Materialize, is_blocked, open_data
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -254,12 +254,12 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         svc = unfitted_svc(self)
         with self._opened(X, y, sample_weight) as data:
-            findings = look_at(data.parts, moments=needs_variance(svc))
+            data.parts.resolve_item_indexes()
+            findings, begun = begin(data.parts, svc)
             if not data.in_memory:
                 keep_schema(self, findings.schema)
             svc = scaled(svc, findings)
-            data.parts.resolve_item_indexes()
-            cascade = Cascade(svc, findings, self.cascade_arity, self.tol)
+            cascade = Cascade(svc, findings, self.cascade_arity, self.tol, begun)
             solution = cascade.run(data.parts, self.max_iter)
         self._keep(solution, findings)
         return self
