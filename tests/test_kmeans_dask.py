@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -20,6 +21,7 @@ from spliter import InvalidArgumentError, LazyCollectionError, split
 from spliter_apps.k_means import KMeans
 from tests.dask_backend.conftest import start as start_cluster
 from tests.dask_backend.placing import ShuffledCollections, shuffled
+from tests.dask_backend.programs import kill
 from tests.histogram_suite import cut
 from tests.kmeans_suite import KMeansTests, dataset, heights, start
 
@@ -104,6 +106,24 @@ def test_no_block_moves(client: Client) -> None:
         elsewhere = there if here in client.who_has([block])[block.key] else here
         client.submit(np.shape, block, workers=[elsewhere]).result(timeout=60)
         assert fetched() == 1
+
+
+def test_workers_that_die_under_way_and_afterwards_change_nothing() -> None:
+    points = np.random.default_rng(0).normal(size=(120_000, 8))
+    settings: dict[str, Any] = {"init": points[:8], "n_init": 1, "max_iter": 25, "tol": 0}
+    expected = KMeans(8, **settings).fit(points)
+    with ExitStack() as stack:
+        client = start_cluster(stack, n_workers=3, restarts=False)
+        x = da.from_array(points, chunks=(2_000, 8)).persist()
+        first, second = split(x).locations[:2]
+        dying = threading.Timer(0.3, kill, (client, first))
+        dying.start()
+        kmeans = KMeans(8, **settings).fit(x)
+        dying.join(60)
+        np.testing.assert_allclose(kmeans.cluster_centers_, expected.cluster_centers_)
+        # What was found out on the way is made again for labels that are lost.
+        kill(client, second)
+        np.testing.assert_array_equal(kmeans.labels_.compute(), expected.labels_)
 
 
 def test_a_pickled_estimator_predicts_without_the_cluster() -> None:

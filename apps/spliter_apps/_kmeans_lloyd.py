@@ -11,7 +11,7 @@ belong together.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import add
 from typing import Any, TypeAlias
 
@@ -79,9 +79,9 @@ def _find_farthest(
 def _label(
     partition: Partition, rule: Rule, *before: Step
 ) -> tuple[list[npt.NDArray[np.int32]], Summary]:
-    """Label the points of a partition if the iteration has ended; labels stay where they are."""
+    """Label the points of a partition, unless the iteration has to go on; labels stay there."""
     state = rule.after(before)
-    if not rule.has_ended(state):
+    if state.lost is not None:
         return [], (state, None)
     # Rounded as they will be kept, so that predicting gives the same labels.
     centers = rule.rounded(state.centers)
@@ -201,7 +201,8 @@ def lloyd(
     run = None
     while run is None:
         left = rule.left(state)
-        if left > ahead or (left and report is not None):
+        # Labels of many partitions, like their steps, start from what the client has added up.
+        if left > ahead or (left and ahead == 1):
             state = settled(state, steps(points, rule, state, ahead))
             continue
         state, run = _ended(points, rule, state, left)
@@ -224,7 +225,7 @@ def _report(
     points: Points, rule: Rule, before: State, state: State, report: Callable[[str], None]
 ) -> None:
     """Say what an iteration has come to, in scikit-learn's words."""
-    _, labelled = _ended(points, replace(rule, max_iter=0), before, 0)
+    _, labelled = _ended(points, rule, before, 0)
     assert labelled is not None, "no step is left in which clusters could lose their points"
     report(f"Iteration {before.n_iter}, inertia {labelled.inertia}.")
     if state.moved <= rule.tol:

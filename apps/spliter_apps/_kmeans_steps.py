@@ -111,10 +111,6 @@ class Rule:
         """
         return 0 if state.moved <= self.tol else max(self.max_iter - state.n_iter, 0)
 
-    def has_ended(self, state: State) -> bool:
-        """Tell whether the centres are final."""
-        return state.lost is None and not self.left(state)
-
     def rounded(self, centers: FloatArray) -> FloatArray:
         """Return centres as they will be kept: in the type of the points."""
         return centers.astype(self.reading.dtype).astype(np.float64)

@@ -113,5 +113,5 @@ def _check(told: Mapping[str, Whereabouts]) -> None:
     if wrong:
         raise ClusterError(
             f"COMPSs nodes without spliter {spliter.__version__}: {'; '.join(wrong)}; install "
-            '"spliter[experiments,compss]" in their environment'
+            "the same version there, with its extras [experiments,compss]"
         )

@@ -132,7 +132,7 @@ def check_workers(client: Client) -> None:
     if wrong:
         raise ClusterError(
             f"workers without spliter {spliter.__version__}: {'; '.join(wrong)}; install "
-            '"spliter[experiments]" in their environment'
+            "the same version there, with its extras [experiments]"
         )
 
 

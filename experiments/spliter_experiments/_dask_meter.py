@@ -69,7 +69,7 @@ class ClusterMeter:
         except ModuleNotFoundError as error:
             raise ClusterError(
                 f"the cluster's environment lacks {error.name}; install "
-                '"spliter[experiments]" where the scheduler and the workers run'
+                "SplIter with its extra [experiments] where the scheduler and the workers run"
             ) from error
         return self
 

@@ -124,7 +124,7 @@ def check_backends(executor: DataClayExecutor, backends: list[Location]) -> None
     if wrong:
         raise ClusterError(
             f"backends without spliter {spliter.__version__}: {'; '.join(wrong)}; install "
-            '"spliter[experiments,dataclay]" in their environment'
+            "the same version there, with its extras [experiments,dataclay]"
         )
 
 

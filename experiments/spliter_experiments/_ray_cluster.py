@@ -121,7 +121,7 @@ def check_nodes(nodes: Mapping[Location, int]) -> None:
     if wrong:
         raise ClusterError(
             f"nodes without spliter {spliter.__version__}: {'; '.join(wrong)}; install "
-            '"spliter[experiments,ray]" in their environment'
+            "the same version there, with its extras [experiments,ray]"
         )
 
 
