@@ -12,8 +12,8 @@ has grown by more than the control's and a margin. ``leftovers.py`` says what is
 
 Dask's scheduler keeps a record of each burst of tasks, with its groups of tasks, for as long as it
 lives (``distributed.spans``). The cluster here has no such records, so that whatever else stays can
-be seen. ``--spans`` has them: then memory grows, with SplIter and without, and is shown but not
-judged.
+be seen. ``--spans`` has them: then memory grows, with SplIter and without, and SplIter's may not
+grow by more than the control's, of as many bursts, and the margin.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("without SplIter, the control:")
         plain = in_fresh_process(without_splits, options).growth
     print("with SplIter:")
-    found = in_fresh_process(with_splits, options, None if options.spans else plain)
+    found = in_fresh_process(with_splits, options, plain)
     for place, memory in found.growth.items():
         print(f"{place}: {in_words(memory)} more; without SplIter {in_words(plain[place])}")
     for complaint in found.complaints:

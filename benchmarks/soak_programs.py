@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -135,6 +136,9 @@ class WithSplits:
 class WithoutSplits:
     """Plain Dask: four tasks in two layers, gathered and dropped.
 
+    The next four wait until these are forgotten. Otherwise Dask now and then takes many bursts for
+    one, and keeps one record of them.
+
     Parameters
     ----------
     client : distributed.Client
@@ -151,7 +155,12 @@ class WithoutSplits:
         second = self.client.map(operator.neg, first, pure=False)
         if self.client.gather(second) != [0, -1]:
             raise RuntimeError("wrong results")
-        return len(first) + len(second)
+        tasks = len(first) + len(second)
+        del first, second
+        cluster: Any = self.client.cluster
+        while cluster.scheduler.tasks:
+            time.sleep(0.001)
+        return tasks
 
 
 class Leaky:

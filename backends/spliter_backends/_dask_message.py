@@ -7,8 +7,10 @@ partition keeps the last worker waiting for all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
 
+import dask
 from dask._task_spec import Task, parse_input
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.utils import funcname
@@ -17,6 +19,13 @@ from distributed.protocol.pickle import dumps
 
 from spliter import Location, TaskNotSerializableError
 from spliter_backends._dask_pins import MARK
+
+SPAN: Final = {"name": ("spliter",), "ids": ("spliter",)}
+"""The span of all tasks that are sent outside of a span of the user's, the same for all clients.
+
+Without one, Dask makes a new default span for each burst of tasks, and keeps it for as long as the
+scheduler lives, as each worker keeps the sums of its times.
+"""
 
 
 class Message:
@@ -79,9 +88,7 @@ class Message:
         if not self.futures:
             return
         layers = {
-            f"at-{location}": MaterializedLayer(
-                tasks, annotations=None if location is None else {"workers": [location], MARK: True}
-            )
+            f"at-{location}": MaterializedLayer(tasks, annotations=_pinned_to(location))
             for location, tasks in self._tasks.items()
         }
         graph = HighLevelGraph(layers, {name: set() for name in layers})
@@ -90,7 +97,8 @@ class Message:
             # worker orders their tasks as it likes: trainers that wait for each other would each
             # hold a thread that another training needs.
             keys = [future.key for future in self.futures]
-            self._client.get(graph, keys, sync=False, fifo_timeout="0s")
+            with _in_a_span():
+                self._client.get(graph, keys, sync=False, fifo_timeout="0s")
         except Exception as error:
             self.discard()
             _refuse_unpicklable(self._sent, error)
@@ -100,6 +108,18 @@ class Message:
         """Cancel all futures, so that nobody waits for tasks that are never sent."""
         for future in self.futures:
             future.cancel(asynchronous=False)
+
+
+def _pinned_to(location: Location | None) -> dict[str, Any] | None:
+    """Annotate tasks of a location; what the user has annotated them with holds beside it."""
+    if location is None:
+        return None
+    return {"workers": [location], "allow_other_workers": False, MARK: True}
+
+
+def _in_a_span() -> AbstractContextManager[object]:
+    """Leave the user's span as it is; otherwise be in ours."""
+    return nullcontext() if "span" in dask.get_annotations() else dask.annotate(span=SPAN)
 
 
 def _refuse_unpicklable(values: Sequence[Any], error: Exception) -> None:
