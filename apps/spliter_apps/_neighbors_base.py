@@ -94,7 +94,9 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
             else:
                 check_members(data, 2, "split(X, y)")
             data.parts.resolve_item_indexes()
-            forest, sample = Forest.plant(data.parts, Choice(self._params(), self._kind))
+            n_items = sum(each.shape[0] or 0 for each in data.parts)  # all known by now
+            choice = Choice(self._params(), self._kind, n_items)
+            forest, sample = Forest.plant(data.parts, choice)
             keep_schema(self, sample.schema)
             if sample.targets is not None:
                 self._keep_targets(sample.targets, None)

@@ -50,13 +50,16 @@ from spliter_apps._neighbors_tasks import (
     stacked,
 )
 from spliter_apps._neighbors_tree import Ints, nbytes
-from spliter_apps._results import FEW, combine
+from spliter_apps._results import combine
 
 SAMPLE_NBYTES = 10_000
 """About what a partition says about itself: some labels."""
 
 PIECE_NBYTES = 4 * 2**20
 """Bytes of queries that are sent to a location in one message."""
+
+LEAST_PIECES = 2
+"""Pieces of many queries, however few threads there are."""
 
 PIECE_ROWS = 256
 """Queries that are worth a task of their own."""
@@ -110,19 +113,20 @@ class Forest:
             If they, or the parameters, cannot be used.
         """
         partitions = tuple(parts)
-        samples: Sequence[Any]
-        trees: list[Any] = []
         with parts.together():
             samples = [each.submit(survey_sample, choice.kind) for each in partitions]
-            if len(partitions) <= FEW:
-                trees = [each.submit(grow_tree, choice, *samples) for each in partitions]
+            # Built at once, as if the other partitions had points of the same type.
+            trees = [
+                each.submit(grow_tree, choice, found)
+                for each, found in zip(partitions, samples, strict=True)
+            ]
         sample: Sample = combine(Sample.merged, samples, SAMPLE_NBYTES)
         if not sample.schema.n_items:
             raise InvalidArgumentError(
                 "Found array with 0 sample(s) in all blocks while a minimum of 1 is required."
             )
         search = choice.search(sample)
-        if not trees:
+        if sample.is_mixed:
             with parts.together():
                 trees = [each.submit(grow_tree, choice, sample) for each in partitions]
         return cls(search, tuple(trees), partitions, parts), sample
@@ -164,9 +168,10 @@ class Forest:
         engine, locations = self._engine()
         places = sorted(set(locations))
         n_queries = points.shape[0]
-        # A few more where they would be too long for one message, never many short ones.
+        # Two at least, so that one's candidates are merged while the other is looked for; more
+        # where they would be too long for one message, never many short ones.
         count = max(
-            min(self._threads(engine, places), -(-n_queries // PIECE_ROWS)),
+            min(max(self._threads(engine, places), LEAST_PIECES), -(-n_queries // PIECE_ROWS)),
             -(-nbytes(points) // PIECE_NBYTES),
             1,
         )

@@ -110,17 +110,23 @@ class Sample:
         Of the points.
     targets : Targets or None
         Of the targets, where there are any.
+    is_mixed : bool
+        Whether some partitions are sparse, and others are not.
     """
 
     schema: Schema
     targets: Targets | None
+    is_mixed: bool = False
 
     def merged(self, other: Sample) -> Sample:
         """Return what this part and another one are together."""
         targets = None
         if self.targets is not None and other.targets is not None:
             targets = self.targets.merged(other.targets)
-        return Sample(self.schema.merged(other.schema), targets)
+        is_mixed = (
+            self.is_mixed or other.is_mixed or self.schema.is_sparse != other.schema.is_sparse
+        )
+        return Sample(self.schema.merged(other.schema), targets, is_mixed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,10 +139,13 @@ class Choice:
         Of the estimator; see :func:`resolve_search`.
     kind : {'classes', 'values'} or None
         What the targets are.
+    n_items : int
+        Points in all partitions.
     """
 
     params: Mapping[str, Any]
     kind: TargetKind | None
+    n_items: int
 
     def search(self, sample: Sample) -> Search:
         """Return the search, the same for every location.
@@ -144,7 +153,7 @@ class Choice:
         Parameters
         ----------
         sample : Sample
-            Of all training data.
+            Of all training data, or of points of the same kind.
 
         Returns
         -------
@@ -159,7 +168,7 @@ class Choice:
         schema = sample.schema
         return resolve_search(
             self.params,
-            n_items=schema.n_items,
+            n_items=self.n_items,
             n_features=schema.n_features,
             is_sparse=schema.is_sparse,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -104,9 +103,8 @@ class Piece:
         return 500 + nbytes(self.points) + nbytes(self.items)
 
 
-def grow_tree(partition: Partition, choice: Choice, *samples: Sample) -> Tree:
-    """Run at a location: make the points of a partition searchable, all samples being known."""
-    sample = functools.reduce(Sample.merged, samples)
+def grow_tree(partition: Partition, choice: Choice, sample: Sample) -> Tree:
+    """Run at a location: make the points of a partition searchable, which are of such a kind."""
     search, kind = choice.search(sample), choice.kind
     points = gather_points(partition, search.dtype, is_sparse=sample.schema.is_sparse)
     targets = None if kind is None else gather_targets(partition)
