@@ -129,10 +129,6 @@ def test_a_query_takes_a_task_per_tree_and_piece(
     search.kneighbors(lattice(200))  # which go with the tasks
     assert sorted(submitted) == ["ask_tree", "ask_tree", "conclude_answer"]
     submitted.clear()
-    # In two pieces: the candidates of the one are merged while the other is looked for.
-    search.kneighbors(lattice(300))
-    assert sorted(submitted) == sorted(["ask_tree", "ask_tree", "conclude_answer"] * 2)
-    submitted.clear()
     monkeypatch.setattr(_neighbors_forest, "PIECE_NBYTES", 2 * lattice(200).nbytes - 1)
     search.kneighbors(lattice(200))
     assert sorted(submitted) == ["ask_tree", "ask_tree", "conclude_answer", "hold"]

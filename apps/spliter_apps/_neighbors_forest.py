@@ -58,9 +58,6 @@ SAMPLE_NBYTES = 10_000
 PIECE_NBYTES = 4 * 2**20
 """Bytes of queries that are sent to a location in one message."""
 
-LEAST_PIECES = 2
-"""Pieces of many queries, however few threads there are."""
-
 PIECE_ROWS = 256
 """Queries that are worth a task of their own."""
 
@@ -168,10 +165,9 @@ class Forest:
         engine, locations = self._engine()
         places = sorted(set(locations))
         n_queries = points.shape[0]
-        # Two at least, so that one's candidates are merged while the other is looked for; more
-        # where they would be too long for one message, never many short ones.
+        # A few more where they would be too long for one message, never many short ones.
         count = max(
-            min(max(self._threads(engine, places), LEAST_PIECES), -(-n_queries // PIECE_ROWS)),
+            min(self._threads(engine, places), -(-n_queries // PIECE_ROWS)),
             -(-nbytes(points) // PIECE_NBYTES),
             1,
         )

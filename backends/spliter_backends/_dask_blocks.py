@@ -11,7 +11,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from dask.typing import Key
 from distributed import Client, Future
@@ -29,6 +29,10 @@ from spliter._grid import IntArray
 from spliter_backends._dask_inquiry import Inquiry, refuse_cancelled
 from spliter_backends._dask_worker import View, WorkerSource, hold
 from spliter_backends.dask_executor import DaskExecutor
+
+MOST_IN_A_TASK: Final = 256
+"""Blocks of a partition whose list goes with the first tasks on it, some 15 kB each, so that these
+need not wait until it is there. A list of more blocks is sent once."""
 
 ViewOf: TypeAlias = Callable[[PlannedPartition], View]
 """Makes what tasks on a partition see in place of its blocks."""
@@ -105,20 +109,31 @@ class ClientSource:
         """Refuse, as :meth:`read`."""
         return self.read()
 
-    def shipped(self, executor: DaskExecutor, partition: Partition) -> Future[Any]:
-        """Return the future of the partition at its location, sent there on first use."""
+    def shipped(self, executor: DaskExecutor, partition: Partition) -> Partition | Future[Any]:
+        """Return what a task is given: the future of the partition at its location.
+
+        It is sent there on first use. Until then, a short one is given itself.
+        """
         as_one = partition.begin_pass()
         with self._lock:
-            if self._shipped is not None:
-                indexes, was_one, future = self._shipped
-                # Sent again if item indexes have become known since, or it is to be one block.
-                same = indexes is partition.indexes and was_one == as_one
-                if same and future.status != "cancelled":
-                    return future
-            self._blocks.refuse_cancelled(partition)
-            future = executor.ship(partition.at_location(as_one=as_one))
-            self._shipped = (partition.indexes, as_one, future)
-            return future
+            sent = self._sent_before(partition, as_one)
+            is_new = sent is None
+            if sent is None:
+                self._blocks.refuse_cancelled(partition)
+                sent = executor.ship(partition.at_location(as_one=as_one))
+                self._shipped = (partition.indexes, as_one, sent)
+        if len(partition) <= MOST_IN_A_TASK and (is_new or executor.is_to_be_sent(sent)):
+            return partition.at_location(as_one=as_one)
+        return sent
+
+    def _sent_before(self, partition: Partition, as_one: bool) -> Future[Any] | None:
+        """Return the future of what was sent, if it is still what is wanted."""
+        if self._shipped is None:
+            return None
+        indexes, was_one, future = self._shipped
+        # Sent again if item indexes have become known since, or it is to be one block.
+        same = indexes is partition.indexes and was_one == as_one
+        return future if same and future.status != "cancelled" else None
 
     def needed(self) -> tuple[Any, ...]:
         """Return what a task needs kept alive, also when the Split is closed meanwhile."""

@@ -20,6 +20,9 @@ from distributed.protocol.pickle import dumps
 from spliter import Location, TaskNotSerializableError
 from spliter_backends._dask_pins import MARK
 
+ON_PARTITION: Final = "spliter-on-partition"
+"""The annotation of tasks on partitions, which the dashboard's page counts."""
+
 SPAN: Final = {"name": ("spliter",), "ids": ("spliter",)}
 """The span of all tasks that are sent outside of a span of the user's, the same for all clients.
 
@@ -44,12 +47,19 @@ class Message:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._tasks: dict[Location | None, dict[str, Task]] = {}
+        self._layers: dict[tuple[Location | None, bool], dict[str, Task]] = {}
         self.futures: list[Future[Any]] = []
+        self._keys: set[str] = set()
         self._sent: list[Any] = []
 
     def add(
-        self, key: str, location: Location | None, fn: Callable[..., Any], args: tuple[Any, ...]
+        self,
+        key: str,
+        location: Location | None,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        *,
+        on_partition: bool = False,
     ) -> Future[Any]:
         """Add the task ``fn(*args)`` and return its future, pending until long after `send`.
 
@@ -63,6 +73,8 @@ class Message:
             The function.
         args : tuple
             Its arguments; futures among them, or in lists and the like, arrive as results.
+        on_partition : bool
+            Whether there are partitions among the arguments.
 
         Returns
         -------
@@ -70,12 +82,17 @@ class Message:
             Of the task.
         """
         task = Task(key, fn, *map(parse_input, args))
-        self._tasks.setdefault(location, {})[key] = task
+        self._layers.setdefault((location, on_partition), {})[key] = task
         future: Future[Any] = Future(key, self._client)
         self._sent += args
         # Held: a future that nobody holds is taken for one that nobody wants, and released.
         self.futures.append(future)
+        self._keys.add(key)
         return future
+
+    def __contains__(self, future: Future[Any]) -> bool:
+        """Whether a future is of one of these tasks."""
+        return future.key in self._keys
 
     def send(self) -> None:
         """Send the tasks.
@@ -88,8 +105,10 @@ class Message:
         if not self.futures:
             return
         layers = {
-            f"at-{location}": MaterializedLayer(tasks, annotations=_pinned_to(location))
-            for location, tasks in self._tasks.items()
+            f"at-{location}-{on_partition}": MaterializedLayer(
+                tasks, annotations=_annotations(location, on_partition)
+            )
+            for (location, on_partition), tasks in self._layers.items()
         }
         graph = HighLevelGraph(layers, {name: set() for name in layers})
         try:
@@ -110,11 +129,10 @@ class Message:
             future.cancel(asynchronous=False)
 
 
-def _pinned_to(location: Location | None) -> dict[str, Any] | None:
-    """Annotate tasks of a location; what the user has annotated them with holds beside it."""
-    if location is None:
-        return None
-    return {"workers": [location], "allow_other_workers": False, MARK: True}
+def _annotations(location: Location | None, on_partition: bool) -> dict[str, Any] | None:
+    """Pin tasks to a location; what the user has annotated them with holds beside it."""
+    pin = {"workers": [location], "allow_other_workers": False, MARK: True} if location else {}
+    return {**pin, **({ON_PARTITION: True} if on_partition else {})} or None
 
 
 def _in_a_span() -> AbstractContextManager[object]:

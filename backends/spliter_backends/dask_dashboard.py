@@ -2,8 +2,8 @@
 
 A scheduler that is running gets it by :func:`add_page`; one that is about to be started, by
 ``dask scheduler --preload spliter_backends.dask_dashboard``. The page reads what the scheduler
-knows anyway: the lists of blocks that Splits have sent to the workers, and the tasks that wait for
-them or use them. It sends nothing to any worker.
+knows anyway: the lists of blocks that Splits have sent to the workers, and the tasks that are
+annotated as being on a partition. It sends nothing to any worker.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from distributed.scheduler import TaskState
 from tornado.ioloop import IOLoop
 
 from spliter import BackendNotUsableError
+from spliter_backends._dask_message import ON_PARTITION
 from spliter_backends.dask_executor import ask
 
 PAGE: Final = "/spliter"
@@ -56,7 +57,7 @@ class WorkerPartitions:
 
 
 class PartitionsSeen(SchedulerPlugin):
-    """Keeps the names of the partitions there are, which the scheduler has among all its tasks.
+    """Keeps the names of partitions and of tasks on them, which the scheduler has among all others.
 
     Parameters
     ----------
@@ -68,12 +69,23 @@ class PartitionsSeen(SchedulerPlugin):
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self._keys = {key for key in scheduler.tasks if _is_partition(key)}
+        self._partitions: set[Key] = set()
+        self._tasks: set[Key] = set()
+        for task in scheduler.tasks.values():
+            self._see(task)
 
     def transition(self, key: Key, start: Any, finish: Any, *args: Any, **kwargs: Any) -> None:
-        """Take note of a partition that came or went (called by the scheduler)."""
-        if _is_partition(key):
-            (self._keys.discard if finish == "forgotten" else self._keys.add)(key)
+        """Take note of what came, went on or went (called by the scheduler)."""
+        self._partitions.discard(key)
+        self._tasks.discard(key)
+        if finish != "forgotten":
+            self._see(self._scheduler.tasks[key])
+
+    def _see(self, task: TaskState) -> None:
+        if isinstance(task.key, str) and task.key.startswith(PREFIX):
+            self._partitions.add(task.key)
+        elif task.state in _UNDER_WAY and ON_PARTITION in (task.annotations or {}):
+            self._tasks.add(task.key)
 
     def at_workers(self) -> list[WorkerPartitions]:
         """Count partitions, and tasks under way on them, at each worker.
@@ -83,14 +95,10 @@ class PartitionsSeen(SchedulerPlugin):
         list of WorkerPartitions
             One for each worker, by address.
         """
-        partitions: Counter[str] = Counter()
-        tasks: Counter[str] = Counter()
-        for key in self._keys:
-            known = self._scheduler.tasks[key]
-            partitions.update(_places(known))
-            for task in known.dependents:
-                if task.state in _UNDER_WAY:
-                    tasks.update(_places(task))
+        partitions, tasks = (
+            Counter(at for key in keys for at in _places(self._scheduler.tasks[key]))
+            for keys in (self._partitions, self._tasks)
+        )
         return [
             WorkerPartitions(address, partitions[address], tasks[address], worker.nthreads)
             for address, worker in sorted(self._scheduler.workers.items())
@@ -104,10 +112,6 @@ def _places(task: TaskState) -> Collection[str]:
     if task.processing_on is not None:
         return [task.processing_on.address]
     return task.worker_restrictions or ()
-
-
-def _is_partition(key: Key) -> bool:
-    return isinstance(key, str) and key.startswith(PREFIX)
 
 
 def add_page(client: Client) -> str:

@@ -215,6 +215,7 @@ class DaskExecutor:
             fn,
             sent_args,
             sent_kwargs,
+            on_partition=bool(keep),
         )
         if location is not None:
             self._locations[future] = location
@@ -241,10 +242,16 @@ class DaskExecutor:
             loop.add_callback(self._flush)  # the message is whole: nothing to wait for
 
     def _submit(
-        self, key: str, location: Location | None, fn: Callable[..., Any], *args: Any
+        self,
+        key: str,
+        location: Location | None,
+        fn: Callable[..., Any],
+        *args: Any,
+        on_partition: bool = False,
     ) -> Future[Any]:
         message = self._messages.open or Message(self.client)
-        future = message.add(key, None if location in self._gone else location, fn, args)
+        pin = None if location in self._gone else location
+        future = message.add(key, pin, fn, args, on_partition=on_partition)
         if message is not self._messages.open:
             message.send()
         return future
@@ -268,6 +275,10 @@ class DaskExecutor:
         future = self._submit(key, partition.location, _receive, partition)
         self._keep_an_eye_on(future, ())
         return future
+
+    def is_to_be_sent(self, future: Future[Any]) -> bool:
+        """Whether a task is in the message that this thread is writing."""
+        return self._messages.open is not None and future in self._messages.open
 
     def copy_to(self, blocks: Sequence[tuple[Location, Future[Any]]]) -> list[Future[Any]]:
         """Have blocks copied to workers, at once; return the copies, which are being made.

@@ -88,6 +88,30 @@ def test_a_pass_sends_the_block_list_once(client: Client) -> None:
     assert sizes[2000][2] < 1.1 * sizes[16][2]
 
 
+def test_the_first_tasks_do_not_wait_for_a_short_block_list(client: Client) -> None:
+    short, long = (split(da.ones(nblocks, chunks=1).persist()) for nblocks in (16, 2000))
+    per_split = []
+    for parts in (short, long):
+        with parts.together():
+            passes = [parts.map(programs.nothing) for _ in range(2)]
+        passes.append(parts.map(programs.nothing))
+        per_split.append([lists_named(client, futures) for futures in passes])
+    assert per_split == [[0, 0, 2], [2, 2, 2]]
+
+
+def lists_named(client: Client, futures: list[Any]) -> int:
+    """Count the lists of blocks that tasks depend on."""
+
+    def count(dask_scheduler: Any) -> int:
+        named = (one for key in keys for one in dask_scheduler.tasks[key].dependencies)
+        return sum(str(one.key).startswith("spliter-partition") for one in named)
+
+    keys = [future.key for future in futures]
+    wait(futures)
+    found: int = client.run_on_scheduler(count)
+    return found
+
+
 def bytes_sent(client: Client, parts: spliter.Split) -> int:
     """Bytes of the graphs that one pass sends to the scheduler."""
     sent = 0
