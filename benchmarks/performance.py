@@ -5,8 +5,9 @@
     python benchmarks/performance.py --quick              # short forms: does everything still run?
     python benchmarks/performance.py --update             # and write them into docs/performance.md
 
-``performance.toml`` beside this file lists them. Of ``spliter compare`` the ratios to SplIter
-are taken round by round: median and quartiles. Of other commands the last lines are shown.
+``performance.toml`` beside this file lists them. What is not measured this time stays on the page
+as it was. Of ``spliter compare`` the ratios to SplIter are taken round by round: median and
+quartiles. Of other commands the last lines are shown.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -213,32 +214,65 @@ def quartiles(values: Sequence[float]) -> str:
     return f"{middle:.3g} ({low:.3g} to {high:.3g})"
 
 
-def report(figures: Sequence[Figure], quick: bool) -> Iterator[str]:
-    """Measure figures one after the other, and yield lines of Markdown as they come.
+def section(figure: Figure, quick: bool) -> Iterator[str]:
+    """Measure a figure, and yield lines of Markdown as they come.
 
     Parameters
     ----------
-    figures : sequence of Figure
+    figure : Figure
         What to measure.
     quick : bool
-        Whether to run the short forms.
+        Whether to run the short form.
     """
     here = facts()
     versions = ", ".join(f"{name} {version}" for name, version in here.versions.items())
     day = dt.datetime.now(dt.UTC).date().isoformat()
-    form = "the short forms, to see that the commands run" if quick else "the full forms"
+    form = "the short form, to see that the command runs" if quick else "the full form"
+    short = f" with `{figure.quick}`" if quick and figure.quick else ""
+    yield from (f"{in_a_cell(figure.command)}{short}", "")
     yield (
-        f"Run on {day}: {form}, on {here.processor}, {here.cores} cores, "
-        f"{here.memory / 2**30:.0f} GiB, {here.system}; {versions}. "
-        "Time over that of SplIter in the same round: median (quartiles)."
+        f"{day}: {form}, on {here.processor}, {here.cores} cores, "
+        f"{here.memory / 2**30:.0f} GiB, {here.system}; {versions}"
     )
-    for figure in figures:
-        short = f" with `{figure.quick}`" if quick and figure.quick else ""
-        yield from ("", f"### {figure.name}", "", f"{in_a_cell(figure.command)}{short}", "")
-        try:
-            yield from measure(figure, quick)
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            yield f"not measured: {type(error).__name__}"
+    yield ""
+    try:
+        yield from measure(figure, quick)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        yield f"not measured: {type(error).__name__}"
+
+
+def sections_of(text: str) -> dict[str, list[str]]:
+    """Return what a page has of each figure.
+
+    Parameters
+    ----------
+    text : str
+        The page.
+
+    Returns
+    -------
+    dict of str to list of str
+        Lines below each heading.
+    """
+    _, _, rest = text.partition("<!-- figures: begin -->\n")
+    inside, _, _ = rest.partition("<!-- figures: end -->")
+    found = (part.partition("\n") for part in inside.strip().split("### ")[1:])
+    return {name: lines.strip().splitlines() for name, _, lines in found}
+
+
+def page_of(figures: Sequence[Figure], sections: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the sections of figures, in their order, with headings.
+
+    Parameters
+    ----------
+    figures : sequence of Figure
+        All there are.
+    sections : mapping of str to sequence of str
+        Of those that have been measured.
+    """
+    known = [figure.name for figure in figures if figure.name in sections]
+    lines = [line for name in known for line in ("", f"### {name}", "", *sections[name])]
+    return lines[1:]
 
 
 def replace_between(text: str, what: str, lines: Sequence[str]) -> str:
@@ -276,18 +310,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--update", action="store_true", help="write into docs/performance.md")
     parser.add_argument("--list", action="store_true", help="show the claims, measure nothing")
     options = parser.parse_args(arguments)
-    lines = []
-    if not options.list:
-        for line in report([it for it in figures if it.name in options.only], options.quick):
-            print(line, flush=True)
-            lines.append(line)
-    else:
+    if options.list:
         print("\n".join(claims_table(figures)))
     if options.update:
         text = replace_between(PAGE.read_text(encoding="utf-8"), "claims", claims_table(figures))
-        if lines:
-            text = replace_between(text, "figures", lines)
         PAGE.write_text(text, encoding="utf-8")
+    if options.list:
+        return
+    for figure in (one for one in figures if one.name in options.only):
+        print(f"### {figure.name}\n", flush=True)
+        lines = []
+        for line in section(figure, options.quick):
+            print(line, flush=True)
+            lines.append(line)
+        print(flush=True)
+        if options.update:
+            text = PAGE.read_text(encoding="utf-8")
+            sections = {**sections_of(text), figure.name: lines}
+            text = replace_between(text, "figures", page_of(figures, sections))
+            PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -73,4 +73,14 @@ def test_a_figure_that_cannot_be_measured_is_said() -> None:
     figure = performance.Figure("n", "p", "c", "python -c 1/0", "")
     with pytest.raises(subprocess.CalledProcessError):
         performance.measure(figure, quick=False)
-    assert "not measured: CalledProcessError" in list(performance.report([figure], quick=False))
+    assert "not measured: CalledProcessError" in list(performance.section(figure, quick=False))
+
+
+def test_what_is_not_measured_again_stays() -> None:
+    figures = [performance.Figure(name, "p", "c", "x", "") for name in ("a", "b", "c")]
+    page = "<!-- figures: begin -->\n<!-- figures: end -->\n"
+    for measured in ({"c": ["3", "", "4"]}, {"a": ["1"]}, {"gone": ["9"], "c": ["5"]}):
+        sections = {**performance.sections_of(page), **measured}
+        page = performance.replace_between(page, "figures", performance.page_of(figures, sections))
+    assert performance.sections_of(page) == {"a": ["1"], "c": ["5"]}
+    assert page.index("### a") < page.index("### c")

@@ -1,8 +1,9 @@
 """What runs on a Dask worker: find a partition's blocks in its memory and iterate.
 
 A partition arrives here once, as the value of a small task of its own, and later tasks
-name that value. A task that gets a partition starts in :func:`run_at_location`, which
-checks that the blocks are still in this worker's memory::
+name that value; if it is short, the first tasks have it with them. A task that gets a
+partition starts in :func:`run_at_location`, which checks that the blocks are still in this
+worker's memory::
 
     all here ──────────────────────────────> run
     some not in any memory ─> leave the thread pool, wait until Dask has made them again
