@@ -112,7 +112,8 @@ class ClientSource:
     def shipped(self, executor: DaskExecutor, partition: Partition) -> Partition | Future[Any]:
         """Return what a task is given: the future of the partition at its location.
 
-        It is sent there on first use. Until then, a short one is given itself.
+        It is sent there on first use. Until then, a short one is given itself, as is one that
+        another thread is about to send.
         """
         as_one = partition.begin_pass()
         with self._lock:
@@ -122,7 +123,8 @@ class ClientSource:
                 self._blocks.refuse_cancelled(partition)
                 sent = executor.ship(partition.at_location(as_one=as_one))
                 self._shipped = (partition.indexes, as_one, sent)
-        if len(partition) <= MOST_IN_A_TASK and (is_new or executor.is_to_be_sent(sent)):
+        is_first = len(partition) <= MOST_IN_A_TASK and (is_new or executor.is_to_be_sent(sent))
+        if is_first or executor.is_held_back(sent):
             return partition.at_location(as_one=as_one)
         return sent
 

@@ -139,6 +139,7 @@ class DaskExecutor:
         self._has_looked = False
         self._gone: set[Location] = set()
         self._messages = _Messages()
+        self._unsent: set[Message] = set()
         self._flush_planned = False
 
     @property
@@ -229,14 +230,18 @@ class DaskExecutor:
             yield
             return
         self._messages.open = message = Message(self.client)
+        with self._lock:
+            self._unsent.add(message)
         try:
             yield
+            message.send()
         except BaseException:
             message.discard()
             raise
         finally:
             self._messages.open = None
-        message.send()
+            with self._lock:
+                self._unsent.discard(message)
         if message.futures:
             loop: Any = self.client.loop
             loop.add_callback(self._flush)  # the message is whole: nothing to wait for
@@ -279,6 +284,12 @@ class DaskExecutor:
     def is_to_be_sent(self, future: Future[Any]) -> bool:
         """Whether a task is in the message that this thread is writing."""
         return self._messages.open is not None and future in self._messages.open
+
+    def is_held_back(self, future: Future[Any]) -> bool:
+        """Whether a task is in a message that another thread is writing: nobody can name it yet."""
+        with self._lock:
+            others = self._unsent - {self._messages.open}
+        return any(future in message for message in others)
 
     def copy_to(self, blocks: Sequence[tuple[Location, Future[Any]]]) -> list[Future[Any]]:
         """Have blocks copied to workers, at once; return the copies, which are being made.

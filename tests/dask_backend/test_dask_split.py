@@ -8,6 +8,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import dask.array as da
@@ -97,6 +98,30 @@ def test_the_first_tasks_do_not_wait_for_a_short_block_list(client: Client) -> N
         passes.append(parts.map(programs.nothing))
         per_split.append([lists_named(client, futures) for futures in passes])
     assert per_split == [[0, 0, 2], [2, 2, 2]]
+
+
+@pytest.mark.parametrize("nblocks", [16, 2000])
+def test_a_thread_does_not_wait_for_what_another_one_has_not_sent(
+    client: Client, nblocks: int
+) -> None:
+    parts = split(da.ones(nblocks, chunks=1).persist())
+    written, submitted = threading.Event(), threading.Event()
+
+    def write() -> list[Any]:
+        with parts.together():
+            futures = parts.map(programs.nothing)
+            written.set()
+            assert submitted.wait(30)
+        return spliter.gather(futures)
+
+    with ThreadPoolExecutor(1) as threads:
+        other = threads.submit(write)
+        assert written.wait(30)
+        try:
+            assert parts[0].submit(programs.nothing).result(timeout=20) is None
+        finally:
+            submitted.set()
+        assert other.result(30) == [None] * len(parts)
 
 
 def lists_named(client: Client, futures: list[Any]) -> int:
