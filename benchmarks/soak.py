@@ -10,10 +10,11 @@ the client, values in the workers' memory, SplIter's own objects anywhere, and t
 processes. The command fails if there is more of the former than before the first task, or if memory
 has grown by more than the control's and a margin. ``leftovers.py`` says what is cleared away first.
 
-Dask's scheduler keeps a record of each burst of tasks, with its groups of tasks, for as long as it
-lives (``distributed.spans``). The cluster here has no such records, so that whatever else stays can
-be seen. ``--spans`` has them: then memory grows, with SplIter and without, and SplIter's may not
-grow by more than the control's, of as many bursts, and the margin.
+By default Dask's scheduler keeps a record of each burst of tasks, with its groups of tasks, for as
+long as it lives (``distributed.spans``), and the memory of any program grows. The cluster here has
+no such records, so that whatever else stays can be seen in the control too. ``--spans`` has them:
+then SplIter, which keeps them short where they are about its tasks, has to do with less than the
+control; with ``--no-control``, with the margin alone.
 """
 
 from __future__ import annotations

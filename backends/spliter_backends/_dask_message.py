@@ -19,16 +19,10 @@ from distributed.protocol.pickle import dumps
 
 from spliter import Location, TaskNotSerializableError
 from spliter_backends._dask_pins import MARK
+from spliter_backends._dask_records import SPAN
 
 ON_PARTITION: Final = "spliter-on-partition"
 """The annotation of tasks on partitions, which the dashboard's page counts."""
-
-SPAN: Final = {"name": ("spliter",), "ids": ("spliter",)}
-"""The span of all tasks that are sent outside of a span of the user's, the same for all clients.
-
-Without one, Dask makes a new default span for each burst of tasks, and keeps it for as long as the
-scheduler lives, as each worker keeps the sums of its times.
-"""
 
 
 class Message:

@@ -46,6 +46,7 @@ from spliter._grid import UNKNOWN, IntArray
 from spliter_backends._dask_message import Message
 from spliter_backends._dask_picked import PickedBlocks
 from spliter_backends._dask_pins import let_go_of_the_gone
+from spliter_backends._dask_records import keep_short
 from spliter_backends._dask_worker import hold, run_at_location
 
 WATCH_INTERVAL: Final = 1.0
@@ -425,7 +426,7 @@ def release_pins(ages: Mapping[Key, float], patience: float, dask_scheduler: Any
     """Run on the scheduler: release tasks from pins to workers that will not serve them.
 
     From the first call on the scheduler lets go of pins to workers that are removed by itself,
-    see ``_dask_pins``.
+    see ``_dask_pins``, and keeps its records of our tasks short, see ``_dask_records``.
 
     What these tasks wait for is treated likewise: a task's result that was lost is to be made
     again by a task with the same pin.
@@ -451,6 +452,7 @@ def release_pins(ages: Mapping[Key, float], patience: float, dask_scheduler: Any
         more; ``gone``: workers that tasks were pinned to and that no longer exist.
     """
     let_go_of_the_gone(dask_scheduler)
+    keep_short(dask_scheduler)
     tasks, running = dask_scheduler.tasks, dask_scheduler.running
     ours = {tasks[key] for key in ages if key in tasks}
     unrunnable = set(dask_scheduler.unrunnable)

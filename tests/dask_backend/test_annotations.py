@@ -10,6 +10,7 @@ import pytest
 from distributed import Client, get_worker, span, wait
 
 from spliter import reduce, split
+from spliter_backends import _dask_records
 from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, spread
 from tests.dask_workers import workers_of
@@ -55,6 +56,31 @@ def test_one_span_for_all_bursts(client: Client) -> None:
     assert spans(client) == before
     assert before["spliter",] == 1
     assert sums_kept(client) < kept + 30  # a kind of time may be measured for the first time
+
+
+def test_groups_of_tasks_that_are_gone_are_forgotten(client: Client) -> None:
+    # By default Dask keeps those of all bursts as long as its scheduler lives.
+    x = spread(client, 8)
+    lasting = split(x)
+    wait(held := lasting.map(programs.total))
+    for _ in range(150):
+        use(x)
+    groups, messages, alive = client.run_on_scheduler(look_at_our_span)
+    assert _dask_records.KEPT <= groups <= _dask_records.MOST_GROUPS + 5
+    assert messages <= 300
+    assert "total" in alive
+    assert sum(future.result() for future in held) == expected(8)
+
+
+def look_at_our_span(dask_scheduler: Any) -> tuple[int, int, set[str]]:
+    """Count groups and messages; name the groups that the scheduler has and the span too."""
+    ours = dask_scheduler.extensions["spans"].spans["spliter"]
+    # What Dask's pages ask of a span.
+    assert ours.stop >= ours.start > 0
+    assert ours.states["memory"] > 0
+    assert ours.cumulative_worker_metrics
+    alive = {one.name for one in ours.groups if dask_scheduler.task_groups.get(one.name) is one}
+    return len(ours.groups), len(ours.metadata["collections"]), alive
 
 
 def test_control_of_one_span_for_all_bursts(client: Client) -> None:

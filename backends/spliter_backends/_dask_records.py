@@ -1,0 +1,67 @@
+"""What Dask's scheduler keeps of tasks that are gone is kept short, where it is about ours.
+
+Dask records tasks in *spans* (``distributed.spans``). Outside of a span of the program's it makes
+a new one for each burst of tasks, and never forgets one, nor the groups of tasks that were in it;
+each worker keeps the sums of its times by span. So our tasks are all in one, and of its groups
+whose tasks are gone the scheduler keeps the last few. Sums of times are not touched.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+SPAN: Final = {"name": ("spliter",), "ids": ("spliter",)}
+"""The span of all tasks sent outside of a span of the program's, the same for all clients."""
+
+MOST_GROUPS: Final = 100
+"""Groups of tasks from which the span is looked through."""
+
+KEPT: Final = 10
+"""Groups that are gone, of which so many stay: Dask asks for the last end among them."""
+
+NAME: Final = "spliter-records"
+"""Of the plugin."""
+
+
+class RecordsOfTheGone(SchedulerPlugin):
+    """Forgets groups of tasks that are gone."""
+
+    name = NAME
+
+    def update_graph(self, scheduler: Any, **kwargs: Any) -> None:
+        """Run when any tasks have come."""
+        shorten(scheduler)
+
+
+def keep_short(dask_scheduler: Any) -> None:
+    """Run on the scheduler: keep the records of our span short from now on.
+
+    Parameters
+    ----------
+    dask_scheduler : distributed.Scheduler
+        Given by Dask.
+    """
+    if NAME not in dask_scheduler.plugins:
+        dask_scheduler.add_plugin(RecordsOfTheGone(), name=NAME)
+
+
+def shorten(scheduler: Any) -> None:
+    """Forget all but the last groups of our span whose tasks are gone.
+
+    Parameters
+    ----------
+    scheduler : distributed.Scheduler
+        On its event loop; one without spans is left alone.
+    """
+    spans = scheduler.extensions.get("spans")
+    span = None if spans is None else spans.spans.get(SPAN["ids"][-1])
+    if span is None or len(span.groups) <= MOST_GROUPS:
+        return
+    alive = scheduler.task_groups
+    gone = [group for group in span.groups if alive.get(group.name) is not group]
+    gone.sort(key=lambda group: group.stop)
+    span.groups.difference_update(gone[:-KEPT])
+    # One entry for each message, of no more than that there was one.
+    del span.metadata["collections"][:-KEPT]
