@@ -16,6 +16,9 @@ from spliter import Partition, reduce, split
 ROWS = 10
 """Rows of a block."""
 
+LONGEST_WAIT = 60
+"""Seconds until the tasks of a burst have to be forgotten."""
+
 _planted: list[bytes] = []
 """What is left behind on purpose."""
 
@@ -158,7 +161,10 @@ class WithoutSplits:
         tasks = len(first) + len(second)
         del first, second
         cluster: Any = self.client.cluster
+        deadline = time.monotonic() + LONGEST_WAIT
         while cluster.scheduler.tasks:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{len(cluster.scheduler.tasks)} tasks are not forgotten")
             time.sleep(0.001)
         return tasks
 

@@ -18,8 +18,11 @@ SPAN: Final = {"name": ("spliter",), "ids": ("spliter",)}
 MOST_GROUPS: Final = 100
 """Groups of tasks from which the span is looked through."""
 
+MOST_MESSAGES: Final = 1_000
+"""Messages from which on the first ones are forgotten."""
+
 KEPT: Final = 10
-"""Groups that are gone, of which so many stay: Dask asks for the last end among them."""
+"""Groups that are gone, and messages, of which so many stay: Dask asks for the last end of any."""
 
 NAME: Final = "spliter-records"
 """Of the plugin."""
@@ -57,11 +60,14 @@ def shorten(scheduler: Any) -> None:
     """
     spans = scheduler.extensions.get("spans")
     span = None if spans is None else spans.spans.get(SPAN["ids"][-1])
-    if span is None or len(span.groups) <= MOST_GROUPS:
+    if span is None:
         return
-    alive = scheduler.task_groups
-    gone = [group for group in span.groups if alive.get(group.name) is not group]
-    gone.sort(key=lambda group: group.stop)
-    span.groups.difference_update(gone[:-KEPT])
-    # One entry for each message, of no more than that there was one.
-    del span.metadata["collections"][:-KEPT]
+    if len(span.groups) > MOST_GROUPS:
+        alive = scheduler.task_groups
+        gone = [group for group in span.groups if alive.get(group.name) is not group]
+        gone.sort(key=lambda group: group.stop)
+        span.groups.difference_update(gone[:-KEPT])
+    # An entry for each message, all alike, also where its group has been there all the time.
+    messages = span.metadata["collections"]
+    if len(messages) > MOST_MESSAGES:
+        del messages[:-KEPT]

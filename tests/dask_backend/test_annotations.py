@@ -67,9 +67,22 @@ def test_groups_of_tasks_that_are_gone_are_forgotten(client: Client) -> None:
         use(x)
     groups, messages, alive = client.run_on_scheduler(look_at_our_span)
     assert _dask_records.KEPT <= groups <= _dask_records.MOST_GROUPS + 5
-    assert messages <= 300
+    assert messages <= _dask_records.MOST_MESSAGES
     assert "total" in alive
     assert sum(future.result() for future in held) == expected(8)
+
+
+def test_messages_are_forgotten_also_where_a_group_lasts(client: Client) -> None:
+    use(spread(client, 8))
+    entry = {"type": "low-level-graph"}
+
+    def fill(dask_scheduler: Any) -> int:
+        ours = dask_scheduler.extensions["spans"].spans["spliter"]
+        ours.metadata["collections"].extend([entry] * _dask_records.MOST_MESSAGES)
+        _dask_records.shorten(dask_scheduler)
+        return len(ours.metadata["collections"])
+
+    assert client.run_on_scheduler(fill) == _dask_records.KEPT
 
 
 def look_at_our_span(dask_scheduler: Any) -> tuple[int, int, set[str]]:
