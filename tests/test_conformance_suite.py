@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import abc
 import inspect
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -242,3 +247,49 @@ def test_a_counter_needs_its_positive_control() -> None:
 
     with pytest.raises(NotImplementedError, match="positive control"):
         Uncontrolled().test_nothing_moves()
+
+
+IN_AN_ENGINE_WITH_THREADS = """
+    import random
+    import sys
+    import threading
+
+    from spliter.testing import BackendTests
+    from spliter.testing._hooks import BackendHooks
+
+    {first}
+    sys.setswitchinterval(1e-5)
+
+    def draw_for_ever():
+        while True:
+            random.random()
+
+    threading.Thread(target=draw_for_ever, daemon=True).start()
+
+    class TestLists(BackendTests):
+        backend = "local"
+        locations_are_elsewhere = False
+        n_locations = 1
+
+        def distribute(self, blocks, placement):
+            return list(blocks)
+"""
+
+
+@pytest.mark.parametrize(("first", "passes"), [("", True), ("del BackendHooks.pytestmark", False)])
+def test_an_engine_whose_threads_draw_random_numbers(
+    first: str, passes: bool, tmp_path: Path
+) -> None:
+    module = tmp_path / "test_engine.py"
+    module.write_text(dedent(IN_AN_ENGINE_WITH_THREADS.format(first=first)), encoding="utf-8")
+    test = f"{module}::TestLists::test_result_depends_on_the_items_alone"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-W", "error", "-c", os.devnull, "--rootdir", ".", test],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ("1 passed" in done.stdout) is passes, done.stdout
+    assert ("HypothesisDeprecationWarning" in done.stdout) is not passes

@@ -45,8 +45,7 @@ from spliter._events import tell
 from spliter._grid import UNKNOWN, IntArray
 from spliter_backends._dask_message import Message
 from spliter_backends._dask_picked import PickedBlocks
-from spliter_backends._dask_pins import let_go_of_the_gone
-from spliter_backends._dask_records import keep_short
+from spliter_backends._dask_pins import release_pins
 from spliter_backends._dask_worker import hold, run_at_location
 
 WATCH_INTERVAL: Final = 1.0
@@ -372,7 +371,7 @@ class DaskExecutor:
                     self._under_way.pop(key, None)
 
     async def release_pins(self, ages: Mapping[Key, float] | None = None) -> dict[Key, str | None]:
-        """Have tasks started that nobody would start, see :func:`release_pins`.
+        """Have tasks started that nobody would start, see ``_dask_pins``.
 
         Parameters
         ----------
@@ -420,69 +419,6 @@ def _free(worker: Mapping[str, Any], target: float) -> int | None:
 def _receive(partition: Partition) -> Partition:
     """Run at a location: be the value that later tasks name."""
     return partition
-
-
-def release_pins(ages: Mapping[Key, float], patience: float, dask_scheduler: Any) -> dict[str, Any]:
-    """Run on the scheduler: release tasks from pins to workers that will not serve them.
-
-    From the first call on the scheduler lets go of pins to workers that are removed by itself,
-    see ``_dask_pins``, and keeps its records of our tasks short, see ``_dask_records``.
-
-    What these tasks wait for is treated likewise: a task's result that was lost is to be made
-    again by a task with the same pin.
-
-    Also wakes any task that is pinned *loosely* and was left in ``no-worker`` although
-    there are workers: ``Scheduler.bulk_schedule_unrunnable_after_adding_worker`` looks at
-    pins without regard to looseness (distributed 2026.8), and blocks to be made again may
-    be among those.
-
-    Parameters
-    ----------
-    ages : mapping of key to float
-        Tasks under way and for how many seconds.
-    patience : float
-        Seconds to wait for a worker that is there but paused.
-    dask_scheduler : distributed.Scheduler
-        Given by Dask.
-
-    Returns
-    -------
-    dict
-        ``states``: the state of each of the tasks, ``None`` where it is not known any
-        more; ``gone``: workers that tasks were pinned to and that no longer exist.
-    """
-    let_go_of_the_gone(dask_scheduler)
-    keep_short(dask_scheduler)
-    tasks, running = dask_scheduler.tasks, dask_scheduler.running
-    ours = {tasks[key] for key in ages if key in tasks}
-    unrunnable = set(dask_scheduler.unrunnable)
-    ours |= {task for task in unrunnable if str(task.key).startswith("spliter-")}
-    # Results of ours that later tasks wait for, and that were lost with their worker.
-    waiting = list(ours)
-    while waiting:
-        more = set(waiting.pop().waiting_on or ()) - ours
-        ours |= more
-        waiting.extend(more)
-    wake: dict[Key, str] = {}
-    gone: set[str] = set()
-    for task in (ours | unrunnable) if running else ():
-        lost = {at for at in task.worker_restrictions or () if at not in dask_scheduler.workers}
-        overdue = ages.get(task.key, patience) >= patience
-        if task.state == "no-worker" and (task.loose_restrictions or task in ours):
-            if task.loose_restrictions or lost or overdue:
-                gone |= lost
-                task.worker_restrictions = None
-                wake[task.key] = "processing"
-        elif task.state == "processing" and overdue:
-            worker = task.processing_on
-            started = task in worker.executing or task in worker.long_running
-            if worker not in running and not started:
-                task.worker_restrictions = None
-                wake[task.key] = "released"
-    if wake:
-        dask_scheduler.transitions(wake, stimulus_id=f"spliter-release-pins-{time.time()}")
-    states = {key: tasks[key].state if key in tasks else None for key in ages}
-    return {"states": states, "gone": sorted(gone)}
 
 
 _executors: weakref.WeakKeyDictionary[Client, DaskExecutor] = weakref.WeakKeyDictionary()

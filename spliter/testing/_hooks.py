@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from spliter import Partition, Split, split
 from spliter.testing._encoding import index_encoded_blocks
@@ -17,6 +18,10 @@ Block = npt.NDArray[Any]
 
 class BackendHooks(abc.ABC):
     """How the suite reaches one engine: two hooks to fill in, and others to override."""
+
+    # Hypothesis takes the global `random` for used by a strategy if its state changes meanwhile;
+    # an engine's own threads (Dask's, when they wait before they try again) change it too.
+    pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module inside")
 
     backend: ClassVar[str]
     """Name of the backend."""
