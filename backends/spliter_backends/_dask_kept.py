@@ -1,14 +1,22 @@
 """What runs on a Dask worker to keep there what a task has made.
 
 A partition that is put into one block becomes data of the worker like any other: it has its size,
-shows on the dashboard, may be spilled, and is freed by the client that asked for it.
+shows on the dashboard, may be spilled, and is freed by the client that asked for it. The scheduler
+has to hear of it, which takes a message there and back: a task goes on meanwhile, and waits for the
+answer at its end (:func:`known_by_the_end`), so that it is known before the task's result is::
+
+    task     put together ── compute ──────────────── wait ─> result
+    loop              └─ "this worker has it" ─> known ──┘
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,10 +56,14 @@ def bounded_sync(
     try:
         return sync(worker.loop, fn, *args, callback_timeout=timeout, **kwargs)
     except TimeoutError as error:
-        raise BlockTimeoutError(
-            f"neither the scheduler nor another worker answered {worker.address} within "
-            f"{timeout:g} s; the limit is the Dask setting spliter.block-timeout"
-        ) from error
+        raise _no_answer(worker, timeout) from error
+
+
+def _no_answer(worker: Worker, timeout: float) -> BlockTimeoutError:
+    return BlockTimeoutError(
+        f"neither the scheduler nor another worker answered {worker.address} within "
+        f"{timeout:g} s; the limit is the Dask setting spliter.block-timeout"
+    )
 
 
 @dataclass(frozen=True)
@@ -101,16 +113,94 @@ class Kept:
             If the worker has not the memory to make it.
         """
         with _lock_for(self.key):
-            value = read_here(worker, self.key)
+            # Looked for in this order: what has become known is data of the worker before it is
+            # not here any more.
+            value = _not_known_yet.get(self.key, MISSING)
+            if value is MISSING:
+                value = read_here(worker, self.key)
             return value if value is not MISSING else self._made(worker, make, keep)
 
     def _made(self, worker: Worker, make: Callable[[], Any], keep: bool) -> Any:
         if not keep:
             return make()
-        with room_for(worker, self.nbytes, self.made_of, self.timeout):
+        with ExitStack() as room:
+            room.enter_context(room_for(worker, self.nbytes, self.made_of, self.timeout))
             value = make()
-            bounded_sync(worker, self.timeout, _keep, worker, self.key, value, self.client)
+            # The memory is set aside until Dask counts it.
+            self._make_known(worker, value, room.pop_all())
         return value
+
+    def _make_known(self, worker: Worker, value: Any, room: ExitStack) -> None:
+        """Begin to make a value one of the worker's data; wait only if nobody will."""
+
+        def end(_: Future[None]) -> None:
+            del _not_known_yet[self.key]
+            room.close()
+
+        _not_known_yet[self.key] = value
+        loop: Any = worker.loop
+        telling = asyncio.run_coroutine_threadsafe(
+            _keep(worker, self.key, value, self.client), loop.asyncio_loop
+        )
+        telling.add_done_callback(end)
+        known = _Known(worker, telling, self.timeout)
+        if _this_thread.begun is None:
+            known.wait()
+        else:
+            _this_thread.begun.append(known)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """That a value has become one of the worker's data, or that it is about to."""
+
+    worker: Worker
+    telling: Future[None]
+    timeout: float
+
+    def wait(self) -> None:
+        """Wait until it has, within bounds."""
+        try:
+            self.telling.result(self.timeout)
+        except TimeoutError as error:
+            self.telling.cancel()
+            raise _no_answer(self.worker, self.timeout) from error
+
+
+class _Begun(threading.local):
+    """What the task that a thread runs has made and has not waited for."""
+
+    begun: list[_Known] | None = None
+
+
+_this_thread = _Begun()
+
+_not_known_yet: dict[str, Any] = {}
+"""Values that tasks of this process may use already, by their keys."""
+
+
+@contextmanager
+def known_by_the_end() -> Iterator[None]:
+    """Let the task that this thread runs go on while what it keeps is being made known.
+
+    Yields
+    ------
+    None
+        At the end of the context the scheduler knows of all that was kept.
+
+    Raises
+    ------
+    BlockTimeoutError
+        If the scheduler does not answer.
+    """
+    before, begun = _this_thread.begun, list[_Known]()
+    _this_thread.begun = begun
+    try:
+        yield
+    finally:
+        _this_thread.begun = before
+        for known in begun:
+            known.wait()
 
 
 _locks: weakref.WeakValueDictionary[str, threading.Lock] = weakref.WeakValueDictionary()

@@ -45,7 +45,7 @@ from spliter._concatenate import concatenate
 from spliter._events import tell
 from spliter._grid import IntArray
 from spliter._partition import count_rows
-from spliter_backends._dask_kept import Kept, bounded_sync
+from spliter_backends._dask_kept import Kept, bounded_sync, known_by_the_end
 from spliter_backends._dask_memory import MISSING, has_all, nbytes_of, read_here
 
 FETCH_BATCH_NBYTES: Final = 32 * 2**20
@@ -149,7 +149,9 @@ def run_at_location(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
     """
     worker = get_worker()
     bound = {name: _arrive(worker, value) for name, value in kwargs.items()}
-    return fn(*(_arrive(worker, value) for value in args), **bound)
+    arrived = [_arrive(worker, value) for value in args]
+    with known_by_the_end():
+        return fn(*arrived, **bound)
 
 
 def _arrive(worker: Worker, value: Any) -> Any:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -17,9 +20,10 @@ import dask.array as da
 import dask.dataframe as dd
 import pandas as pd
 import scipy.sparse as sp
-from distributed import Client, wait
+from distributed import Client, get_worker, wait
 
-from spliter import NotEnoughMemoryError, Partition, Split, split, task
+from spliter import BlockTimeoutError, NotEnoughMemoryError, Partition, Split, split, task
+from spliter_backends import _dask_kept
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import kill
 
@@ -276,3 +280,68 @@ def test_collection_of_frames_has_unknown_sizes(client: Client) -> None:
         doubled = parts.map_blocks(lambda frame: frame["a"].to_numpy() * 2, dtype=np.int64)
     assert np.isnan(doubled.chunks[0]).all()
     assert doubled.compute().tolist() == list(range(0, 24, 2))
+
+
+@task
+def uses_before_it_is_known(partition: Partition) -> tuple[bool, bool, int]:
+    """Hold back what makes it known: is it usable here, and in another thread, and known?"""
+    known, keep = threading.Event(), _dask_kept._keep
+
+    async def keep_later(*arguments: Any) -> None:
+        while not known.is_set():
+            await asyncio.sleep(0.01)
+        await keep(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as threads:
+        patch.setattr(_dask_kept, "_keep", keep_later)
+        made = partition.materialize()
+        # In a thread of its own nobody waits at the end of the task; it is there already.
+        same = threads.submit(partition.materialize).result(WAIT) is made
+        held = len([key for key in get_worker().data if str(key).startswith(PREFIX)])
+        # Held by the time the result is known, and not before.
+        threading.Timer(0.5, known.set).start()
+    return len(made) == len(partition.get_item_indexes()), same, held
+
+
+def test_a_task_goes_on_while_the_scheduler_hears_of_it(client: Client) -> None:
+    with split(points(), partitions_per_location=1) as parts:
+        futures = [uses_before_it_is_known(partition) for partition in parts]
+        assert client.gather(futures) == [(True, True, 0)] * len(parts)
+        assert len(kept(client)) == len(at_workers(client)) == len(parts)
+    assert eventually(lambda: not kept(client) and not at_workers(client))
+
+
+@task
+def made_known_by(keep: Callable[..., Any], partition: Partition) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_dask_kept, "_keep", keep)
+        return len(partition.materialize())
+
+
+async def never(*_: Any) -> None:
+    await asyncio.sleep(3600)
+
+
+async def refuses(*_: Any) -> None:
+    raise OSError("no scheduler")
+
+
+@pytest.mark.parametrize(
+    ("keep", "error", "match"),
+    [(never, BlockTimeoutError, "within 0.5 s"), (refuses, OSError, "no scheduler")],
+)
+def test_what_the_scheduler_does_not_hear_of(
+    client: Client, keep: Any, error: type[Exception], match: str
+) -> None:
+    with dask.config.set({"spliter.block-timeout": "0.5s"}):
+        parts = split(points())
+    with parts:
+        futures = [made_known_by(keep, partition) for partition in parts]
+        for future in futures:
+            with pytest.raises(error, match=match):
+                future.result(timeout=WAIT)
+        assert not kept(client)
+        # Nothing of it stays in the way of the next task.
+        assert len(parts[0].submit(Partition.materialize).result(timeout=WAIT)) > 1
+        assert len(kept(client)) == 1
+    assert eventually(lambda: not kept(client) and not at_workers(client))
