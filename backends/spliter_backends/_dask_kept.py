@@ -126,28 +126,25 @@ class Kept:
         with ExitStack() as room:
             room.enter_context(room_for(worker, self.nbytes, self.made_of, self.timeout))
             value = make()
+            known = self._begin_to_tell(worker, value)
+            _not_known_yet[self.key] = value
             # The memory is set aside until Dask counts it.
-            self._make_known(worker, value, room.pop_all())
-        return value
-
-    def _make_known(self, worker: Worker, value: Any, room: ExitStack) -> None:
-        """Begin to make a value one of the worker's data; wait only if nobody will."""
-
-        def end(_: Future[None]) -> None:
-            del _not_known_yet[self.key]
-            room.close()
-
-        _not_known_yet[self.key] = value
-        loop: Any = worker.loop
-        telling = asyncio.run_coroutine_threadsafe(
-            _keep(worker, self.key, value, self.client), loop.asyncio_loop
-        )
-        telling.add_done_callback(end)
-        known = _Known(worker, telling, self.timeout)
+            room.callback(_not_known_yet.pop, self.key)
+            end = room.pop_all()
+            known.telling.add_done_callback(lambda _: end.close())
         if _this_thread.begun is None:
             known.wait()
         else:
             _this_thread.begun.append(known)
+        return value
+
+    def _begin_to_tell(self, worker: Worker, value: Any) -> _Known:
+        """Begin to make a value one of the worker's data."""
+        loop: Any = worker.loop
+        telling = asyncio.run_coroutine_threadsafe(
+            _keep(worker, self.key, value, self.client), loop.asyncio_loop
+        )
+        return _Known(worker, telling, self.timeout)
 
 
 @dataclass(frozen=True)
