@@ -1,9 +1,10 @@
 """Measure again every figure that the documentation claims.
 
-    python benchmarks/performance.py                      # all of them: an hour or two
+    python benchmarks/performance.py                      # all of them: two or three hours
     python benchmarks/performance.py --only planner split # some
     python benchmarks/performance.py --quick              # short forms: does everything still run?
     python benchmarks/performance.py --update             # and write them into docs/performance.md
+    python benchmarks/performance.py --update --older-than 2026-11-22   # go on where that ended
 
 ``performance.toml`` beside this file lists them. What is not measured this time stays on the page
 as it was. Of ``spliter compare`` the ratios to SplIter are taken round by round: median and
@@ -35,6 +36,7 @@ FIGURES = ROOT / "benchmarks" / "performance.toml"
 PAGE = ROOT / "docs" / "performance.md"
 LAST_LINES = 12
 LIMIT_SECONDS = 3 * 3600
+NOT_MEASURED = "not measured"
 VARIABLE = re.compile(r"[A-Z_]+=")
 
 
@@ -238,7 +240,7 @@ def section(figure: Figure, quick: bool) -> Iterator[str]:
     try:
         yield from measure(figure, quick)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        yield f"not measured: {type(error).__name__}"
+        yield f"{NOT_MEASURED}: {type(error).__name__}"
 
 
 def sections_of(text: str) -> dict[str, list[str]]:
@@ -258,6 +260,43 @@ def sections_of(text: str) -> dict[str, list[str]]:
     inside, _, _ = rest.partition("<!-- figures: end -->")
     found = (part.partition("\n") for part in inside.strip().split("### ")[1:])
     return {name: lines.strip().splitlines() for name, _, lines in found}
+
+
+def day_of(lines: Sequence[str]) -> dt.date | None:
+    """Return when a figure was measured.
+
+    Parameters
+    ----------
+    lines : sequence of str
+        Its section.
+
+    Returns
+    -------
+    date or None
+        ``None`` if it could not be measured.
+    """
+    if any(line.startswith(NOT_MEASURED) for line in lines):
+        return None
+    days = (re.match(r"\d{4}-\d{2}-\d{2}(?=:)", line) for line in lines)
+    return next((dt.date.fromisoformat(day.group()) for day in days if day), None)
+
+
+def older_than(
+    day: dt.date, figures: Sequence[Figure], sections: Mapping[str, Sequence[str]]
+) -> list[Figure]:
+    """Return the figures that were measured before a day, or never.
+
+    Parameters
+    ----------
+    day : date
+        The day, in UTC.
+    figures : sequence of Figure
+        Which to choose from.
+    sections : mapping of str to sequence of str
+        Those of the page.
+    """
+    measured = {name: day_of(lines) for name, lines in sections.items()}
+    return [figure for figure in figures if (measured.get(figure.name) or dt.date.min) < day]
 
 
 def page_of(figures: Sequence[Figure], sections: Mapping[str, Sequence[str]]) -> list[str]:
@@ -308,6 +347,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--quick", action="store_true", help="the short forms")
     parser.add_argument("--update", action="store_true", help="write into docs/performance.md")
+    parser.add_argument(
+        "--older-than",
+        type=dt.date.fromisoformat,
+        metavar="DAY",
+        help="only what was measured before this day (UTC), or never",
+    )
     parser.add_argument("--list", action="store_true", help="show the claims, measure nothing")
     options = parser.parse_args(arguments)
     if options.list:
@@ -317,7 +362,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         PAGE.write_text(text, encoding="utf-8")
     if options.list:
         return
-    for figure in (one for one in figures if one.name in options.only):
+    chosen = [figure for figure in figures if figure.name in options.only]
+    if options.older_than is not None:
+        chosen = older_than(
+            options.older_than, chosen, sections_of(PAGE.read_text(encoding="utf-8"))
+        )
+    for figure in chosen:
         print(f"### {figure.name}\n", flush=True)
         lines = []
         for line in section(figure, options.quick):

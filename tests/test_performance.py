@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import subprocess
 import sys
@@ -84,3 +85,19 @@ def test_what_is_not_measured_again_stays() -> None:
         page = performance.replace_between(page, "figures", performance.page_of(figures, sections))
     assert performance.sections_of(page) == {"a": ["1"], "c": ["5"]}
     assert page.index("### a") < page.index("### c")
+
+
+def test_going_on_with_a_run_that_ended_early() -> None:
+    figures = [performance.Figure(name, "p", "c", "x", "") for name in ("a", "b", "c", "d")]
+    sections = {
+        "a": ["`x`", "", "2026-11-21: the full form, on a machine; python 3.11", "", "| 4 | 1 |"],
+        "b": ["`x`", "", "2026-11-22: the full form, on a machine; python 3.11", "", "| 4 | 1 |"],
+        "c": ["`x`", "", "2026-11-22: the full form, on a machine", "", "not measured: Error"],
+    }
+    left = performance.older_than(dt.date(2026, 11, 22), figures, sections)
+    assert [figure.name for figure in left] == ["a", "c", "d"]
+
+
+def test_when_the_figures_of_the_page_were_measured() -> None:
+    sections = performance.sections_of(performance.PAGE.read_text(encoding="utf-8"))
+    assert None not in map(performance.day_of, sections.values())
