@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -110,6 +111,33 @@ def test_sweep_shows_every_blocking(tmp_path: Path) -> None:
         (8, 16),
     ]
     assert comparison.ways == ("spliter", "floor", "per-block")
+
+
+def test_several_sets_of_points(tmp_path: Path) -> None:
+    result = run(
+        "compare", "csvm", "--rows", "200", "--dims", "2", "--sweep", "1,4", "--rounds", "2",
+        "--datasets", "3", "--ways", "spliter,per-block,floor", "--output", str(tmp_path),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "2 rounds on each of 3 sets" in " ".join(result.stdout.split())
+    comparison = read_results(tmp_path)
+    assert comparison.settings["datasets"] == 3
+    for stand in comparison.stands:
+        told = [(run.round, run.way) for run in stand.measurements]
+        assert sorted(told) == sorted(itertools.product(range(1, 7), comparison.ways))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--datasets", "0"], "--datasets must be at least 1, got 0"),
+        (["--datasets", "2", "--input", "sklearn:iris"], "does not go with --input"),
+    ],
+)
+def test_sets_of_points_that_cannot_be_made(options: list[str], message: str) -> None:
+    result = compare(*options, *SMALL)
+    assert result.exit_code == 2
+    assert message in result.stderr
 
 
 def test_file_on_the_users_own_cluster(cluster: LocalCluster, tmp_path: Path) -> None:

@@ -45,6 +45,13 @@ class CommonOptions:
         int | None, typer.Option(help="Repeat the rows of the input up to this number.")
     ] = None
     seed: Annotated[int, typer.Option(help="Of the points and of the order of the ways.")] = 0
+    datasets: Annotated[
+        int,
+        typer.Option(
+            help="Sets of points to generate, with this seed and those after it; all rounds are "
+            "run on each. For what takes longer or shorter by which points happen to be together."
+        ),
+    ] = 1
     backend: Annotated[str, typer.Option(help=f"What to compare on: {' or '.join(MODULES)}.")] = (
         "dask"
     )
@@ -130,9 +137,22 @@ class CommonOptions:
                 raise OptionError(f"either {option} or --embedded, not both")
         return given[engine.address_option]
 
-    def choice(self, rows: int, dims: int) -> InputChoice:
-        """Return which data are asked for; `rows` and `dims` are those to generate."""
-        return InputChoice(self.source, self.columns, self.tile, rows, dims, self.seed)
+    def choices(self, rows: int, dims: int) -> list[InputChoice]:
+        """Return which data are asked for; `rows` and `dims` are those to generate.
+
+        Raises
+        ------
+        OptionError
+            If several sets are asked for of data that are there.
+        """
+        if self.datasets < 1:
+            raise OptionError(f"--datasets must be at least 1, got {self.datasets}")
+        if self.datasets > 1 and self.source is not None:
+            raise OptionError("--datasets generates points, and does not go with --input")
+        return [
+            InputChoice(self.source, self.columns, self.tile, rows, dims, self.seed + number)
+            for number in range(self.datasets)
+        ]
 
 
 RowsOption = Annotated[int, typer.Option("--rows", help="Points to generate.")]

@@ -2,14 +2,15 @@
 
 An :class:`App` poses one problem, an engine (:mod:`._engine`) has ways to solve it. All the rest is
 the same for all of them and is here: at each blocking the data are loaded, every way runs in
-interleaved rounds (:mod:`._rounds`), and before each run the cluster is brought to rest.
+interleaved rounds (:mod:`._rounds`), and before each run the cluster is brought to rest. Several
+sets of data take their turns at each blocking.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from spliter_experiments._blocks import NO_LABELS, cut_rows, no_points
@@ -21,7 +22,7 @@ from spliter_experiments._floor import Floor, start_floor
 from spliter_experiments._inputs import Dataset, Rows
 from spliter_experiments._placement import Placement
 from spliter_experiments._results import Comparison, Stand, Value
-from spliter_experiments._rounds import Answer, Contender, Judge, run_rounds
+from spliter_experiments._rounds import Answer, Contender, Judge, Measurement, run_rounds
 
 FLOOR = "floor"
 """The way of plain processes, one for each core, without an engine."""
@@ -183,7 +184,7 @@ class App(Protocol[ProblemT]):
         """Raise an :class:`._errors.ExperimentError` if the data are not for this app."""
 
     def pose(self, site: Site[Engine]) -> ProblemT:
-        """Return the problem, the same at every site; asked once, at the first one."""
+        """Return the problem, the same at every site of the data; asked once, at the first one."""
 
     def in_processes(self, way: str, site: Site[Engine], problem: ProblemT) -> Contender:
         """Return one of the ways off the cluster."""
@@ -198,6 +199,15 @@ class App(Protocol[ProblemT]):
         """Return what the title says beside the size of the data."""
 
 
+@dataclass
+class _Subject:
+    """A set of data: the problem posed of it, and what its answers are."""
+
+    dataset: Dataset
+    judge: Judge
+    problem: Any = UNPOSED
+
+
 @dataclass(frozen=True)
 class _Stage:
     """What stays the same from one blocking to the next."""
@@ -205,13 +215,12 @@ class _Stage:
     app: App[Any]
     engine: Engine
     table: Ways
-    dataset: Dataset
+    subjects: Sequence[_Subject]
     settings: Settings
     ways: tuple[str, ...]
     floor: Floor | None
     machine: Floor | None
     listener: Listener
-    judge: Judge
     meter: Meter
     empty: Resting
 
@@ -234,34 +243,48 @@ def ways_on(kind: EngineKind, app: App[Any]) -> tuple[str, ...]:
 
 
 def run_comparison(
-    app: App[Any], settings: Settings, dataset: Dataset, listener: Listener
+    app: App[Any], settings: Settings, datasets: Sequence[Dataset], listener: Listener
 ) -> Comparison:
     """Solve the problem of an app every way and return what each took.
+
+    Parameters
+    ----------
+    app : App
+        Poses the problem.
+    settings : Settings
+        What the user asked for.
+    datasets : sequence of Dataset
+        One, or several with as many rows; rounds of later ones are numbered on.
+    listener : Listener
+        Is told how far it is.
+
+    Returns
+    -------
+    Comparison
+        All runs.
 
     Raises
     ------
     ExperimentError
         If the input, the options or the cluster cannot be used, or the ways disagree.
     """
-    app.check(dataset)
-    with _staged(app, settings, dataset, listener) as stage:
+    for dataset in datasets:
+        app.check(dataset)
+    with _staged(app, settings, datasets, listener) as stage:
         blockings = [
-            (per_core, cut_rows(dataset.points.rows, per_core * stage.engine.cores))
+            (per_core, cut_rows(datasets[0].points.rows, per_core * stage.engine.cores))
             for per_core in settings.blocks_per_core
         ]
-        listener.begin(len(blockings) * len(stage.ways) * (settings.rounds + 1))
-        problem: Any = UNPOSED
-        stands: list[Stand] = []
-        for per_core, row_chunks in blockings:
-            stand, problem = _stand(stage, per_core, row_chunks, problem)
-            stands.append(stand)
+        rounds = len(datasets) * (settings.rounds + 1)
+        listener.begin(len(blockings) * len(stage.ways) * rounds)
+        stands = [_stand(stage, per_core, row_chunks) for per_core, row_chunks in blockings]
         kept = _settings_to_keep(stage)
     return Comparison(app.name, kept, stage.ways, tuple(stands), facts())
 
 
 @contextmanager
 def _staged(
-    app: App[Any], settings: Settings, dataset: Dataset, listener: Listener
+    app: App[Any], settings: Settings, datasets: Sequence[Dataset], listener: Listener
 ) -> Iterator[_Stage]:
     with ExitStack() as stack:
         listener.step("starting the cluster", 0)
@@ -276,13 +299,12 @@ def _staged(
             app=app,
             engine=engine,
             table=settings.engine.ways[app.name],
-            dataset=dataset,
+            subjects=[_Subject(dataset, Judge(app.same)) for dataset in datasets],
             settings=settings,
             ways=ways,
             floor=floor,
             machine=machine,
             listener=listener,
-            judge=Judge(app.same),
             meter=meter,
             empty=engine.rest(),
         )
@@ -309,11 +331,23 @@ def _ways_here(
     return tuple(way for way in known if way not in absent)
 
 
-def _stand(
-    stage: _Stage, per_core: int, row_chunks: Sequence[int], problem: Any
-) -> tuple[Stand, Any]:
-    """Measure one blocking; the problem is posed at the first one, for all."""
-    engine, settings, dataset = stage.engine, stage.settings, stage.dataset
+def _stand(stage: _Stage, per_core: int, row_chunks: Sequence[int]) -> Stand:
+    """Measure one blocking, on one set of data after the other."""
+    rounds = stage.settings.rounds
+    measurements = [
+        replace(run, round=run.round + number * rounds)
+        for number in range(len(stage.subjects))
+        for run in _measured(stage, number, per_core, row_chunks)
+    ]
+    return Stand(per_core, len(row_chunks), tuple(measurements))
+
+
+def _measured(
+    stage: _Stage, number: int, per_core: int, row_chunks: Sequence[int]
+) -> list[Measurement]:
+    """Measure one set of data; its problem is posed at the first blocking, for all."""
+    engine, settings, subject = stage.engine, stage.settings, stage.subjects[number]
+    dataset = subject.dataset
     stage.listener.step(f"loading {len(row_chunks)} blocks", 0)
     stage.empty.wait()  # the blocks of the last one go before the new ones come
     with ExitStack() as stack:
@@ -326,22 +360,21 @@ def _stand(
         labels = None if dataset.labels is None else load(dataset.labels, NO_LABELS)
         site = Site(engine, dataset, array, labels, stage.floor, stage.machine)
         loaded = engine.rest([array] if labels is None else [array, labels])
-        if problem is UNPOSED:
-            problem = stage.app.pose(site)
-        measurements = run_rounds(
-            [stage.contender(way, site, problem) for way in stage.ways],
+        if subject.problem is UNPOSED:
+            subject.problem = stage.app.pose(site)
+        return run_rounds(
+            [stage.contender(way, site, subject.problem) for way in stage.ways],
             rounds=settings.rounds,
-            seed=settings.seed,
+            seed=settings.seed + number,
             reading=stage.meter.reading,
             rest=loaded.wait,
-            judge=stage.judge,
+            judge=subject.judge,
             step=lambda way: stage.listener.step(f"{per_core} blocks per core: {way}", 1),
         )
-    return Stand(per_core, len(row_chunks), tuple(measurements)), problem
 
 
 def _settings_to_keep(stage: _Stage) -> dict[str, Value]:
-    settings, points = stage.settings, stage.dataset.points
+    settings, points = stage.settings, stage.subjects[0].dataset.points
     return {
         "command": settings.command,
         "input": points.origin,
@@ -354,5 +387,6 @@ def _settings_to_keep(stage: _Stage) -> dict[str, Value]:
         "workers": stage.engine.workers,
         "cores": stage.engine.cores,
         "rounds": settings.rounds,
+        "datasets": len(stage.subjects),
         "seed": settings.seed,
     }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -119,7 +121,7 @@ def add_up(
 ) -> None:
     """Add up all values every way: next to no work, so that it shows what tasks cost."""
     with errors_reported():
-        _compare(Sum(passes), common, common.choice(rows, dims), ways)
+        _compare(Sum(passes), common, common.choices(rows, dims), ways)
 
 
 @compare.command()
@@ -133,7 +135,7 @@ def histogram(
 ) -> None:
     """Compute the same histogram every way, in interleaved rounds, and show what each took."""
     with errors_reported():
-        _compare(Histogram(bins), common, common.choice(rows, dims), ways)
+        _compare(Histogram(bins), common, common.choices(rows, dims), ways)
 
 
 @compare.command()
@@ -149,7 +151,7 @@ def kmeans(
     """Find the same clusters every way, in interleaved rounds, and show what each took."""
     with errors_reported():
         app = KMeans(clusters, iterations, common.seed)
-        _compare(app, common, common.choice(rows, dims), ways)
+        _compare(app, common, common.choices(rows, dims), ways)
 
 
 @compare.command()
@@ -176,7 +178,7 @@ def csvm(
 ) -> None:
     """Train the same classifier every way, in interleaved rounds, and show what each took."""
     with errors_reported():
-        _compare(CascadeSvm(label, iterations, tol), common, common.choice(rows, dims), ways)
+        _compare(CascadeSvm(label, iterations, tol), common, common.choices(rows, dims), ways)
 
 
 @compare.command()
@@ -193,20 +195,23 @@ def knn(
 ) -> None:
     """Find the same neighbours every way, in interleaved rounds, and show what each took."""
     with errors_reported():
-        _compare(Neighbors(neighbors, queries), common, common.choice(rows, dims), ways)
+        _compare(Neighbors(neighbors, queries), common, common.choices(rows, dims), ways)
 
 
-def _compare(app: App[Any], common: CommonOptions, choice: InputChoice, ways: str | None) -> None:
+def _compare(
+    app: App[Any], common: CommonOptions, choices: Sequence[InputChoice], ways: str | None
+) -> None:
     settings = common.settings(ways, app, shlex.join(["spliter", *sys.argv[1:]]))
     if common.output is not None:
         make_folder(common.output)
     launch = settings.engine.launcher()
     if launch is not None:
         raise typer.Exit(launch(settings.cluster, sys.argv[1:]))
-    with app.open(choice) as dataset:
-        _say_columns(dataset.points)
+    with ExitStack() as stack:
+        datasets = [stack.enter_context(app.open(choice)) for choice in choices]
+        _say_columns(datasets[0].points)
         with progress() as listener:
-            comparison = run_comparison(app, settings, dataset, listener)
+            comparison = run_comparison(app, settings, datasets, listener)
     _show(comparison, app.detail(), common.output)
 
 
@@ -233,8 +238,9 @@ def _title(comparison: Comparison, detail: str) -> str:
     columns = about["columns"]
     assert isinstance(columns, list)
     blocks = ", ".join(f"{stand.blocks_per_core}" for stand in comparison.stands)
+    sets = f" on each of {about['datasets']} sets" if about["datasets"] != 1 else ""
     return (
         f"{comparison.app} of {about['input']}: {about['rows']:,} x {len(columns)}, {detail}\n"
         f"{about['backend']}: {about['workers']} workers, {about['cores']} cores, {blocks} blocks "
-        f"per core, {about['rounds']} rounds"
+        f"per core, {about['rounds']} rounds{sets}"
     )

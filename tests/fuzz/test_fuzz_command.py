@@ -45,7 +45,16 @@ RENDER = [
     *("--beside", "--sweep", "--site", "--backend", "--configurations", "--earlier"),
 ]
 COMPARE = [
-    *("--input", "--columns", "--tile", "--seed", "--backend", "--scheduler", "--address"),
+    *(
+        "--input",
+        "--columns",
+        "--tile",
+        "--seed",
+        "--datasets",
+        "--backend",
+        "--scheduler",
+        "--address",
+    ),
     *("--workers", "--threads", "--blocks-per-core", "--sweep", "--placement", "--rounds"),
     *("--rows", "--dims"),
 ]
