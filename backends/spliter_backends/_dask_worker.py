@@ -30,9 +30,7 @@ import numpy as np
 from dask.sizeof import sizeof
 from dask.typing import Key
 from distributed import Reschedule, Worker, get_worker, secede
-from distributed.protocol.pickle import dumps
 from distributed.threadpoolexecutor import thread_state
-from distributed.utils_comm import gather_from_workers
 
 from spliter import (
     AlignmentError,
@@ -45,6 +43,7 @@ from spliter._concatenate import concatenate
 from spliter._events import tell
 from spliter._grid import IntArray
 from spliter._partition import count_rows
+from spliter_backends._dask_fetch import gather_from_holders
 from spliter_backends._dask_kept import Kept, bounded_sync, known_by_the_end
 from spliter_backends._dask_memory import MISSING, has_all, nbytes_of, read_here
 
@@ -305,7 +304,7 @@ class _Reading:
             if time.monotonic() > deadline:
                 raise self._timed_out(wanted)
             holders = self._wait_in_memory(wanted)
-            found, from_peers = self._sync(_gather, self._worker, holders)
+            found, from_peers = self._sync(gather_from_holders, self._worker, holders)
             data.update(found)
             remote += from_peers
             if len(found) < len(wanted):
@@ -396,71 +395,6 @@ class _Reading:
             self._source.topic,
             {"split": self._source.token, "blocks": blocks, "nbytes": nbytes},
         )
-
-
-async def _gather(
-    worker: Worker, holders: Mapping[Key, Sequence[str]]
-) -> tuple[dict[Key, Any], list[Key]]:
-    """Read keys, on the event loop: those held here from memory, the others from peers.
-
-    Returns what was got, and which of it came from peers. What could not be got is left
-    out; the caller asks again who has it.
-    """
-    data = {key: worker.data[key] for key in holders if key in worker.data}
-    remote: dict[Key, Collection[str]] = {
-        key: [address for address in held if address != worker.address]
-        for key, held in holders.items()
-        if key not in data
-    }
-    remote = {key: held for key, held in remote.items() if held}
-    found, _, failed, silent = await gather_from_workers(remote, rpc=worker.rpc, who=worker.address)
-    if failed:
-        raise BlockLostError(f"blocks {failed} could not be deserialized on {worker.address}")
-    claimed: dict[str, list[Key]] = {}
-    for key in holders.keys() - data.keys() - found.keys():
-        for address in holders[key]:
-            claimed.setdefault(address, []).append(key)
-    for address in claimed.keys() - set(silent):
-        await _disown(worker, address, claimed[address])
-    return {**data, **found}, list(found)
-
-
-async def _disown(worker: Worker, address: str, keys: list[Key]) -> None:
-    """Have a worker tell the scheduler that it does not have keys it is listed for.
-
-    ``replicate`` and ``rebalance`` beside the active memory manager leave such entries
-    behind (distributed 2026.8): the worker has dropped the key, the scheduler still adds
-    it as a holder. Nothing in Dask corrects them, and a lost key is only made again once
-    no holder is listed.
-    """
-    if address == worker.address:
-        say_not_here(keys, worker)
-        return
-    try:
-        await worker.rpc(address).run(function=dumps(say_not_here), kwargs=dumps({"keys": keys}))
-    except OSError:  # it is gone; the scheduler will find out by itself
-        return
-
-
-def say_not_here(keys: Sequence[Key], dask_worker: Worker) -> None:
-    """Run on a worker's event loop: disown those of `keys` that it does not have.
-
-    Parameters
-    ----------
-    keys : sequence of key
-        Keys the scheduler lists this worker for.
-    dask_worker : distributed.Worker
-        Given by Dask.
-    """
-    for key in keys:
-        if key not in dask_worker.data:
-            dask_worker.batched_send(
-                {
-                    "op": "release-worker-data",
-                    "key": key,
-                    "stimulus_id": f"spliter-not-here-{time.time()}",
-                }
-            )
 
 
 def _leave_thread_pool() -> None:

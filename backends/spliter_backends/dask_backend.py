@@ -6,9 +6,16 @@ Where what is:
 ``dask_locator``   opens collections: futures, or an error that says what to call
 ``_dask_inquiry``  asks the scheduler: done, ``who_has``, sizes
 ``_dask_blocks``   the opened blocks: placement, aligned copies, count of what moved
+``_dask_picked``   collections of what tasks have returned, block by block
 ``dask_executor``  tasks pinned to workers, and an eye on those under way
+``_dask_message``  many tasks as one message to the scheduler
+``_dask_pins``     what runs at the scheduler: let go of pins that nobody serves
+``_dask_records``  what runs at the scheduler: keep its records of our tasks short
 ``_dask_worker``   what runs on the worker: check, wait, move or fetch, iterate
-``_dask_kept``     what runs on the worker: read its memory, keep what was made once
+``_dask_fetch``    what runs on the worker: read blocks that are at others
+``_dask_memory``   what runs on the worker: read its memory, make room in it
+``_dask_kept``     what runs on the worker: keep what was made once
+``dask_dashboard`` a page of Dask's dashboard that shows partitions at their workers
 """
 
 from __future__ import annotations
