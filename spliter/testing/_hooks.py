@@ -21,7 +21,9 @@ class BackendHooks(abc.ABC):
 
     # Hypothesis takes the global `random` for used by a strategy if its state changes meanwhile;
     # an engine's own threads (Dask's, when they wait before they try again) change it too.
-    pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module inside")
+    pytestmark: ClassVar[pytest.MarkDecorator | Sequence[pytest.MarkDecorator]] = (
+        pytest.mark.filterwarnings("ignore:Do not use the `random` module inside")
+    )
 
     backend: ClassVar[str]
     """Name of the backend."""

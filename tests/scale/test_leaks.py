@@ -10,7 +10,9 @@ import subprocess
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -19,6 +21,8 @@ from tests.conftest import ROOT, RunPython
 from tests.scale.uses import USES, mapped, own_objects, use
 
 WAIT = 60
+
+T = TypeVar("T")
 
 
 def eventually(holds: Callable[[], bool]) -> bool:
@@ -29,20 +33,37 @@ def eventually(holds: Callable[[], bool]) -> bool:
     return held
 
 
+def more_than(before: Counter[str]) -> Counter[str]:
+    """Count the objects that were not there before; some of those may have gone by now."""
+    return own_objects() - before
+
+
+def settled(count: Callable[[], T]) -> T:
+    """Count until two counts in a row are the same, and return that: tasks end behind futures."""
+    counts: list[T] = []
+
+    def is_settled() -> bool:
+        counts.append(count())
+        return counts[-1:] == counts[-2:-1]
+
+    assert eventually(is_settled), counts
+    return counts[-1]
+
+
 @pytest.mark.backend("local")
 def test_local() -> None:
     blocks = [np.arange(3) + 3 * at for at in range(20)]
     use(blocks, sum(range(60)), times=8)  # what is made once is made
-    before, threads = own_objects(), threading.active_count()
+    before, threads = settled(own_objects), threading.active_count()
     use(blocks, sum(range(60)), times=1200)
-    assert eventually(lambda: own_objects() == before)
+    assert eventually(lambda: not more_than(before)), more_than(before)
     assert threading.active_count() <= threads
     # Nor are the blocks held: by anything.
     gone = [weakref.ref(block) for block in blocks]
     del blocks
     assert eventually(
-        lambda: own_objects() == before and not any(one() is not None for one in gone)
-    )
+        lambda: not more_than(before) and not any(one() is not None for one in gone)
+    ), more_than(before)
 
 
 @pytest.mark.backend("dask")
@@ -97,14 +118,8 @@ def test_dataclay() -> None:
         # The blocks of a new collection are persistent objects of the user's.
         ways = [way for way in USES if way is not mapped]
         use(x, sum(range(60)), len(ways), ways)
-        steady: list[list[int]] = [[], []]
-
-        def is_steady() -> bool:
-            steady[:] = [steady[1], at_backends()]
-            return steady[0] == steady[1]
-
-        assert eventually(is_steady)
-        before, there = own_objects(), steady[1]
+        there = settled(at_backends)
+        before = settled(own_objects)
         use(x, sum(range(60)), 5 * len(ways), ways)
-        assert eventually(lambda: own_objects() == before)
-        assert eventually(lambda: at_backends() == there)
+        assert eventually(lambda: not more_than(before)), more_than(before)
+        assert eventually(lambda: at_backends() == there), (at_backends(), there)
