@@ -82,7 +82,8 @@ class CommonOptions:
     placement: Annotated[
         Placement,
         typer.Option(
-            help="Blocks in turn over the workers, or where the engine happens to put them."
+            help="Blocks in turn over the workers, a range of neighbours at each, or where the "
+            "engine happens to put them."
         ),
     ] = Placement.EVEN
     rounds: Annotated[int, typer.Option(help="Interleaved rounds, after a warm-up.")] = 5

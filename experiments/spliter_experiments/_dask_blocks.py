@@ -15,35 +15,34 @@ from distributed import Client, Future, futures_of, wait
 
 from spliter_experiments._errors import ClusterError, InputError
 from spliter_experiments._inputs import Rows
-from spliter_experiments._placement import Placement
+from spliter_experiments._placement import Placement, seats
 
 LOAD_SECONDS = 1800
 
 
 @dataclass(frozen=True)
-class InTurn:
+class SeatOfBlock:
     """Tells Dask where to make each block of an array.
 
     Parameters
     ----------
     seats : tuple of str
-        Workers' addresses, each as often as the worker has threads.
+        The worker's address for each block.
     """
 
     seats: tuple[str, ...]
 
     def __call__(self, key: tuple[Any, ...]) -> str:
         """Return the worker for a block's key; called on the scheduler."""
-        return self.seats[int(key[1]) % len(self.seats)]
+        return self.seats[int(key[1])]
 
 
-def _pins(client: Client, placement: Placement) -> AbstractContextManager[Any]:
+def _pins(client: Client, nblocks: int, placement: Placement) -> AbstractContextManager[Any]:
     if placement is Placement.DASK:
         return nullcontext()
-    threads = client.nthreads()
-    most = max(threads.values())
-    seats = tuple(at for turn in range(most) for at in sorted(threads) if threads[at] > turn)
-    pinned: AbstractContextManager[Any] = dask.annotate(workers=InTurn(seats))
+    threads = dict(sorted(client.nthreads().items()))
+    seat_of_block = SeatOfBlock(tuple(seats(nblocks, threads, placement)))
+    pinned: AbstractContextManager[Any] = dask.annotate(workers=seat_of_block)
     return pinned
 
 
@@ -56,7 +55,7 @@ def persist(
 ) -> da.Array:
     """Load rows at the workers.
 
-    With :attr:`Placement.EVEN` blocks of the same number are at the same worker, whatever the
+    But for :attr:`Placement.DASK` blocks of the same number are at the same worker, whatever the
     source.
 
     Parameters
@@ -86,7 +85,7 @@ def persist(
     """
     chunks = (tuple(row_chunks), *((size,) for size in like.shape[1:]))
     lazy = da.map_blocks(load_rows, source=source, chunks=chunks, dtype=like.dtype, meta=like)
-    with _pins(client, placement):
+    with _pins(client, len(row_chunks), placement):
         # Not optimized: the keys that the pins look at have to stay.
         array: da.Array = lazy.persist(optimize_graph=False)
     try:

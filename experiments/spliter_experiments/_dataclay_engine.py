@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,7 +29,7 @@ from spliter_experiments._dataclay_rest import DataClayRest
 from spliter_experiments._engine import ClusterChoice, result_of
 from spliter_experiments._errors import ExperimentError, InputError
 from spliter_experiments._inputs import Rows
-from spliter_experiments._placement import Placement
+from spliter_experiments._placement import Placement, seats
 
 with quiet():
     from dataclay.event_loop import get_dc_event_loop
@@ -121,9 +120,7 @@ class DataClayEngine:
         if placement is Placement.DATACLAY:
             numbers = np.random.default_rng(nblocks).integers(self.workers, size=nblocks)
             return [list(self.capacities)[number] for number in numbers]
-        most = max(self.capacities.values())
-        seats = [at for turn in range(most) for at, size in self.capacities.items() if size > turn]
-        return list(itertools.islice(itertools.cycle(seats), nblocks))
+        return seats(nblocks, self.capacities, placement)
 
     def call_blocks(
         self,

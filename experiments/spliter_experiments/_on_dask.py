@@ -10,7 +10,7 @@ from spliter_experiments._placement import Placement
 ENGINE = EngineKind(
     name="dask",
     address_option="--scheduler",
-    placements=frozenset({Placement.EVEN, Placement.DASK}),
+    placements=frozenset({Placement.EVEN, Placement.CONTIGUOUS, Placement.DASK}),
     connect=connect,
     ways={
         "sum": _sum_dask.WAYS,

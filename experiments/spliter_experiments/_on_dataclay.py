@@ -10,7 +10,7 @@ from spliter_experiments._placement import Placement
 ENGINE = EngineKind(
     name="dataclay",
     address_option="--address",
-    placements=frozenset({Placement.EVEN, Placement.DATACLAY}),
+    placements=frozenset({Placement.EVEN, Placement.CONTIGUOUS, Placement.DATACLAY}),
     connect=connect,
     ways=ways_by_calls(),
 )

@@ -11,7 +11,7 @@ from spliter_experiments._ray_ways import OWN
 ENGINE = EngineKind(
     name="ray",
     address_option="--address",
-    placements=frozenset({Placement.EVEN}),
+    placements=frozenset({Placement.EVEN, Placement.CONTIGUOUS}),
     connect=connect,
     ways={
         app: Ways({**ways.run, **OWN[app]}, own=tuple(OWN[app]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from spliter_experiments._blocks import row_starts
 from spliter_experiments._engine import WAIT_SECONDS, ClusterChoice
 from spliter_experiments._errors import ClusterError, ExperimentError, InputError
 from spliter_experiments._inputs import Rows
-from spliter_experiments._placement import Placement
+from spliter_experiments._placement import Placement, seats
 from spliter_experiments._ray_cluster import check_nodes, connected, nodes_of, on_this_machine
 from spliter_experiments._ray_meter import RayMeter, RayRest
 
@@ -101,14 +100,16 @@ class RayEngine:
         placement: Placement,
     ) -> Iterator[LoadedArray]:
         """Have tasks read rows at nodes; they go when nobody refers to them any more."""
-        seats = self._seats(len(row_chunks))
+        places = seats(len(row_chunks), self.nodes, placement)
         given = ray.put(source)
         blocks = tuple(
-            read_rows.options(scheduling_strategy=affinity(seat)).remote(given, start, start + rows)
-            for seat, start, rows in zip(seats, row_starts(row_chunks), row_chunks, strict=True)
+            read_rows.options(scheduling_strategy=affinity(place)).remote(
+                given, start, start + rows
+            )
+            for place, start, rows in zip(places, row_starts(row_chunks), row_chunks, strict=True)
         )
         try:
-            results(self.call_tasks(touched, [(block,) for block in blocks], seats))
+            results(self.call_tasks(touched, [(block,) for block in blocks], places))
         except ExperimentError:
             raise
         except Exception as error:
@@ -117,13 +118,7 @@ class RayEngine:
                 "path on every node"
             ) from error
         chunks = (tuple(row_chunks), *((size,) for size in like.shape[1:]))
-        yield LoadedArray(blocks, chunks, like.dtype, tuple(seats))
-
-    def _seats(self, nblocks: int) -> list[Location]:
-        """Return the node of each block: in turn, each as many as it runs tasks at once."""
-        most = max(self.nodes.values())
-        turns = [node for turn in range(most) for node, cpus in self.nodes.items() if cpus > turn]
-        return list(itertools.islice(itertools.cycle(turns), nblocks))
+        yield LoadedArray(blocks, chunks, like.dtype, tuple(places))
 
     def call_tasks(
         self, function: Any, calls: Sequence[tuple[Any, ...]], seats: Sequence[Location] | None

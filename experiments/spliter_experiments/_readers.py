@@ -92,7 +92,7 @@ def open_array(path: Path) -> Any:
     if path.suffix.lower() == ".npy":
         try:
             return np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
+        except Exception as error:  # of a damaged header NumPy's parser lets out errors of any kind
             raise InputError(f"{path} cannot be read as a .npy file: {error}") from error
     import zarr
 

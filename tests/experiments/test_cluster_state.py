@@ -214,6 +214,14 @@ def test_blocks_are_spread_in_turn(client: Client, nblocks: int) -> None:
     assert max(counts) - min(counts) <= 1
 
 
+def test_neighbours_are_together(client: Client) -> None:
+    array = persist_points(client, POINTS, cut_rows(800, 7), Placement.CONTIGUOUS)
+    holders = client.who_has(blocks_of(array))
+    places = [holders[block.key][0] for block in blocks_of(array)]
+    assert places == sorted(places)
+    assert sorted(map(places.count, set(places))) == [3, 4]
+
+
 def test_blocks_are_where_dask_puts_them(client: Client) -> None:
     array = persist_points(client, POINTS, cut_rows(800, 8), Placement.DASK)
     np.testing.assert_array_equal(array.compute(), POINTS.read(0, 800))

@@ -83,6 +83,13 @@ def test_blocks_are_in_order_and_in_turn_at_the_backends(
     assert array.locations() == [first, second, first, second, first, second, first]
 
 
+def test_neighbours_are_together(engine: DataClayEngine) -> None:
+    chunks, like = cut_rows(800, 6), no_points(POINTS)
+    with engine.persisted(POINTS, chunks, like, Placement.CONTIGUOUS) as loaded:
+        first, second = list(engine.capacities)
+        assert loaded.locations() == [first] * 3 + [second] * 3
+
+
 def test_where_dataclay_would_put_them(engine: DataClayEngine) -> None:
     chunks, like = cut_rows(800, 20), no_points(POINTS)
     with (

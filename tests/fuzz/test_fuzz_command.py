@@ -6,6 +6,7 @@ No example starts a cluster: they are refused before, or only plan.
 from __future__ import annotations
 
 import contextlib
+import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -192,8 +193,16 @@ def read_all(suffix: str, content: bytes) -> None:
             points.read(0, min(points.rows, 100))
 
 
+def with_header(header: str) -> bytes:
+    """Return a file of NumPy's with some header, and a few values."""
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + bytes(96)
+
+
 @settings(max_examples=100)
 @given(damaged(NPY) | st.binary(max_size=100))
+@example(with_header("{'descr'( '<f8', 'fortran_order': False, 'shape': (4, 3), }"))  # a TokenError
+@example(with_header(f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({10**30}, 3), }}"))
+@example(with_header("-" * 9_000 + "1"))  # too deep to be parsed
 def test_an_npy_file_is_read_or_refused(content: bytes) -> None:
     read_all(".npy", content)
 
