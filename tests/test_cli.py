@@ -130,7 +130,8 @@ def test_several_sets_of_points(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--datasets", "0"], "--datasets must be at least 1, got 0"),
+        (["--datasets", "0"], "--datasets must be 1 to 1000, got 0"),
+        (["--datasets", "9" * 30], "--datasets must be 1 to 1000, got 99999"),
         (["--datasets", "2", "--input", "sklearn:iris"], "does not go with --input"),
     ],
 )

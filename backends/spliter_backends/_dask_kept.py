@@ -196,8 +196,9 @@ def known_by_the_end() -> Iterator[None]:
         yield
     finally:
         _this_thread.begun = before
-        for known in begun:
-            known.wait()
+        with ExitStack() as ends:  # all are waited for, whichever fails
+            for known in begun:
+                ends.callback(known.wait)
 
 
 _locks: weakref.WeakValueDictionary[str, threading.Lock] = weakref.WeakValueDictionary()

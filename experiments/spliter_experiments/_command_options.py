@@ -21,6 +21,9 @@ from spliter_experiments._placement import Placement
 
 P = ParamSpec("P")
 
+MOST_DATASETS = 1_000
+"""All sets of points are open at once."""
+
 
 @dataclass(frozen=True)
 class CommonOptions:
@@ -146,8 +149,8 @@ class CommonOptions:
         OptionError
             If several sets are asked for of data that are there.
         """
-        if self.datasets < 1:
-            raise OptionError(f"--datasets must be at least 1, got {self.datasets}")
+        if not 1 <= self.datasets <= MOST_DATASETS:
+            raise OptionError(f"--datasets must be 1 to {MOST_DATASETS}, got {self.datasets}")
         if self.datasets > 1 and self.source is not None:
             raise OptionError("--datasets generates points, and does not go with --input")
         return [

@@ -16,8 +16,8 @@ class Placement(StrEnum):
     EVEN = "even"
     """In turn, each worker as many as it has threads."""
     CONTIGUOUS = "contiguous"
-    """A range of neighbours for each worker, in proportion to its threads: what it holds are the
-    same rows as if they were rechunked to one chunk per thread."""
+    """A range of neighbours for each worker, in proportion to its threads: to a block the same rows
+    as if they were rechunked to one chunk per thread."""
     DASK = "dask"
     """Where Dask happens to make them, which is a tenth uneven or more."""
     DATACLAY = "dataclay"

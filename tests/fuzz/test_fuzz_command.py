@@ -46,18 +46,9 @@ RENDER = [
     *("--beside", "--sweep", "--site", "--backend", "--configurations", "--earlier"),
 ]
 COMPARE = [
-    *(
-        "--input",
-        "--columns",
-        "--tile",
-        "--seed",
-        "--datasets",
-        "--backend",
-        "--scheduler",
-        "--address",
-    ),
+    *("--input", "--columns", "--tile", "--seed", "--backend", "--scheduler", "--address"),
     *("--workers", "--threads", "--blocks-per-core", "--sweep", "--placement", "--rounds"),
-    *("--rows", "--dims"),
+    *("--rows", "--dims", "--datasets"),
 ]
 # A way that there is not, as the last word on the ways: nothing is ever compared.
 COMMANDS: dict[str, tuple[list[str], list[str]]] = {
