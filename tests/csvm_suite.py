@@ -19,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from spliter import AlignmentError, InvalidArgumentError, split
+from spliter_apps import _csvm_loop
 from spliter_apps._csvm_answers import LARGE_MODEL
 from spliter_apps.cascade_svm import CascadeSVM
 from tests.histogram_suite import cut
@@ -52,6 +53,26 @@ def dual_objective(model: SVC) -> float:
     squares = ((support[:, None] - support[None]) ** 2).sum(axis=2)
     signed = model.dual_coef_[0]
     return float(np.abs(signed).sum() - 0.5 * signed @ np.exp(-gamma * squares) @ signed)
+
+
+def labelled(which: str) -> tuple[Array, Array]:
+    """Points of three classes that are, in two halves, spread like this."""
+    X, _, y, _ = dataset("blobs")
+    y = y % 3
+    if which == "sorted":
+        order = np.argsort(y, kind="stable")
+    elif which == "rare":
+        # Four of the first class, all of them in the second half.
+        kept = np.r_[np.flatnonzero(y)[:600], np.flatnonzero(y == 0)[:4]]
+        return X[kept], y[kept]
+    elif which == "half a class each":
+        # Each half has all classes, the first and the last in shares of 1 to 9.
+        few = np.zeros(len(y), dtype=bool)
+        few[::10] = True
+        order = np.argsort(np.where(few, 2 - y, y), kind="stable")
+    else:
+        order = np.arange(len(y))
+    return X[order], y[order]
 
 
 class CascadeSVMTests(ABC):
@@ -106,12 +127,28 @@ class CascadeSVMTests(ABC):
 
     @pytest.mark.parametrize("n_blocks", [2, 7])
     @pytest.mark.parametrize("name", ["breast cancer", "iris"])
-    def test_blocks_sorted_by_class(self, name: str, n_blocks: int) -> None:
+    @pytest.mark.parametrize("gamma", ["scale", 0.05])
+    def test_blocks_sorted_by_class(self, name: str, n_blocks: int, gamma: Any) -> None:
         X, X_test, y, y_test = dataset(name)
         order = np.argsort(y, kind="stable")
-        ours = CascadeSVM().fit(*self.both(X[order], y[order], n_blocks))
-        theirs = SVC().fit(X, y)
+        ours = CascadeSVM(gamma=gamma).fit(*self.both(X[order], y[order], n_blocks))
+        theirs = SVC(gamma=gamma).fit(X, y)
         assert abs(ours.score(X_test, y_test) - theirs.score(X_test, y_test)) <= 0.01
+
+    # --- when it begins ---------------------------------------------------------------------
+
+    @pytest.mark.parametrize("which", ["even", "sorted", "rare", "half a class each"])
+    def test_the_same_whether_training_waits(
+        self, which: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        X, y = labelled(which)
+        x, labels = self.both(X, y, 7)
+        at_once = CascadeSVM(gamma=0.05).fit(x, labels)
+        monkeypatch.setattr(_csvm_loop, "SMALL_ROWS", 0)
+        later = CascadeSVM(gamma=0.05).fit(x, labels)
+        np.testing.assert_array_equal(at_once.support_, later.support_)
+        np.testing.assert_allclose(at_once.dual_coef_, later.dual_coef_)
+        assert at_once.objective_ == pytest.approx(later.objective_)
 
     # --- what it keeps ----------------------------------------------------------------------
 

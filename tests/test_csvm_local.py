@@ -13,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.svm import SVC
 
+from spliter import split
 from spliter_apps._csvm_kernel import Rows, merge, train
+from spliter_apps._csvm_loop import begin, in_order
+from spliter_apps._csvm_settings import unfitted_svc
 from spliter_apps.cascade_svm import PIECE_ROWS, CascadeSVM
-from tests.csvm_suite import CascadeSVMTests, dataset
+from tests.csvm_suite import CascadeSVMTests, dataset, labelled
 from tests.histogram_suite import cut
 
 Array = npt.NDArray[Any]
@@ -120,3 +123,34 @@ def test_items_of_one_class_are_all_passed_on() -> None:
     assert found is not None
     assert found.model is None
     assert found.rows.indexes.tolist() == which
+
+
+# --- before it is known what is in the data -----------------------------------------------------
+
+
+def begun_of(which: str, **parameters: Any) -> tuple[list[npt.NDArray[np.int64]], list[bool]]:
+    """How many of each class two partitions have, and which were trained on at once."""
+    X, y = labelled(which)
+    half = len(X) // 2
+    svc = unfitted_svc(CascadeSVM(**parameters))
+    with split([X[:half], X[half:]], [y[:half], y[half:]], partitions_per_location=2) as parts:
+        findings, begun = begin(parts, svc)
+        first = [each.get_indexes()[0] for each in in_order(list(parts))]
+        used = [each in begun for each in in_order(list(parts))]
+        for future in begun.values():
+            assert future.result() is not None
+    return [findings.positive_of[index] for index in first], used
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"gamma": 0.05}, {"gamma": "scale"}, {"gamma": 0.05, "class_weight": "balanced"}]
+)
+def test_even_parts_are_trained_on_at_once(parameters: dict[str, Any]) -> None:
+    assert begun_of("even", **parameters)[1] == [True, True]
+
+
+def test_what_was_trained_without_a_class_is_not_used() -> None:
+    (lacking, having), used = begun_of("rare", gamma=0.05)
+    assert lacking[0] == 0
+    assert having.all()
+    assert used == [False, True]

@@ -1,9 +1,10 @@
 """The loop of a Cascade SVM: which partition trains and merges what, and when it is enough.
 
-Every step is a task at a partition. Of few partitions each starts to train as soon as all have been
-looked at, before the client knows what was found; where a class is wanting, all are told again. The
-fed-back solution is the result of the last merge and goes from there to the partitions, not
-through the client, which only hears whether it is enough.
+Every step is a task at a partition. Of few partitions each starts to train before the client knows
+what is in the data: as soon as all have been looked at or, where the parts are small and nothing
+depends on all data, as soon as it has been looked at itself; where a class is wanting, all are told
+again. The fed-back solution is the result of the last merge and goes from there to the partitions,
+not through the client, which only hears whether it is enough.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.svm import SVC
 
-from spliter import Location, Partition, Split, gather, reduce, task
+from spliter import InvalidArgumentError, Location, Partition, Split, gather, reduce, task
 from spliter_apps._csvm_balance import (
     DOUBT_OF_SAMPLES,
     Counts,
@@ -38,12 +39,17 @@ from spliter_apps._csvm_kernel import (
     train,
     united,
 )
-from spliter_apps._csvm_settings import needs_variance, scaled
+from spliter_apps._csvm_settings import needs_all_data, needs_variance, scaled
 from spliter_apps._csvm_survey import BlockIndex, Findings, Summary, read, summarise
 from spliter_apps._results import FEW, wait
 
 MOST_JOINED = 16
 """Parts whose findings go to one task; those of more are joined in a tree of tasks."""
+
+SMALL_ROWS = 4_096
+"""Items of a partition that is trained on before it is known whether it has its share of each
+class. Training on so few takes some tenths of a second, which are lost if it has not. To wait until
+all have been looked at takes 8 ms through Dask's scheduler, of a fit of 0.24 s with 4,000 items."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +220,8 @@ def begin(parts: Split, svc: SVC) -> tuple[Findings, Mapping[Partition, Any]]:
     Findings
         Of all data.
     dict of Partition to future
-        Of what each is trained to, if none of them lacks a class; empty if there are many.
+        Of what each is trained to, for those that may be right if none lacks a class; empty if
+        there are many.
 
     Raises
     ------
@@ -223,13 +230,26 @@ def begin(parts: Split, svc: SVC) -> tuple[Findings, Mapping[Partition, Any]]:
     """
     partitions = in_order(list(parts))
     begun = {}
+    alone = len(partitions) == 1
+    at_once = not needs_all_data(svc) and all(map(_is_small, partitions))
     with parts.together():
         summaries = [summarise(partition, needs_variance(svc)) for partition in partitions]
         if len(partitions) <= FEW:
             begun = {
-                partition: _train_early(partition, svc, *summaries) for partition in partitions
+                partition: _train_early(partition, svc, alone, *([own] if at_once else summaries))
+                for partition, own in zip(partitions, summaries, strict=True)
             }
-    return Findings.of(gather(summaries)), begun
+    findings = Findings.of(gather(summaries))
+    if at_once:
+        # What lacks a class altogether has numbered the others in its own way.
+        counts = {each: _counts(findings.positive_of, each) for each in begun}
+        begun = {each: future for each, future in begun.items() if counts[each].all()}
+    return findings, begun
+
+
+def _is_small(partition: Partition) -> bool:
+    rows = partition.shape[0]
+    return rows is not None and rows <= SMALL_ROWS
 
 
 def in_order(partitions: Sequence[Partition]) -> list[Partition]:
@@ -266,15 +286,20 @@ def _put_together(partition: Partition, *several: Rows) -> Rows:
 
 
 @task
-def _train_early(partition: Partition, svc: SVC, *summaries: Summary) -> SupportSet | None:
-    """Train on a partition as soon as all have been looked at, unless one lacks a class."""
-    findings = Findings.of(summaries)
+def _train_early(
+    partition: Partition, svc: SVC, alone: bool, *summaries: Summary
+) -> SupportSet | None:
+    """Train on a partition, unless one of those that have been looked at lacks a class."""
+    try:
+        findings = Findings.of(summaries)
+    except InvalidArgumentError:
+        # If that is so of all data, the client finds it in the summaries.
+        return None
     if any(_is_wanting(of_one, findings) for of_one in findings.positive_of.values()):
         return None
     rows = read(partition, findings.classes)
-    exact = len(summaries) == 1
     counts = _counts(findings.positive_of, partition)
-    how_much = 0.0 if exact else doubt(int(counts.sum()))
+    how_much = 0.0 if alone else doubt(int(counts.sum()))
     return train(rows, scaled(svc, findings), stand_ins=None, doubt=how_much)
 
 

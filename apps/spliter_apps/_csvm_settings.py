@@ -91,6 +91,22 @@ def needs_variance(svc: SVC) -> bool:
     return with_gamma and isinstance(svc.gamma, str) and svc.gamma == "scale"
 
 
+def needs_all_data(svc: SVC) -> bool:
+    """Tell whether an SVC cannot be trained on a part before all data have been looked at.
+
+    Parameters
+    ----------
+    svc : SVC
+        As :func:`unfitted_svc` returns it.
+
+    Returns
+    -------
+    bool
+        Whether it needs the variance of all points, or weights for all classes.
+    """
+    return needs_variance(svc) or svc.class_weight is not None
+
+
 def scaled(svc: SVC, findings: Findings) -> SVC:
     """Return an SVC with numbers for what depends on all data.
 
