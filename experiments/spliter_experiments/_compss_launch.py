@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
-from spliter_experiments._compss_nodes import write_nodes
+from spliter_experiments._compss_nodes import free_ports, write_nodes
 from spliter_experiments._compss_watch import START_SECONDS, STARTING, Progress
 from spliter_experiments._engine import ClusterChoice, Launch
 from spliter_experiments._errors import ClusterError, OptionError
@@ -111,7 +111,7 @@ def launch(choice: ClusterChoice, arguments: Sequence[str]) -> int:
 def _launch_once(choice: ClusterChoice, arguments: Sequence[str], runcompss: Path) -> int:
     with TemporaryDirectory(prefix="spliter-compss-") as name:
         folder = Path(name)
-        project, resources = _files(choice, folder, runcompss)
+        project, resources, here = _files(choice, folder, runcompss)
         application = folder / "spliter_command.py"
         application.write_text(APPLICATION, encoding="utf-8")
         progress = folder / "progress"
@@ -126,8 +126,7 @@ def _launch_once(choice: ClusterChoice, arguments: Sequence[str], runcompss: Pat
             f"--pythonpath={os.pathsep.join(path for path in sys.path if path)}",
             f"--log_dir={folder}",
             f"--wall_clock_limit={LIMIT_SECONDS}",
-            # Workers on one machine would all take its first core.
-            *(() if choice.address else ("--master_name=localhost", "--cpu_affinity=disabled")),
+            *here,
             *shlex.split(os.environ.get(OPTIONS, "")),
             str(application),
         ]
@@ -138,11 +137,22 @@ def _launch_once(choice: ClusterChoice, arguments: Sequence[str], runcompss: Pat
             _end_what_is_left(folder)
 
 
-def _files(choice: ClusterChoice, folder: Path, runcompss: Path) -> tuple[Path, Path]:
+def _files(
+    choice: ClusterChoice, folder: Path, runcompss: Path
+) -> tuple[Path, Path, tuple[str, ...]]:
+    """Return the project file, the resources file, and options for nodes on this machine."""
     if choice.address is None:
         # runcompss is at <home>/Runtime/scripts/user
         home = Path(os.environ.get("COMPSS_HOME") or runcompss.resolve().parents[3])
-        return write_nodes(folder, home, choice.workers, choice.threads)
+        master, *starts = free_ports(1 + choice.workers)
+        here = (
+            "--master_name=localhost",
+            # Left alone it draws one of those that the system hands out to whoever connects.
+            f"--master_port={master}",
+            # Workers on one machine would all take its first core.
+            "--cpu_affinity=disabled",
+        )
+        return *write_nodes(folder, home, starts, choice.threads), here
     resources = Path(choice.address).resolve()
     project = resources.with_name("project.xml")
     for file in resources, project:
@@ -151,7 +161,7 @@ def _files(choice: ClusterChoice, folder: Path, runcompss: Path) -> tuple[Path, 
                 f"--address: there is no {file}; for COMPSs it is the resources file, with "
                 "project.xml beside it"
             )
-    return project, resources
+    return project, resources, ()
 
 
 def _run(command: Sequence[str], environment: dict[str, str], progress: Progress) -> int:

@@ -60,7 +60,7 @@ def units_in(file: Path) -> dict[str, int]:
     return {name: max(units, 1) for name, units in found.items()}
 
 
-def write_nodes(folder: Path, home: Path, workers: int, threads: int) -> tuple[Path, Path]:
+def write_nodes(folder: Path, home: Path, starts: Sequence[int], threads: int) -> tuple[Path, Path]:
     """Write the files for nodes on this machine.
 
     Parameters
@@ -69,8 +69,10 @@ def write_nodes(folder: Path, home: Path, workers: int, threads: int) -> tuple[P
         Where to, and where the nodes have their working directories.
     home : Path
         Where COMPSs is installed.
-    workers, threads : int
-        Nodes, and computing units of each.
+    starts : sequence of int
+        For each node the first of the ports that it may take.
+    threads : int
+        Computing units of each.
 
     Returns
     -------
@@ -82,12 +84,12 @@ def write_nodes(folder: Path, home: Path, workers: int, threads: int) -> tuple[P
     OptionError
         If there are more nodes than loopback addresses to name them by.
     """
-    if workers > MOST_HOSTS:
+    if len(starts) > MOST_HOSTS:
         raise OptionError(f"--workers: at most {MOST_HOSTS} COMPSs nodes on one machine")
-    names = [f"127.0.0.{FIRST_HOST + number}" for number in range(workers)]
+    names = [f"127.0.0.{FIRST_HOST + number}" for number in range(len(starts))]
     project, resources = ET.Element("Project"), ET.Element("ResourcesList")
     ET.SubElement(project, "MasterNode")
-    for name, port in zip(names, free_ports(workers), strict=True):
+    for name, port in zip(names, starts, strict=True):
         used = ET.SubElement(project, "ComputeNode", Name=name)
         ET.SubElement(used, "InstallDir").text = str(home)
         ET.SubElement(used, "WorkingDir").text = str(folder / f"node-{name}")

@@ -21,7 +21,13 @@ from spliter_experiments._compss_launch import (
     launched_progress,
     launched_resources,
 )
-from spliter_experiments._compss_nodes import free_ports, units_in, write_nodes
+from spliter_experiments._compss_nodes import (
+    PORT_RANGE,
+    PORTS,
+    free_ports,
+    units_in,
+    write_nodes,
+)
 from spliter_experiments._compss_watch import STARTING, Progress
 from spliter_experiments._engine import ClusterChoice
 from spliter_experiments._errors import ClusterError, OptionError
@@ -78,7 +84,7 @@ def outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPat
 
 
 def test_nodes_that_are_written_can_be_read(tmp_path: Path) -> None:
-    project, resources = write_nodes(tmp_path, Path("/compss"), workers=3, threads=2)
+    project, resources = write_nodes(tmp_path, Path("/compss"), starts=free_ports(3), threads=2)
     names = ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
     assert units_in(resources) == dict.fromkeys(names, 2)
     used = list(ET.parse(project).getroot().iter("ComputeNode"))
@@ -103,7 +109,7 @@ def test_resources_that_cannot_be_used(tmp_path: Path, text: str | None) -> None
 
 def test_too_many_nodes(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="at most 250"):
-        write_nodes(tmp_path, Path("/compss"), workers=251, threads=1)
+        write_nodes(tmp_path, Path("/compss"), starts=range(251), threads=1)
 
 
 def test_what_runcompss_is_told(outside: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -116,6 +122,11 @@ def test_what_runcompss_is_told(outside: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert isinstance(options, dict)
     assert options["python_interpreter"] == sys.executable
     assert (options["summary"], options["comm"]) == ("true", "a b")
+    # Not one that the system hands out to others, and none of the nodes'.
+    master = int(options["master_port"])
+    nodes = ET.fromstring(str(call["resources"])).iter("MinPort")
+    assert master in range(*PORT_RANGE)
+    assert all(abs(master - int(str(node.text))) >= PORTS for node in nodes)
     assert str(call["resources"]).count("<ComputeNode") == 3
     assert "main_inside()" in str(call["application"])
     assert not Path(options["project"]).exists(), "nothing is left"
@@ -123,11 +134,12 @@ def test_what_runcompss_is_told(outside: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 def test_nodes_of_the_user(outside: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake = Fake(tmp_path, status=0)
-    _, resources = write_nodes(tmp_path, Path("/compss"), workers=1, threads=4)
+    _, resources = write_nodes(tmp_path, Path("/compss"), starts=[20_000], threads=4)
     assert launch(ClusterChoice(str(resources), 2, 1), []) == 0
     options = fake.calls()[0]["options"]
     assert isinstance(options, dict)
     assert options["resources"] == str(resources)
+    assert "master_port" not in options
     assert options["project"] == str(tmp_path / "project.xml")
     assert resources.exists()
 
