@@ -1,6 +1,6 @@
 """Measure again every figure that the documentation claims.
 
-    python benchmarks/performance.py                      # all of them: two or three hours
+    python benchmarks/performance.py                      # all of them: about two hours
     python benchmarks/performance.py --only planner split # some
     python benchmarks/performance.py --quick              # short forms: does everything still run?
     python benchmarks/performance.py --update             # and write them into docs/performance.md
@@ -340,6 +340,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ----------
     arguments : sequence of str, optional
         Command line; that of the process by default.
+
+    Raises
+    ------
+    SystemExit
+        With the names of figures that could not be measured, after all others.
     """
     figures = read_figures()
     names = [figure.name for figure in figures]
@@ -367,6 +372,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         chosen = older_than(
             options.older_than, chosen, sections_of(PAGE.read_text(encoding="utf-8"))
         )
+    failed = []
     for figure in chosen:
         print(f"### {figure.name}\n", flush=True)
         lines = []
@@ -379,6 +385,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sections = {**sections_of(text), figure.name: lines}
             text = replace_between(text, "figures", page_of(figures, sections))
             PAGE.write_text(text, encoding="utf-8")
+        if day_of(lines) is None:
+            failed.append(figure.name)
+    if failed:
+        raise SystemExit(f"{NOT_MEASURED}: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

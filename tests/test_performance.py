@@ -77,6 +77,17 @@ def test_a_figure_that_cannot_be_measured_is_said() -> None:
     assert "not measured: CalledProcessError" in list(performance.section(figure, quick=False))
 
 
+def test_a_run_goes_on_after_that_and_ends_with_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands = {"bad": "python -c 1/0", "good": "python -c 'print(77)'"}
+    figures = [performance.Figure(name, "p", "c", what, "") for name, what in commands.items()]
+    monkeypatch.setattr(performance, "read_figures", lambda: figures)
+    with pytest.raises(SystemExit, match=r"not measured: bad$"):
+        performance.main([])
+    assert capsys.readouterr().out.rstrip().endswith("77\n```")
+
+
 def test_what_is_not_measured_again_stays() -> None:
     figures = [performance.Figure(name, "p", "c", "x", "") for name in ("a", "b", "c")]
     page = "<!-- figures: begin -->\n<!-- figures: end -->\n"
