@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sklearn.svm import SVC
 
 from spliter import split
+from spliter_apps import _csvm_loop
 from spliter_apps._csvm_kernel import Rows, merge, train
 from spliter_apps._csvm_loop import begin, in_order
 from spliter_apps._csvm_settings import unfitted_svc
@@ -145,7 +146,9 @@ def begun_of(which: str, **parameters: Any) -> tuple[list[npt.NDArray[np.int64]]
 @pytest.mark.parametrize(
     "parameters", [{"gamma": 0.05}, {"gamma": "scale"}, {"gamma": 0.05, "class_weight": "balanced"}]
 )
-def test_even_parts_are_trained_on_at_once(parameters: dict[str, Any]) -> None:
+def test_even_parts_are_begun_whether_they_wait_for_each_other_or_not(
+    parameters: dict[str, Any],
+) -> None:
     assert begun_of("even", **parameters)[1] == [True, True]
 
 
@@ -154,3 +157,13 @@ def test_what_was_trained_without_a_class_is_not_used() -> None:
     assert lacking[0] == 0
     assert having.all()
     assert used == [False, True]
+
+
+def test_large_parts_and_what_depends_on_all_data_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Having waited, a part knows of the class that it lacks.
+    assert begun_of("rare", gamma="scale")[1] == [True, True]
+    assert begun_of("rare", gamma=0.05, class_weight="balanced")[1] == [True, True]
+    monkeypatch.setattr(_csvm_loop, "SMALL_ROWS", 211)
+    assert begun_of("rare", gamma=0.05)[1] == [True, True]
+    monkeypatch.setattr(_csvm_loop, "SMALL_ROWS", 212)
+    assert begun_of("rare", gamma=0.05)[1] == [False, True]
