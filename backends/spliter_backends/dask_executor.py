@@ -24,6 +24,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy as shallow_copy
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -160,7 +161,10 @@ class DaskExecutor:
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:
         """Wait for futures and return their results, fetched together."""
-        results: list[Any] = self.client.gather(list(futures), asynchronous=False)
+        try:
+            results: list[Any] = self.client.gather(list(futures), asynchronous=False)
+        except Exception as error:  # noqa: BLE001 - it is raised again
+            raise _unbound(error) from error.__cause__
         return results
 
     def location_of(self, future: Any) -> Location | None:
@@ -402,6 +406,21 @@ class DaskExecutor:
             )
         states: dict[Key, str | None] = found["states"]
         return states
+
+
+def _unbound(error: Exception) -> Exception:
+    """Return an error that a failed future raises, but not the very one that the client keeps.
+
+    The traceback of that one holds whatever the functions that it goes through hold, collections
+    and futures, and with them their data on the cluster for as long as the client lives.
+    """
+    try:
+        unbound = shallow_copy(error)
+    except Exception:  # noqa: BLE001 - a class may ask for arguments that it does not keep
+        return error
+    unbound.args = error.args  # not made again: some classes write a message of what they are given
+    traceback, error.__traceback__ = error.__traceback__, None
+    return unbound.with_traceback(traceback)
 
 
 def _free(worker: Mapping[str, Any], target: float) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import operator
 import threading
 import time
@@ -23,6 +24,7 @@ from spliter import (
     PartitionNotLocalError,
     SplitClosedError,
     TaskNotSerializableError,
+    gather,
     reduce,
     split,
     task,
@@ -298,6 +300,56 @@ def test_nothing_is_left_behind(start_cluster: Any) -> None:
     for prefix in ("spliter-", "full", "nothing"):
         until(lambda prefix=prefix: held(client, prefix) == 0)
     until(lambda: not executor_for_client(client)._under_way)
+
+
+class NeedsTwoError(Exception):
+    """An error that cannot be copied: it does not keep what it was made of."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+class NamesOneError(Exception):
+    """An error whose copy would say something else."""
+
+    def __init__(self, one: object) -> None:
+        super().__init__(f"no {one}")
+
+
+def test_what_a_failed_task_was_asked_with_is_let_go(client: Client) -> None:
+    """The client keeps the error of a future, whose traceback leads through its user's code."""
+
+    def fail(part: Partition) -> None:
+        raise ZeroDivisionError("in the task")
+
+    def use() -> None:
+        x = da.full(100, 7, chunks=2).persist()
+        gather([part.submit(fail) for part in split(x)])
+
+    with pytest.raises(ZeroDivisionError, match="in the task") as caught:
+        use()
+    assert [frame.name for frame in caught.traceback[-1:]] == ["fail"]
+    del caught
+    gc.collect()
+    until(lambda: held(client, "full") == 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"), [(NeedsTwoError(1, 2), "1 and 2"), (NamesOneError(1), "^no 1")]
+)
+def test_errors_say_what_they_said(
+    client: Client, error: Exception, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever comes of them when they are copied."""
+
+    def failing(*args: Any, **kwargs: Any) -> None:
+        raise error
+
+    parts = split(da.full(4, 7, chunks=2).persist())
+    futures = parts.map(programs.nothing)
+    monkeypatch.setattr(client, "gather", failing)
+    with pytest.raises(type(error), match=message):
+        gather(futures)
 
 
 def held(client: Client, prefix: str) -> int:
