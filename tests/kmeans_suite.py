@@ -17,8 +17,8 @@ import sklearn.cluster
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-import spliter_apps._kmeans_lloyd
-from spliter import AlignmentError, InvalidArgumentError, Split, split
+from spliter import AlignmentError, InvalidArgumentError, Split, gather, split
+from spliter_apps import _kmeans_lloyd, _kmeans_points, _results
 from spliter_apps._kmeans_lloyd import MOST_AHEAD
 from spliter_apps._results import FEW
 from spliter_apps.k_means import KMeans
@@ -157,6 +157,24 @@ class KMeansTests(ABC):
         assert_same(ours, theirs, self.gathered(ours.labels_), rtol=1e-5)
         np.testing.assert_array_equal(self.gathered(ours.predict(x)), theirs.labels_)
         assert self.gathered(ours.transform(x)).dtype == np.float32
+
+    def test_first_centres_that_are_rounded_to_the_type_of_the_points(self) -> None:
+        points = dataset("blobs").astype(np.float32)
+        init = start(points).astype(np.float64) * (1 + 1e-12)
+        ours = KMeans(K, init=init, tol=0).fit(self.collection(points, heights(len(points), 7)))
+        theirs = sklearn.cluster.KMeans(K, init=init, tol=0).fit(points)
+        assert_same(ours, theirs, self.gathered(ours.labels_), rtol=1e-5)
+
+    def test_blocks_of_two_types(self) -> None:
+        points = np.round(dataset("blobs") * 16) / 16  # exact in both
+        init = start(points)
+        types = [np.float32, np.float64, np.float32]
+        blocks = cut(points, [400, 500, 600])
+        x = self.blocks([block.astype(each) for block, each in zip(blocks, types, strict=True)])
+        ours = KMeans(K, init=init).fit(x)
+        assert_same(
+            ours, sklearn.cluster.KMeans(K, init=init).fit(points), self.gathered(ours.labels_)
+        )
 
     def test_whole_numbers(self) -> None:
         points = dataset("digits").astype(np.int16)
@@ -356,7 +374,7 @@ class KMeansTests(ABC):
         submitted: list[str] = []
 
         def counting(name: str) -> Any:
-            started = getattr(spliter_apps._kmeans_lloyd, name)
+            started = getattr(_kmeans_lloyd, name)
 
             def begin(*args: Any) -> Any:
                 submitted.append(name)
@@ -364,8 +382,8 @@ class KMeansTests(ABC):
 
             return begin
 
-        for name in ("advance", "_label", "_summary", "_find_farthest"):
-            monkeypatch.setattr(spliter_apps._kmeans_lloyd, name, counting(name))
+        for name in ("open_up", "advance", "_label", "_summary", "_find_farthest"):
+            monkeypatch.setattr(_kmeans_lloyd, name, counting(name))
         points = dataset("iris")
         x = self.collection(points, [3] * 50)
         with split(x, partitions_per_location=per_location) as parts:
@@ -376,10 +394,38 @@ class KMeansTests(ABC):
         # are sent ahead, so a few tasks find that there is nothing to do any more.
         sent = submitted[: -len(last)]
         assert submitted[-len(last) :] == last
-        assert set(sent) == {"advance"}
+        assert sent.count("open_up") == (n if n <= FEW else 0)
+        assert set(sent) <= {"open_up", "advance"}
         too_many = len(sent) / n - (kmeans.n_iter_ - 1)
         assert 0 <= too_many < MOST_AHEAD
         assert n <= FEW or too_many == 0
+
+    @pytest.mark.parametrize(
+        ("settings", "waits"),
+        [({}, 2), ({"max_iter": 1}, 2), ({"max_iter": MOST_AHEAD + 5}, 3), ({"verbose": 1}, 0)],
+    )
+    def test_how_often_a_fit_waits_for_its_tasks(
+        self, settings: dict[str, Any], waits: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """From given centres: for what was found at the points, and for what came of all passes."""
+        waited = []
+
+        def counting(futures: Any) -> Any:
+            waited.append(futures)
+            return gather(futures)
+
+        for module in (_kmeans_points, _kmeans_lloyd, _results):
+            monkeypatch.setattr(module, "gather", counting)
+        points = dataset("blobs")
+        x = self.collection(points, [500, 400, 600])
+        settings = {"max_iter": MOST_AHEAD, "tol": 0} | settings
+        with split(x) as parts:
+            kmeans = KMeans(K, init=start(points), **settings).fit(parts)
+            if len(parts) > FEW:
+                pytest.skip("so many partitions hear of each other through this program")
+        if "verbose" in settings:
+            waits = 2 * kmeans.n_iter_ + 1
+        assert len(waited) == waits
 
     def test_the_split_made_inside_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         closed: list[Split] = []
@@ -408,8 +454,9 @@ class KMeansTests(ABC):
         kmeans = KMeans(3, random_state=0).fit(points)
         points[130, 2] = bad
         x = self.collection(points, [50, 70, 30])
-        with pytest.raises(InvalidArgumentError, match=r"block \(2, ?0?\).*(NaN|infinity)"):
-            KMeans(3).fit(x)
+        for first in ("k-means++", points[:3]):
+            with pytest.raises(InvalidArgumentError, match=r"block \(2, ?0?\).*(NaN|infinity)"):
+                KMeans(3, init=first).fit(x)
         with pytest.raises(InvalidArgumentError, match=r"NaN|infinity"):
             self.gathered(kmeans.predict(x))
 
@@ -425,15 +472,17 @@ class KMeansTests(ABC):
 
     def test_blocks_of_different_width(self) -> None:
         x = self.blocks([np.zeros((3, 2)), np.zeros((3, 1))])
-        with pytest.raises(InvalidArgumentError, match="different numbers of columns"):
-            KMeans(1).fit(x)
+        for first in ("k-means++", np.zeros((1, 2))):
+            with pytest.raises(InvalidArgumentError, match="different numbers of columns"):
+                KMeans(1, init=first).fit(x)
 
     @pytest.mark.parametrize("rows", [[3, 0, 2], [0, 0]])
     def test_fewer_points_than_clusters(self, rows: list[int]) -> None:
         x = self.collection(np.arange(2.0 * sum(rows)).reshape(-1, 2), rows)
         message = f"n_samples={sum(rows)} should be >= n_clusters=6"
-        with pytest.raises(InvalidArgumentError, match=message):
-            KMeans(6).fit(x)
+        for first in ("k-means++", np.arange(12.0).reshape(6, 2)):
+            with pytest.raises(InvalidArgumentError, match=message):
+                KMeans(6, init=first).fit(x)
 
     @pytest.mark.parametrize(
         ("value", "message"),
@@ -449,8 +498,9 @@ class KMeansTests(ABC):
     def test_no_point_has_a_weight(self) -> None:
         x = self.collection(dataset("iris"), [50, 100])
         w = self.collection(np.zeros(150), [50, 100])
-        with pytest.raises(InvalidArgumentError, match="at least one non-zero"):
-            KMeans(3).fit(x, sample_weight=w)
+        for first in ("k-means++", dataset("iris")[::50]):
+            with pytest.raises(InvalidArgumentError, match="at least one non-zero"):
+                KMeans(3, init=first).fit(x, sample_weight=w)
 
     def test_fewer_points_with_a_weight_than_clusters(self) -> None:
         weights = np.zeros(150)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 pytest.importorskip("distributed")
 
 import dask.array as da
-from distributed import Client, futures_of
+from distributed import Client, futures_of, wait
 
 from spliter import InvalidArgumentError, LazyCollectionError, split
 from spliter_apps.k_means import KMeans
@@ -124,6 +126,29 @@ def test_workers_that_die_under_way_and_afterwards_change_nothing() -> None:
         # What was found out on the way is made again for labels that are lost.
         kill(client, second)
         np.testing.assert_array_equal(kmeans.labels_.compute(), expected.labels_)
+
+
+def tasks_known(dask_scheduler: Any) -> int:
+    return len(dask_scheduler.tasks)
+
+
+@pytest.mark.parametrize("bad", ["value", "count"])
+def test_a_fit_that_is_refused_leaves_nothing_behind(client: Client, bad: str) -> None:
+    """Its passes were under way before it was known that the points cannot be used."""
+    points = dataset("iris").copy()
+    if bad == "value":
+        points[130, 2] = np.nan
+    x = da.from_array(points, chunks=(40, 4)).persist()
+    wait(x)
+    n_clusters = 3 if bad == "value" else 151
+    before = client.run_on_scheduler(tasks_known)
+    with pytest.raises(InvalidArgumentError, match=r"NaN|n_samples=150"):
+        KMeans(n_clusters, init=np.ones((n_clusters, 4)), tol=0, max_iter=8).fit(x)
+    gc.collect()
+    end = time.monotonic() + 30
+    while client.run_on_scheduler(tasks_known) > before and time.monotonic() < end:
+        time.sleep(0.05)
+    assert client.run_on_scheduler(tasks_known) == before
 
 
 def test_a_pickled_estimator_predicts_without_the_cluster() -> None:

@@ -19,7 +19,7 @@ from spliter import split
 from spliter_apps._kmeans_kernel import assign, partial_sums
 from spliter_apps._kmeans_look import Moments
 from spliter_apps._kmeans_pieces import SCRATCH_BYTES, piece_rows, pieces
-from spliter_apps._kmeans_points import Points
+from spliter_apps._kmeans_points import Looking
 from spliter_apps._kmeans_seeds import Centers, reach, row_masses, rows_at, uniforms
 
 Array = npt.NDArray[Any]
@@ -342,7 +342,7 @@ def test_moments(case: tuple[Array, Array | None, Array, list[int]]) -> None:
 def test_rows_of_partitions_are_counted_globally() -> None:
     blocks = [np.zeros((height, 1)) for height in (3, 0, 2, 4, 1)]
     with split(blocks, partitions_per_location=2) as parts:
-        points = Points.look(parts, weighted=False)
+        points = Looking.begin(parts).points()
         found = [
             points.global_rows(partition, np.arange(partition.shape[0] or 0)) for partition in parts
         ]

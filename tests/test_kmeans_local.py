@@ -22,7 +22,7 @@ from threadpoolctl import (
 from spliter import InvalidArgumentError, UnsupportedCollectionError, split
 from spliter_apps._data import PIECE_ROWS
 from spliter_apps._kmeans_init import Seeder
-from spliter_apps._kmeans_points import Points
+from spliter_apps._kmeans_points import Looking
 from spliter_apps.k_means import KMeans
 from tests.histogram_suite import cut
 from tests.kmeans_suite import KMeansTests, dataset, heights, start
@@ -159,7 +159,7 @@ def test_points_without_weight_are_no_candidates() -> None:
     points[1::3] += 1e3
     weights[1::3] = 0.0
     with split(cut(points, [400, 500]), cut(weights, [400, 500])) as parts:
-        seeder = Seeder(Points.look(parts, weighted=True), 8, np.random.RandomState(0))
+        seeder = Seeder(Looking.begin(parts).points(), 8, np.random.RandomState(0))
         drawn = []
 
         def sampled(seed: int, number: int) -> Array:

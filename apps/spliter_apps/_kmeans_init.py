@@ -22,12 +22,12 @@ import numpy.typing as npt
 from sklearn.cluster import kmeans_plusplus
 
 from spliter import InvalidArgumentError, gather
-from spliter_apps._kmeans_lloyd import steps
+from spliter_apps._kmeans_lloyd import make_pass
 from spliter_apps._kmeans_pieces import FloatArray
 from spliter_apps._kmeans_points import IntArray, Points, block_numbers
 from spliter_apps._kmeans_seed_tasks import Found, Levels, find, masses_of, measure, sample
 from spliter_apps._kmeans_seeds import Centers, rows_at
-from spliter_apps._kmeans_steps import Rule
+from spliter_apps._kmeans_steps import Rule, Step
 
 ROUNDS = 5
 """Rounds of k-means||; Bahmani et al. find no gain beyond."""
@@ -233,7 +233,7 @@ class Seeder:
     def _weights(self, candidates: FloatArray) -> FloatArray:
         """Return the weight of the points that are nearest to each candidate."""
         rule = Rule(self.points.reading, self.points.schema.is_sparse, max_iter=1, tol=0)
-        step = steps(self.points, rule, rule.start(candidates))
+        step = make_pass(self.points, Step(rule, rule.start(candidates), None))
         assert step.sums is not None, "an iteration that begins has not ended"
         return step.sums.weights
 

@@ -332,9 +332,12 @@ def assign(
     found = [np.empty(0, np.int32)]
     far = [_no_points(centers.shape[1])]
     inertia, rows = 0.0, 0
+    used = np.zeros(len(centers), np.bool_)
     for piece in frame.pieces(blocks):
         labels, scores = labelled.labels(piece.points)
         found.append(labels)
+        # Of all labels at once it would take a copy of them, twice their size.
+        used |= np.bincount(labels, minlength=len(centers)) > 0
         if distances or farthest:
             squares = labelled.squared_distances(piece.points, labels, scores)
             inertia += float(squares.sum() if piece.weights is None else squares @ piece.weights)
@@ -343,7 +346,6 @@ def assign(
                 far = [Farthest.of(far, farthest)]
         rows += len(labels)
     labels = np.concatenate(found)
-    used = np.bincount(labels, minlength=len(centers)) > 0
     return Assignment(labels, inertia if distances else np.nan, used, far[0])
 
 

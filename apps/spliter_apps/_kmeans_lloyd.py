@@ -2,10 +2,10 @@
 
 A task returns the sums of its partition, a few kilobytes, and the tasks of the next iteration make
 the new centres of them (:mod:`spliter_apps._kmeans_steps`). Several iterations are sent at once, so
-that they do not wait for this program between them. What the iteration does is what
-scikit-learn's does, in the same order: relocate empty clusters, average, compare the shift of the
-centres with the tolerance; at the end assign the points once more, so that labels and centres
-belong together.
+that they do not wait for this program between them; where the first centres are given, the first
+ones are sent with the tasks that look at the points. What the iteration does is what scikit-learn's
+does, in the same order: relocate empty clusters, average, compare the shift of the centres with the
+tolerance; at the end assign the points once more, so that labels and centres belong together.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from spliter import Partition, gather, task
+from spliter import Partition, Split, gather, task
 from spliter_apps._kmeans_kernel import Farthest, Partial, assign
 from spliter_apps._kmeans_look import Reading, near
 from spliter_apps._kmeans_pieces import FloatArray
-from spliter_apps._kmeans_points import Points
-from spliter_apps._kmeans_steps import Rule, State, Step, advance
+from spliter_apps._kmeans_points import Looking, Points
+from spliter_apps._kmeans_steps import Opening, Rule, State, Step, advance, open_up, total
 from spliter_apps._results import FEW, combine
 
 MOST_AHEAD = 10
@@ -77,10 +77,13 @@ def _find_farthest(
 
 @task
 def _label(
-    partition: Partition, rule: Rule, *before: Step
-) -> tuple[list[npt.NDArray[np.int32]], Summary]:
+    partition: Partition, *before: Step | None
+) -> tuple[list[npt.NDArray[np.int32]], Summary | None]:
     """Label the points of a partition, unless the iteration has to go on; labels stay there."""
-    state = rule.after(before)
+    step = total(before)
+    if step is None:
+        return [], None
+    rule, state = step.rule, step.after()
     if state.lost is not None:
         return [], (state, None)
     # Rounded as they will be kept, so that predicting gives the same labels.
@@ -91,77 +94,186 @@ def _label(
 
 
 @task
-def _summary(partition: Partition, labelled: tuple[Any, Summary]) -> Summary:
+def _summary(partition: Partition, labelled: tuple[Any, Summary | None]) -> Summary | None:
     """Return the small part of what labelling has found, where that is."""
     return labelled[1]
 
 
-def steps(points: Points, rule: Rule, state: State, ahead: int = 1) -> Step:
-    """Make passes over all points.
+@dataclass(frozen=True)
+class Sent:
+    """Passes that are under way.
+
+    Parameters
+    ----------
+    partitions : sequence of Partition
+        Over which.
+    passes : sequence of sequence of future
+        What each pass finds at each partition, after what the first one starts from. All are held
+        until the last is there: should a worker die, what the others have found is not to be
+        found again.
+    labels, summaries : sequence of future
+        Of the points once labelled; empty if they are not to be yet.
+    """
+
+    partitions: Sequence[Partition]
+    passes: Sequence[Sequence[Any]]
+    labels: Sequence[Any]
+    summaries: Sequence[Any]
+
+    @classmethod
+    def to(
+        cls,
+        parts: Split,
+        partitions: Sequence[Partition],
+        passes: Sequence[Sequence[Any]],
+        more: int,
+        *,
+        to_label: bool,
+    ) -> Sent:
+        """Send further passes in one message.
+
+        Parameters
+        ----------
+        parts : Split
+            Of which the partitions are.
+        partitions : sequence of Partition
+            Over which.
+        passes : sequence of sequence
+            What comes before, one element at least.
+        more : int
+            How many.
+        to_label : bool
+            Whether to label the points as well.
+
+        Returns
+        -------
+        Sent
+            Those passes, and those before.
+        """
+        made = list(passes)
+        labels, summaries = [], []
+        with parts.together():
+            for _ in range(more):
+                made.append([advance(partition, *made[-1]) for partition in partitions])
+            if to_label:
+                labels = [_label(partition, *made[-1]) for partition in partitions]
+                summaries = [_summary(*pair) for pair in zip(partitions, labels, strict=True)]
+        return cls(partitions, made, labels, summaries)
+
+    def outcome(self, rule: Rule, nbytes: int) -> tuple[State, Run | None]:
+        """Wait for the last pass.
+
+        Parameters
+        ----------
+        rule : Rule
+            How the iteration goes on.
+        nbytes : int
+            Size of the centres.
+
+        Returns
+        -------
+        state : State
+            Where the iteration is.
+        run : Run or None
+            What belongs to it, if the points were labelled: not if clusters have lost theirs.
+        """
+        if not self.summaries:
+            step: Step = combine(add, self.passes[-1], nbytes)
+            return step.after(), None
+        found: list[Summary] = gather(self.summaries)
+        state = found[0][0]
+        parts = [part for _, part in found if part is not None]
+        if len(parts) < len(found):
+            return state, None
+        inertia = sum(inertia for inertia, _ in parts)
+        used = np.any([used for _, used in parts], axis=0)
+        centers = rule.rounded(state.centers)
+        labelled = list(zip(self.partitions, self.labels, strict=True))
+        return state, Run(centers, inertia, state.n_iter, int(used.sum()), labelled)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """An iteration that has begun before anything was known of the points.
+
+    Parameters
+    ----------
+    opening : Opening
+        How.
+    sent : Sent or None
+        Passes after the first one that are under way.
+    """
+
+    opening: Opening
+    sent: Sent | None
+
+
+def begin(looking: Looking, opening: Opening, *, with_report: bool = False) -> Begun:
+    """Begin an iteration from given centres; of few partitions, send the next passes already.
+
+    Parameters
+    ----------
+    looking : Looking
+        The tasks that look at the points, and make the first pass.
+    opening : Opening
+        How the iteration begins.
+    with_report : bool
+        Whether there is to be a report, for which each pass waits for the one before.
+
+    Returns
+    -------
+    Begun
+        For :func:`lloyd`, which sees whether it was right.
+    """
+    partitions = looking.partitions
+    ahead = _ahead(len(partitions), opening.centers)
+    left = opening.max_iter - 1
+    if with_report or ahead == 1 or not left:
+        return Begun(opening, None)
+    # One message for all: the tasks that it would keep waiting have the points to look at.
+    with looking.parts.together():
+        second = [open_up(partition, opening, *looking.looked) for partition in partitions]
+        more, to_label = min(left, ahead) - 1, left <= ahead
+        sent = Sent.to(looking.parts, partitions, [second], more, to_label=to_label)
+    return Begun(opening, sent)
+
+
+def make_pass(points: Points, step: Step) -> Step:
+    """Make one pass over all points.
 
     Parameters
     ----------
     points : Points
         The points.
-    rule : Rule
-        How the iteration goes on.
-    state : State
-        Where it is.
-    ahead : int
-        Most passes.
+    step : Step
+        What it starts from.
 
     Returns
     -------
     Step
-        The last one, over all points; without sums if the iteration ended before.
+        Over all points; without sums if the iteration has ended.
     """
-    made = _submitted(points, list(points.parts), rule, state, ahead)
-    step: Step = combine(add, made[-1], state.centers.nbytes)
-    return step
-
-
-def _submitted(
-    points: Points, partitions: Sequence[Partition], rule: Rule, state: State, ahead: int
-) -> list[list[Any]]:
-    """Submit the tasks of some steps; return what the first one starts from, and their futures.
-
-    All are to be held until the last is there: should a worker die, what the others have found is
-    not to be found again.
-    """
-    made: list[list[Any]] = [[Step(state, None)]]
-    # The first step goes by itself, and is under way while the message with the others is written.
-    for some in (1, ahead - 1) if ahead else ():
-        with points.parts.together():
-            for _ in range(some):
-                made.append([advance(partition, rule, *made[-1]) for partition in partitions])
+    sent = Sent.to(points.parts, list(points.parts), [[step]], 1, to_label=False)
+    made: Step = combine(add, sent.passes[-1], step.state.centers.nbytes)
     return made
 
 
-def _ended(points: Points, rule: Rule, state: State, left: int) -> tuple[State, Run | None]:
-    """Make the last passes and label the points, unless clusters lose all of theirs before."""
+def _send(points: Points, step: Step, left: int, ahead: int) -> Sent:
+    """Send the next passes; labels with the last ones, where these are added up by tasks."""
     partitions = list(points.parts)  # before any message is begun: this may plan them anew
-    made = _submitted(points, partitions, rule, state, left)
-    with points.parts.together():
-        labels = [_label(partition, rule, *made[-1]) for partition in partitions]
-        summaries = [_summary(*pair) for pair in zip(partitions, labels, strict=True)]
-    found: list[Summary] = gather(summaries)
-    state = found[0][0]
-    parts = [part for _, part in found if part is not None]
-    if len(parts) < len(found):
-        return state, None
-    inertia = sum(inertia for inertia, _ in parts)
-    used = np.any([used for _, used in parts], axis=0)
-    centers = rule.rounded(state.centers)
-    labelled = list(zip(partitions, labels, strict=True))
-    return state, Run(centers, inertia, state.n_iter, int(used.sum()), labelled)
+    to_label = not left or (left <= ahead and ahead > 1)
+    some = min(left, ahead)
+    # The first step goes by itself, and is under way while the message with the others is written.
+    first = Sent.to(points.parts, partitions, [[step]], min(some, 1), to_label=False)
+    return Sent.to(points.parts, partitions, first.passes, some - min(some, 1), to_label=to_label)
 
 
 def lloyd(
     points: Points,
     centers: FloatArray,
+    rule: Rule,
     *,
-    max_iter: int,
-    tol: float,
+    begun: Begun | None = None,
     report: Callable[[str], None] | None = None,
 ) -> Run:
     """Move centres to the means of their points until they stay.
@@ -172,10 +284,10 @@ def lloyd(
         The points.
     centers : ndarray of float64, shape (n_clusters, n_features)
         Where to start.
-    max_iter : int
-        Most iterations.
-    tol : float
-        Sum of the squared shifts of the centres up to which they count as staying.
+    rule : Rule
+        How to go on.
+    begun : Begun, optional
+        What has been done from these centres, not knowing the points.
     report : callable, optional
         Gets a line for each iteration; costs a further pass in each.
 
@@ -184,10 +296,8 @@ def lloyd(
     Run
         The centres, and what belongs to them.
     """
-    rule = Rule(points.reading, points.schema.is_sparse, max_iter, tol)
 
-    def settled(before: State, step: Step) -> State:
-        state = rule.after([step])
+    def settled(before: State, state: State) -> State:
         if state.lost is not None:
             state = rule.moved(state, _relocated(points, state, state.lost))
         if report is not None:
@@ -195,29 +305,32 @@ def lloyd(
         return state
 
     state = rule.start(centers)
-    if points.begun is not None and np.array_equal(points.begun[0], centers):
-        state = settled(state, Step(state, points.begun[1]))
-    ahead = 1 if report is not None else _ahead(points, state)
+    sent = None
+    first = None if begun is None else begun.opening.first(points.found)
+    if begun is not None and first is not None:
+        after = first.after()
+        # Where clusters have lost their points the tasks sent have found that too, and do nothing.
+        sent = begun.sent if after.lost is None else None
+        state = settled(state, after)
+    ahead = 1 if report is not None else _ahead(len(points.parts), centers)
     run = None
     while run is None:
-        left = rule.left(state)
-        # Labels of many partitions, like their steps, start from what the client has added up.
-        if left > ahead or (left and ahead == 1):
-            state = settled(state, steps(points, rule, state, ahead))
-            continue
-        state, run = _ended(points, rule, state, left)
+        if sent is None:
+            sent = _send(points, Step(rule, state, None), rule.left(state), ahead)
+        before = state
+        state, run = sent.outcome(rule, centers.nbytes)
+        sent = None
         if run is None:
-            state = settled(state, Step(state, None))
+            state = settled(before, state)
     return run
 
 
-def _ahead(points: Points, state: State) -> int:
+def _ahead(partitions: int, centers: FloatArray) -> int:
     """Return how many iterations to send at once.
 
     Every task gets what all of the step before have found, which is for few partitions only.
     """
-    partitions = len(points.parts)
-    found = partitions**2 * state.centers.nbytes
+    found = partitions**2 * centers.nbytes
     return MOST_AHEAD if partitions <= FEW and found <= MOST_SENT_NBYTES else 1
 
 
@@ -225,7 +338,8 @@ def _report(
     points: Points, rule: Rule, before: State, state: State, report: Callable[[str], None]
 ) -> None:
     """Say what an iteration has come to, in scikit-learn's words."""
-    _, labelled = _ended(points, rule, before, 0)
+    sent = _send(points, Step(rule, before, None), left=0, ahead=1)
+    _, labelled = sent.outcome(rule, before.centers.nbytes)
     assert labelled is not None, "no step is left in which clusters could lose their points"
     report(f"Iteration {before.n_iter}, inertia {labelled.inertia}.")
     if state.moved <= rule.tol:

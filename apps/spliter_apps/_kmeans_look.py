@@ -7,8 +7,10 @@ for all of that, as it may have to come from disk.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Iterator
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,6 +166,55 @@ class Looked:
     heights: tuple[int, ...]
     masses: tuple[float, ...]
     sums: Partial | None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was found at all points.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the points.
+    moments : Moments or None
+        Of the points, if asked for.
+    sums : Partial or None
+        Of the first iteration, if every task has made it in the way that all points are read.
+    """
+
+    schema: Schema
+    moments: Moments | None
+    sums: Partial | None
+
+    @classmethod
+    def of(cls, looked: Sequence[Looked]) -> Findings:
+        """Return what the tasks at all partitions have found.
+
+        Parameters
+        ----------
+        looked : sequence of Looked
+            At least one, in the order of the partitions.
+
+        Returns
+        -------
+        Findings
+            Of all of them.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If their points do not go together.
+        """
+        schema = functools.reduce(Schema.merged, [found.schema for found in looked])
+        kind = (schema.dtype, schema.is_sparse)
+        alike = all((found.schema.dtype, found.schema.is_sparse) == kind for found in looked)
+        moments = [found.moments for found in looked if found.moments is not None]
+        sums = [found.sums for found in looked if found.sums is not None]
+        return cls(
+            schema,
+            functools.reduce(Moments.merged, moments) if moments else None,
+            functools.reduce(operator.add, sums) if alike and len(sums) == len(looked) else None,
+        )
 
 
 @task

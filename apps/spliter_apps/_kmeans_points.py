@@ -2,75 +2,74 @@
 
 from __future__ import annotations
 
-import functools
-import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from spliter import Partition, Split, gather
 from spliter_apps._blocks import Schema
-from spliter_apps._kmeans_kernel import Partial
-from spliter_apps._kmeans_look import Looked, Moments, Reading, look
+from spliter_apps._kmeans_look import Findings, Looked, Reading, look
 from spliter_apps._kmeans_pieces import FloatArray
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Points:
-    """The points of a fit, as the client sees them.
+class Looking:
+    """The tasks that look at the points of a fit, under way.
 
     Parameters
     ----------
     parts : Split
-        Where they are.
-    reading : Reading
-        How tasks read them.
-    schema : Schema
-        What they are.
-    moments : Moments or None
-        Their number, mean and spread, if asked for.
-    heights : ndarray of int64, shape (n_blocks,)
-        Rows of each block.
-    masses : ndarray of float64, shape (n_blocks,)
-        Weight of each block.
-    begun : tuple of (ndarray, Partial), or None
-        Centres that the first pass was made for already, and its sums.
+        Of points, or of points and weights.
+    partitions : sequence of Partition
+        Its partitions when the tasks were sent.
+    looked : sequence of future
+        What comes of each.
     """
 
     parts: Split
-    reading: Reading
-    schema: Schema
-    moments: Moments | None
-    heights: IntArray
-    masses: FloatArray
-    begun: tuple[FloatArray, Partial] | None = None
+    partitions: Sequence[Partition]
+    looked: Sequence[Any]
 
     @classmethod
-    def look(
-        cls,
-        parts: Split,
-        *,
-        weighted: bool,
-        with_moments: bool = True,
-        centers: FloatArray | None = None,
-    ) -> Points:
-        """Check all blocks and find out about them, with one task per partition.
+    def begin(
+        cls, parts: Split, *, with_moments: bool = True, centers: FloatArray | None = None
+    ) -> Looking:
+        """Start to check all blocks and to find out about them, with one task per partition.
 
         Parameters
         ----------
         parts : Split
             Of points, or of points and weights.
-        weighted : bool
-            Whether there are weights.
         with_moments : bool
             Whether moments are wanted.
         centers : ndarray of float64, shape (n_clusters, n_features), optional
             Where the iteration is to start, if that is known: the same tasks then make its
             first pass, which saves a round of tasks.
+
+        Returns
+        -------
+        Looking
+            To be waited for.
+        """
+        # One look at the partitions: starting an iteration may plan them anew.
+        partitions = list(parts)
+        args = (_are_weighted(parts), with_moments, centers)
+        with parts.together():
+            looked = [look(partition, *args) for partition in partitions]
+        return cls(parts, partitions, looked)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the points have weights."""
+        return _are_weighted(self.parts)
+
+    def points(self) -> Points:
+        """Wait for what the tasks have found.
 
         Returns
         -------
@@ -82,28 +81,50 @@ class Points:
         InvalidArgumentError
             Naming the block that cannot be used.
         """
-        # One look at the partitions: starting an iteration may plan them anew.
-        partitions = list(parts)
-        args = (weighted, with_moments, centers)
-        with parts.together():
-            futures = [look(partition, *args) for partition in partitions]
-        looked: list[Looked] = gather(futures)
-        heights = np.zeros(parts.nblocks, np.int64)
-        masses = np.zeros(parts.nblocks)
-        schema = functools.reduce(Schema.merged, [found.schema for found in looked])
-        moments = [found.moments for found in looked if found.moments is not None]
-        for partition, found in zip(partitions, looked, strict=True):
+        looked: list[Looked] = gather(self.looked)
+        heights = np.zeros(self.parts.nblocks, np.int64)
+        masses = np.zeros(self.parts.nblocks)
+        for partition, found in zip(self.partitions, looked, strict=True):
             heights[block_numbers(partition)] = found.heights
             masses[block_numbers(partition)] = found.masses
-        return cls(
-            parts,
-            Reading(schema.dtype, weighted),
-            schema,
-            functools.reduce(Moments.merged, moments) if moments else None,
-            heights,
-            masses,
-            _begun(centers, looked, schema),
-        )
+        return Points(self.parts, Findings.of(looked), heights, masses)
+
+
+@dataclass(frozen=True)
+class Points:
+    """The points of a fit, as the client sees them.
+
+    Parameters
+    ----------
+    parts : Split
+        Where they are.
+    found : Findings
+        What they are, and what they add up to.
+    heights : ndarray of int64, shape (n_blocks,)
+        Rows of each block.
+    masses : ndarray of float64, shape (n_blocks,)
+        Weight of each block.
+    """
+
+    parts: Split
+    found: Findings
+    heights: IntArray
+    masses: FloatArray
+
+    @property
+    def schema(self) -> Schema:
+        """What all blocks have in common."""
+        return self.found.schema
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the points have weights."""
+        return _are_weighted(self.parts)
+
+    @property
+    def reading(self) -> Reading:
+        """How tasks read them."""
+        return Reading(self.schema.dtype, self.weighted)
 
     @property
     def starts(self) -> IntArray:
@@ -131,19 +152,8 @@ class Points:
         return self.starts[numbers[at]] + rows - (ends - self.heights[numbers])[at]
 
 
-def _begun(
-    centers: FloatArray | None, looked: list[Looked], schema: Schema
-) -> tuple[FloatArray, Partial] | None:
-    """Return the first pass, if every task has made it in the way that all points are read."""
-    sums = [
-        found.sums
-        for found in looked
-        if (found.schema.dtype, found.schema.is_sparse) == (schema.dtype, schema.is_sparse)
-    ]
-    made = [partial for partial in sums if partial is not None]
-    if centers is None or len(made) < len(looked):
-        return None
-    return centers, functools.reduce(operator.add, made)
+def _are_weighted(parts: Split) -> bool:
+    return parts.ncollections == 2
 
 
 def block_numbers(partition: Partition) -> IntArray:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spliter import Partition, task
+from spliter import InvalidArgumentError, Partition, task
 from spliter_apps._kmeans_kernel import Partial, partial_sums
-from spliter_apps._kmeans_look import Reading, near
+from spliter_apps._kmeans_look import Findings, Looked, Reading, near
 from spliter_apps._kmeans_pieces import FloatArray
 
 
@@ -53,34 +53,8 @@ class State:
 
 
 @dataclass(frozen=True)
-class Step:
-    """What a task has added up.
-
-    Parameters
-    ----------
-    state : State
-        The centres it was done with.
-    sums : Partial or None
-        Of the points by their nearest centre; None if nothing was to be done, or is done yet.
-    """
-
-    state: State
-    sums: Partial | None
-
-    def __add__(self, other: Step) -> Step:
-        """Return the step over the points of both."""
-        if self.sums is None or other.sums is None:
-            return self if self.sums is None else other
-        return Step(self.state, self.sums + other.sums)
-
-    def __sizeof__(self) -> int:
-        """Return the bytes of it, which is what engines go by."""
-        return object.__sizeof__(self) + sum(map(sys.getsizeof, (self.state, self.sums)))
-
-
-@dataclass(frozen=True)
 class Rule:
-    """How an iteration goes on; small, and sent with every task.
+    """How an iteration goes on; small, and goes with every step.
 
     Parameters
     ----------
@@ -99,6 +73,31 @@ class Rule:
     max_iter: int
     tol: float
 
+    @classmethod
+    def of(cls, found: Findings, weighted: bool, max_iter: int, tol: float) -> Rule:
+        """Return the rule for points of which everything is known.
+
+        Parameters
+        ----------
+        found : Findings
+            Of all points.
+        weighted : bool
+            Whether there are weights.
+        max_iter : int
+            Most steps.
+        tol : float
+            The tolerance relative to the mean variance of the features, as scikit-learn has it.
+
+        Returns
+        -------
+        Rule
+            For these points.
+        """
+        schema = found.schema
+        spread = 0.0 if found.moments is None else found.moments.spread
+        variance = spread / max(schema.n_items * schema.n_features, 1)
+        return cls(Reading(schema.dtype, weighted), schema.is_sparse, max_iter, tol * variance)
+
     def start(self, centers: FloatArray) -> State:
         """Return the state of an iteration that has just begun."""
         return State(centers, near(centers, self.is_sparse))
@@ -115,27 +114,6 @@ class Rule:
         """Return centres as they will be kept: in the type of the points."""
         return centers.astype(self.reading.dtype).astype(np.float64)
 
-    def after(self, steps: Sequence[Step]) -> State:
-        """Return where the iteration is after a step.
-
-        Parameters
-        ----------
-        steps : sequence of Step
-            What the tasks have found, in the order of their partitions; or the sum of that.
-
-        Returns
-        -------
-        State
-            The new centres, unless clusters have lost all their points.
-        """
-        step = functools.reduce(operator.add, steps)
-        if step.sums is None:
-            return step.state
-        if not step.sums.weights.all():
-            before = step.state
-            return State(before.centers, before.shift, before.n_iter, before.moved, step.sums)
-        return self.moved(step.state, step.sums)
-
     def moved(self, before: State, sums: Partial) -> State:
         """Move the centres to the means of their points."""
         centers = averages(sums)
@@ -150,6 +128,91 @@ class Rule:
         now = near(centers, self.is_sparse)
         away = float(((now - shift) ** 2).sum())
         return shift if away <= float(((centers - now) ** 2).sum()) else now
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a task has added up.
+
+    Parameters
+    ----------
+    rule : Rule
+        How the iteration goes on.
+    state : State
+        The centres it was done with.
+    sums : Partial or None
+        Of the points by their nearest centre; None if nothing was to be done, or is done yet.
+    """
+
+    rule: Rule
+    state: State
+    sums: Partial | None
+
+    def __add__(self, other: Step) -> Step:
+        """Return the step over the points of both."""
+        if self.sums is None or other.sums is None:
+            return self if self.sums is None else other
+        return Step(self.rule, self.state, self.sums + other.sums)
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of it, which is what engines go by."""
+        return object.__sizeof__(self) + sum(map(sys.getsizeof, (self.state, self.sums)))
+
+    def after(self) -> State:
+        """Return where the iteration is after a step over all points.
+
+        Returns
+        -------
+        State
+            The new centres, unless clusters have lost all their points.
+        """
+        if self.sums is None:
+            return self.state
+        if not self.sums.weights.all():
+            before = self.state
+            return State(before.centers, before.shift, before.n_iter, before.moved, self.sums)
+        return self.rule.moved(self.state, self.sums)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What an iteration from given centres needs to begin, but for what is in the points.
+
+    Parameters
+    ----------
+    centers : ndarray of float64, shape (n_clusters, n_features)
+        Where to start.
+    weighted : bool
+        Whether the points have weights.
+    max_iter : int
+        Most steps.
+    tol : float
+        The tolerance relative to the mean variance of the features.
+    """
+
+    centers: FloatArray
+    weighted: bool
+    max_iter: int
+    tol: float
+
+    def first(self, found: Findings) -> Step | None:
+        """Return the first step, if it was made when the points were looked at.
+
+        Parameters
+        ----------
+        found : Findings
+            Of all points.
+
+        Returns
+        -------
+        Step or None
+            None where the centres have to be rounded first, or some points were read otherwise
+            than all of them will be.
+        """
+        rule = Rule.of(found, self.weighted, self.max_iter, self.tol)
+        if found.sums is None or not np.array_equal(rule.rounded(self.centers), self.centers):
+            return None
+        return Step(rule, rule.start(self.centers), found.sums)
 
 
 def averages(sums: Partial) -> FloatArray:
@@ -177,27 +240,79 @@ def averages(sums: Partial) -> FloatArray:
     return centers
 
 
+def total(before: Sequence[Step | None]) -> Step | None:
+    """Add up a step of all partitions.
+
+    Parameters
+    ----------
+    before : sequence of Step or None
+        What the tasks have found, in the order of their partitions; or the sum of that.
+
+    Returns
+    -------
+    Step or None
+        Over all points; None if the iteration has not begun.
+
+    Examples
+    --------
+    >>> total([None, None]) is None
+    True
+    """
+    begun = [step for step in before if step is not None]
+    return functools.reduce(operator.add, begun) if begun else None
+
+
 @task
-def advance(partition: Partition, rule: Rule, *before: Step) -> Step:
+def open_up(partition: Partition, opening: Opening, *looked: Looked) -> Step | None:
+    """Make the second step, after the first one that was made in looking at the points.
+
+    Parameters
+    ----------
+    partition : Partition
+        Of points, or of points and weights.
+    opening : Opening
+        What the looking tasks do not know.
+    *looked : Looked
+        What they have found, of all partitions.
+
+    Returns
+    -------
+    Step or None
+        Of this partition; None where the iteration cannot begin like this.
+    """
+    try:
+        found = Findings.of(looked)
+    except InvalidArgumentError:  # which the client refuses as well
+        return None
+    return _next(partition, opening.first(found))
+
+
+@task
+def advance(partition: Partition, *before: Step | None) -> Step | None:
     """Add up the points of a partition by the centres that the step before has led to.
 
     Parameters
     ----------
     partition : Partition
         Of points, or of points and weights.
-    rule : Rule
-        How the iteration goes on.
-    *before : Step
+    *before : Step or None
         The steps before, of all partitions, or their sum.
 
     Returns
     -------
-    Step
-        Of this partition; a future of it where it is submitted.
+    Step or None
+        Of this partition; None if the iteration has not begun.
     """
-    state = rule.after(before)
+    return _next(partition, total(before))
+
+
+def _next(partition: Partition, step: Step | None) -> Step | None:
+    """Make the step after another one, unless the iteration has ended, or never begun."""
+    if step is None:
+        return None
+    rule, state = step.rule, step.after()
     if state.lost is not None or not rule.left(state):
-        return Step(state, None)
+        return Step(rule, state, None)
     blocks = rule.reading.blocks(partition)
     sums = partial_sums(blocks, state.centers, shift=state.shift, dtype=rule.reading.dtype)
-    return Step(state, sums)
+    return Step(rule, state, sums)

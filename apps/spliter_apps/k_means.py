@@ -29,9 +29,10 @@ from spliter import InvalidArgumentError, gather
 from spliter_apps._blocks import Expected, keep_schema
 from spliter_apps._data import Data, Materialize, check_members, is_blocked, open_data
 from spliter_apps._kmeans_init import seeds
-from spliter_apps._kmeans_lloyd import Run, lloyd
+from spliter_apps._kmeans_lloyd import Begun, Run, begin, lloyd
 from spliter_apps._kmeans_look import checked_weights
-from spliter_apps._kmeans_points import Points
+from spliter_apps._kmeans_points import Looking, Points
+from spliter_apps._kmeans_steps import Opening, Rule
 from spliter_apps._kmeans_threads import one_blas_thread
 from spliter_apps._kmeans_use import distances, inertia, nearest
 
@@ -179,16 +180,17 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         """
         self._check_parameters()
         with one_blas_thread(), self._opened(X, sample_weight, reset=True) as data:
-            points = Points.look(
-                data.parts,
-                weighted=data.parts.ncollections == 2,
-                with_moments=self.tol > 0,
-                centers=self._expected_centers(),
-            )
+            centers = self._expected_centers()
+            looking = Looking.begin(data.parts, with_moments=self.tol > 0, centers=centers)
+            begun = None
+            if centers is not None:
+                opening = Opening(centers, looking.weighted, int(self.max_iter), float(self.tol))
+                begun = begin(looking, opening, with_report=bool(self.verbose))
+            points = looking.points()
             if not data.in_memory:
                 keep_schema(self, points.schema)
             self._check_points(points)
-            run = self._best(points, X, check_random_state(self.random_state))
+            run = self._best(points, X, check_random_state(self.random_state), begun)
             self._keep(run, points, data)
         return self
 
@@ -235,12 +237,16 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         if not points.masses.any():
             raise InvalidArgumentError("Sample weights must contain at least one non-zero number.")
 
-    def _best(self, points: Points, X: Any, random_state: np.random.RandomState) -> Run:
+    def _best(
+        self,
+        points: Points,
+        X: Any,
+        random_state: np.random.RandomState,
+        begun: Begun | None,
+    ) -> Run:
         """Start as often as asked for; return the run of least inertia."""
-        schema = points.schema
-        spread = 0.0 if points.moments is None else points.moments.spread
-        variance = spread / (schema.n_items * schema.n_features)
-        same = max(SAME * float(np.finfo(schema.dtype).eps), 1e-10)
+        same = max(SAME * float(np.finfo(points.schema.dtype).eps), 1e-10)
+        rule = Rule.of(points.found, points.weighted, int(self.max_iter), float(self.tol))
         best: Run | None = None
         for _ in range(self._n_starts()):
             start = self._first_centers(points, X, random_state)
@@ -249,8 +255,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             run = lloyd(
                 points,
                 start,
-                max_iter=int(self.max_iter),
-                tol=float(self.tol) * variance,
+                rule,
+                begun=begun,
                 report=_print if self.verbose else None,
             )
             if best is None or run.inertia < best.inertia * (1 - same):
@@ -276,6 +282,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         """Return the centres that the caller gave, if it seems so; they are checked later."""
         given = self.init
         if not isinstance(given, np.ndarray) or given.ndim != 2 or given.dtype.kind != "f":
+            return None
+        if len(given) != self.n_clusters:
             return None
         return np.array(given, dtype=np.float64) if np.isfinite(given).all() else None
 
