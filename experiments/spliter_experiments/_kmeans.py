@@ -10,12 +10,13 @@ in each iteration and once more for the labels in the end; what differs is what 
 ``per-block``             one per block, and a tree of sums
 ``rechunk-p2p``           one per chunk, after the array was rechunked to one chunk per core
 ``rechunk-tasks``         the same, rechunked by ordinary tasks
+``by-hand``               one per worker, in one graph written for Dask alone
 ``dask-ml``               ``dask_ml.cluster.KMeans``: several per block, with kernels of its own
 ``sklearn``               none: scikit-learn in one process with as many threads as cores
 ``floor``                 none: plain processes (:mod:`._floor`)
 ========================  ====================================================================
 
-Rechunking and ``dask-ml`` are Dask's alone (:mod:`._kmeans_dask`).
+Rechunking, ``by-hand`` and ``dask-ml`` are Dask's alone (:mod:`._kmeans_dask`).
 """
 
 from __future__ import annotations
@@ -221,6 +222,7 @@ class KMeans:
         "per-block",
         "rechunk-p2p",
         "rechunk-tasks",
+        "by-hand",
         "dask-ml",
         *IN_PROCESSES,
     )

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
+import dask
 import numpy as np
-from distributed import Client, Future
+from dask import delayed
+from dask.typing import Key
+from distributed import Client, Future, get_worker
 
-from spliter_apps._kmeans_kernel import Partial
+from spliter_apps._kmeans_kernel import Assignment, Partial
+from spliter_apps._kmeans_steps import averages
 from spliter_experiments._dask_blocks import blocks_of
 from spliter_experiments._dask_engine import DaskEngine
 from spliter_experiments._dask_steps import DaskSite, merge, rechunk_to_cores, seconds_until
@@ -23,8 +28,10 @@ from spliter_experiments._kmeans import (
     Start,
     add_partials,
     assign_block,
+    assign_blocks,
     iterate,
     sum_block,
+    sum_blocks,
 )
 from spliter_experiments._rounds import Answer
 
@@ -44,6 +51,74 @@ def by_rechunk(site: DaskSite, start: Start, method: str) -> Answer:
     first = _map_sums(site.engine.client, chunks, start.centers)
     phases = {"rechunk": seconds_until(began, chunks)}
     return Answer(_by_tasks(site.engine.client, chunks, start, first), phases)
+
+
+@dataclass(frozen=True)
+class LocalBlocks:
+    """The blocks at one worker, by their keys; Dask would take a list of these for dependencies.
+
+    Parameters
+    ----------
+    keys : tuple of key
+        Of the blocks.
+    """
+
+    keys: tuple[Key, ...]
+
+    def read(self) -> list[Floats]:
+        """Return the blocks, at their worker."""
+        data: Mapping[Key, Any] = get_worker().data
+        return [data[key] for key in self.keys]
+
+    def sums(self, centers: Floats) -> Partial:
+        """Add up the points by their nearest centre."""
+        return sum_blocks(self.read(), centers)
+
+    def next_sums(self, *partials: Partial) -> Partial:
+        """Add up the points by the nearest of the centres that other sums lead to."""
+        return self.sums(averages(add_partials(partials)))
+
+    def labelled(self, *partials: Partial) -> tuple[Assignment, Floats]:
+        """Label the points by the centres that sums lead to."""
+        centers = averages(add_partials(partials))
+        return assign_blocks(self.read(), centers), centers
+
+
+def by_hand(site: DaskSite, start: Start) -> Answer:
+    """Do what libraries do that look for the blocks of each worker themselves.
+
+    One task per worker and iteration, all in one graph: the fewest and shortest ways through the
+    scheduler that a program can have whose iterations are tasks. Nothing is checked, and a worker
+    that dies ends it.
+    """
+    client = site.engine.client
+    held: dict[str, list[Key]] = {}
+    for key, workers in client.who_has(blocks_of(site.array)).items():
+        held.setdefault(workers[0], []).append(key)
+    local = {worker: LocalBlocks(tuple(keys)) for worker, keys in held.items()}
+
+    def everywhere(step: Callable[..., Any], *args: Any) -> list[Any]:
+        tasks = []
+        for worker, blocks in local.items():
+            with dask.annotate(workers=[worker], allow_other_workers=False):
+                tasks.append(delayed(step, pure=False)(blocks, *args))
+        return tasks
+
+    found = everywhere(LocalBlocks.sums, start.centers)
+    for _ in range(start.iterations - 1):
+        found = everywhere(LocalBlocks.next_sums, *found)
+    labelled = everywhere(LocalBlocks.labelled, *found)
+    summaries = []
+    for worker, here in zip(local, labelled, strict=True):
+        with dask.annotate(workers=[worker], allow_other_workers=False):
+            summaries.append(delayed(_summary, pure=False)(here))
+    futures = client.compute([*labelled, *summaries], optimize_graph=False)
+    parts = client.gather(futures[len(labelled) :])
+    return Answer(Clustering(parts[0][1], sum(inertia for inertia, _ in parts)))
+
+
+def _summary(labelled: tuple[Assignment, Floats]) -> tuple[float, Floats]:
+    return labelled[0].inertia, labelled[1]
 
 
 def by_dask_ml(site: DaskSite, start: Start) -> Answer:
@@ -107,6 +182,7 @@ WAYS = Ways(
         "per-block": per_block,
         "rechunk-p2p": lambda site, start: by_rechunk(site, start, "p2p"),
         "rechunk-tasks": lambda site, start: by_rechunk(site, start, "tasks"),
+        "by-hand": by_hand,
         DASK_ML: by_dask_ml,
     },
     absent,

@@ -21,6 +21,7 @@ LOOKS = {
     "per-block-paper": ("#882255", "h"),
     "rechunk-p2p": ("#009e73", "^"),
     "rechunk-tasks": ("#56b4e9", "v"),
+    "by-hand": ("#117733", "<"),
     "dask": ("#cc79a7", "D"),
     "dask-ml": ("#cc79a7", "d"),
     "sklearn": ("#999933", "+"),

@@ -38,7 +38,7 @@ APPS: dict[str, tuple[App[Any], InputChoice]] = {
     ),
 }
 
-ON_DASK_ALONE = {"rechunk-p2p", "rechunk-tasks", "dask", "dask-ml", "per-block-paper"}
+ON_DASK_ALONE = {"rechunk-p2p", "rechunk-tasks", "by-hand", "dask", "dask-ml", "per-block-paper"}
 
 
 def ways_of(kind: EngineKind) -> list[tuple[str, str]]:

@@ -118,6 +118,11 @@ def test_number_of_tasks_per_block(site: DaskSite, start: Start) -> None:
     assert tasks_of("per-block", site, start) == start.iterations * per_pass + NBLOCKS + per_pass
 
 
+def test_number_of_tasks_by_hand(site: DaskSite, start: Start) -> None:
+    # At each of two workers: one per iteration, one for the labels, one for what comes of them.
+    assert tasks_of("by-hand", site, start) == 2 * (start.iterations + 2)
+
+
 def test_spliter_has_as_many_tasks_however_many_blocks(site: DaskSite, start: Start) -> None:
     more = tasks_of("spliter", site, replace(start, iterations=start.iterations + 1))
     assert more - tasks_of("spliter", site, start) == 2  # one per partition and iteration
