@@ -254,22 +254,22 @@ class _Labelled:
         self.scores = np.empty((frame.rows, len(frame.factors)), frame.dtype)
         self.apart = np.empty((frame.rows, frame.factors.shape[1]), frame.dtype)
 
-    def labels(self, points: Any) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
+    def labels(self, points: Any) -> tuple[npt.NDArray[np.intp], npt.NDArray[Any]]:
         """Return the nearest centre of each point, and all the scores, until the next call."""
         if sparse.issparse(points):
             scores = points @ self.factors
         else:
             scores = np.matmul(points, self.factors, out=self.scores[: len(points)])
         scores += self.frame.offsets
-        return scores.argmin(axis=1).astype(np.int32), scores
+        return scores.argmin(axis=1), scores
 
     def squared_distances(
-        self, points: Any, labels: npt.NDArray[np.int32], scores: npt.NDArray[Any]
+        self, points: Any, labels: npt.NDArray[np.intp], scores: npt.NDArray[Any]
     ) -> FloatArray:
         """Return the squared distance of each point to its centre."""
         if sparse.issparse(points):
             # The points are not shifted: what the score leaves out is their squared length.
-            nearest = np.take_along_axis(scores, labels[:, None].astype(np.intp), axis=1)[:, 0]
+            nearest = np.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
             squares: FloatArray = np.maximum(squared_lengths(points) + nearest, 0.0)
             return squares
         apart = self.apart[: len(points)]
@@ -286,7 +286,8 @@ class _Labelled:
         else:
             entries = piece.weights.astype(self.frame.dtype, copy=False)
         matrix = sparse.csc_array(
-            (entries, labels, self.pointers[: height + 1]), shape=(n_clusters, height)
+            (entries, labels.astype(np.int32), self.pointers[: height + 1]),
+            shape=(n_clusters, height),
         )
         sums: Any = matrix @ piece.points
         weights = np.bincount(labels, piece.weights, n_clusters)
@@ -301,6 +302,7 @@ def assign(
     dtype: npt.DTypeLike = np.float64,
     distances: bool = True,
     farthest: int = 0,
+    n_rows: int | None = None,
 ) -> Assignment:
     """Find the nearest centre of each point, and how far it is.
 
@@ -312,6 +314,8 @@ def assign(
         Whether to compute distances. Without them the inertia is NaN.
     farthest : int
         How many of the farthest points to return.
+    n_rows : int, optional
+        How many points there are, if that is known: their labels then have memory at once.
 
     Returns
     -------
@@ -329,13 +333,12 @@ def assign(
     """
     frame = _Frame(centers, shift, dtype)
     labelled = _Labelled(frame)
-    found = [np.empty(0, np.int32)]
+    found = np.empty(n_rows or 0, np.int32)
     far = [_no_points(centers.shape[1])]
     inertia, rows = 0.0, 0
     used = np.zeros(len(centers), np.bool_)
     for piece in frame.pieces(blocks):
         labels, scores = labelled.labels(piece.points)
-        found.append(labels)
         # Of all labels at once it would take a copy of them, twice their size.
         used |= np.bincount(labels, minlength=len(centers)) > 0
         if distances or farthest:
@@ -344,9 +347,20 @@ def assign(
             if farthest:
                 far.append(_farthest(piece, squares, labels, frame, rows, farthest))
                 far = [Farthest.of(far, farthest)]
-        rows += len(labels)
-    labels = np.concatenate(found)
-    return Assignment(labels, inertia if distances else np.nan, used, far[0])
+        stop = rows + len(labels)
+        if stop > len(found):
+            found = _grown(found, stop)
+        found[rows:stop] = labels
+        rows = stop
+    if rows < len(found):
+        found = found[:rows].copy()  # a view would keep all of it
+    return Assignment(found, inertia if distances else np.nan, used, far[0])
+
+
+def _grown(labels: npt.NDArray[np.int32], least: int) -> npt.NDArray[np.int32]:
+    grown = np.empty(max(least, 2 * len(labels)), np.int32)
+    grown[: len(labels)] = labels
+    return grown
 
 
 def squared_lengths(points: Any) -> FloatArray:
@@ -376,7 +390,7 @@ def _dense(points: Any) -> Any:
 def _farthest(
     piece: Piece,
     squares: FloatArray,
-    labels: npt.NDArray[np.int32],
+    labels: npt.NDArray[np.intp],
     frame: _Frame,
     first_row: int,
     most: int,
@@ -388,7 +402,7 @@ def _farthest(
         first_row + chosen.astype(np.int64),
         dense if frame.origin is None else dense + frame.origin,
         np.ones(len(chosen)) if piece.weights is None else piece.weights[chosen],
-        labels[chosen],
+        labels[chosen].astype(np.int32),
     )
 
 

@@ -89,7 +89,13 @@ def _label(
     # Rounded as they will be kept, so that predicting gives the same labels.
     centers = rule.rounded(state.centers)
     shift = near(centers, rule.is_sparse)
-    found = assign(rule.reading.blocks(partition), centers, shift=shift, dtype=rule.reading.dtype)
+    found = assign(
+        rule.reading.blocks(partition),
+        centers,
+        shift=shift,
+        dtype=rule.reading.dtype,
+        n_rows=partition.shape[0],
+    )
     return partition.cut(found.labels), (state, (found.inertia, found.used))
 
 

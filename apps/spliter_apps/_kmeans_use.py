@@ -19,9 +19,13 @@ def nearest(block: Any, expected: Expected, centers: npt.NDArray[Any]) -> npt.ND
     """Label the points of one block."""
     points = expected.points(_first(block))
     shift = _shift(points, centers)
-    blocks = [(points, None)]
     found = assign(
-        blocks, centers.astype(np.float64), shift=shift, dtype=expected.dtype, distances=False
+        [(points, None)],
+        centers.astype(np.float64),
+        shift=shift,
+        dtype=expected.dtype,
+        distances=False,
+        n_rows=points.shape[0],
     )
     return found.labels
 
