@@ -2,22 +2,28 @@
 
 The scheduler takes a millisecond or two for a graph, however small. A pass that sends one per
 partition keeps the last worker waiting for all of them.
+
+A message also shows which results will be wanted at which other workers. Small ones go there as
+soon as they are made (``_dask_handed``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import dask
 from dask._task_spec import Task, parse_input
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from dask.typing import Key
 from dask.utils import funcname
 from distributed import Client, Future
 from distributed.protocol.pickle import dumps
 
 from spliter import Location, TaskNotSerializableError
+from spliter_backends._dask_handed import hand_on
 from spliter_backends._dask_pins import MARK
 from spliter_backends._dask_records import SPAN
 
@@ -41,9 +47,9 @@ class Message:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._layers: dict[tuple[Location | None, bool], dict[str, Task]] = {}
+        self._tasks: dict[str, Task] = {}
+        self._layers: dict[tuple[Location | None, bool], list[str]] = {}
         self.futures: list[Future[Any]] = []
-        self._keys: set[str] = set()
         self._sent: list[Any] = []
 
     def add(
@@ -75,18 +81,17 @@ class Message:
         distributed.Future
             Of the task.
         """
-        task = Task(key, fn, *map(parse_input, args))
-        self._layers.setdefault((location, on_partition), {})[key] = task
+        self._tasks[key] = Task(key, fn, *map(parse_input, args))
+        self._layers.setdefault((location, on_partition), []).append(key)
         future: Future[Any] = Future(key, self._client)
         self._sent += args
         # Held: a future that nobody holds is taken for one that nobody wants, and released.
         self.futures.append(future)
-        self._keys.add(key)
         return future
 
     def __contains__(self, future: Future[Any]) -> bool:
         """Whether a future is of one of these tasks."""
-        return future.key in self._keys
+        return future.key in self._tasks
 
     def send(self) -> None:
         """Send the tasks.
@@ -98,11 +103,13 @@ class Message:
         """
         if not self.futures:
             return
+        self._have_results_handed_on()
         layers = {
             f"at-{location}-{on_partition}": MaterializedLayer(
-                tasks, annotations=_annotations(location, on_partition)
+                {key: self._tasks[key] for key in keys},
+                annotations=_annotations(location, on_partition),
             )
-            for (location, on_partition), tasks in self._layers.items()
+            for (location, on_partition), keys in self._layers.items()
         }
         graph = HighLevelGraph(layers, {name: set() for name in layers})
         try:
@@ -117,10 +124,65 @@ class Message:
             _refuse_unpicklable(self._sent, error)
             raise
 
+    def _have_results_handed_on(self) -> None:
+        locations = {key: at for (at, _), keys in self._layers.items() for key in keys}
+        needs = {key: task.dependencies for key, task in self._tasks.items()}
+        for key, wanted_at in handed_on(locations, needs).items():
+            task = self._tasks[key]
+            self._tasks[key] = Task(key, hand_on, wanted_at, task.func, *task.args)
+
     def discard(self) -> None:
         """Cancel all futures, so that nobody waits for tasks that are never sent."""
         for future in self.futures:
             future.cancel(asynchronous=False)
+
+
+def handed_on(
+    locations: Mapping[str, Location | None], needs: Mapping[str, Collection[Key]]
+) -> dict[str, tuple[Location, ...]]:
+    """Tell which results are to be handed on to which workers.
+
+    A worker takes results once it has run a task of ours. That it will have is known where the task
+    that is to hand on its result gets one from there itself: of tasks that exchange what they find
+    in every pass, all but the first ones hand it on.
+
+    Parameters
+    ----------
+    locations : mapping of key to Location or None
+        Where tasks are pinned to.
+    needs : mapping of key to collection of key
+        Whose results they get.
+
+    Returns
+    -------
+    dict of key to tuple of Location
+        The results, and where to.
+
+    Examples
+    --------
+    >>> locations = {"first at A": "A", "first at B": "B", "next at A": "A", "next at B": "B"}
+    >>> first = {"first at A": (), "first at B": ()}
+    >>> exchange = {"next at A": ["first at A", "first at B"], "next at B": ["first at A"]}
+    >>> handed_on(locations, first | exchange)
+    {}
+    >>> locations["last at B"] = "B"
+    >>> handed_on(locations, first | exchange | {"last at B": ["next at A", "next at B"]})
+    {'next at A': ('B',)}
+    """
+    wanted: defaultdict[str, set[Location]] = defaultdict(set)
+    heard_of: defaultdict[str, set[Location]] = defaultdict(set)
+    for key, needed in needs.items():
+        here = locations[key]
+        for other in needed:
+            there = locations.get(str(other))
+            if here is not None and there is not None and here != there:
+                wanted[str(other)].add(here)
+                heard_of[key].add(there)
+    return {
+        key: tuple(sorted(places))
+        for key, wanting in wanted.items()
+        if (places := wanting & heard_of[key])
+    }
 
 
 def _annotations(location: Location | None, on_partition: bool) -> dict[str, Any] | None:

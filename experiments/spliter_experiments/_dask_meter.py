@@ -1,7 +1,8 @@
 """Count the tasks and the bytes that a way costs on Dask.
 
 Both are counted by plugins, as results appear: tasks on the scheduler, and on each worker the bytes
-of results that it fetched from another one (Dask's own counter of incoming transfers has no bytes).
+of results that it fetched from another one (Dask's own counter of incoming transfers has no bytes)
+or that another one handed to it.
 What the scheduler and the client fetch is not counted. What a P2P shuffle sends past the workers'
 tasks would not be either, but no way here has Dask do one (see
 :func:`._dask_steps.rechunk_to_cores`).
@@ -15,6 +16,7 @@ from typing import Any
 
 from distributed import Client, Scheduler, SchedulerPlugin, Worker, WorkerPlugin
 
+from spliter_backends._dask_handed import handed_nbytes
 from spliter_experiments._engine import Reading
 from spliter_experiments._errors import ClusterError
 
@@ -44,7 +46,7 @@ class ByteCounter(WorkerPlugin):
         self._worker = worker
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Count a result that has arrived."""
+        """Count a result that has been fetched."""
         if start == "flight" and finish == "memory":
             self.moved += self._worker.state.tasks[key].get_nbytes()
 
@@ -100,4 +102,4 @@ def read_moved(dask_worker: Worker, name: str) -> int:
     """Return the bytes moved between workers so far; runs on a worker."""
     counter = dask_worker.plugins[name]
     assert isinstance(counter, ByteCounter)
-    return counter.moved
+    return counter.moved + handed_nbytes(dask_worker)
