@@ -25,15 +25,20 @@ DEFAULT_TIMEOUT: Final = 300.0
 BATCH: Final = 5000
 """Objects whose places are asked for at once: fewer than Ray puts into one message."""
 
-SMALL: Final = 2**20
+SMALL: Final = 128 * 2**10
 """Bytes up to which an object that is in no store is looked at here without further ado. Ray keeps
-results up to 100 kB in their owner's memory unless told otherwise."""
+results up to 100 KiB in their owner's memory unless told otherwise; of larger ones the owner may
+know that they are made, and how large, before it hears where."""
+
+MEDIUM: Final = 2**20
+"""Bytes up to which an object may well be in its owner's memory, if Ray has been told otherwise."""
 
 LOOKED_AT: Final = 500
 """How many of them are looked at at once."""
 
+SHORT_GRACE: Final = 0.5
 GRACE: Final = 2.0
-"""Seconds in which a large object that is in no store may turn up in one."""
+"""Seconds in which a medium object that is in no store, and a large one, may turn up in one."""
 
 
 @dataclass(frozen=True)
@@ -229,14 +234,14 @@ def located(
     found = dict(places_of(references))
     names = dict(zip(references, indexes, strict=True))
     nowhere = [one for one in names if not (one in found and found[one].nodes)]
-    large = [one for one in nowhere if one not in found or found[one].nbytes > SMALL]
-    deadline = time.monotonic() + GRACE
-    while large and time.monotonic() < deadline:
-        # Being made again after a node died, or its error is on the way.
-        time.sleep(0.05)
-        wait_made(large)
-        found.update(places_of(large))
-        large = [one for one in large if not (one in found and found[one].nodes)]
+    began = time.monotonic()
+    pause = 0.005
+    while awaited := [one for one in nowhere if time.monotonic() < began + _grace(found.get(one))]:
+        # Being made again after a node died, or its error or its place is on the way.
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+        wait_made(awaited)
+        found.update(places_of(awaited))
     inside = [one for one in nowhere if not (one in found and found[one].nodes)]
     for start in range(0, len(inside), LOOKED_AT):
         batch = inside[start : start + LOOKED_AT]
@@ -245,6 +250,15 @@ def located(
             {one: Found((), block_nbytes(value)) for one, value in zip(batch, values, strict=True)}
         )
     return found
+
+
+def _grace(found: Found | None) -> float:
+    """Return for how many seconds to wait that an object turns up in a store."""
+    if found is None:
+        return GRACE
+    if found.nodes or found.nbytes <= SMALL:
+        return 0.0
+    return GRACE if found.nbytes > MEDIUM else SHORT_GRACE
 
 
 def fetched(

@@ -16,6 +16,7 @@ pytest.importorskip("ray")
 import ray
 from ray import ObjectRef
 from ray._private import internal_api
+from ray.experimental import get_object_locations
 
 from spliter import (
     BackendNotUsableError,
@@ -149,6 +150,28 @@ def test_blocks_are_waited_for_and_their_own_error_is_raised(nodes: RayNodes) ->
     with pytest.raises(ArithmeticError, match="no block") as raised:
         split(blocks)
     assert type(raised.value) is ArithmeticError
+
+
+def test_a_place_that_the_owner_hears_of_late(
+    nodes: RayNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its block is not taken for one that is in no store, and had from there."""
+    blocks = large(nodes, 6)
+    ray.wait(blocks, num_returns=6, timeout=WAIT, fetch_local=False)
+    asked = 0
+
+    def late(*args: Any, **kwargs: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        answers = get_object_locations(*args, **kwargs)
+        nowhere: dict[str, Any] = {} if asked > 3 else {"node_ids": []}
+        return {reference: {**answer, **nowhere} for reference, answer in answers.items()}
+
+    monkeypatch.setattr(_ray_cluster, "get_object_locations", late)
+    before = created()
+    parts = split(blocks)
+    assert {part.location: len(part) for part in parts} == dict.fromkeys(nodes.ids, 2)
+    assert created() == before
 
 
 def test_blocks_that_nobody_makes(nodes: RayNodes, monkeypatch: pytest.MonkeyPatch) -> None:
