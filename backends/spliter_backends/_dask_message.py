@@ -49,6 +49,7 @@ class Message:
         self._client = client
         self._tasks: dict[str, Task] = {}
         self._layers: dict[tuple[Location | None, bool], list[str]] = {}
+        self._made_before: dict[Key, Location] = {}
         self.futures: list[Future[Any]] = []
         self._sent: list[Any] = []
 
@@ -60,6 +61,7 @@ class Message:
         args: tuple[Any, ...],
         *,
         on_partition: bool = False,
+        made_before: Mapping[Key, Location] | None = None,
     ) -> Future[Any]:
         """Add the task ``fn(*args)`` and return its future, pending until long after `send`.
 
@@ -75,6 +77,8 @@ class Message:
             Its arguments; futures among them, or in lists and the like, arrive as results.
         on_partition : bool
             Whether there are partitions among the arguments.
+        made_before : mapping of key to Location, optional
+            Where tasks on partitions were pinned to whose futures are among the arguments.
 
         Returns
         -------
@@ -83,6 +87,7 @@ class Message:
         """
         self._tasks[key] = Task(key, fn, *map(parse_input, args))
         self._layers.setdefault((location, on_partition), []).append(key)
+        self._made_before |= made_before or {}
         future: Future[Any] = Future(key, self._client)
         self._sent += args
         # Held: a future that nobody holds is taken for one that nobody wants, and released.
@@ -125,7 +130,8 @@ class Message:
             raise
 
     def _have_results_handed_on(self) -> None:
-        locations = {key: at for (at, _), keys in self._layers.items() for key in keys}
+        here = {key: at for (at, _), keys in self._layers.items() for key in keys}
+        locations = self._made_before | here
         needs = {key: task.dependencies for key, task in self._tasks.items()}
         for key, wanted_at in handed_on(locations, needs).items():
             task = self._tasks[key]
@@ -138,9 +144,9 @@ class Message:
 
 
 def handed_on(
-    locations: Mapping[str, Location | None], needs: Mapping[str, Collection[Key]]
+    locations: Mapping[Key, Location | None], needs: Mapping[str, Collection[Key]]
 ) -> dict[str, tuple[Location, ...]]:
-    """Tell which results are to be handed on to which workers.
+    """Tell which results of some tasks are to be handed on to which workers.
 
     A worker takes results once it has run a task of ours. That it will have is known where the task
     that is to hand on its result gets one from there itself: of tasks that exchange what they find
@@ -149,9 +155,9 @@ def handed_on(
     Parameters
     ----------
     locations : mapping of key to Location or None
-        Where tasks are pinned to.
+        Where tasks are pinned to: these, and those before them.
     needs : mapping of key to collection of key
-        Whose results they get.
+        Whose results these tasks get.
 
     Returns
     -------
@@ -160,28 +166,28 @@ def handed_on(
 
     Examples
     --------
-    >>> locations = {"first at A": "A", "first at B": "B", "next at A": "A", "next at B": "B"}
+    >>> at = {"first at A": "A", "first at B": "B", "next at A": "A", "next at B": "B"}
     >>> first = {"first at A": (), "first at B": ()}
     >>> exchange = {"next at A": ["first at A", "first at B"], "next at B": ["first at A"]}
-    >>> handed_on(locations, first | exchange)
+    >>> handed_on(at, first | exchange)
     {}
-    >>> locations["last at B"] = "B"
-    >>> handed_on(locations, first | exchange | {"last at B": ["next at A", "next at B"]})
+    >>> at["last at B"] = "B"
+    >>> handed_on(at, first | exchange | {"last at B": ["next at A", "next at B"]})
     {'next at A': ('B',)}
     """
-    wanted: defaultdict[str, set[Location]] = defaultdict(set)
+    wanted: defaultdict[Key, set[Location]] = defaultdict(set)
     heard_of: defaultdict[str, set[Location]] = defaultdict(set)
     for key, needed in needs.items():
         here = locations[key]
         for other in needed:
-            there = locations.get(str(other))
+            there = locations.get(other)
             if here is not None and there is not None and here != there:
-                wanted[str(other)].add(here)
+                wanted[other].add(here)
                 heard_of[key].add(there)
     return {
         key: tuple(sorted(places))
-        for key, wanting in wanted.items()
-        if (places := wanting & heard_of[key])
+        for key, heard in heard_of.items()
+        if (places := heard & wanted[key])
     }
 
 

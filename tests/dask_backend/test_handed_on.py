@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -31,9 +31,14 @@ def exchange(partition: Partition, number: int, size: int, *found: bytes) -> byt
     return (sum(len(one) + one[0] for one in found) % 251).to_bytes(1, "big") * size
 
 
-def passes(parts: Split, size: int, n_passes: int = PASSES) -> list[list[Future[bytes]]]:
+def passes(
+    parts: Split,
+    size: int,
+    n_passes: int = PASSES,
+    before: Sequence[list[Future[bytes]]] = ([],),
+) -> list[list[Future[bytes]]]:
     """Send some passes, the tasks of which need what all have found in the one before."""
-    made: list[list[Future[bytes]]] = [[]]
+    made = list(before)
     with parts.together():
         for _ in range(n_passes):
             made.append(
@@ -101,10 +106,12 @@ def holders(client: Client, keys: list[str], held: bool) -> dict[str, tuple[str,
         time.sleep(0.05)
 
 
-def test_small_results_are_there_before_they_are_asked_for(client: Client) -> None:
+@pytest.mark.parametrize("at_once", [PASSES, PASSES - 1])
+def test_small_results_are_there_before_they_are_asked_for(client: Client, at_once: int) -> None:
     with split(spread(client, 8)) as parts, counting(client) as counted:
         early, late = (str(part.location) for part in parts)
-        made = passes(parts, size=1_000)
+        first = passes(parts, size=1_000, n_passes=PASSES - at_once)
+        made = passes(parts, size=1_000, n_passes=at_once, before=[[], *first])
         assert client.gather(made[-1]) == [expected_of(1_000)] * 2
         fetched, handed = counted()
         # All but what the first tasks find: it is not known yet that a worker can be handed it.
