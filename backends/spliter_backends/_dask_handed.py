@@ -59,8 +59,8 @@ class _Taker:
 
     def _tell(self) -> None:
         """Tell the scheduler, which has copies freed with the result."""
-        worker, keys = self._worker, self._untold
-        self._untold = []
+        worker = self._worker
+        keys, self._untold = [key for key in self._untold if key in worker.data], []
         worker.batched_send(AddKeysMsg(keys=keys, stimulus_id=f"{OPERATION}-{time()}").to_dict())
 
 
