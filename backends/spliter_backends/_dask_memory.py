@@ -240,7 +240,10 @@ def _spill_others(worker: Worker, nbytes: int, keys: Collection[Key], limit: flo
             return
         spilled = 0
         while fast and spilled < excess:
-            weight = data.evict()
+            try:
+                weight = data.evict()
+            except KeyError:  # Dask has spilled the last one meanwhile, in another thread
+                return
             if weight < 0:  # the disk is full, or it cannot be pickled; Dask has logged it
                 return
             spilled += weight

@@ -8,6 +8,8 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,9 +23,10 @@ import dask.dataframe as dd
 import pandas as pd
 import scipy.sparse as sp
 from distributed import Client, get_worker, wait
+from distributed.spill import SpillBuffer
 
 from spliter import BlockTimeoutError, NotEnoughMemoryError, Partition, Split, split, task
-from spliter_backends import _dask_kept
+from spliter_backends import _dask_kept, _dask_memory
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import kill
 
@@ -345,3 +348,21 @@ def test_what_the_scheduler_does_not_hear_of(
         assert len(parts[0].submit(Partition.materialize).result(timeout=WAIT)) > 1
         assert len(kept(client)) == 1
     assert eventually(lambda: not kept(client) and not at_workers(client))
+
+
+def test_dask_spills_the_last_value_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = SpillBuffer(str(tmp_path), target=10_000)
+    data["last"] = np.ones(10)
+    evict = data.evict
+
+    def too_late() -> int:
+        evict()  # as the memory manager of the worker does
+        return evict()
+
+    monkeypatch.setattr(data, "evict", too_late)
+    monitor = SimpleNamespace(get_process_memory=lambda: 10_000)
+    worker: Any = SimpleNamespace(data=data, monitor=monitor)
+    _dask_memory._spill_others(worker, 1, [], limit=0)
+    assert (list(data.fast), list(data.slow)) == ([], ["last"])
