@@ -11,6 +11,9 @@ otherwise it is read, used and let go, and its file stays::
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import sys
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
@@ -27,6 +30,10 @@ from spliter import NotEnoughMemoryError
 READ_ATTEMPTS: Final = 6
 """Reads of one key before it is taken for one that is not here. Two threads that unspill the
 same key at once make zict's buffer raise KeyError for a key it has."""
+
+LOOKS: Final = (0.0, 0.1, 0.3, 1.0)
+"""Seconds before each further look at a process that seems to take too much. What Dask has spilled
+a moment ago, or what an error's traceback holds, is often no longer needed and still counted."""
 
 MISSING: Final = object()
 """Stands for a value that this worker does not have."""
@@ -152,6 +159,12 @@ class _Room:
     def _fits(self, worker: Worker, keys: Collection[Key], wanted: int, limit: float) -> bool:
         if not self._taken:
             self._before = _not_to_be_spilled(worker, keys)
+            for pause in LOOKS:
+                if self._before + wanted <= limit or wanted > limit:
+                    break
+                time.sleep(pause)
+                _give_back()
+                self._before = _not_to_be_spilled(worker, keys)
         return self._before + self._taken + wanted <= limit
 
 
@@ -222,6 +235,16 @@ def _not_to_be_spilled(worker: Worker, keys: Collection[Key]) -> int:
     else:  # counted once already, as what is copied
         managed = sum(nbytes_of(worker, key) for key in keys if key in data)
     return max(process - managed, 0)
+
+
+def _give_back() -> None:
+    """Let go of what only Python's collector can free, and of the C library's free memory."""
+    gc.collect()
+    if sys.platform == "linux":
+        # Only glibc has it; others give free memory back by themselves.
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
 
 def _spill_others(worker: Worker, nbytes: int, keys: Collection[Key], limit: float) -> None:

@@ -8,6 +8,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -366,3 +367,18 @@ def test_dask_spills_the_last_value_at_the_same_time(
     worker: Any = SimpleNamespace(data=data, monitor=monitor)
     _dask_memory._spill_others(worker, 1, [], limit=0)
     assert (list(data.fast), list(data.slow)) == ([], ["last"])
+
+
+@pytest.mark.parametrize(("late", "fits"), [(3, True), (100, False)])
+def test_memory_that_is_free_a_moment_later(late: int, fits: bool) -> None:
+    takes = iter([900] * late + [100] * 100)
+    worker: Any = SimpleNamespace(
+        address="tcp://here",
+        data={},
+        memory_manager=SimpleNamespace(memory_limit=1000, memory_pause_fraction=1.0),
+        monitor=SimpleNamespace(get_process_memory=lambda: next(takes)),
+    )
+    with ExitStack() as stack:
+        if not fits:
+            stack.enter_context(pytest.raises(NotEnoughMemoryError, match="900 are taken"))
+        stack.enter_context(_dask_memory.room_for(worker, 100, [], timeout=0))

@@ -58,3 +58,19 @@ def spill_all(dask_worker: Any) -> None:
     """Leave nothing in memory."""
     while dask_worker.data.fast:
         assert dask_worker.data.evict() >= 0
+
+
+def litter(nbytes: int) -> int:
+    """Leave memory behind that nobody needs: in a cycle, and between pieces that are needed."""
+    piece = 64_000  # small enough to be taken from the C library's heap
+    pieces: list[Any] = [np.ones(piece, "u1") for _ in range(nbytes // piece)]
+    _needed.extend(pieces[::100])
+    pieces.append(pieces)
+    return _taken()
+
+
+_needed: list[Any] = []
+
+
+def _taken() -> int:
+    return int(get_worker().monitor.get_process_memory())

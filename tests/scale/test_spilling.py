@@ -22,6 +22,7 @@ from tests.scale.passes import (
     COLUMNS,
     ROWS,
     block,
+    litter,
     look,
     read_as_dask_does,
     spill_all,
@@ -31,6 +32,7 @@ from tests.scale.passes import (
 pytestmark = pytest.mark.backend("dask")
 
 WAIT = 120
+PAUSES_AT = 0.8 * MEMORY
 
 
 def _points(blocks: int) -> da.Array:
@@ -107,3 +109,14 @@ def test_too_large_to_be_one_is_said_before_it_harms(small_worker: Client) -> No
         assert [count for count, _ in found] == [1] * 10
         assert sum(numbers for _, numbers in found) == sum(range(blocks))
     assert _process_of(client) == process, "the worker was ended and started again"
+
+
+def test_memory_that_nobody_needs_is_free(small_worker: Client) -> None:
+    client = small_worker
+    x = _points(12)
+    taken = client.submit(litter, 100_000_000).result(timeout=WAIT)
+    # Blocks and copy together would not fit beside it.
+    assert taken + x.nbytes > PAUSES_AT
+    with split(x, materialize=True, partitions_per_location=1) as parts:
+        ((count, numbers),) = client.gather(parts.map(total))
+    assert (count, numbers) == (1, sum(range(12)))
