@@ -181,11 +181,15 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         self._check_parameters()
         with one_blas_thread(), self._opened(X, sample_weight, reset=True) as data:
             centers = self._expected_centers()
-            looking = Looking.begin(data.parts, with_moments=self.tol > 0, centers=centers)
             begun = None
-            if centers is not None:
-                opening = Opening(centers, looking.weighted, int(self.max_iter), float(self.tol))
-                begun = begin(looking, opening, with_report=bool(self.verbose))
+            # One message, in which the engine sees who will want to know what is found.
+            with data.parts.together():
+                looking = Looking.begin(data.parts, with_moments=self.tol > 0, centers=centers)
+                if centers is not None:
+                    opening = Opening(
+                        centers, looking.weighted, int(self.max_iter), float(self.tol)
+                    )
+                    begun = begin(looking, opening, with_report=bool(self.verbose))
             points = looking.points()
             if not data.in_memory:
                 keep_schema(self, points.schema)

@@ -36,13 +36,39 @@ OPERATION: Final = "spliter-take"
 """The name by which a worker is asked to take a result."""
 
 
-class _Taker:
-    """Takes what a worker is handed."""
+class _Post:
+    """Hands results to other workers, and takes what they hand to this one."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        self._reached: set[str] = set()
         self._untold: list[Key] = []
         self.nbytes = 0
+
+    @classmethod
+    def of(cls, worker: Worker) -> _Post:
+        """Return the one of a worker, which can be handed results from then on."""
+        take: Any = worker.handlers.get(OPERATION)
+        if take is None:
+            worker.handlers[OPERATION] = take = cls(worker).take
+        post: _Post = take.__self__
+        return post
+
+    async def send(self, address: str, key: Key, pickled: bytes) -> None:
+        """Hand a result to another worker."""
+        message = {"op": OPERATION, "reply": False, "key": key, "pickled": pickled}
+        pool = self._worker.rpc
+        try:
+            if address not in self._reached:  # which may never have heard of us
+                await pool(address).run(function=_OPEN)
+                self._reached.add(address)
+            comm = await pool.connect(address)
+            try:
+                await comm.write(message)
+            finally:
+                pool.reuse(address, comm)
+        except (OSError, RuntimeError):  # one of the two is gone, or about to go
+            self._reached.discard(address)
 
     def take(self, key: Key, pickled: bytes) -> None:
         """Make a result one of the worker's data, unless it is under way here already."""
@@ -64,16 +90,12 @@ class _Taker:
         worker.batched_send(AddKeysMsg(keys=keys, stimulus_id=f"{OPERATION}-{time()}").to_dict())
 
 
-def be_handed(worker: Worker) -> None:
-    """Let a worker be handed results from now on.
+def _open_post(dask_worker: Worker) -> None:
+    """Let a worker be handed results from now on."""
+    _Post.of(dask_worker)
 
-    Parameters
-    ----------
-    worker : distributed.Worker
-        The one that this runs on.
-    """
-    if OPERATION not in worker.handlers:
-        worker.handlers[OPERATION] = _Taker(worker).take
+
+_OPEN: Final = dumps(_open_post)
 
 
 def handed_nbytes(worker: Worker) -> int:
@@ -99,7 +121,7 @@ def hand_on(addresses: Sequence[str], fn: Callable[..., Any], *args: Any) -> Any
     Parameters
     ----------
     addresses : sequence of str
-        Of workers that can be handed results.
+        Of workers that will want it.
     fn : callable
         The function.
     *args
@@ -118,19 +140,8 @@ def hand_on(addresses: Sequence[str], fn: Callable[..., Any], *args: Any) -> Any
     except Exception:  # noqa: BLE001 - whoever fetches it gets the error, with Dask's words
         return value
     worker = get_worker()
+    post, key = _Post.of(worker), worker.get_current_task()
     loop: Any = worker.loop
     for address in addresses:
-        loop.add_callback(_send, worker, address, worker.get_current_task(), pickled)
+        loop.add_callback(post.send, address, key, pickled)
     return value
-
-
-async def _send(worker: Worker, address: str, key: Key, pickled: bytes) -> None:
-    message = {"op": OPERATION, "reply": False, "key": key, "pickled": pickled}
-    try:
-        comm = await worker.rpc.connect(address)
-        try:
-            await comm.write(message)
-        finally:
-            worker.rpc.reuse(address, comm)
-    except (OSError, RuntimeError):  # one of the two is gone, or about to go
-        return

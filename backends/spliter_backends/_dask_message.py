@@ -49,7 +49,6 @@ class Message:
         self._client = client
         self._tasks: dict[str, Task] = {}
         self._layers: dict[tuple[Location | None, bool], list[str]] = {}
-        self._made_before: dict[Key, Location] = {}
         self.futures: list[Future[Any]] = []
         self._sent: list[Any] = []
 
@@ -61,7 +60,6 @@ class Message:
         args: tuple[Any, ...],
         *,
         on_partition: bool = False,
-        made_before: Mapping[Key, Location] | None = None,
     ) -> Future[Any]:
         """Add the task ``fn(*args)`` and return its future, pending until long after `send`.
 
@@ -77,8 +75,6 @@ class Message:
             Its arguments; futures among them, or in lists and the like, arrive as results.
         on_partition : bool
             Whether there are partitions among the arguments.
-        made_before : mapping of key to Location, optional
-            Where tasks on partitions were pinned to whose futures are among the arguments.
 
         Returns
         -------
@@ -87,7 +83,6 @@ class Message:
         """
         self._tasks[key] = Task(key, fn, *map(parse_input, args))
         self._layers.setdefault((location, on_partition), []).append(key)
-        self._made_before |= made_before or {}
         future: Future[Any] = Future(key, self._client)
         self._sent += args
         # Held: a future that nobody holds is taken for one that nobody wants, and released.
@@ -130,8 +125,8 @@ class Message:
             raise
 
     def _have_results_handed_on(self) -> None:
-        here = {key: at for (at, _), keys in self._layers.items() for key in keys}
-        locations = self._made_before | here
+        """Wrap the tasks of which it is known that their results are needed elsewhere."""
+        locations = {key: at for (at, _), keys in self._layers.items() for key in keys}
         needs = {key: task.dependencies for key, task in self._tasks.items()}
         for key, wanted_at in handed_on(locations, needs).items():
             task = self._tasks[key]
@@ -144,25 +139,21 @@ class Message:
 
 
 def handed_on(
-    locations: Mapping[Key, Location | None], needs: Mapping[str, Collection[Key]]
+    locations: Mapping[str, Location | None], needs: Mapping[str, Collection[Key]]
 ) -> dict[str, tuple[Location, ...]]:
     """Tell which results of some tasks are to be handed on to which workers.
-
-    A worker takes results once it has run a task of ours. That it will have is known where the task
-    that is to hand on its result gets one from there itself: of tasks that exchange what they find
-    in every pass, all but the first ones hand it on.
 
     Parameters
     ----------
     locations : mapping of key to Location or None
-        Where tasks are pinned to: these, and those before them.
+        Where some tasks are pinned to.
     needs : mapping of key to collection of key
-        Whose results these tasks get.
+        Whose results they get, others' among them.
 
     Returns
     -------
     dict of key to tuple of Location
-        The results, and where to.
+        Their results, and where to.
 
     Examples
     --------
@@ -170,25 +161,16 @@ def handed_on(
     >>> first = {"first at A": (), "first at B": ()}
     >>> exchange = {"next at A": ["first at A", "first at B"], "next at B": ["first at A"]}
     >>> handed_on(at, first | exchange)
-    {}
-    >>> at["last at B"] = "B"
-    >>> handed_on(at, first | exchange | {"last at B": ["next at A", "next at B"]})
-    {'next at A': ('B',)}
+    {'first at B': ('A',), 'first at A': ('B',)}
     """
-    wanted: defaultdict[Key, set[Location]] = defaultdict(set)
-    heard_of: defaultdict[str, set[Location]] = defaultdict(set)
+    wanted: defaultdict[str, set[Location]] = defaultdict(set)
     for key, needed in needs.items():
         here = locations[key]
-        for other in needed:
+        for other in map(str, needed):
             there = locations.get(other)
             if here is not None and there is not None and here != there:
                 wanted[other].add(here)
-                heard_of[key].add(there)
-    return {
-        key: tuple(sorted(places))
-        for key, heard in heard_of.items()
-        if (places := heard & wanted[key])
-    }
+    return {key: tuple(sorted(places)) for key, places in wanted.items()}
 
 
 def _annotations(location: Location | None, on_partition: bool) -> dict[str, Any] | None:

@@ -44,7 +44,6 @@ from spliter._events import tell
 from spliter._grid import IntArray
 from spliter._partition import count_rows
 from spliter_backends._dask_fetch import gather_from_holders
-from spliter_backends._dask_handed import be_handed
 from spliter_backends._dask_kept import Kept, bounded_sync, known_by_the_end
 from spliter_backends._dask_memory import MISSING, has_all, nbytes_of, read_here
 
@@ -148,7 +147,6 @@ def run_at_location(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
         Whatever it returns; whatever it raises is raised.
     """
     worker = get_worker()
-    be_handed(worker)
     bound = {name: _arrive(worker, value) for name, value in kwargs.items()}
     arrived = [_arrive(worker, value) for value in args]
     with known_by_the_end():

@@ -221,7 +221,6 @@ class DaskExecutor:
             sent_args,
             sent_kwargs,
             on_partition=bool(keep),
-            made_before=self._made_at((*args, *kwargs.values())),
         )
         if location is not None:
             self._locations[future] = location
@@ -258,19 +257,13 @@ class DaskExecutor:
         fn: Callable[..., Any],
         *args: Any,
         on_partition: bool = False,
-        made_before: Mapping[Key, Location] | None = None,
     ) -> Future[Any]:
         message = self._messages.open or Message(self.client)
         pin = None if location in self._gone else location
-        future = message.add(key, pin, fn, args, on_partition=on_partition, made_before=made_before)
+        future = message.add(key, pin, fn, args, on_partition=on_partition)
         if message is not self._messages.open:
             message.send()
         return future
-
-    def _made_at(self, values: Sequence[Any]) -> dict[Key, Location]:
-        """Return where the tasks are pinned to whose futures are among some values."""
-        futures = [value for value in values if isinstance(value, Future)]
-        return {one.key: at for one in futures if (at := self._locations.get(one)) is not None}
 
     def _as_sent(self, value: Any, keep: list[Any]) -> Any:
         """Replace a partition by the future of its block list at its location."""

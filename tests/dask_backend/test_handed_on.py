@@ -1,4 +1,4 @@
-"""Small results of tasks that exchange them in every pass are handed on from worker to worker."""
+"""Small results that tasks of one message need at other workers are handed on to these."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from dask.sizeof import sizeof
 from distributed import Client, Future, WorkerPlugin
 
 from spliter import Partition, Split, split, task
-from spliter_backends._dask_handed import MOST_NBYTES, OPERATION, _send, hand_on, handed_nbytes
+from spliter_backends._dask_handed import MOST_NBYTES, _Post, hand_on, handed_nbytes
+from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import kill, spread
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(60)]
@@ -114,12 +115,22 @@ def test_small_results_are_there_before_they_are_asked_for(client: Client, at_on
         made = passes(parts, size=1_000, n_passes=at_once, before=[[], *first])
         assert client.gather(made[-1]) == [expected_of(1_000)] * 2
         fetched, handed = counted()
-        # All but what the first tasks find: it is not known yet that a worker can be handed it.
-        # What comes first has long been handed on when it is wanted; the rest comes in either way.
+        # What is wanted by tasks that were not known yet is fetched. Of the others, what comes
+        # first has long been handed on when it is wanted; the rest comes in either way.
         at = sorted([early, late]).index(late)
-        assert fetched[at] == 1
-        assert handed[at] == (PASSES - 2) * sizeof(bytes(1_000))
+        assert fetched[at] == PASSES - at_once
+        assert handed[at] == (at_once - 1) * sizeof(bytes(1_000))
         assert fetched[1 - at] + handed[1 - at] // sizeof(bytes(1_000)) == PASSES - 1
+
+
+def test_workers_that_have_never_handed_on_anything(start_cluster: StartCluster) -> None:
+    client = start_cluster()
+    with split(spread(client, 8)) as parts, counting(client) as counted:
+        client.gather(passes(parts, size=1_000, n_passes=2)[-1])
+        fetched, handed = counted()
+        early, late = (str(part.location) for part in parts)
+    at = sorted([early, late]).index(late)
+    assert (fetched[at], handed[at]) == (0, sizeof(bytes(1_000)))
 
 
 def test_larger_ones_stay_until_they_are_asked_for(client: Client) -> None:
@@ -157,38 +168,30 @@ def take(client: Client, key: str, value: Any, at: str) -> None:
     pickled = pickle.dumps(value)
 
     def handed(dask_worker: Any) -> None:
-        dask_worker.handlers[OPERATION](key=key, pickled=pickled)
+        _Post.of(dask_worker).take(key, pickled)
 
     client.run(handed, workers=[at])
 
 
-def ready(client: Client) -> tuple[str, str]:
-    """Have both workers run a task of ours; return their addresses."""
-    with split(spread(client, 8)) as parts:
-        client.gather(passes(parts, size=1, n_passes=1)[0])
-        first, second = (str(part.location) for part in parts)
-    return first, second
-
-
 def test_what_nobody_knows_of_is_dropped(client: Client) -> None:
     """It was released while it was on its way."""
-    here, _ = ready(client)
+    here, _ = client.scheduler_info()["workers"]
     take(client, "released-long-ago", 1, here)
     assert holders(client, ["released-long-ago"], held=True) == {"released-long-ago": (here,)}
     assert holders(client, ["released-long-ago"], held=False) == {"released-long-ago": ()}
 
 
 def test_what_a_worker_has_already_stays_as_it_is(client: Client) -> None:
-    here, _ = ready(client)
+    here, _ = client.scheduler_info()["workers"]
     future = client.submit(int, 7, workers=[here], key="had-already", pure=False)
     assert future.result() == 7
     take(client, "had-already", 8, here)
     assert client.submit(abs, future, workers=[here], pure=False).result() == 7
 
 
-def test_a_worker_that_is_paused_takes_nothing(start_cluster: Any) -> None:
+def test_a_worker_that_is_paused_takes_nothing(start_cluster: StartCluster) -> None:
     client = start_cluster()
-    here, _ = ready(client)
+    here, _ = client.scheduler_info()["workers"]
 
     def pause(dask_worker: Any) -> None:
         dask_worker.periodic_callbacks["memory_monitor"].stop()
@@ -202,18 +205,18 @@ def test_a_worker_that_is_paused_takes_nothing(start_cluster: Any) -> None:
 def test_a_result_outlives_the_worker_that_handed_it_on_before_anyone_heard(
     client: Client,
 ) -> None:
-    here, _ = ready(client)
+    here, _ = client.scheduler_info()["workers"]
     take(client, "handed-on", np.arange(3), here)
     again = client.submit(np.zeros, 3, workers=[here], key="handed-on", pure=False)
     assert again.result(timeout=20).tolist() == [0, 1, 2]
 
 
 def test_a_worker_that_is_gone_does_no_harm(client: Client) -> None:
-    here, _ = ready(client)
+    here, _ = client.scheduler_info()["workers"]
 
     async def send(dask_worker: Any) -> str:
         with dask.config.set({"distributed.comm.timeouts.connect": "200ms"}):
-            await _send(dask_worker, "tcp://127.0.0.1:9", "no-key", b"")
+            await _Post.of(dask_worker).send("tcp://127.0.0.1:9", "no-key", b"")
         return "went on"
 
     assert client.run(send, workers=[here]) == {here: "went on"}
@@ -228,13 +231,13 @@ class Unpicklable:
 
 def test_what_cannot_be_pickled_stays(client: Client) -> None:
     """Its task has ended well: what is wrong with it shows when it is fetched."""
-    here, there = ready(client)
+    here, there = client.scheduler_info()["workers"]
     made = client.submit(hand_on, (there,), Unpicklable, workers=[here], pure=False)
     assert client.submit(isinstance, made, Unpicklable, workers=[here]).result(timeout=20)
     assert holders(client, [str(made.key)], held=True) == {made.key: (here,)}
 
 
-def test_a_worker_that_dies_among_passes_changes_nothing(start_cluster: Any) -> None:
+def test_a_worker_that_dies_among_passes_changes_nothing(start_cluster: StartCluster) -> None:
     client = start_cluster(n_workers=2)
     x = spread(client, 8)
     with split(x) as parts:
