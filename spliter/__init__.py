@@ -36,6 +36,7 @@ from spliter._errors import (
     UnknownItemIndexError,
     UnsupportedCollectionError,
 )
+from spliter._exchange import Exchange, LetsTasksExchange, exchanges
 from spliter._grid import BlockGrid
 from spliter._materialize import Materialization
 from spliter._partition import Partition
@@ -69,9 +70,11 @@ __all__ = [
     "BlockTimeoutError",
     "Blocks",
     "BlocksMade",
+    "Exchange",
     "Executor",
     "InvalidArgumentError",
     "LazyCollectionError",
+    "LetsTasksExchange",
     "Location",
     "Locator",
     "Materialization",
@@ -93,6 +96,7 @@ __all__ = [
     "UnsupportedCollectionError",
     "as_completed",
     "backends",
+    "exchanges",
     "gather",
     "is_collection",
     "plan",

@@ -17,9 +17,9 @@ import sklearn.cluster
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from spliter import AlignmentError, InvalidArgumentError, Split, gather, split
-from spliter_apps import _kmeans_lloyd, _kmeans_points, _results
-from spliter_apps._kmeans_lloyd import MOST_AHEAD
+from spliter import AlignmentError, InvalidArgumentError, Split, exchanges, gather, split
+from spliter_apps import _kmeans_lloyd, _kmeans_passes, _kmeans_points, _results
+from spliter_apps._kmeans_passes import MOST_AHEAD
 from spliter_apps._results import FEW
 from spliter_apps.k_means import KMeans
 from tests.histogram_suite import cut
@@ -373,8 +373,8 @@ class KMeansTests(ABC):
     ) -> None:
         submitted: list[str] = []
 
-        def counting(name: str) -> Any:
-            started = getattr(_kmeans_lloyd, name)
+        def counting(module: Any, name: str) -> Any:
+            started = getattr(module, name)
 
             def begin(*args: Any) -> Any:
                 submitted.append(name)
@@ -382,13 +382,17 @@ class KMeansTests(ABC):
 
             return begin
 
-        for name in ("open_up", "advance", "_label", "_summary", "_find_farthest"):
-            monkeypatch.setattr(_kmeans_lloyd, name, counting(name))
+        for name in ("open_up", "advance", "_label", "_summary"):
+            monkeypatch.setattr(_kmeans_passes, name, counting(_kmeans_passes, name))
+        monkeypatch.setattr(
+            _kmeans_lloyd, "_find_farthest", counting(_kmeans_lloyd, "_find_farthest")
+        )
         points = dataset("iris")
         x = self.collection(points, [3] * 50)
         with split(x, partitions_per_location=per_location) as parts:
             kmeans = KMeans(3, init=start(points, 3)).fit(parts)
             n = len(parts)
+            exchange = n <= FEW and exchanges(parts) is not None
         last = ["_label"] * n + ["_summary"] * n
         # The first iteration is made by the tasks that look at the blocks. Of few partitions others
         # are sent ahead, so a few tasks find that there is nothing to do any more.
@@ -396,6 +400,10 @@ class KMeansTests(ABC):
         assert submitted[-len(last) :] == last
         assert sent.count("open_up") == (n if n <= FEW else 0)
         assert set(sent) <= {"open_up", "advance"}
+        if exchange:
+            assert 2 < kmeans.n_iter_ <= MOST_AHEAD
+            assert sent == ["open_up"] * n, "all further iterations are made by one task"
+            return
         too_many = len(sent) / n - (kmeans.n_iter_ - 1)
         assert 0 <= too_many < MOST_AHEAD
         assert n <= FEW or too_many == 0
@@ -414,7 +422,7 @@ class KMeansTests(ABC):
             waited.append(futures)
             return gather(futures)
 
-        for module in (_kmeans_points, _kmeans_lloyd, _results):
+        for module in (_kmeans_points, _kmeans_passes, _kmeans_lloyd, _results):
             monkeypatch.setattr(module, "gather", counting)
         points = dataset("blobs")
         x = self.collection(points, [500, 400, 600])

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from sklearn.cluster import kmeans_plusplus
 
 from spliter import InvalidArgumentError, gather
-from spliter_apps._kmeans_lloyd import make_pass
+from spliter_apps._kmeans_passes import make_pass
 from spliter_apps._kmeans_pieces import FloatArray
 from spliter_apps._kmeans_points import IntArray, Points, block_numbers
 from spliter_apps._kmeans_seed_tasks import Found, Levels, find, masses_of, measure, sample

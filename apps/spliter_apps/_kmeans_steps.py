@@ -13,10 +13,11 @@ import operator
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
-from spliter import InvalidArgumentError, Partition, task
+from spliter import Exchange, InvalidArgumentError, Partition, task
 from spliter_apps._kmeans_kernel import Partial, partial_sums
 from spliter_apps._kmeans_look import Findings, Looked, Reading, near
 from spliter_apps._kmeans_pieces import FloatArray
@@ -240,13 +241,17 @@ def averages(sums: Partial) -> FloatArray:
     return centers
 
 
-def total(before: Sequence[Step | None]) -> Step | None:
-    """Add up a step of all partitions.
+Made: TypeAlias = "Step | tuple[Step, ...] | None"
+"""What a task has made: a step, or the last two of several, or none."""
+
+
+def total(before: Sequence[Made]) -> Step | None:
+    """Add up a step of all partitions: the last one that all of them have made.
 
     Parameters
     ----------
-    before : sequence of Step or None
-        What the tasks have found, in the order of their partitions; or the sum of that.
+    before : sequence of Step, tuple of Step, or None
+        What the tasks have made, in the order of their partitions; or the sum of that.
 
     Returns
     -------
@@ -258,18 +263,27 @@ def total(before: Sequence[Step | None]) -> Step | None:
     >>> total([None, None]) is None
     True
     """
-    begun = [step for step in before if step is not None]
-    return functools.reduce(operator.add, begun) if begun else None
+    begun = [made if isinstance(made, tuple) else (made,) for made in before if made is not None]
+    if not begun:
+        return None
+    # Of tasks that exchange what they find, one may be one step ahead of the others.
+    common = min(made[-1].state.n_iter for made in begun)
+    steps = [next(step for step in made if step.state.n_iter == common) for made in begun]
+    return functools.reduce(operator.add, steps)
 
 
 @task
-def open_up(partition: Partition, opening: Opening, *looked: Looked) -> Step | None:
+def open_up(
+    partition: Partition, exchange: Exchange | None, most: int, opening: Opening, *looked: Looked
+) -> Made:
     """Make the second step, after the first one that was made in looking at the points.
 
     Parameters
     ----------
     partition : Partition
         Of points, or of points and weights.
+    exchange, most
+        As those of :func:`advance`.
     opening : Opening
         What the looking tasks do not know.
     *looked : Looked
@@ -277,33 +291,55 @@ def open_up(partition: Partition, opening: Opening, *looked: Looked) -> Step | N
 
     Returns
     -------
-    Step or None
-        Of this partition; None where the iteration cannot begin like this.
+    Step, tuple of Step, or None
+        As from :func:`advance`; None where the iteration cannot begin like this.
     """
     try:
         found = Findings.of(looked)
     except InvalidArgumentError:  # which the client refuses as well
         return None
-    return _next(partition, opening.first(found))
+    return _made(partition, exchange, most, opening.first(found))
 
 
 @task
-def advance(partition: Partition, *before: Step | None) -> Step | None:
+def advance(partition: Partition, exchange: Exchange | None, most: int, *before: Made) -> Made:
     """Add up the points of a partition by the centres that the step before has led to.
 
     Parameters
     ----------
     partition : Partition
         Of points, or of points and weights.
-    *before : Step or None
+    exchange : Exchange or None
+        With the tasks on the other partitions, to make several steps for as long as they keep up.
+    most : int
+        Steps to make then.
+    *before : Step, tuple of Step, or None
         The steps before, of all partitions, or their sum.
 
     Returns
     -------
-    Step or None
-        Of this partition; None if the iteration has not begun.
+    Step, tuple of Step, or None
+        Of this partition; None if the iteration has not begun. With an exchange the last two, as
+        another task may have come less far by one.
     """
-    return _next(partition, total(before))
+    return _made(partition, exchange, most, total(before))
+
+
+def _made(partition: Partition, exchange: Exchange | None, most: int, step: Step | None) -> Made:
+    if exchange is None:
+        return _next(partition, step)
+    last: tuple[Step, ...] = ()
+    for left in reversed(range(most)):
+        mine = _next(partition, step)
+        if mine is None:
+            return None
+        last = (*last[-1:], mine)
+        # All tasks know alike that the iteration has ended; none of them waits then.
+        found = exchange.allgather(mine) if left and mine.sums is not None else None
+        if found is None:
+            break
+        step = total(found)
+    return last
 
 
 def _next(partition: Partition, step: Step | None) -> Step | None:

@@ -29,8 +29,9 @@ from spliter import InvalidArgumentError, gather
 from spliter_apps._blocks import Expected, keep_schema
 from spliter_apps._data import Data, Materialize, check_members, is_blocked, open_data
 from spliter_apps._kmeans_init import seeds
-from spliter_apps._kmeans_lloyd import Begun, Run, begin, lloyd
+from spliter_apps._kmeans_lloyd import lloyd
 from spliter_apps._kmeans_look import checked_weights
+from spliter_apps._kmeans_passes import Begun, Run, begin
 from spliter_apps._kmeans_points import Looking, Points
 from spliter_apps._kmeans_steps import Opening, Rule
 from spliter_apps._kmeans_threads import one_blas_thread

@@ -15,6 +15,7 @@ is fetched as ever.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from pickle import dumps, loads
 from time import time
@@ -25,6 +26,8 @@ from dask.typing import Key
 from distributed import Status, Worker, get_worker
 from distributed.worker_state_machine import AddKeysMsg, UpdateDataEvent
 
+from spliter_backends._dask_post import Post
+
 MOST_NBYTES: Final = 64 * 2**10
 """Largest result that is handed on; of a larger one the bytes take the time, not the question."""
 
@@ -32,87 +35,7 @@ TOLD_AFTER: Final = 0.25
 """Seconds until the scheduler hears of what has been handed on, of many results at once. It has to
 know by then that they have been made: workers are to drop what it does not know."""
 
-OPERATION: Final = "spliter-take"
-"""The name by which a worker is asked to take a result."""
-
-
-class _Post:
-    """Hands results to other workers, and takes what they hand to this one."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._reached: set[str] = set()
-        self._untold: list[Key] = []
-        self.nbytes = 0
-
-    @classmethod
-    def of(cls, worker: Worker) -> _Post:
-        """Return the one of a worker, which can be handed results from then on."""
-        take: Any = worker.handlers.get(OPERATION)
-        if take is None:
-            worker.handlers[OPERATION] = take = cls(worker).take
-        post: _Post = take.__self__
-        return post
-
-    async def send(self, address: str, key: Key, pickled: bytes) -> None:
-        """Hand a result to another worker."""
-        message = {"op": OPERATION, "reply": False, "key": key, "pickled": pickled}
-        pool = self._worker.rpc
-        try:
-            if address not in self._reached:  # which may never have heard of us
-                await pool(address).run(function=_OPEN)
-                self._reached.add(address)
-            comm = await pool.connect(address)
-            try:
-                await comm.write(message)
-            finally:
-                pool.reuse(address, comm)
-        except (OSError, RuntimeError):  # one of the two is gone, or about to go
-            self._reached.discard(address)
-
-    def take(self, key: Key, pickled: bytes) -> None:
-        """Make a result one of the worker's data, unless it is under way here already."""
-        worker = self._worker
-        if key in worker.state.tasks or worker.status is not Status.running:
-            return
-        stimulus = f"{OPERATION}-{time()}"
-        # As if scattered: the one way in for data that the worker has not asked for.
-        worker.handle_stimulus(UpdateDataEvent(data={key: loads(pickled)}, stimulus_id=stimulus))
-        self.nbytes += worker.state.tasks[key].get_nbytes()
-        if not self._untold:
-            worker.loop.call_later(TOLD_AFTER, self._tell)
-        self._untold.append(key)
-
-    def _tell(self) -> None:
-        """Tell the scheduler, which has copies freed with the result."""
-        worker = self._worker
-        keys, self._untold = [key for key in self._untold if key in worker.data], []
-        worker.batched_send(AddKeysMsg(keys=keys, stimulus_id=f"{OPERATION}-{time()}").to_dict())
-
-
-def _open_post(dask_worker: Worker) -> None:
-    """Let a worker be handed results from now on."""
-    _Post.of(dask_worker)
-
-
-_OPEN: Final = dumps(_open_post)
-
-
-def handed_nbytes(worker: Worker) -> int:
-    """Return the bytes of all results that a worker was handed.
-
-    Parameters
-    ----------
-    worker : distributed.Worker
-        The one that this runs on.
-
-    Returns
-    -------
-    int
-        By the sizes that Dask gives them.
-    """
-    take: Any = worker.handlers.get(OPERATION)
-    return 0 if take is None else int(take.__self__.nbytes)
+_untold: weakref.WeakKeyDictionary[Worker, list[Key]] = weakref.WeakKeyDictionary()
 
 
 def hand_on(addresses: Sequence[str], fn: Callable[..., Any], *args: Any) -> Any:
@@ -140,8 +63,35 @@ def hand_on(addresses: Sequence[str], fn: Callable[..., Any], *args: Any) -> Any
     except Exception:  # noqa: BLE001 - whoever fetches it gets the error, with Dask's words
         return value
     worker = get_worker()
-    post, key = _Post.of(worker), worker.get_current_task()
-    loop: Any = worker.loop
-    for address in addresses:
-        loop.add_callback(post.send, address, key, pickled)
+    Post.of(worker).send(addresses, take, worker.get_current_task(), pickled)
     return value
+
+
+def take(worker: Worker, key: Key, pickled: bytes) -> None:
+    """Make a result one of a worker's data, unless it is under way there already.
+
+    Parameters
+    ----------
+    worker : distributed.Worker
+        The one that this runs on.
+    key : key
+        Of the result.
+    pickled : bytes
+        The result.
+    """
+    if key in worker.state.tasks or worker.status is not Status.running:
+        return
+    stimulus = f"spliter-take-{time()}"
+    # As if scattered: the one way in for data that the worker has not asked for.
+    worker.handle_stimulus(UpdateDataEvent(data={key: loads(pickled)}, stimulus_id=stimulus))
+    Post.of(worker).nbytes += worker.state.tasks[key].get_nbytes()
+    untold = _untold.setdefault(worker, [])
+    if not untold:
+        worker.loop.call_later(TOLD_AFTER, _tell, worker)
+    untold.append(key)
+
+
+def _tell(worker: Worker) -> None:
+    """Tell the scheduler, which has copies freed with the result."""
+    keys = [key for key in _untold.pop(worker) if key in worker.data]
+    worker.batched_send(AddKeysMsg(keys=keys, stimulus_id=f"spliter-take-{time()}").to_dict())

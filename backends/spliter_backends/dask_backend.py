@@ -15,6 +15,9 @@ Where what is:
 ``_dask_fetch``    what runs on the worker: read blocks that are at others
 ``_dask_memory``   what runs on the worker: read its memory, make room in it
 ``_dask_kept``     what runs on the worker: keep what was made once
+``_dask_post``     what runs on the worker: tell other workers what they will ask for
+``_dask_handed``   what runs on the worker: hand on small results that are needed elsewhere
+``_dask_exchange`` what runs on the worker: let tasks exchange values while they run
 ``dask_dashboard`` a page of Dask's dashboard that shows partitions at their workers
 """
 

@@ -22,6 +22,7 @@ import threading
 import time
 import uuid
 import weakref
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy as shallow_copy
@@ -38,12 +39,14 @@ from tornado.ioloop import PeriodicCallback
 from spliter import (
     BlocksMade,
     BlockTimeoutError,
+    Exchange,
     InvalidArgumentError,
     Location,
     Partition,
 )
 from spliter._events import tell
 from spliter._grid import UNKNOWN, IntArray
+from spliter_backends._dask_exchange import DaskExchange
 from spliter_backends._dask_message import Message
 from spliter_backends._dask_picked import PickedBlocks
 from spliter_backends._dask_pins import release_pins
@@ -226,6 +229,18 @@ class DaskExecutor:
             self._locations[future] = location
         self._keep_an_eye_on(future, tuple(keep))
         return future
+
+    def exchanges(self, locations: Sequence[Location]) -> list[Exchange] | None:
+        """Return an exchange for each of some tasks; see :class:`spliter.LetsTasksExchange`."""
+        at_each = Counter(locations)
+        if self._gone & at_each.keys():
+            return None
+        if len(at_each) < len(locations):  # every worker runs one task at a time at least
+            threads = self.capacities(at_each)
+            if any(count > threads[location] for location, count in at_each.items()):
+                return None
+        name = uuid.uuid4().hex
+        return [DaskExchange(name, number, locations) for number in range(len(locations))]
 
     @contextmanager
     def together(self) -> Iterator[None]:

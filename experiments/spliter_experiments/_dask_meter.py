@@ -16,7 +16,7 @@ from typing import Any
 
 from distributed import Client, Scheduler, SchedulerPlugin, Worker, WorkerPlugin
 
-from spliter_backends._dask_handed import handed_nbytes
+from spliter_backends._dask_post import received_nbytes
 from spliter_experiments._engine import Reading
 from spliter_experiments._errors import ClusterError
 
@@ -102,4 +102,4 @@ def read_moved(dask_worker: Worker, name: str) -> int:
     """Return the bytes moved between workers so far; runs on a worker."""
     counter = dask_worker.plugins[name]
     assert isinstance(counter, ByteCounter)
-    return counter.moved + handed_nbytes(dask_worker)
+    return counter.moved + received_nbytes(dask_worker)

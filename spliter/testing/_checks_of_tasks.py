@@ -8,11 +8,12 @@ import traceback
 
 import pytest
 
-from spliter import InvalidArgumentError, TaskNotSerializableError, gather, reduce, split
+from spliter import InvalidArgumentError, TaskNotSerializableError, exchanges, gather, reduce, split
 from spliter.testing import _programs
 from spliter.testing._hooks import BackendHooks
 
 LENGTHS = (3, 1, 4, 0, 5, 2, 6, 1)
+ATTEMPTS = 5
 TOTAL = sum(range(sum(LENGTHS)))
 
 
@@ -31,6 +32,27 @@ class TaskChecks(BackendHooks):
         ]
         with pytest.raises(ValueError, match="after the first block"):
             gather(parts.map(_programs.fail, ValueError, "after the first block"))
+
+    def test_exchange_of_values_between_running_tasks(self) -> None:
+        parts = list(self.split_of(*LENGTHS, partitions_per_location=1))
+        numbers = range(len(parts))
+        everything = [[*numbers], [sum(numbers) + number for number in numbers]]
+        for _ in range(ATTEMPTS):
+            given = exchanges(parts)
+            if given is None:
+                pytest.skip("tasks of this backend do not reach each other")
+            pairs = zip(parts, given, strict=True)
+            found = self.collect(
+                [_programs.exchange_twice(*pair, number) for number, pair in enumerate(pairs)]
+            )
+            for heard in found:
+                assert all(
+                    one in (None, right) for one, right in zip(heard, everything, strict=True)
+                )
+            # A task may be left alone for once, where a machine stands still.
+            if found == [everything] * len(parts):
+                return
+        pytest.fail(f"the tasks never heard of each other: {found}")
 
     def test_task_with_further_arguments(self) -> None:
         parts = self.split_of(*LENGTHS)

@@ -16,7 +16,9 @@ from dask.sizeof import sizeof
 from distributed import Client, Future, WorkerPlugin
 
 from spliter import Partition, Split, split, task
-from spliter_backends._dask_handed import MOST_NBYTES, _Post, hand_on, handed_nbytes
+from spliter_backends._dask_handed import MOST_NBYTES, hand_on
+from spliter_backends._dask_handed import take as take_at
+from spliter_backends._dask_post import Post, received_nbytes
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import kill, spread
 
@@ -78,7 +80,7 @@ def counting(client: Client) -> Iterator[Callable[[], tuple[list[int], list[int]
 
     def look(dask_worker: Any) -> tuple[int, int]:
         plugin: CountFetched = dask_worker.plugins[CountFetched.name]
-        return len(plugin.keys), handed_nbytes(dask_worker)
+        return len(plugin.keys), received_nbytes(dask_worker)
 
     client.register_plugin(CountFetched())
     before = client.run(look)
@@ -168,7 +170,7 @@ def take(client: Client, key: str, value: Any, at: str) -> None:
     pickled = pickle.dumps(value)
 
     def handed(dask_worker: Any) -> None:
-        _Post.of(dask_worker).take(key, pickled)
+        take_at(dask_worker, key, pickled)
 
     client.run(handed, workers=[at])
 
@@ -216,7 +218,7 @@ def test_a_worker_that_is_gone_does_no_harm(client: Client) -> None:
 
     async def send(dask_worker: Any) -> str:
         with dask.config.set({"distributed.comm.timeouts.connect": "200ms"}):
-            await _Post.of(dask_worker).send("tcp://127.0.0.1:9", "no-key", b"")
+            await Post.of(dask_worker)._send("tcp://127.0.0.1:9", b"")
         return "went on"
 
     assert client.run(send, workers=[here]) == {here: "went on"}
