@@ -1,7 +1,7 @@
 """k-means on a distributed collection of points, with scikit-learn's interface.
 
-One task per partition and iteration adds up the points of its blocks by their nearest centre;
-these sums, as big as the centres, are all that crosses the network. The numerics are in
+Tasks add up the points of the blocks of each partition by their nearest centre; these sums, as big
+as the centres, are all that crosses the network. The numerics are in
 :mod:`spliter_apps._kmeans_kernel`, the iteration in :mod:`spliter_apps._kmeans_lloyd`, the choice
 of first centres in :mod:`spliter_apps._kmeans_init`; this module is the estimator around them.
 """
