@@ -4,9 +4,9 @@
 
 The loop is the one of docs/your-own-loop.md: gradient descent on scikit-learn's breast cancer data
 in blocks of 7 rows, on two Dask workers of one thread. `gather` has the results of each step
-brought here; `ahead` sends ten steps in one message, whose tasks get what those of the step before have
-found; `exchange` has one task per partition, and the tasks tell each other. All come to the same.
-Medians of interleaved rounds, and how many times as long as `exchange` the others take.
+brought here; `ahead` sends ten steps in one message, whose tasks get what those of the step before
+have found; `exchange` has one task per partition, and the tasks tell each other. All come to the
+same. Medians of interleaved rounds, and how many times as long as `exchange` the others take.
 """
 
 from __future__ import annotations
