@@ -21,6 +21,7 @@ from distributed import Client
 from spliter import InvalidArgumentError, LazyCollectionError, split
 from spliter_apps import _neighbors_forest
 from spliter_apps.neighbors import KNeighborsClassifier, NearestNeighbors
+from spliter_backends._dask_post import received_nbytes
 from tests.dask_backend.conftest import start
 from tests.dask_backend.placing import ShuffledCollections, shuffled
 from tests.dask_backend.programs import kill
@@ -91,7 +92,8 @@ def test_results_are_dask_arrays() -> None:
 
 def incoming(dask_worker: Any) -> int:
     """Bytes that a worker has got from other workers."""
-    return sum(transfer["total"] for transfer in dask_worker.transfer_incoming_log)
+    fetched = sum(transfer["total"] for transfer in dask_worker.transfer_incoming_log)
+    return int(fetched) + received_nbytes(dask_worker)
 
 
 def test_trees_stay_and_queries_travel(client: Client) -> None:

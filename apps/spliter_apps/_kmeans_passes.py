@@ -173,7 +173,8 @@ class Sent:
         state : State
             Where the iteration is.
         run : Run or None
-            What belongs to it, if the points were labelled: not if clusters have lost theirs.
+            What belongs to it, if the points were labelled: not if clusters have lost theirs, or a
+            task has waited for the others in vain.
         """
         if not self.summaries:
             return self._last(nbytes).after(), None
