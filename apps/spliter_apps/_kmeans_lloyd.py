@@ -50,6 +50,7 @@ def _send(points: Points, step: Step, left: int, ahead: int, *, to_exchange: boo
         first.passes,
         some - min(some, 1),
         to_label=to_label,
+        is_last=not left,
         to_exchange=to_exchange,
     )
 

@@ -63,15 +63,18 @@ class Run:
 
 @task
 def _label(
-    partition: Partition, *before: Step | None
+    partition: Partition, is_last: bool, *before: Step | None
 ) -> tuple[list[npt.NDArray[np.int32]], Summary | None]:
-    """Label the points of a partition, unless the iteration has to go on; labels stay there."""
+    """Label the points of a partition; labels stay there.
+
+    Not where the iteration has to go on, because clusters have lost their points, or because some
+    steps before are missing and it is not to end here in any case.
+    """
     step = total(before)
     if step is None:
         return [], None
     rule, state = step.rule, step.after()
-    fell_short = step.sums is not None and rule.left(state)
-    if state.lost is not None or fell_short:
+    if state.lost is not None or (rule.left(state) and not is_last):
         return [], (state, None)
     # Rounded as they will be kept, so that predicting gives the same labels.
     centers = rule.rounded(state.centers)
@@ -122,6 +125,7 @@ class Sent:
         more: int,
         *,
         to_label: bool,
+        is_last: bool = False,
         to_exchange: bool = True,
     ) -> Sent:
         """Send further passes in one message.
@@ -138,6 +142,8 @@ class Sent:
             How many.
         to_label : bool
             Whether to label the points as well.
+        is_last : bool
+            Whether that is to be done even if there are iterations left.
         to_exchange : bool
             Whether tasks may exchange what they find, where they can; some of the passes may be
             missing then.
@@ -154,7 +160,7 @@ class Sent:
             for _ in range(0, more, at_once):
                 made.append([advance(*pair, at_once, *made[-1]) for pair in pairs])
             if to_label:
-                labels = [_label(partition, *made[-1]) for partition in partitions]
+                labels = [_label(partition, is_last, *made[-1]) for partition in partitions]
                 summaries = [_summary(*pair) for pair in zip(partitions, labels, strict=True)]
         return cls(partitions, made, labels, summaries)
 

@@ -13,7 +13,6 @@ import operator
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
@@ -241,41 +240,41 @@ def averages(sums: Partial) -> FloatArray:
     return centers
 
 
-Made: TypeAlias = "Step | tuple[Step, ...] | None"
-"""What a task has made: a step, or the last two of several, or none."""
-
-
-def total(before: Sequence[Made]) -> Step | None:
-    """Add up a step of all partitions: the last one that all of them have made.
+def total(before: Sequence[Step | None]) -> Step | None:
+    """Add up a step of all partitions.
 
     Parameters
     ----------
-    before : sequence of Step, tuple of Step, or None
-        What the tasks have made, in the order of their partitions; or the sum of that.
+    before : sequence of Step or None
+        What the tasks have found, in the order of their partitions; or the sum of that.
 
     Returns
     -------
     Step or None
-        Over all points; None if the iteration has not begun.
+        Over all points; None if the iteration has not begun. Where some tasks have come further
+        than others, the step that the furthest ones were at, without sums: it follows from what
+        all had found before.
 
     Examples
     --------
     >>> total([None, None]) is None
     True
     """
-    begun = [made if isinstance(made, tuple) else (made,) for made in before if made is not None]
+    begun = [step for step in before if step is not None]
     if not begun:
         return None
-    # Of tasks that exchange what they find, one may be one step ahead of the others.
-    common = min(made[-1].state.n_iter for made in begun)
-    steps = [next(step for step in made if step.state.n_iter == common) for made in begun]
-    return functools.reduce(operator.add, steps)
+    # Tasks that exchange what they find may come more or less far, one that is run again alone
+    # least of all.
+    furthest = max(begun, key=lambda step: (step.state.n_iter, step.sums is None))
+    if furthest.sums is None or any(step.state.n_iter < furthest.state.n_iter for step in begun):
+        return Step(furthest.rule, furthest.state, None)
+    return functools.reduce(operator.add, begun)
 
 
 @task
 def open_up(
     partition: Partition, exchange: Exchange | None, most: int, opening: Opening, *looked: Looked
-) -> Made:
+) -> Step | None:
     """Make the second step, after the first one that was made in looking at the points.
 
     Parameters
@@ -291,18 +290,20 @@ def open_up(
 
     Returns
     -------
-    Step, tuple of Step, or None
+    Step or None
         As from :func:`advance`; None where the iteration cannot begin like this.
     """
     try:
         found = Findings.of(looked)
     except InvalidArgumentError:  # which the client refuses as well
         return None
-    return _made(partition, exchange, most, opening.first(found))
+    return _advanced(partition, exchange, most, opening.first(found))
 
 
 @task
-def advance(partition: Partition, exchange: Exchange | None, most: int, *before: Made) -> Made:
+def advance(
+    partition: Partition, exchange: Exchange | None, most: int, *before: Step | None
+) -> Step | None:
     """Add up the points of a partition by the centres that the step before has led to.
 
     Parameters
@@ -313,33 +314,30 @@ def advance(partition: Partition, exchange: Exchange | None, most: int, *before:
         With the tasks on the other partitions, to make several steps for as long as they keep up.
     most : int
         Steps to make then.
-    *before : Step, tuple of Step, or None
+    *before : Step or None
         The steps before, of all partitions, or their sum.
 
     Returns
     -------
-    Step, tuple of Step, or None
-        Of this partition; None if the iteration has not begun. With an exchange the last two, as
-        another task may have come less far by one.
+    Step or None
+        Of this partition, the last one made; None if the iteration has not begun.
     """
-    return _made(partition, exchange, most, total(before))
+    return _advanced(partition, exchange, most, total(before))
 
 
-def _made(partition: Partition, exchange: Exchange | None, most: int, step: Step | None) -> Made:
-    if exchange is None:
-        return _next(partition, step)
-    last: tuple[Step, ...] = ()
-    for left in reversed(range(most)):
-        mine = _next(partition, step)
-        if mine is None:
-            return None
-        last = (*last[-1:], mine)
+def _advanced(
+    partition: Partition, exchange: Exchange | None, most: int, step: Step | None
+) -> Step | None:
+    mine = _next(partition, step)
+    for _ in range(1, most):
         # All tasks know alike that the iteration has ended; none of them waits then.
-        found = exchange.allgather(mine) if left and mine.sums is not None else None
+        if exchange is None or mine is None or mine.sums is None:
+            break
+        found = exchange.allgather(mine)
         if found is None:
             break
-        step = total(found)
-    return last
+        mine = _next(partition, total(found))
+    return mine
 
 
 def _next(partition: Partition, step: Step | None) -> Step | None:

@@ -22,7 +22,7 @@ from spliter import (
     split,
     task,
 )
-from spliter_apps import KMeans
+from spliter_apps import KMeans, _kmeans_passes
 from spliter_apps._kmeans_passes import MOST_AHEAD
 from spliter_backends import _dask_exchange
 from spliter_backends._dask_exchange import LEAST_PATIENCE, TIMES_AS_LONG
@@ -264,6 +264,31 @@ def test_k_means_whose_clusters_lose_their_points_exchanges_on(
     alone = sklearn.cluster.KMeans(5, init=start, **settings).fit(points)
     assert found.inertia_ == pytest.approx(alone.inertia_, rel=1e-6)
     assert found.n_iter_ == alone.n_iter_
+
+
+def test_k_means_whose_task_is_run_again_alone(
+    start_cluster: StartCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes one step; the others have made all, and their results are still there."""
+    client = start_cluster(n_workers=2)
+    x = normal()
+    expected = fitted(x)
+    killed: list[Any] = []
+    outcome = _kmeans_passes.Sent.outcome
+
+    def after_a_death(self: Any, *args: Any) -> Any:
+        if not killed:
+            killed.append(str(self.partitions[0].location))
+            wait(self.passes[-1], timeout=WAIT)
+            kill(client, killed[0])
+        return outcome(self, *args)
+
+    monkeypatch.setattr(_kmeans_passes.Sent, "outcome", after_a_death)
+    found = fitted(x)
+    assert killed
+    np.testing.assert_allclose(found.cluster_centers_, expected.cluster_centers_, rtol=1e-9)
+    assert found.n_iter_ == expected.n_iter_
+    assert found.inertia_ == pytest.approx(expected.inertia_, rel=1e-9)
 
 
 def test_two_exchanges_whose_tasks_wait_for_each_others_threads(client: Client) -> None:
