@@ -26,7 +26,8 @@ class Exchange(Protocol):
         list or None
             What all tasks have given in this round, in the order of the partitions. None if a
             task does not come in time, and from then on. The others may have got the list in
-            that round: of two tasks of an exchange one may be one round ahead of the other.
+            that round: of two tasks one may be one round ahead of the other, and one that an
+            engine runs again, alone, any number of rounds behind.
         """
         ...
 

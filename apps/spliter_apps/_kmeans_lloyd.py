@@ -19,11 +19,7 @@ from spliter_apps._kmeans_look import Reading
 from spliter_apps._kmeans_passes import Begun, Run, Sent, iterations_ahead
 from spliter_apps._kmeans_pieces import FloatArray
 from spliter_apps._kmeans_points import Points
-from spliter_apps._kmeans_steps import (
-    Rule,
-    State,
-    Step,
-)
+from spliter_apps._kmeans_steps import Rule, State, Step
 
 
 @task
