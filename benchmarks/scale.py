@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import functools
 import pickle
-import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
@@ -71,7 +70,7 @@ class Point:
     peak: float
 
 
-def measure(blocks: int, locations: int, replicas: int, cores: int, traced: bool) -> Point:
+def measure(blocks: int, locations: int, replicas: int, cores: int, *, traced: bool) -> Point:
     """Plan once, and look up all indexes.
 
     Parameters
@@ -250,7 +249,7 @@ def points(client: Client, rows: int, blocks: int) -> da.Array:
     """Make points at the workers, in blocks that lie in turn on them."""
     seats = sorted(client.scheduler_info()["workers"])
     chunks = (cut_rows(rows, blocks), (COLUMNS,))
-    x = da.map_blocks(_block_of_points, chunks=chunks, dtype=float, meta=np.zeros((0, 0)))
+    x: da.Array = da.map_blocks(_block_of_points, chunks=chunks, dtype=float, meta=np.zeros((0, 0)))
     with dask.annotate(workers=lambda key: seats[key[1] % len(seats)]):
         x = x.persist(optimize_graph=False)
     wait(x)
@@ -340,4 +339,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

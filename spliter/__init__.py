@@ -36,7 +36,7 @@ from spliter._errors import (
     UnknownItemIndexError,
     UnsupportedCollectionError,
 )
-from spliter._exchange import Exchange, LetsTasksExchange, exchanges
+from spliter._exchange import exchanges
 from spliter._grid import BlockGrid
 from spliter._materialize import Materialization
 from spliter._partition import Partition
@@ -47,7 +47,9 @@ from spliter._protocols import (
     Blocks,
     BlocksMade,
     BlockSource,
+    Exchange,
     Executor,
+    LetsTasksExchange,
     Locator,
     Movement,
     SubmitsTogether,

@@ -2,54 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterable
 
 from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition
-from spliter._planner import Location
-
-
-class Exchange(Protocol):
-    """What one of several tasks exchanges values with the others by; see :func:`exchanges`."""
-
-    def allgather(self, value: Any) -> list[Any] | None:
-        """Give a value to the tasks on all partitions, and wait for theirs.
-
-        Parameters
-        ----------
-        value : object
-            Small and picklable. What pickling it raises is raised.
-
-        Returns
-        -------
-        list or None
-            What all tasks have given in this round, in the order of the partitions. None if a
-            task does not come in time, and from then on. The others may have got the list in
-            that round: of two tasks one may be one round ahead of the other, and one that an
-            engine runs again, alone, any number of rounds behind.
-        """
-        ...
-
-
-@runtime_checkable
-class LetsTasksExchange(Protocol):
-    """What an executor may have besides: tasks that reach each other."""
-
-    def exchanges(self, locations: Sequence[Location]) -> list[Exchange] | None:
-        """Return an exchange for each of the tasks that will be submitted to some locations.
-
-        Parameters
-        ----------
-        locations : sequence of Location
-            Where to; the same one several times for several tasks.
-
-        Returns
-        -------
-        list of Exchange or None
-            None where they could not all run at the same time.
-        """
-        ...
+from spliter._protocols import Exchange, LetsTasksExchange
 
 
 def exchanges(partitions: Iterable[Partition]) -> list[Exchange] | None:

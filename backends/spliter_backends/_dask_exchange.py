@@ -29,9 +29,6 @@ LEAST_PATIENCE: Final = 1.0
 TIMES_AS_LONG: Final = 2.0
 """Besides, how many times as long as it has worked itself since the last exchange."""
 
-KEPT_FOR: Final = 600.0
-"""Seconds after which is dropped what nobody has asked for: its task is gone, or moved."""
-
 Member: TypeAlias = tuple[str, int]
 """The name of an exchange, and the number of one of its tasks."""
 
@@ -75,16 +72,14 @@ class DaskExchange:
         worker = get_worker()
         pickled = dumps(value, protocol=5)
         others = [at for at in range(len(self._locations)) if at != self._number]
+        worked = 0.0 if self._since is None else time.monotonic() - self._since
+        patience = LEAST_PATIENCE + TIMES_AS_LONG * worked
+        at = (self._round, self._number)
         for other in others:
             member = (self._name, other)
-            Post.of(worker).send(
-                [self._locations[other]], put, member, self._round, self._number, pickled
-            )
-        now = time.monotonic()
-        worked = 0.0 if self._since is None else now - self._since
-        found = _Box.of(worker).wait(
-            (self._name, self._number), self._round, others, LEAST_PATIENCE + TIMES_AS_LONG * worked
-        )
+            Post.of(worker).send([self._locations[other]], put, member, at, pickled, patience)
+        member = (self._name, self._number)
+        found = _Box.of(worker).wait(member, self._round, others, patience)
         if found is None:
             self._is_over = True
             return None
@@ -101,7 +96,7 @@ class _Box:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._values: dict[Member, dict[tuple[int, int], bytes]] = {}
-        self._times: dict[Member, float] = {}
+        self._until: dict[Member, float] = {}
 
     @staticmethod
     def of(worker: Worker) -> _Box:
@@ -109,14 +104,14 @@ class _Box:
         with _boxes_lock:
             return _boxes.setdefault(worker, _Box())
 
-    def put(self, member: Member, at: tuple[int, int], pickled: bytes) -> None:
-        """Keep a value for one of the tasks here."""
+    def put(self, member: Member, at: tuple[int, int], pickled: bytes, patience: float) -> None:
+        """Keep a value for one of the tasks here, and drop what nobody has asked for in time."""
         now = time.monotonic()
         with self._changed:
-            self._values.setdefault(member, {})[at] = pickled
-            self._times[member] = now
-            for old in [one for one, then in self._times.items() if then < now - KEPT_FOR]:
+            for old in [one for one, until in self._until.items() if until < now]:
                 self._drop(old)
+            self._values.setdefault(member, {})[at] = pickled
+            self._until[member] = max(self._until.get(member, now), now + patience)
             self._changed.notify_all()
 
     def wait(
@@ -139,14 +134,16 @@ class _Box:
 
     def _drop(self, member: Member) -> None:
         self._values.pop(member, None)
-        self._times.pop(member, None)
+        self._until.pop(member, None)
 
 
 _boxes: weakref.WeakKeyDictionary[Worker, _Box] = weakref.WeakKeyDictionary()
 _boxes_lock = threading.Lock()
 
 
-def put(worker: Worker, member: Member, number: int, sender: int, pickled: bytes) -> None:
+def put(
+    worker: Worker, member: Member, at: tuple[int, int], pickled: bytes, patience: float
+) -> None:
     """Keep a value for a task that will ask for it, or is waiting.
 
     Parameters
@@ -155,12 +152,12 @@ def put(worker: Worker, member: Member, number: int, sender: int, pickled: bytes
         The one that this runs on.
     member : tuple of (str, int)
         Exchange and task.
-    number : int
-        Of the round.
-    sender : int
-        Number of the task that has sent it.
+    at : tuple of (int, int)
+        Number of the round, and of the task that has sent it.
     pickled : bytes
         The value.
+    patience : float
+        Seconds until the sender waits for the task no more: it is gone by then, or moved.
     """
     Post.of(worker).nbytes += len(pickled)
-    _Box.of(worker).put(member, (number, sender), pickled)
+    _Box.of(worker).put(member, at, pickled, patience)

@@ -6,6 +6,7 @@ message in place of a question, an answer and a receipt. It names the function t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from pickle import dumps, loads
 from typing import Any, Final
@@ -14,6 +15,10 @@ from distributed import Worker
 
 OPERATION: Final = "spliter-post"
 """The name by which a worker is asked to receive something."""
+
+GIVE_UP_AFTER: Final = 30.0
+"""Seconds that a message is under way at most. One to a worker that stands still would be kept as
+long as that does."""
 
 
 class Post:
@@ -73,18 +78,29 @@ class Post:
             loop.add_callback(self._send, address, message)
 
     async def _send(self, address: str, message: bytes) -> None:
-        pool = self._worker.rpc
         try:
-            if address not in self._reached:  # which may never have heard of us
-                await pool(address).run(function=_OPEN)
-                self._reached.add(address)
-            comm = await pool.connect(address)
-            try:
-                await comm.write({"op": OPERATION, "reply": False, "message": message})
-            finally:
-                pool.reuse(address, comm)
-        except (OSError, RuntimeError):  # one of the two is gone, or about to go
+            async with asyncio.timeout(GIVE_UP_AFTER):
+                await self._reach(address)
+                await self._tell(address, message)
+        except (OSError, RuntimeError):  # one of the two is gone, or about to go, or stands still
             self._reached.discard(address)
+
+    async def _reach(self, address: str) -> None:
+        """Let a worker, which may never have heard of us, receive messages."""
+        if address not in self._reached:
+            await self._worker.rpc(address).run(function=_OPEN)
+            self._reached.add(address)
+
+    async def _tell(self, address: str, message: bytes) -> None:
+        pool = self._worker.rpc
+        comm = await pool.connect(address)
+        try:
+            await comm.write({"op": OPERATION, "reply": False, "message": message})
+        except BaseException:  # nothing follows half a message
+            comm.abort()
+            raise
+        finally:
+            pool.reuse(address, comm)
 
     def _deliver(self, message: bytes) -> None:
         receive, args = loads(message)

@@ -78,7 +78,7 @@ def waiting(client: Client) -> dict[str, int]:
 
     def count(dask_worker: Any) -> int:
         box = _dask_exchange._Box.of(dask_worker)
-        assert box._values.keys() == box._times.keys()
+        assert box._values.keys() == box._until.keys()
         return sum(map(len, box._values.values()))
 
     found: dict[str, int] = client.run(count)
@@ -161,13 +161,16 @@ def test_a_task_that_is_run_again_begins_again(start_cluster: StartCluster) -> N
         assert futures[0].result(timeout=WAIT) == [None]
 
 
-def test_what_nobody_asks_for_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_asks_for_is_dropped() -> None:
+    """The next value that comes has those dropped whose senders wait no more, and no others."""
     box = _dask_exchange._Box()
-    box.put(("old", 0), (0, 1), b"")
-    monkeypatch.setattr(_dask_exchange, "KEPT_FOR", -1.0)
-    box.put(("new", 0), (0, 1), b"")
-    assert not box._values
-    assert not box._times
+    box.put(("old", 0), (0, 1), b"", -1.0)
+    box.put(("waited for", 0), (0, 1), b"", 60.0)
+    box.put(("waited for", 0), (0, 2), b"", -1.0)
+    time.sleep(0.01)
+    box.put(("new", 0), (0, 1), b"", -1.0)
+    assert set(box._values) == set(box._until) == {("waited for", 0), ("new", 0)}
+    assert box.wait(("waited for", 0), 0, [1, 2], 0) == {1: b"", 2: b""}
 
 
 def test_what_cannot_be_pickled_is_refused_where_it_is_given(client: Client) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import operator
+import os
 import pickle
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import dask
 import numpy as np
@@ -222,6 +227,26 @@ def test_a_worker_that_is_gone_does_no_harm(client: Client) -> None:
         return "went on"
 
     assert client.run(send, workers=[here]) == {here: "went on"}
+
+
+def test_a_worker_that_stands_still_holds_no_message_for_long(client: Client) -> None:
+    here, there = client.scheduler_info()["workers"]
+    pid = client.run(os.getpid, workers=[there])[there]
+
+    async def send(dask_worker: Any) -> str:
+        post = Post.of(dask_worker)
+        post._reached.discard(there)  # it has to be asked whether it receives messages
+        with patch("spliter_backends._dask_post.GIVE_UP_AFTER", 0.2):
+            await asyncio.wait_for(post._send(there, b""), 10)
+        return "gave up" if there not in post._reached else "reached"
+
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert client.run(send, workers=[here]) == {here: "gave up"}
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    made = client.submit(operator.neg, 1, workers=[there], pure=False)
+    assert client.submit(abs, made, workers=[here], pure=False).result(timeout=20) == 1
 
 
 class Unpicklable:
