@@ -75,6 +75,7 @@ class TestHistogramOnNodes(MadeCollections, HistogramTests):
 
 
 @keeping(
+    "test_same_as_scikit_learn",
     "test_weights",
     "test_a_callable",
     "test_empty_clusters_are_relocated",
@@ -92,6 +93,7 @@ class TestKMeansOnNodes(MadeCollections, KMeansTests):
 
 
 @keeping(
+    "test_accuracy_of_svc",
     "test_kernels",
     "test_support_is_numbered_in_the_whole_collection",
     "test_predictions_are_blocked_like_the_points",
@@ -106,6 +108,7 @@ class TestCascadeSVMOnNodes(MadeCollections, CascadeSVMTests):
 
 
 @keeping(
+    "test_same_as_scikit_learn",
     "test_a_function_as_metric",
     "test_graphs",
     "test_regression",

@@ -31,6 +31,7 @@ class TestHistogram(ShuffledCollections):
 class TestKMeans(ShuffledCollections):
     """Blocks at nodes drawn at random."""
 
+    test_same_as_scikit_learn = KMeansTests.test_same_as_scikit_learn
     test_when_iteration_ends = KMeansTests.test_when_iteration_ends
     test_weights = KMeansTests.test_weights
     test_sparse_blocks = KMeansTests.test_sparse_blocks
@@ -42,6 +43,7 @@ class TestCascadeSVM(ShuffledCollections):
     """Blocks at nodes drawn at random."""
 
     both = CascadeSVMTests.both
+    test_accuracy_of_svc = CascadeSVMTests.test_accuracy_of_svc
     test_objective_of_svc = CascadeSVMTests.test_objective_of_svc
     test_predictions_are_blocked_like_the_points = (
         CascadeSVMTests.test_predictions_are_blocked_like_the_points
@@ -52,6 +54,7 @@ class TestNeighbors(ShuffledCollections):
     """Blocks at nodes drawn at random."""
 
     pair = NeighborsTests.pair
+    test_same_as_scikit_learn = NeighborsTests.test_same_as_scikit_learn
     test_regression = NeighborsTests.test_regression
     test_ties_go_to_the_smallest_number = NeighborsTests.test_ties_go_to_the_smallest_number
     test_one_tree_per_place = NeighborsTests.test_one_tree_per_place
