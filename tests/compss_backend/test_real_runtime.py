@@ -31,8 +31,8 @@ from tests.conftest import ROOT, SOURCE_ROOTS
 
 REAL = Path(__file__).parent / "real"
 STORAGE = ROOT / "backends" / "spliter_backends" / "compss_storage" / "StorageItf.java"
-SECONDS = 900
-"""Bound for one application; the conformance suite takes some 300."""
+SECONDS = 1800
+"""Bound for one application; the comparison with scikit-learn takes some 600."""
 
 JVM_OPTION = "--jvm_master_opts=-Dcom.sun.xml.bind.v2.bytecode.ClassTailor.noOptimize=true"
 """Newer Java refuses what the runtime's XML reader does otherwise."""
@@ -99,7 +99,7 @@ def run_inside(folder: Path, *arguments: str, options: Sequence[str] = ()) -> No
     assert any(" passed" in line for line in said), "\n".join(said[-150:])
 
 
-@pytest.mark.parametrize("checks", ["applications", "conformance"])
+@pytest.mark.parametrize("checks", ["applications", "same_as_scikit_learn", "conformance"])
 def test_on_a_real_runtime(checks: str, tmp_path: Path) -> None:
     run_inside(tmp_path, str(REAL / f"{checks}.py"))
 

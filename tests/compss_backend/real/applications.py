@@ -12,7 +12,6 @@ import pytest
 import scipy.sparse
 from pycompss.api.api import compss_get_number_of_resources, compss_wait_on
 from pycompss.api.constraint import constraint
-from sklearn.svm import SVC
 
 from spliter import (
     Partition,
@@ -24,11 +23,8 @@ from spliter import (
     task,
 )
 from spliter_apps import histogramdd
-from spliter_apps.cascade_svm import CascadeSVM
 from spliter_apps.k_means import KMeans
-from spliter_apps.neighbors import NearestNeighbors
 from spliter_backends.compss_backend import CompssFuture, make_blocks
-from tests import csvm_suite
 from tests.compss_backend.dsarrays import check_rows, numbers
 from tests.compss_backend.placing import made
 from tests.compss_backend.programs import block_as_it_is
@@ -58,21 +54,6 @@ def test_k_means() -> None:
     expected = KMeans(3, random_state=0).fit(clusters())
     np.testing.assert_allclose(ours.cluster_centers_, expected.cluster_centers_)
     np.testing.assert_array_equal(np.concatenate(ours.labels_.gather()), expected.labels_)
-
-
-def test_neighbours() -> None:
-    blocks = made(cut(clusters(), [20] * 4 + [10]))
-    distances, indices = NearestNeighbors(n_neighbors=3).fit(blocks).kneighbors(clusters()[:7])
-    expected = NearestNeighbors(n_neighbors=3).fit(clusters()).kneighbors(clusters()[:7])
-    np.testing.assert_allclose(distances, expected[0])
-    np.testing.assert_array_equal(indices, expected[1])
-
-
-def test_cascade_svm() -> None:
-    X, X_test, y, y_test = csvm_suite.dataset("iris")
-    rows = [len(X) // 4] * 3 + [len(X) - 3 * (len(X) // 4)]
-    ours = CascadeSVM().fit(made(cut(X, rows)), made(cut(y, rows)))
-    assert abs(ours.score(X_test, y_test) - SVC().fit(X, y).score(X_test, y_test)) <= 0.02
 
 
 def test_dsarrays() -> None:
