@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import dask.array as da
 from distributed import Client, wait
 
-from spliter import Exchange, Partition, Split, exchanges, reduce, split
+from spliter import Partition, reduce, split
 
 ROWS = 10
 """Rows of a block."""
@@ -32,18 +32,6 @@ class Program(Protocol):
 def rows_of(partition: Partition) -> int:
     """Count the rows of a partition."""
     return sum(len(block if not isinstance(block, tuple) else block[0]) for block in partition)
-
-
-def rows_of_all(partition: Partition, exchange: Exchange) -> int:
-    """Count the rows of all partitions, each of which tells the others its own, in three rounds.
-
-    0 if one does not. An error would leave something behind: Python's lines for tracebacks.
-    """
-    rows = 0
-    for _ in range(3):
-        found = exchange.allgather(rows_of(partition))
-        rows = 0 if found is None else sum(found)
-    return rows
 
 
 def squares(block: Any) -> Any:
@@ -83,8 +71,6 @@ class WithSplits:
             self.mapped,
             self.reduced,
             self.dropped_under_way,
-            self.exchanged,
-            self.exchange_dropped_under_way,
             self.pass_over_a_lasting_one,
         ]
 
@@ -107,8 +93,7 @@ class WithSplits:
     def several_passes_together(self) -> int:
         """Send tasks of two passes in one message, and drop the Split."""
         parts = split(self.x)
-        with parts.together():
-            futures = [part.submit(rows_of) for _ in range(2) for part in parts]
+        futures = [part.submit(rows_of) for _ in range(2) for part in parts]
         rows = self.client.gather(futures)
         return self.check(rows[: len(parts)]) + self.check(rows[len(parts) :]) + len(parts)
 
@@ -144,28 +129,6 @@ class WithSplits:
         parts = split(self.x)
         parts.map(rows_of)
         return 2 * len(parts)
-
-    def exchanged(self) -> int:
-        """Have tasks tell each other what they find."""
-        parts = split(self.x)
-        found = self.client.gather(self._exchanging(parts))
-        if found != [self.rows] * len(parts):
-            raise RuntimeError(f"{found} rows instead of {self.rows}")
-        return 2 * len(parts)
-
-    def exchange_dropped_under_way(self) -> int:
-        """Drop the futures of tasks that have just begun to exchange, or not even that."""
-        parts = split(self.x)
-        self._exchanging(parts)
-        return 2 * len(parts)
-
-    def _exchanging(self, parts: Split) -> list[Any]:
-        members = list(parts)
-        met = exchanges(members)
-        if met is None:
-            raise RuntimeError("no exchange, though each worker has a task of its own")
-        with parts.together():
-            return [part.submit(rows_of_all, one) for part, one in zip(members, met, strict=True)]
 
     def pass_over_a_lasting_one(self) -> int:
         """Use a Split that was made in the beginning."""

@@ -23,6 +23,7 @@ from spliter._errors import (
     BackendNotUsableError,
     BlockLostError,
     BlockTimeoutError,
+    ClientClosedError,
     InvalidArgumentError,
     LazyCollectionError,
     NotEnoughMemoryError,
@@ -36,7 +37,6 @@ from spliter._errors import (
     UnknownItemIndexError,
     UnsupportedCollectionError,
 )
-from spliter._exchange import exchanges
 from spliter._grid import BlockGrid
 from spliter._materialize import Materialization
 from spliter._partition import Partition
@@ -47,13 +47,12 @@ from spliter._protocols import (
     Blocks,
     BlocksMade,
     BlockSource,
-    Exchange,
+    CanClose,
     Executor,
-    LetsTasksExchange,
+    GivesExamples,
     Locator,
     Movement,
-    SubmitsTogether,
-    together,
+    PersistsCollections,
 )
 from spliter._registry import BackendInfo, backends, is_collection
 from spliter._split import Split, split
@@ -72,11 +71,12 @@ __all__ = [
     "BlockTimeoutError",
     "Blocks",
     "BlocksMade",
-    "Exchange",
+    "CanClose",
+    "ClientClosedError",
     "Executor",
+    "GivesExamples",
     "InvalidArgumentError",
     "LazyCollectionError",
-    "LetsTasksExchange",
     "Location",
     "Locator",
     "Materialization",
@@ -85,12 +85,12 @@ __all__ = [
     "PackageMissingError",
     "Partition",
     "PartitionNotLocalError",
+    "PersistsCollections",
     "Placement",
     "PlannedPartition",
     "SplIterError",
     "Split",
     "SplitClosedError",
-    "SubmitsTogether",
     "TaskFailedError",
     "TaskNotSerializableError",
     "TaskTimeoutError",
@@ -98,7 +98,6 @@ __all__ = [
     "UnsupportedCollectionError",
     "as_completed",
     "backends",
-    "exchanges",
     "gather",
     "is_collection",
     "plan",
@@ -106,5 +105,4 @@ __all__ = [
     "reduce",
     "split",
     "task",
-    "together",
 ]

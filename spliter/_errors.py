@@ -37,6 +37,10 @@ class BackendNotUsableError(SplIterError, RuntimeError):
     """The backend is unknown, not installed, or cannot be used from here."""
 
 
+class ClientClosedError(BackendNotUsableError):
+    """The engine's client that a Split or a future belongs to was closed."""
+
+
 class AlignmentError(SplIterError, ValueError):
     """Collections that are split together are not blocked alike along axis 0."""
 

@@ -7,7 +7,6 @@ it has lost that tie and can be iterated.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,31 +19,9 @@ from spliter._materialize import Materialization
 from spliter._planner import Location, PlannedPartition
 from spliter._protocols import BlockSource, Executor
 from spliter._repr import partition_html
+from spliter._task_checks import check_keywords, check_task_function
 
 NEVER = Materialization(None, "not asked for")
-
-
-def check_task_function(fn: object) -> None:
-    """Refuse what cannot be run as a task.
-
-    Parameters
-    ----------
-    fn : object
-        What the caller wants to run at a location.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not callable, or is a coroutine function: iterating a partition reads
-        memory and may wait, which would stop an event loop.
-    """
-    if not callable(fn):
-        raise InvalidArgumentError(f"a task has to be a function, got {fn!r}")
-    if inspect.iscoroutinefunction(fn):
-        raise InvalidArgumentError(
-            f"{getattr(fn, '__name__', fn)} is a coroutine function; a task that iterates a "
-            "partition has to be a plain function, which the engine runs in a thread"
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,7 +358,8 @@ class Partition:
         Raises
         ------
         InvalidArgumentError
-            If `fn` is not callable, or is a coroutine function.
+            If `fn` is not callable or is a coroutine function, or on an option of Dask's
+            ``submit`` among the keywords that `fn` does not accept.
         TaskNotSerializableError
             If `fn` or an argument cannot be sent there.
         SplitClosedError
@@ -391,6 +369,7 @@ class Partition:
         check_task_function(fn)
         if self._executor is None:
             return fn(self, *args, **kwargs)
+        check_keywords(fn, kwargs)
         return self._executor.submit(fn, (self, *args), kwargs, location=self.location)
 
     def begin_pass(self) -> bool:
@@ -460,6 +439,19 @@ class Partition:
         """Pickle as a reference, without the tie to this process."""
         reference = (self.location, self._indexes, self._nbytes, self._source)
         return Partition, (*reference, None, None, self._as_one)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> IntArray:
+        """Refuse to become an array: that would copy all blocks without saying so.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Always.
+        """
+        raise InvalidArgumentError(
+            f"{self!r} is not an array but refers to blocks at its location; inside a task, loop "
+            "over it or call its materialize()"
+        )
 
     def __sizeof__(self) -> int:
         """Return about what it takes in memory: the references, not the blocks."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import queue
 import time
 import warnings
@@ -15,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from spliter._errors import PackageMissingError, TaskTimeoutError
+from spliter._futures import executor_of, list_futures
 from spliter._protocols import Executor
-from spliter._registry import executor_of_future
 from spliter._task import check_may_wait
 
 LOOK_INTERVAL: Final = 1.0
@@ -56,10 +57,13 @@ def as_completed(futures: Iterable[Any], timeout: float | None = None) -> Iterat
     >>> sorted(future.result() for future in as_completed(futures))
     [2, 3]
     """
-    pending = list(futures)
+    return _as_completed(list_futures(futures, "as_completed"), timeout, "as_completed")
+
+
+def _as_completed(pending: list[Any], timeout: float | None, caller: str) -> Iterator[Any]:
     if not pending:
         return iter(())
-    executor = executor_of_future(pending[0])
+    executor = executor_of(pending, caller)
     check_may_wait(executor)
     if all(hasattr(future, "add_done_callback") for future in pending):
         return _as_they_tell(pending, timeout)
@@ -135,24 +139,25 @@ def progress(
     [1, 1]
     """
     bar = _bar()
-    pending = list(futures)
+    pending = list_futures(futures, "progress")
     # In a narrow notebook a bar of fixed width would be left no room at all beside its words.
     usual = {"total": len(pending), "unit": "task", "dynamic_ncols": True}
+    finished = _as_completed(pending, timeout, "progress")
     with bar(**usual | options) as shown:
-        for _ in as_completed(pending, timeout):
+        for _ in finished:
             shown.update()
     return pending
 
 
 def _bar() -> Any:
     """Return tqdm's bar for where this is: a widget if there can be one, else text."""
-    try:
-        with warnings.catch_warnings():
-            # Said of a notebook without ipywidgets, where a bar of text does as well.
-            warnings.filterwarnings("ignore", "IProgress not found")
-            return importlib.import_module("tqdm.auto").tqdm
-    except ImportError as error:
+    # Not try and except: the traceback of a failed import is longer than what it has to say.
+    if importlib.util.find_spec("tqdm") is None:
         raise PackageMissingError(
             "a progress bar needs tqdm, which is not installed: pip install 'spliter[progress]'; "
             "without it, count what spliter.as_completed yields"
-        ) from error
+        )
+    with warnings.catch_warnings():
+        # Said of a notebook without ipywidgets, where a bar of text does as well.
+        warnings.filterwarnings("ignore", "IProgress not found")
+        return importlib.import_module("tqdm.auto").tqdm

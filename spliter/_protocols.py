@@ -12,7 +12,6 @@ to open the collections, plans, and hands each partition to the executor::
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -128,7 +127,7 @@ class Blocks(Protocol):
 
 @dataclass(frozen=True)
 class BlocksMade:
-    """What the blocks of a collection that tasks have made are.
+    """Metadata of blocks that tasks have made.
 
     Parameters
     ----------
@@ -136,16 +135,19 @@ class BlocksMade:
         Rows of each block; ``-1`` where not known.
     trailing_shape : tuple of int
         Extent along the further axes.
-    dtype : dtype
-        Of the elements.
+    dtype : dtype or None
+        Of the elements; ``None`` for frames.
     output : int or None
         Which element of a task's result is the list of blocks; ``None`` if the result is.
+    meta : DataFrame, Series or Index, or None
+        An empty one like the blocks, if they are frames.
     """
 
     rows: tuple[int, ...]
     trailing_shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any] | None
     output: int | None = None
+    meta: Any = None
 
 
 class Locator(Protocol):
@@ -173,6 +175,43 @@ class Locator(Protocol):
 
     def executor_for(self, blocks: Blocks) -> Executor:
         """Return the engine's own executor for these blocks."""
+        ...
+
+
+@runtime_checkable
+class GivesExamples(Protocol):
+    """What opened blocks may have besides: an example of a block, without asking for one."""
+
+    def example(self) -> Any:
+        """Return a small block like those of the collection, to call functions on.
+
+        Returns
+        -------
+        block, tuple of block, or None
+            A tuple where several collections are aligned; ``None`` if their metadata does not
+            say what a block is.
+        """
+        ...
+
+
+@runtime_checkable
+class PersistsCollections(Protocol):
+    """What a locator may have besides: collections that can be lazy, and a way to compute them."""
+
+    def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
+        """Have the blocks of lazy collections computed, all together, without waiting for them.
+
+        Parameters
+        ----------
+        collections : sequence of collection
+            Those that do not need it, or are of another kind, are returned as they are.
+
+        Returns
+        -------
+        sequence of collection
+            In the same order. The engine keeps the computed blocks in memory as long as these
+            collections, or what :meth:`Locator.open` returns for them, are referenced.
+        """
         ...
 
 
@@ -246,72 +285,12 @@ class Executor(Protocol):
 
 
 @runtime_checkable
-class SubmitsTogether(Protocol):
-    """What an executor may have besides: one message for many tasks."""
+class CanClose(Protocol):
+    """What an executor may have besides: it knows that its engine cannot be used any more."""
 
-    def together(self) -> AbstractContextManager[None]:
-        """Return a context in which what this thread submits is collected, to be sent at its end.
-
-        Futures are handed out at once; waiting for one inside the context would wait for ever.
-        """
-        ...
-
-
-def together(executor: Executor) -> AbstractContextManager[None]:
-    """Return a context in which tasks are sent in one message, if the executor can do that.
-
-    Parameters
-    ----------
-    executor : Executor
-        Any.
-
-    Returns
-    -------
-    context manager
-        Nothing is waited for inside.
-    """
-    return executor.together() if isinstance(executor, SubmitsTogether) else nullcontext()
-
-
-class Exchange(Protocol):
-    """What a task exchanges values with others by; see :func:`spliter.exchanges`."""
-
-    def allgather(self, value: Any) -> list[Any] | None:
-        """Give a value to the tasks on all partitions, and wait for theirs.
-
-        Parameters
-        ----------
-        value : object
-            Small and picklable. What pickling it raises is raised.
-
-        Returns
-        -------
-        list or None
-            What all tasks have given in this round, in the order of the partitions. None if a
-            task does not come in time, and from then on. The others may have got the list in
-            that round: of two tasks one may be one round ahead of the other, and one that an
-            engine runs again, alone, any number of rounds behind.
-        """
-        ...
-
-
-@runtime_checkable
-class LetsTasksExchange(Protocol):
-    """What an executor may have besides: tasks that reach each other."""
-
-    def exchanges(self, locations: Sequence[Location]) -> list[Exchange] | None:
-        """Return an exchange for each of the tasks that will be submitted to some locations.
-
-        Parameters
-        ----------
-        locations : sequence of Location
-            Where to; the same one several times for several tasks.
-
-        Returns
-        -------
-        list of Exchange or None
-            None where they could not all run at the same time.
-        """
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client was closed that runs its tasks. Asks nobody."""
         ...
 
 

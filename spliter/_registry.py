@@ -22,6 +22,7 @@ from spliter._errors import (
     UnsupportedCollectionError,
 )
 from spliter._protocols import Backend, Executor, Locator
+from spliter._refusals import describe_type, explain_not_a_collection
 
 ENTRY_POINT_GROUP = "spliter.backends"
 
@@ -37,7 +38,7 @@ class _BuiltIn:
     engine: str | None
     """Distribution whose version is worth showing."""
     extra: str | None
-    """Extra of this distribution that installs what it needs."""
+    """Extras of this distribution, separated by commas, that install what it needs."""
     keywords: frozenset[str] = frozenset()
     """Keywords by which decorators of the engine tell the task below them something."""
 
@@ -97,7 +98,7 @@ _BUILT_IN = (
         "spliter_backends.zarr_backend",
         frozenset({"spliter_backends.zarr_collection"}),
         "zarr",
-        "zarr",
+        "dask,zarr",  # the workers are Dask's
     ),
 )
 
@@ -142,7 +143,6 @@ def _names() -> list[str]:
     return [line.name for line in _BUILT_IN] + sorted(_entry_points())
 
 
-@functools.cache
 def load(name: str) -> Backend:
     """Import a backend by name.
 
@@ -164,24 +164,39 @@ def load(name: str) -> Backend:
     for line in _BUILT_IN:
         if line.name == name:
             return _load_built_in(line)
-    point = _entry_points().get(name)
-    if point is None:
+    if name not in _entry_points():
         raise BackendNotUsableError(
             f"there is no backend {name!r}; there are {', '.join(map(repr, _names()))}"
         )
+    found = _load_entry_point(name)
+    if isinstance(found, Backend):
+        return found
+    reason, cause = found
+    raise BackendNotUsableError(reason) from cause
+
+
+@functools.cache
+def _load_entry_point(name: str) -> Backend | tuple[str, Exception | None]:
+    """Import a third-party backend once; return why it cannot be used if that fails.
+
+    Such a backend is asked about every collection and every future, so a broken one must not be
+    imported each time.
+    """
+    point = _entry_points()[name]
     try:
         backend = point.load()
-    except Exception as error:
-        raise BackendNotUsableError(
-            f"backend {name!r} ({point.value}) cannot be imported: {error}"
-        ) from error
+    except Exception as error:  # noqa: BLE001 -- importing other people's code may raise anything
+        reason = f"backend {name!r} ({point.value}) cannot be imported: {error}"
+        return f"{reason}; mend or uninstall its distribution", error.with_traceback(None)
     if not isinstance(backend, Backend):
-        raise BackendNotUsableError(
-            f"backend {name!r} ({point.value}) is not a spliter.Backend but {type(backend)}"
+        return (
+            f"backend {name!r} ({point.value}) is not a spliter.Backend but {type(backend)}",
+            None,
         )
     return backend
 
 
+@functools.cache
 def _load_built_in(line: _BuiltIn) -> Backend:
     try:
         module = importlib.import_module(line.module)
@@ -298,14 +313,14 @@ def locator_for(collection: Any, backend: str | None) -> Locator:
     if len(found) > 1:
         names = ", ".join(repr(name) for name, _ in found)
         raise BackendNotUsableError(
-            f"several backends ({names}) can split {_describe_value(collection)}; "
+            f"several backends ({names}) can split {describe_type(collection)}; "
             "say which with split(..., backend=NAME)"
         )
     if found:
         return found[0][1]
     if _BUILT_IN_NAMES & unusable.keys():  # they serve this collection's package
         raise next(iter(unusable.values()))
-    refusal = UnsupportedCollectionError(_not_a_collection(collection))
+    refusal = UnsupportedCollectionError(explain_not_a_collection(collection, _names()))
     for error in unusable.values():  # another distribution's, which may have nothing to do with it
         refusal.add_note(str(error))
     raise refusal
@@ -363,29 +378,6 @@ def executor_of_future(future: Any) -> Executor:
             if executor is not None:
                 return executor
     raise InvalidArgumentError(
-        f"{_describe_value(future)} is not a future of a known engine; reduce() takes the "
-        "futures that task, Partition.submit or Split.map return"
-    )
-
-
-def _describe_value(value: Any) -> str:
-    kind = type(value)
-    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-    if isinstance(value, list | tuple):
-        return f"a {name} of {_describe_value(value[0])}" if value else f"an empty {name}"
-    return name
-
-
-def _not_a_collection(value: Any) -> str:
-    packages = _packages(value)
-    if packages & {"numpy", "pandas"}:
-        return (
-            f"{_describe_value(value)} is one object in memory, not a collection of blocks; "
-            "pass a list of its pieces (numpy.array_split) or a Dask or Zarr array"
-        )
-    return (
-        f"{_describe_value(value)} is not a collection whose blocks a backend can find; "
-        f"the backends here are {', '.join(_names())}, which take Dask collections, lists "
-        "of futures, lists of NumPy arrays, NumPy memory maps, Zarr arrays, and lists of "
-        "persistent dataClay objects"
+        f"{describe_type(future)} is not a future of a known engine; pass what task, "
+        "Partition.submit or Split.map returned"
     )

@@ -22,6 +22,9 @@ _ROWS = 20
 _NAME_IN_TABLE = 40
 """Most characters of a location's name in the table."""
 
+MUCH_MORE = 1.2
+"""Times the mean that a location has at least to be called crowded: 60 of 100 blocks of two."""
+
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -61,8 +64,46 @@ def _heading(what: str, facts: str) -> str:
     return f"<div><b>{what}</b>: {facts}</div>"
 
 
-def _plural(count: int, what: str) -> str:
-    return f"{count:,} {what}" + ("" if count == 1 else "s")
+def plural(count: int, noun: str, form: str = "d") -> str:
+    """Return a count and its noun.
+
+    Parameters
+    ----------
+    count : int
+        How many.
+    noun : str
+        In the singular; its plural ends in "s".
+    form : str
+        Format of the count.
+
+    Returns
+    -------
+    str
+        Such as ``'1 block'`` and ``'2 blocks'``.
+
+    Examples
+    --------
+    >>> plural(1, "block"), plural(2000, "block", ",")
+    ('1 block', '2,000 blocks')
+    """
+    return f"{count:{form}} {noun}" + ("" if count == 1 else "s")
+
+
+def _plural(count: int, noun: str) -> str:
+    return plural(count, noun, ",")
+
+
+def _crowded(split: Split, blocks: IntArray) -> str:
+    """Say so where one of several locations has most blocks, and how to spread them."""
+    most = int(blocks.argmax())
+    if len(blocks) < 2 or blocks[most] <= max(split.nblocks / 2, MUCH_MORE * blocks.mean()):
+        return ""
+    where = html.escape(shortened(split.locations[most], _NAME_IN_TABLE))
+    advice = split._spread_advice()
+    return (
+        f"<div>{blocks[most]:,} of {_plural(split.nblocks, 'block')} are at one location, {where}, "
+        f"and so is most of the work. {html.escape(advice)}</div>"
+    )
 
 
 def _sizes(nbytes: IntArray) -> str:
@@ -150,7 +191,7 @@ def split_html(split: Split) -> str:
         A heading, how evenly the blocks are spread, a table with a row per location (of the
         first twenty), and the block map; less than 100 kB, whatever the Split.
     """
-    if not len(split) or repr(split) == "<Split: closed>":
+    if not len(split) or repr(split).endswith("closed>"):
         return f"<b>{html.escape(repr(split)[1:-1])}</b>"
     totals = _Totals.of(split)
     locations = split.locations
@@ -174,6 +215,7 @@ def split_html(split: Split) -> str:
             f"{_plural(len(locations), 'location')}{html.escape(split._told_materialization())}",
         ),
         spread,
+        _crowded(split, totals.blocks),
         _table(split, totals),
         block_map(totals.owner, split.grid.shape, dict(enumerate(locations))),
         note,

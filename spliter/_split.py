@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from spliter._alignment import check_aligned
-from spliter._errors import SplitClosedError, UnknownItemIndexError
+from spliter._errors import InvalidArgumentError, SplitClosedError, UnknownItemIndexError
 from spliter._events import LOGGER, tell
 from spliter._grid import UNKNOWN, BlockGrid
 from spliter._materialize import Materialization, Materialize, check_materialize, decide
 from spliter._partition import NEVER, Partition
-from spliter._per_block import count_items, map_over, placed_results
+from spliter._per_block import SAY, Template, count_items, map_over, placed_results
 from spliter._planner import Location, check_partitions_per_location, plan
-from spliter._protocols import Blocks, BlocksMade, Executor, Movement, together
+from spliter._protocols import (
+    Blocks,
+    BlocksMade,
+    CanClose,
+    Executor,
+    GivesExamples,
+    Movement,
+    PersistsCollections,
+)
+from spliter._refusals import check_aligned_arguments
 from spliter._registry import load, locator_for
-from spliter._repr import split_html
+from spliter._repr import plural, split_html
 
 
 def split(
@@ -30,6 +38,7 @@ def split(
     *aligned: Any,
     partitions_per_location: int | None = None,
     materialize: Materialize = False,
+    persist: bool = False,
     backend: str | None = None,
 ) -> Split:
     """Group the blocks of a collection into partitions, each at one location.
@@ -42,7 +51,7 @@ def split(
     ----------
     collection : blocked collection
         A Dask array, DataFrame, Series, bag or list of futures whose blocks are in
-        memory (``persist`` it first); a list of in-memory blocks (NumPy arrays,
+        memory (``persist`` it first, or see `persist`); a list of in-memory blocks (NumPy arrays,
         pandas DataFrames, sparse matrices); a NumPy memory map; a Zarr array.
     *aligned : blocked collection
         Further collections with the same blocking along axis 0 (labels, weights). The
@@ -59,6 +68,11 @@ def split(
         38 kB per block, else from the pass on by which that many passes would have paid for
         it; see :attr:`Split.materialization`. Where lengths are not known (DataFrames, lists of
         futures) it asks the blocks for them.
+    persist : bool, default False
+        Whether to compute lazy collections (of Dask, xarray on Dask, or Ray Data), all together,
+        and keep their blocks in the engine's memory. They are freed when the Split is closed or
+        garbage, once no task needs them. Changes nothing for collections whose blocks exist, nor
+        on engines that have no lazy collections.
     backend : str, optional
         Name of the backend; found from the collection's type by default.
 
@@ -72,7 +86,7 @@ def split(
     UnsupportedCollectionError
         If no backend knows this kind of collection.
     LazyCollectionError
-        If its blocks have not been computed.
+        If its blocks have not been computed, and `persist` is false.
     BackendNotUsableError
         If the backend is unknown, not installed or not usable from here.
     AlignmentError
@@ -80,8 +94,9 @@ def split(
     BlockLostError, BlockTimeoutError
         If blocks are gone, or do not become available in time.
     InvalidArgumentError
-        If `partitions_per_location` is not ``None`` or an int of at least 1, or `materialize`
-        is none of its values, or ``True`` for blocks in several columns.
+        If `partitions_per_location` is not ``None`` or an int of at least 1, `materialize`
+        is none of its values, or ``True`` for blocks in several columns, `persist` is not a
+        bool, or an option is given without its name.
 
     Examples
     --------
@@ -96,12 +111,26 @@ def split(
     """
     check_partitions_per_location(partitions_per_location)
     check_materialize(materialize)
+    _check_persist(persist)
     locator = locator_for(collection, backend)
-    blocks = locator.open((collection, *aligned))
+    check_aligned_arguments(locator, collection, aligned)
+    collections: Sequence[Any] = (collection, *aligned)
+    if persist and isinstance(locator, PersistsCollections):
+        collections = locator.persist(collections)
+        # A Dask collection computed without a cluster is one of this process from now on.
+        locator = locator_for(collections[0], backend)
+    blocks = locator.open(collections)
     check_aligned(blocks.grids)
     foreign = load(backend).executor if backend is not None else None
     executor = foreign(blocks) if foreign is not None else locator.executor_for(blocks)
     return Split(blocks, executor, partitions_per_location, materialize)
+
+
+def _check_persist(value: object) -> None:
+    if not isinstance(value, bool):
+        raise InvalidArgumentError(
+            f"persist must be True or False, got {value!r}; True computes lazy collections"
+        )
 
 
 class Split(Sequence[Partition]):
@@ -270,44 +299,16 @@ class Split(Sequence[Partition]):
         list of future
             The engine's own futures, in the order of the partitions.
         """
-        partitions = list(self)  # before the message is begun: this may have to ask the engine
-        with self.together():
-            return [partition.submit(fn, *args, **kwargs) for partition in partitions]
-
-    def together(self) -> AbstractContextManager[None]:
-        """Return a context in which this thread's tasks are sent to the engine in one message.
-
-        For a loop that starts a task per partition, or several that go together. An engine that
-        knows no such message sends them one by one, as without it. :meth:`map` and
-        :func:`reduce` do it themselves.
-
-        Returns
-        -------
-        context manager
-            Futures are handed out inside, and nothing may wait for one before its end.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from spliter import gather, split, task
-        >>> @task
-        ... def total(partition):
-        ...     return sum(float(block.sum()) for block in partition)
-        >>> with split([np.ones(3), np.ones(2)], partitions_per_location=2) as parts:
-        ...     with parts.together():
-        ...         futures = [total(partition) for partition in parts]
-        ...     gather(futures)
-        [3.0, 2.0]
-        """
-        return together(self._executor)
+        return [partition.submit(fn, *args, **kwargs) for partition in self]
 
     def map_blocks(
         self,
         fn: Callable[..., Any],
         /,
         *args: Any,
-        dtype: npt.DTypeLike,
+        dtype: npt.DTypeLike | None = None,
         trailing_shape: Sequence[int] = (),
+        meta: Any = None,
         **kwargs: Any,
     ) -> Any:
         """Apply a function to every block, by one task per partition.
@@ -316,46 +317,64 @@ class Split(Sequence[Partition]):
         ----------
         fn : callable
             Gets a block (a tuple, where collections are aligned) as first argument and
-            returns an array with as many rows.
+            returns an array, DataFrame, Series or Index with as many rows.
         *args, **kwargs
             Further arguments, the same for every block; futures arrive as their results.
-        dtype : dtype
-            Of what `fn` returns.
+        dtype : dtype, optional
+            Of the arrays that `fn` returns. Without `dtype` and `meta`, `fn` is called here on an
+            example of a block, made up from the metadata of a Dask array or DataFrame, or a row of
+            the first block of a collection in this process.
         trailing_shape : sequence of int
-            Shape of what `fn` returns for one row; that is a number by default.
+            With `dtype`: shape of what `fn` returns for one row; that is a number by default.
+        meta : DataFrame, Series, Index or ndarray, optional
+            In place of `dtype`: like what `fn` returns. Its rows do not matter.
 
         Returns
         -------
         collection
-            Blocked like this one, of a kind that users of the engine expect: a Dask array, a
-            list of arrays for collections in this process (where it waits for them).
+            Blocked like this one, of a kind that users of the engine expect: a Dask array, or a
+            Dask DataFrame, Series or Index if `fn` returns those; a list of results for
+            collections in this process (where it waits for them).
 
         Raises
         ------
         InvalidArgumentError
-            In the task, if `fn` returns more or fewer rows than the block has.
+            If what `fn` returns is neither given nor can be inferred. In the task, if `fn` returns
+            more or fewer rows than the block has, or something else than expected.
 
         Examples
         --------
         >>> import numpy as np
         >>> from spliter import split
-        >>> split([np.arange(2), np.arange(3)]).map_blocks(np.square, dtype=int)
+        >>> split([np.arange(2), np.arange(3)]).map_blocks(np.square)
         [array([0, 1]), array([0, 1, 4])]
         """
-        partitions = list(self)  # before the message is begun: this may have to ask the engine
-        with self.together():
-            results = [
-                (partition, partition.submit(map_over, fn, *args, **kwargs))
-                for partition in partitions
-            ]
-        return self.assemble(results, dtype=dtype, trailing_shape=trailing_shape)
+        template = Template.given(dtype, trailing_shape, meta) or self._inferred(fn, args, kwargs)
+        partitions = list(self)
+        results = [
+            (partition, partition.submit(map_over, template, fn, *args, **kwargs))
+            for partition in partitions
+        ]
+        return self._assembled(results, template, None)
+
+    def _inferred(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Template:
+        self._check_open()
+        example = self._blocks.example() if isinstance(self._blocks, GivesExamples) else None
+        if example is None:
+            raise InvalidArgumentError(
+                f"map_blocks cannot infer what the function returns for this collection; {SAY}"
+            )
+        return Template.inferred(fn, example, args, kwargs)
 
     def assemble(
         self,
         results: Iterable[tuple[Partition, Any]],
         *,
-        dtype: npt.DTypeLike,
+        dtype: npt.DTypeLike | None = None,
         trailing_shape: Sequence[int] = (),
+        meta: Any = None,
         output: int | None = None,
     ) -> Any:
         """Make a collection of what tasks have returned for the blocks of each partition.
@@ -363,12 +382,14 @@ class Split(Sequence[Partition]):
         Parameters
         ----------
         results : iterable of (Partition, future)
-            All partitions of one iteration, each with the future of a list of arrays, one per
-            block (see :meth:`Partition.cut`).
-        dtype : dtype
+            All partitions of one iteration, each with the future of a list of arrays or frames,
+            one per block (see :meth:`Partition.cut`).
+        dtype : dtype, optional
             Of these arrays.
         trailing_shape : sequence of int
             Their shape without axis 0.
+        meta : DataFrame, Series, Index or ndarray, optional
+            In place of `dtype`: like one of them.
         output : int, optional
             If the tasks returned tuples of such lists: which of them.
 
@@ -380,12 +401,21 @@ class Split(Sequence[Partition]):
         Raises
         ------
         InvalidArgumentError
-            If the partitions are not those of one iteration, or the blocks form columns.
+            If the partitions are not those of one iteration, the blocks form columns, or
+            neither `dtype` nor `meta` is given.
         """
+        template = Template.given(dtype, trailing_shape, meta)
+        if template is None:
+            raise InvalidArgumentError(f"assemble() has to know what the blocks are; {SAY}")
+        return self._assembled(results, template, output)
+
+    def _assembled(
+        self, results: Iterable[tuple[Partition, Any]], template: Template, output: int | None
+    ) -> Any:
         self._check_open()
         placed = placed_results(self._grid, results)
         rows = tuple(self._grid.row_counts.tolist())
-        made = BlocksMade(rows, tuple(trailing_shape), np.dtype(dtype), output)
+        made = BlocksMade(rows, template.trailing_shape, template.dtype, output, template.meta)
         return self._executor.assemble(placed, made)
 
     @property
@@ -464,6 +494,16 @@ class Split(Sequence[Partition]):
             partition.close()
         self._blocks.close()
 
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled: tasks get partitions.
+
+        Raises
+        ------
+        TypeError
+            Always. Engines turn it into a ``TaskNotSerializableError`` that names the variable.
+        """
+        raise TypeError("a Split stays in the program that made it")
+
     def __enter__(self) -> Split:
         """Return itself."""
         return self
@@ -481,10 +521,20 @@ class Split(Sequence[Partition]):
         """Return the numbers of partitions, locations and blocks, and the size."""
         if self._closed:
             return "<Split: closed>"
+        if self._client_is_closed():
+            return f"<Split: {self.nblocks} blocks, not usable: the client was closed>"
         return (
-            f"<Split: {len(self)} partitions at {len(self.locations)} locations, "
-            f"{self.nblocks} blocks, {self.nbytes} bytes{self._told_materialization()}>"
+            f"<Split: {plural(len(self), 'partition')} at "
+            f"{plural(len(self.locations), 'location')}, {plural(self.nblocks, 'block')}, "
+            f"{self.nbytes} bytes{self._told_materialization()}>"
         )
+
+    def _client_is_closed(self) -> bool:
+        return isinstance(self._executor, CanClose) and self._executor.is_closed
+
+    def _spread_advice(self) -> str:
+        """Return the engine's own way to spread blocks evenly, if it has one."""
+        return str(getattr(self._blocks, "spread_advice", ""))
 
     def _told_materialization(self) -> str:
         return "" if self._materialize is False else f", {self._materialization}"

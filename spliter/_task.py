@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import functools
+import reprlib
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ParamSpec, overload
 
 from spliter._errors import InvalidArgumentError
-from spliter._partition import Partition, check_task_function
+from spliter._futures import executor_of, list_futures
+from spliter._partition import Partition
 from spliter._planner import Location
-from spliter._protocols import Executor, together
-from spliter._registry import DECORATORS_KEYWORDS, executor_of_future
+from spliter._protocols import Executor
+from spliter._registry import DECORATORS_KEYWORDS
+from spliter._split import Split
+from spliter._task_checks import check_keywords, check_task_function, name_of
+
+Arguments = ParamSpec("Arguments")
 
 DEFAULT_ARITY = 8
 """Results combined by one reduction task, across locations, unless the caller says."""
@@ -22,7 +28,11 @@ _told: weakref.WeakKeyDictionary[Callable[..., Any], Mapping[str, Any]] = (
 """What decorators of an engine have told tasks that were called without a partition."""
 
 
-def task(fn: Callable[..., Any]) -> Callable[..., Any]:
+@overload
+def task(fn: Callable[Arguments, Any], /) -> Callable[Arguments, Any]: ...
+@overload
+def task() -> Callable[[Callable[Arguments, Any]], Callable[Arguments, Any]]: ...
+def task(fn: Callable[..., Any] | None = None, /) -> Callable[..., Any]:
     """Make a function run where the partition among its arguments lives.
 
     Calling the decorated function with a partition, on the side of the program that
@@ -32,7 +42,8 @@ def task(fn: Callable[..., Any]) -> Callable[..., Any]:
     Parameters
     ----------
     fn : callable
-        Takes partitions as top-level arguments, and whatever else.
+        Takes partitions as top-level arguments, and any other arguments. ``@task()`` is the
+        same as ``@task``.
 
     Returns
     -------
@@ -42,8 +53,14 @@ def task(fn: Callable[..., Any]) -> Callable[..., Any]:
     Raises
     ------
     InvalidArgumentError
-        If `fn` is not callable or is a coroutine function, or on a call with partitions
-        that live at different locations.
+        If `fn` is not callable or is a coroutine function, or on a call with a Split or a list
+        of partitions, with partitions that live at different locations, or with an option of
+        Dask's ``submit`` that `fn` does not accept.
+
+    Notes
+    -----
+    Type checkers and editors see the function's own arguments. The result is ``Any``: it depends
+    on the place of the call whether that is a future (and of which engine) or the plain result.
 
     Examples
     --------
@@ -56,17 +73,19 @@ def task(fn: Callable[..., Any]) -> Callable[..., Any]:
     >>> sum(total(partition).result() for partition in split(blocks))
     5.0
     """
+    if fn is None:
+        return task
     check_task_function(fn)
 
     @functools.wraps(fn)
     def submit_or_call(*args: Any, **kwargs: Any) -> Any:
         told = _taken(submit_or_call, kwargs)
-        found = [
-            argument
-            for argument in (*args, *kwargs.values())
-            if isinstance(argument, Partition) and argument.executor is not None
-        ]
+        given = (*args, *kwargs.values())
+        partitions = [argument for argument in given if isinstance(argument, Partition)]
+        found = [partition for partition in partitions if partition.executor is not None]
         if not found:
+            if not partitions:
+                _refuse_several_partitions(fn, given)
             return fn(*args, **kwargs)
         locations = {partition.location for partition in found}
         if len(locations) > 1:
@@ -76,12 +95,28 @@ def task(fn: Callable[..., Any]) -> Callable[..., Any]:
             )
         for partition in found:
             partition._check_open()
+        check_keywords(fn, kwargs)
         executor = found[0].executor
         assert executor is not None
         # The wrapper is what is sent: where it is importable by name, so is the task.
         return executor.submit(submit_or_call, args, {**kwargs, **told}, location=found[0].location)
 
     return submit_or_call
+
+
+def _refuse_several_partitions(fn: Callable[..., Any], arguments: Iterable[Any]) -> None:
+    """Refuse a Split, or a list of its partitions, as an argument of a task."""
+    for argument in arguments:
+        if not isinstance(argument, Split | list | tuple) or not len(argument):
+            continue
+        first = argument[0]
+        if isinstance(first, Partition) and first.executor is not None:
+            name = name_of(fn)
+            raise InvalidArgumentError(
+                f"{name}() got a {type(argument).__name__} of {len(argument)} partitions, and a "
+                f"task runs on one partition; call it for each: [{name}(partition) for partition "
+                f"in parts], or parts.map({name})"
+            )
 
 
 def _taken(function: Callable[..., Any], kwargs: dict[str, Any]) -> Mapping[str, Any]:
@@ -120,7 +155,8 @@ def reduce(fn: Callable[[Any, Any], Any], futures: Iterable[Any], arity: int | N
     Raises
     ------
     InvalidArgumentError
-        If there are no futures, one is not a future of a known engine, or `arity` < 2.
+        If `fn` is not callable, there are no futures, one is not a future of a known engine,
+        or `arity` < 2.
 
     Examples
     --------
@@ -131,22 +167,26 @@ def reduce(fn: Callable[[Any, Any], Any], futures: Iterable[Any], arity: int | N
     >>> float(reduce(operator.add, futures).result())
     5.0
     """
-    pending = list(futures)
+    if not callable(fn):
+        raise InvalidArgumentError(
+            "reduce(fn, futures) takes the function first and the futures second, got "
+            f"{reprlib.repr(fn)} as the function"
+        )
+    pending = list_futures(futures, "reduce")
     if not pending:
         raise InvalidArgumentError("reduce() of no futures: there is nothing to combine")
     if arity is not None and arity < 2:
         raise InvalidArgumentError(f"arity must be an int >= 2, got {arity!r}")
-    executor = executor_of_future(pending[0])
+    executor = executor_of(pending, "reduce")
     by_location: dict[Location | None, list[Any]] = {}
     for future in pending:
         by_location.setdefault(executor.location_of(future), []).append(future)
     unplaced = by_location.pop(None, [])
-    with together(executor):
-        tops = [
-            _reduce_level(executor, fn, group, arity or max(len(group), 2), location)
-            for location, group in by_location.items()
-        ]
-        return _reduce_level(executor, fn, tops + unplaced, arity or DEFAULT_ARITY, None)
+    tops = [
+        _reduce_level(executor, fn, group, arity or max(len(group), 2), location)
+        for location, group in by_location.items()
+    ]
+    return _reduce_level(executor, fn, tops + unplaced, arity or DEFAULT_ARITY, None)
 
 
 def gather(futures: Iterable[Any]) -> list[Any]:
@@ -179,10 +219,10 @@ def gather(futures: Iterable[Any]) -> list[Any]:
     >>> gather(parts.map(lambda part: sum(len(block) for block in part)))
     [3, 2]
     """
-    pending = list(futures)
+    pending = list_futures(futures, "gather")
     if not pending:
         return []
-    executor = executor_of_future(pending[0])
+    executor = executor_of(pending, "gather")
     check_may_wait(executor)
     return executor.gather(pending)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 import scipy.sparse
+from scipy.spatial.distance import cdist
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import train_test_split
@@ -19,7 +20,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from spliter import AlignmentError, InvalidArgumentError, split
-from spliter_apps import _csvm_loop
 from spliter_apps._csvm_answers import LARGE_MODEL
 from spliter_apps.cascade_svm import CascadeSVM
 from tests.histogram_suite import cut
@@ -55,24 +55,13 @@ def dual_objective(model: SVC) -> float:
     return float(np.abs(signed).sum() - 0.5 * signed @ np.exp(-gamma * squares) @ signed)
 
 
-def labelled(which: str) -> tuple[Array, Array]:
-    """Points of three classes that are, in two halves, spread like this."""
-    X, _, y, _ = dataset("blobs")
-    y = y % 3
-    if which == "sorted":
-        order = np.argsort(y, kind="stable")
-    elif which == "rare":
-        # Four of the first class, all of them in the second half.
-        kept = np.r_[np.flatnonzero(y), np.flatnonzero(y == 0)[:4]]
-        return X[kept], y[kept]
-    elif which == "half a class each":
-        # Each half has all classes, the first and the last in shares of 1 to 9.
-        few = np.zeros(len(y), dtype=bool)
-        few[::10] = True
-        order = np.argsort(np.where(few, 2 - y, y), kind="stable")
-    else:
-        order = np.arange(len(y))
-    return X[order], y[order]
+def rbf(left: Array, right: Array) -> Array:
+    """A kernel as users write one."""
+    return np.asarray(np.exp(-0.02 * cdist(left, right, "sqeuclidean")))
+
+
+cascading = partial(CascadeSVM, cascade=True)
+"""Makes an estimator that trains a cascade, however few points there are."""
 
 
 class CascadeSVMTests(ABC):
@@ -101,7 +90,7 @@ class CascadeSVMTests(ABC):
     @pytest.mark.parametrize("name", DATASETS)
     def test_accuracy_of_svc(self, name: str, n_blocks: int) -> None:
         X, X_test, y, y_test = dataset(name)
-        ours = CascadeSVM().fit(*self.both(X, y, n_blocks))
+        ours = cascading().fit(*self.both(X, y, n_blocks))
         theirs = SVC().fit(X, y)
         assert abs(ours.score(X_test, y_test) - theirs.score(X_test, y_test)) <= MOST_APART
         np.testing.assert_array_equal(ours.classes_, theirs.classes_)
@@ -111,7 +100,7 @@ class CascadeSVMTests(ABC):
     @pytest.mark.parametrize("settings", [{"C": 0.3}, {"C": 10.0}, {"class_weight": "balanced"}])
     def test_objective_of_svc(self, settings: dict[str, Any]) -> None:
         X, _, y, _ = dataset("breast cancer")
-        ours = CascadeSVM(max_iter=20, tol=1e-6, svc_tol=1e-5, **settings)
+        ours = cascading(max_iter=20, tol=1e-6, svc_tol=1e-5, **settings)
         ours.fit(*self.both(X, y, 7))
         theirs = SVC(tol=1e-5, **settings).fit(X, y)
         assert ours.converged_
@@ -121,7 +110,7 @@ class CascadeSVMTests(ABC):
     @pytest.mark.parametrize("kernel", ["linear", "poly", "sigmoid"])
     def test_kernels(self, kernel: Any) -> None:
         X, X_test, y, y_test = dataset("iris")
-        ours = CascadeSVM(kernel=kernel).fit(*self.both(X, y, 7))
+        ours = cascading(kernel=kernel).fit(*self.both(X, y, 7))
         theirs = SVC(kernel=kernel).fit(X, y)
         assert abs(ours.score(X_test, y_test) - theirs.score(X_test, y_test)) <= 0.05
 
@@ -131,30 +120,30 @@ class CascadeSVMTests(ABC):
     def test_blocks_sorted_by_class(self, name: str, n_blocks: int, gamma: Any) -> None:
         X, X_test, y, y_test = dataset(name)
         order = np.argsort(y, kind="stable")
-        ours = CascadeSVM(gamma=gamma).fit(*self.both(X[order], y[order], n_blocks))
+        ours = cascading(gamma=gamma).fit(*self.both(X[order], y[order], n_blocks))
         theirs = SVC(gamma=gamma).fit(X, y)
         assert abs(ours.score(X_test, y_test) - theirs.score(X_test, y_test)) <= 0.01
 
-    # --- when it begins ---------------------------------------------------------------------
+    # --- one SVC, or a cascade --------------------------------------------------------------
 
-    @pytest.mark.parametrize("which", ["even", "sorted", "rare", "half a class each"])
-    def test_the_same_whether_training_waits(
-        self, which: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        X, y = labelled(which)
+    @pytest.mark.parametrize("kernel", ["rbf", rbf])
+    def test_few_points_are_left_to_one_svc(self, kernel: Any) -> None:
+        X, X_test, y, _ = dataset("breast cancer")
         x, labels = self.both(X, y, 7)
-        at_once = CascadeSVM(gamma=0.05).fit(x, labels)
-        monkeypatch.setattr(_csvm_loop, "SMALL_ROWS", 0)
-        later = CascadeSVM(gamma=0.05).fit(x, labels)
-        np.testing.assert_array_equal(at_once.support_, later.support_)
-        np.testing.assert_allclose(at_once.dual_coef_, later.dual_coef_)
-        assert at_once.objective_ == pytest.approx(later.objective_)
+        gamma = 1 / (X.shape[1] * X.var())
+        ours = CascadeSVM(kernel=kernel, gamma=gamma).fit(x, labels)
+        theirs = SVC(kernel=kernel, gamma=gamma).fit(X, y)
+        np.testing.assert_array_equal(ours.support_, theirs.support_)
+        np.testing.assert_array_equal(ours.dual_coef_, theirs.dual_coef_)
+        np.testing.assert_array_equal(ours.support_vectors_, X[theirs.support_])
+        np.testing.assert_array_equal(ours.predict(X_test), theirs.predict(X_test))
+        assert (ours.n_iter_, ours.converged_) == (1, True)
 
     # --- what it keeps ----------------------------------------------------------------------
 
     def test_support_is_numbered_in_the_whole_collection(self) -> None:
         X, _, y, _ = dataset("digits")
-        ours = CascadeSVM().fit(*self.both(X, y, 200))
+        ours = cascading().fit(*self.both(X, y, 200))
         np.testing.assert_array_equal(ours.support_vectors_, X[ours.support_])
         assert len(np.unique(ours.support_)) == len(ours.support_), "no point twice"
         assert ours.n_support_.sum() == len(ours.support_)
@@ -164,15 +153,15 @@ class CascadeSVMTests(ABC):
     def test_labels_of_any_kind(self) -> None:
         X, X_test, y, _ = dataset("iris")
         names = np.array(["setosa", "versicolor", "virginica"])[y]
-        ours = CascadeSVM().fit(*self.both(X, names, 7))
+        ours = cascading().fit(*self.both(X, names, 7))
         assert ours.classes_.tolist() == ["setosa", "versicolor", "virginica"]
-        numbered = CascadeSVM().fit(*self.both(X, y, 7))
+        numbered = cascading().fit(*self.both(X, y, 7))
         np.testing.assert_array_equal(ours.predict(X_test), ours.classes_[numbered.predict(X_test)])
 
     def test_predictions_are_blocked_like_the_points(self) -> None:
         X, _, y, _ = dataset("iris")
         x, labels = self.both(X, y, 7)
-        ours = CascadeSVM(decision_function_shape="ovo").fit(x, labels)
+        ours = cascading(decision_function_shape="ovo").fit(x, labels)
         np.testing.assert_array_equal(self.gathered(ours.predict(x)), ours.predict(X))
         decided = self.gathered(ours.decision_function(x))
         assert decided.shape == (len(X), 3)
@@ -181,7 +170,7 @@ class CascadeSVMTests(ABC):
 
     def test_a_model_too_large_to_go_with_each_task(self) -> None:
         X, X_test, y, y_test = dataset("digits")
-        ours = CascadeSVM().fit(*self.both(X, y, 7))
+        ours = cascading().fit(*self.both(X, y, 7))
         assert ours.support_vectors_.nbytes > LARGE_MODEL
         x, labels = self.both(X_test, y_test, 7)
         np.testing.assert_array_equal(self.gathered(ours.predict(x)), ours.predict(X_test))
@@ -193,18 +182,32 @@ class CascadeSVMTests(ABC):
         weights = np.random.default_rng(0).uniform(0.1, 3, len(X))
         weights[::7] = 0
         x, labels, w = (self.collection(array, rows) for array in (X, y, weights))
-        ours = CascadeSVM(max_iter=20, tol=1e-6, svc_tol=1e-5).fit(x, labels, w)
+        ours = cascading(max_iter=20, tol=1e-6, svc_tol=1e-5).fit(x, labels, w)
         theirs = SVC(tol=1e-5).fit(X, y, weights)
         assert ours.objective_[-1] == pytest.approx(dual_objective(theirs), rel=1e-3)
         assert not np.isin(np.arange(0, len(X), 7), ours.support_).any()
         with split(x, labels, w) as parts:
-            again = CascadeSVM(max_iter=20, tol=1e-6, svc_tol=1e-5).fit(parts)
+            again = cascading(max_iter=20, tol=1e-6, svc_tol=1e-5).fit(parts)
         np.testing.assert_array_equal(again.support_, ours.support_)
+
+    def test_labels_and_weights_in_memory(self) -> None:
+        X, X_test, y, y_test = dataset("breast cancer")
+        weights = np.random.default_rng(0).uniform(0.1, 3, len(X))
+        x, labels = self.both(X, y, 7)
+        w = self.collection(weights, heights(len(X), 7))
+        ours = CascadeSVM().fit(x, y.tolist(), weights)
+        same = CascadeSVM().fit(x, labels, w)
+        np.testing.assert_array_equal(ours.support_, same.support_)
+        np.testing.assert_array_equal(ours.dual_coef_, same.dual_coef_)
+        held = self.collection(X_test, heights(len(X_test), 3))
+        others = np.linspace(0, 2, len(y_test))
+        theirs = SVC().fit(X, y, weights).score(X_test, y_test, others)
+        assert ours.score(held, y_test, others) == pytest.approx(theirs)
 
     def test_the_same_partitions_give_the_same_result(self) -> None:
         X, _, y, _ = dataset("digits")
         with split(*self.both(X, y, 7)) as parts:
-            first, second = CascadeSVM().fit(parts), CascadeSVM().fit(parts)
+            first, second = cascading().fit(parts), cascading().fit(parts)
         np.testing.assert_array_equal(first.support_, second.support_)
         np.testing.assert_array_equal(first.dual_coef_, second.dual_coef_)
 
@@ -212,7 +215,7 @@ class CascadeSVMTests(ABC):
         X, X_test, y, y_test = dataset("iris")
         rows = heights(len(X), 7)
         x = self.blocks([scipy.sparse.csr_array(block) for block in cut(X, rows)])
-        ours = CascadeSVM().fit(x, self.blocks(cut(y, rows)))
+        ours = cascading().fit(x, self.blocks(cut(y, rows)))
         theirs = SVC().fit(scipy.sparse.csr_array(X), y)
         assert abs(ours.score(X_test, y_test) - theirs.score(X_test, y_test)) <= 0.05
         assert scipy.sparse.issparse(ours.support_vectors_)
@@ -221,7 +224,7 @@ class CascadeSVMTests(ABC):
         X, _, y, _ = dataset("iris")
         rows = heights(len(X), 7)
         frame = pd.DataFrame(X, columns=list("abcd"))
-        ours = CascadeSVM().fit(self.blocks(cut(frame, rows)), self.blocks(cut(y, rows)))
+        ours = cascading().fit(self.blocks(cut(frame, rows)), self.blocks(cut(y, rows)))
         assert ours.feature_names_in_.tolist() == list("abcd")
         assert ours.score(frame, y) > 0.9
         with pytest.raises(ValueError, match="feature names should match"):
@@ -234,9 +237,25 @@ class CascadeSVMTests(ABC):
             split(x, labels, partitions_per_location=2) as parts,
             pytest.warns(ConvergenceWarning, match="max_iter"),
         ):
-            ours = CascadeSVM(max_iter=1).fit(parts)
+            ours = cascading(max_iter=1).fit(parts)
         assert ours.n_iter_ == 1
         assert not ours.converged_
+
+    @pytest.mark.parametrize("cascade", [True, False])
+    def test_svcs_stopped_early_have_not_converged(self, cascade: bool) -> None:
+        X, _, y, _ = dataset("breast cancer")
+        with pytest.warns(ConvergenceWarning) as caught:
+            ours = CascadeSVM(cascade=cascade, svc_max_iter=2).fit(*self.both(X, y, 7))
+        # In this process SVC's own are there as well.
+        assert any("raise it, or scale" in str(each.message) for each in caught)
+        assert not ours.converged_
+        assert ours.objective_[-1] < 0.9 * dual_objective(SVC().fit(X, y))
+
+    def test_what_svc_has_that_means_nothing_here_is_accepted(self) -> None:
+        X, _, y, _ = dataset("iris")
+        settings: dict[str, Any] = {"probability": False, "random_state": 0, "max_iter": -1}
+        ours = cascading(**settings).fit(*self.both(X, y, 7))
+        assert ours.converged_
 
     # --- bad input --------------------------------------------------------------------------
 
@@ -246,41 +265,50 @@ class CascadeSVMTests(ABC):
         X = X.copy()
         X[50, 1] = bad
         with pytest.raises(InvalidArgumentError, match=r"block \(\d"):
-            CascadeSVM().fit(*self.both(X, y, 7))
+            cascading().fit(*self.both(X, y, 7))
+
+    @pytest.mark.parametrize("settings", [{}, {"gamma": 0.1}, {"kernel": "linear"}], ids=str)
+    def test_values_too_large_for_their_squares(self, settings: dict[str, Any]) -> None:
+        X, _, y, _ = dataset("iris")
+        X = np.where(X > 0, 1e200, -1e200)
+        with pytest.raises(InvalidArgumentError, match=r"scale the points|large values"):
+            cascading(**settings).fit(*self.both(X, y, 7))
 
     def test_words_for_points(self) -> None:
         blocks = [np.array([["a", "b"]]), np.array([["c", "d"]])]
         with pytest.raises(InvalidArgumentError, match=r"block \("):
-            CascadeSVM().fit(self.blocks(blocks), self.blocks([np.array([0]), np.array([1])]))
+            cascading().fit(self.blocks(blocks), self.blocks([np.array([0]), np.array([1])]))
 
     def test_one_class_only(self) -> None:
         X, _, y, _ = dataset("iris")
         with pytest.raises(InvalidArgumentError, match="class"):
-            CascadeSVM().fit(*self.both(X, np.zeros_like(y), 7))
+            cascading().fit(*self.both(X, np.zeros_like(y), 7))
 
     def test_numbers_for_labels(self) -> None:
         X, _, y, _ = dataset("iris")
         with pytest.raises(InvalidArgumentError, match=r"[Uu]nknown label type|continuous"):
-            CascadeSVM().fit(*self.both(X, y + 0.25 * X[:, 0], 7))
+            cascading().fit(*self.both(X, y + 0.25 * X[:, 0], 7))
 
     def test_missing_labels(self) -> None:
         X, _, y, _ = dataset("iris")
         x, _ = self.both(X, y, 7)
         with pytest.raises(InvalidArgumentError, match="requires y"):
-            CascadeSVM().fit(x)
-        with pytest.raises(InvalidArgumentError, match="y is in memory"):
-            CascadeSVM().fit(x, y)
+            cascading().fit(x)
+        with pytest.raises(
+            InvalidArgumentError, match=r"y has \d+ entries and the points have \d+ rows"
+        ):
+            cascading().fit(x, y[1:])
 
     def test_other_blocks_of_labels(self) -> None:
         X, _, y, _ = dataset("iris")
         x, _ = self.both(X, y, 7)
         _, labels = self.both(X, y, 3)
         with pytest.raises(AlignmentError):
-            CascadeSVM().fit(x, labels)
+            cascading().fit(x, labels)
 
     def test_other_columns_to_predict_for(self) -> None:
         X, _, y, _ = dataset("iris")
-        ours = CascadeSVM().fit(*self.both(X, y, 7))
+        ours = cascading().fit(*self.both(X, y, 7))
         narrow = self.collection(X[:, :3].copy(), [len(X)])
         with pytest.raises(ValueError, match="X has 3 features, but CascadeSVM is expecting 4"):
             self.gathered(ours.predict(narrow))
@@ -290,7 +318,7 @@ class CascadeSVMTests(ABC):
     def test_unfitted(self) -> None:
         X, _, y, _ = dataset("iris")
         x, _ = self.both(X, y, 7)
-        for use in (CascadeSVM().predict, CascadeSVM().decision_function):
+        for use in (cascading().predict, cascading().decision_function):
             with pytest.raises(NotFittedError):
                 use(x)
 
@@ -304,6 +332,9 @@ class CascadeSVMTests(ABC):
             {"gamma": "unknown"},
             {"cascade_arity": 1},
             {"max_iter": 0},
+            {"max_iter": -2},
+            {"cascade": "never"},
+            {"probability": True},
             {"tol": -1.0},
         ],
         ids=str,
@@ -311,4 +342,4 @@ class CascadeSVMTests(ABC):
     def test_parameters(self, settings: dict[str, Any]) -> None:
         X, _, y, _ = dataset("iris")
         with pytest.raises(InvalidArgumentError, match=next(iter(settings))):
-            CascadeSVM(**settings).fit(*self.both(X, y, 7))
+            cascading(**settings).fit(*self.both(X, y, 7))

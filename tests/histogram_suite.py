@@ -142,9 +142,36 @@ class HistogramTests(ABC):
         with pytest.raises(AlignmentError):
             histogramdd(self.collection(points(), [50, 40]), weights=weights)
 
-    def test_weights_of_another_kind_than_the_sample(self) -> None:
-        with pytest.raises(InvalidArgumentError, match="blocked like its rows"):
-            histogramdd(self.collection(points(), [50, 40]), weights=np.ones(90))
+    @pytest.mark.parametrize("form", [list, pd.Series, np.asarray])
+    def test_weights_in_memory_next_to_blocks(self, form: Any) -> None:
+        sample, weights = points(), np.arange(90.0)
+        found = histogramdd(self.collection(sample, [50, 0, 40]), 3, weights=form(weights))
+        assert_same(found, np.histogramdd(sample, 3, weights=weights))
+
+    @pytest.mark.parametrize(("unit", "durations"), [("D", False), ("ns", False), ("h", True)])
+    def test_dates(self, unit: str, durations: bool) -> None:
+        days = np.random.default_rng(4).integers(0, 100, 90)
+        kind = "timedelta64" if durations else "datetime64"
+        when = days.astype(f"{kind}[D]").astype(f"{kind}[{unit}]")
+        when[7] = "NaT"
+        when[8] = np.array(90, f"{kind}[D]")  # on the last edge
+        edges = np.array([0, 31, 60, 90], dtype=f"{kind}[D]")
+        rows = [50, 0, 40]
+        found = histogramdd(self.collection(when, rows), [edges])
+        assert_same(found, np.histogramdd(when[:, None], [edges]))
+        values = points()[:, 0]
+        both = (self.collection(when, rows), self.collection(values, rows))
+        found = histogramdd(both, [edges, 4], weights=values)
+        # NumPy has no array of dates and numbers; the bins of dates as numbers are the same.
+        numbers = np.where(np.isnat(when), -1, when.astype(f"{kind}[D]").astype(int))
+        bins: list[Any] = [edges.astype(int), 4]
+        expected = np.histogramdd(np.column_stack([numbers, values]), bins, weights=values)
+        np.testing.assert_allclose(found[0], expected[0])
+        np.testing.assert_array_equal(found[1][1], expected[1][1])
+
+    def test_weights_in_memory_of_another_length(self) -> None:
+        with pytest.raises(InvalidArgumentError, match="weights has 91 entries"):
+            histogramdd(self.collection(points(), [50, 40]), weights=np.ones(91))
 
     def test_complex_weights(self) -> None:
         weights = self.collection(np.ones(90, complex), [90])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -17,10 +18,8 @@ import sklearn.cluster
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from spliter import AlignmentError, InvalidArgumentError, Split, exchanges, gather, split
-from spliter_apps import _kmeans_lloyd, _kmeans_passes, _kmeans_points, _results
-from spliter_apps._kmeans_passes import MOST_AHEAD
-from spliter_apps._results import FEW
+from spliter import AlignmentError, InvalidArgumentError, Partition, Split, gather, split
+from spliter_apps import _kmeans_lloyd, _kmeans_points, _results
 from spliter_apps.k_means import KMeans
 from tests.histogram_suite import cut
 
@@ -147,6 +146,21 @@ class KMeansTests(ABC):
             assert ours.score(parts) == pytest.approx(expected, rel=1e-6)
             np.testing.assert_array_equal(self.gathered(ours.predict(parts)), theirs.labels_)
         assert ours.score(x, sample_weight=w) == pytest.approx(expected, rel=1e-6)
+        for in_memory in (weights, weights.tolist(), pd.Series(weights)):
+            ours = KMeans(K, init=init).fit(x, sample_weight=in_memory)
+            assert_same(ours, theirs, self.gathered(ours.labels_))
+            assert ours.score(x, sample_weight=in_memory) == pytest.approx(expected, rel=1e-6)
+
+    def test_parameters_of_scikit_learn(self) -> None:
+        points = dataset("iris")
+        settings: dict[str, Any] = {"init": start(points, 3), "algorithm": "lloyd", "copy_x": False}
+        x = self.collection(points, heights(len(points), 7))
+        ours = KMeans(3, **settings).fit(x)
+        theirs = sklearn.cluster.KMeans(3, **settings).fit(points.copy())
+        assert_same(ours, theirs, self.gathered(ours.labels_))
+        assert KMeans(3, **settings).fit(points).inertia_ == pytest.approx(theirs.inertia_)
+        with pytest.raises(InvalidArgumentError, match="must be \"lloyd\", got 'elkan'"):
+            KMeans(3, algorithm="elkan").fit(x)  # type: ignore[arg-type]
 
     def test_float32(self) -> None:
         points = dataset("blobs").astype(np.float32)
@@ -272,6 +286,20 @@ class KMeansTests(ABC):
         theirs = sklearn.cluster.KMeans(init="k-means++", **settings).fit(points)
         assert ours.inertia_ == pytest.approx(theirs.inertia_, rel=1e-6)
 
+    def test_candidates_are_clustered_and_not_only_drawn_from(self) -> None:
+        """So that five passes find a better start than one point after the other does."""
+        rng = np.random.default_rng(0)
+        sizes = np.maximum(10, 600 * 0.75 ** np.arange(20)).astype(int)
+        centers = np.repeat(6 * rng.normal(size=(20, 5)), sizes, axis=0)
+        points = rng.permutation(centers + rng.normal(size=centers.shape))
+        x = self.collection(points, heights(len(points), 7))
+        ours, theirs = [], []
+        for seed in range(4):
+            settings: dict[str, Any] = {"n_init": 1, "max_iter": 1, "random_state": seed}
+            ours.append(KMeans(20, init="k-means||", **settings).fit(x).inertia_)
+            theirs.append(sklearn.cluster.KMeans(20, **settings).fit(points).inertia_)
+        assert np.mean(ours) < 0.9 * np.mean(theirs)
+
     def test_a_callable(self) -> None:
         points = dataset("iris")
         x = self.collection(points, heights(len(points), 7))
@@ -372,68 +400,42 @@ class KMeansTests(ABC):
         self, per_location: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         submitted: list[str] = []
+        submit = Partition.submit
 
-        def counting(module: Any, name: str) -> Any:
-            started = getattr(module, name)
+        def counting(self: Partition, fn: Any, *args: Any, **kwargs: Any) -> Any:
+            submitted.append(fn.__name__)
+            return submit(self, fn, *args, **kwargs)
 
-            def begin(*args: Any) -> Any:
-                submitted.append(name)
-                return started(*args)
-
-            return begin
-
-        for name in ("open_up", "advance", "_label", "_summary"):
-            monkeypatch.setattr(_kmeans_passes, name, counting(_kmeans_passes, name))
-        monkeypatch.setattr(
-            _kmeans_lloyd, "_find_farthest", counting(_kmeans_lloyd, "_find_farthest")
-        )
+        monkeypatch.setattr(Partition, "submit", counting)
         points = dataset("iris")
         x = self.collection(points, [3] * 50)
         with split(x, partitions_per_location=per_location) as parts:
-            kmeans = KMeans(3, init=start(points, 3)).fit(parts)
             n = len(parts)
-            exchange = n <= FEW and exchanges(parts) is not None
-        last = ["_label"] * n + ["_summary"] * n
-        # The first iteration is made by the tasks that look at the blocks. Of few partitions others
-        # are sent ahead, so a few tasks find that there is nothing to do any more.
-        sent = submitted[: -len(last)]
-        assert submitted[-len(last) :] == last
-        assert sent.count("open_up") == (n if n <= FEW else 0)
-        assert set(sent) <= {"open_up", "advance"}
-        if exchange:
-            assert 2 < kmeans.n_iter_ <= MOST_AHEAD
-            assert sent == ["open_up"] * n, "all further iterations are made by one task"
-            return
-        too_many = len(sent) / n - (kmeans.n_iter_ - 1)
-        assert 0 <= too_many < MOST_AHEAD
-        assert n <= FEW or too_many == 0
+            kmeans = KMeans(3, init=start(points, 3)).fit(parts)
+        assert Counter(submitted) == {
+            "inspect_partition": n,
+            "_add_up_partition": n * kmeans.n_iter_,
+            "_label_partition": n,
+            "_summary": n,
+        }
 
-    @pytest.mark.parametrize(
-        ("settings", "waits"),
-        [({}, 2), ({"max_iter": 1}, 2), ({"max_iter": MOST_AHEAD + 5}, 3), ({"verbose": 1}, 0)],
-    )
+    @pytest.mark.parametrize("verbose", [0, 1])
     def test_how_often_a_fit_waits_for_its_tasks(
-        self, settings: dict[str, Any], waits: int, monkeypatch: pytest.MonkeyPatch
+        self, verbose: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """From given centres: for what was found at the points, and for what came of all passes."""
+        """For what was found at the points, for each iteration, and for the labels."""
         waited = []
 
         def counting(futures: Any) -> Any:
             waited.append(futures)
             return gather(futures)
 
-        for module in (_kmeans_points, _kmeans_passes, _kmeans_lloyd, _results):
+        for module in (_kmeans_points, _kmeans_lloyd, _results):
             monkeypatch.setattr(module, "gather", counting)
         points = dataset("blobs")
         x = self.collection(points, [500, 400, 600])
-        settings = {"max_iter": MOST_AHEAD, "tol": 0} | settings
-        with split(x) as parts:
-            kmeans = KMeans(K, init=start(points), **settings).fit(parts)
-            if len(parts) > FEW:
-                pytest.skip("so many partitions hear of each other through this program")
-        if "verbose" in settings:
-            waits = 2 * kmeans.n_iter_ + 1
-        assert len(waited) == waits
+        kmeans = KMeans(K, init=start(points), max_iter=10, verbose=verbose).fit(x)
+        assert len(waited) == (1 + verbose) * kmeans.n_iter_ + 2
 
     def test_the_split_made_inside_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         closed: list[Split] = []
@@ -521,8 +523,8 @@ class KMeansTests(ABC):
         x, w = self.collection(dataset("iris"), [50, 100]), np.ones(150)
         with pytest.raises(AlignmentError):
             KMeans(3).fit(x, sample_weight=self.collection(w, [100, 50]))
-        with pytest.raises(InvalidArgumentError, match="in blocks"):
-            KMeans(3).fit(x, sample_weight=w)
+        with pytest.raises(InvalidArgumentError, match=r"149 entries.*150 rows"):
+            KMeans(3).fit(x, sample_weight=w[1:])
         with (
             split(x) as parts,
             pytest.raises(InvalidArgumentError, match="make the Split of both"),

@@ -56,6 +56,21 @@ class NeighborsRefusals(ABC):
         with pytest.raises(InvalidArgumentError, match="block"):
             NearestNeighbors().fit(self.collection(np.full((3, 2), "a"), [3]))
 
+    @pytest.mark.parametrize("dtype", [str, object])
+    def test_names_as_targets_of_a_regressor(self, dtype: type) -> None:
+        x = self.collection(lattice(4), [2, 2])
+        names: Array = np.array(["a", "b", "a", "b"], dtype=dtype)
+        for given, y in ((x, self.collection(names, [2, 2])), (lattice(4), names)):
+            with pytest.raises(InvalidArgumentError, match=r"got \['a', 'b'.*KNeighborsClassifier"):
+                KNeighborsRegressor(1).fit(given, y)
+
+    def test_points_without_targets(self) -> None:
+        x = self.collection(lattice(4), [2, 2])
+        for estimator in (KNeighborsClassifier(1), KNeighborsRegressor(1)):
+            for given in (x, split(x)):
+                with pytest.raises(InvalidArgumentError, match=r"requires y .*split\(X, y\)"):
+                    estimator.fit(given)
+
     @pytest.mark.parametrize("bad", [np.nan, np.inf])
     def test_targets_that_are_no_numbers(self, bad: float) -> None:
         values = np.ones(30)
@@ -185,8 +200,8 @@ class NeighborsRefusals(ABC):
         x = self.collection(points, [50, 100])
         with pytest.raises(AlignmentError):
             KNeighborsClassifier().fit(x, self.collection(labels, [60, 90]))
-        with pytest.raises(InvalidArgumentError, match="y is in memory"):
-            KNeighborsClassifier().fit(x, labels)
+        with pytest.raises(InvalidArgumentError, match="y has 149 entries and the points have 150"):
+            KNeighborsClassifier().fit(x, labels[1:])
         with split(x) as parts, pytest.raises(InvalidArgumentError, match=r"split\(X, y\)"):
             KNeighborsClassifier().fit(parts)
         t = self.collection(labels, [50, 100])

@@ -12,11 +12,9 @@ import pytest
 import scipy.sparse
 import sklearn.metrics
 import sklearn.neighbors
-from sklearn.datasets import load_diabetes
-from sklearn.exceptions import DataConversionWarning
 
 from spliter import InvalidArgumentError, Split, SplitClosedError, split
-from spliter_apps.neighbors import KNeighborsClassifier, KNeighborsRegressor, NearestNeighbors
+from spliter_apps.neighbors import KNeighborsClassifier, NearestNeighbors
 from tests.histogram_suite import cut
 from tests.kmeans_suite import heights
 from tests.neighbors_data import (
@@ -28,15 +26,15 @@ from tests.neighbors_data import (
     manhattan,
     named,
 )
-from tests.neighbors_refusals import NeighborsRefusals
+from tests.neighbors_predictions import NeighborsPredictions
 
 DATASETS = ["digits", "breast cancer", "iris", "blobs"]
 NBLOCKS = [1, 7, 200]
 N_QUERIES = 60
 
 
-class NeighborsTests(NeighborsRefusals):
-    """Also the answers. Subclasses say how a collection of the engine is made."""
+class NeighborsTests(NeighborsPredictions):
+    """Also the neighbours. Subclasses say how a collection of the engine is made."""
 
     def pair(self, made: Any) -> tuple[Array, Array]:
         """Return both outputs of a query in blocks."""
@@ -178,86 +176,6 @@ class NeighborsTests(NeighborsRefusals):
         for mine, his in zip(found, expected.radius_neighbors(return_distance=False), strict=True):
             np.testing.assert_array_equal(mine, np.sort(his))
 
-    @pytest.mark.parametrize("weights", ["uniform", "distance", None])
-    def test_regression(self, weights: Any) -> None:
-        points, values = load_diabetes(return_X_y=True)
-        rows = heights(400, 7)
-        x, t = self.collection(points[:400], rows), self.collection(values[:400], rows)
-        ours = KNeighborsRegressor(4, weights=weights).fit(x, t)
-        theirs = sklearn.neighbors.KNeighborsRegressor(4, weights=weights)
-        theirs.fit(points[:400], values[:400])
-        expected = theirs.predict(points[400:])
-        asked = self.collection(points[400:], [2, 40])
-        np.testing.assert_allclose(ours.predict(points[400:]), expected)
-        np.testing.assert_allclose(self.gathered(ours.predict(asked)), expected)
-        truth = self.collection(values[400:], [2, 40])
-        weight = np.random.default_rng(0).random(42)
-        for sample_weight in (None, weight):
-            score = theirs.score(points[400:], values[400:], sample_weight)
-            assert ours.score(points[400:], values[400:], sample_weight) == pytest.approx(score)
-            in_blocks = None if sample_weight is None else self.collection(weight, [2, 40])
-            assert ours.score(asked, truth, in_blocks) == pytest.approx(score)
-
-    def test_several_outputs(self) -> None:
-        points, labels = dataset("iris")
-        both = np.column_stack([labels, labels > 0])
-        rows, asked = [40, 60, 30], self.collection(points[130:], [8, 12])
-        x, t = self.collection(points[:130], rows), self.collection(both[:130], rows)
-        ours = KNeighborsClassifier(3).fit(x, t)
-        theirs = sklearn.neighbors.KNeighborsClassifier(3).fit(points[:130], both[:130])
-        assert ours.outputs_2d_ is theirs.outputs_2d_ is True
-        for mine, his in zip(ours.classes_, theirs.classes_, strict=True):
-            np.testing.assert_array_equal(mine, his)
-        expected = theirs.predict(points[130:])
-        np.testing.assert_array_equal(self.gathered(ours.predict(asked)), expected)
-        for mine, his in zip(
-            ours.predict_proba(asked), theirs.predict_proba(points[130:]), strict=True
-        ):
-            np.testing.assert_allclose(self.gathered(mine), his)
-        right = (expected == both[130:]).all(axis=1).mean()
-        assert ours.score(asked, self.collection(both[130:], [8, 12])) == pytest.approx(right)
-        values = KNeighborsRegressor(3).fit(x, self.collection(both[:130] * 1.5, rows))
-        single = sklearn.neighbors.KNeighborsRegressor(3).fit(points[:130], both[:130] * 1.5)
-        predicted = values.predict(asked)
-        np.testing.assert_allclose(self.gathered(predicted), single.predict(points[130:]))
-        assert values.score(asked, self.collection(both[130:] * 1.5, [8, 12])) == pytest.approx(
-            single.score(points[130:], both[130:] * 1.5)
-        )
-
-    def test_labels_that_are_strings(self) -> None:
-        points, labels = dataset("iris")
-        names = np.array(["setosa", "versicolor", "no"])[labels]
-        # Labels of different lengths, and classes, at different places.
-        order = np.argsort(names, kind="stable")
-        rows = [30, 40, 50, 30]
-        x, t = self.collection(points[order], rows), self.collection(names[order], rows)
-        ours = KNeighborsClassifier(1).fit(x, t)
-        assert list(ours.classes_) == ["no", "setosa", "versicolor"]
-        asked = self.collection(points, [100, 50])
-        np.testing.assert_array_equal(self.gathered(ours.predict(asked)), names)
-        assert ours.score(asked, self.collection(names, [100, 50])) == 1.0
-
-    def test_a_function_as_weights(self) -> None:
-        points, labels = dataset("blobs")
-        x, t = self.collection(points, heights(1500, 7)), self.collection(labels, heights(1500, 7))
-        ours = KNeighborsClassifier(weights=np.exp).fit(x, t)
-        theirs = sklearn.neighbors.KNeighborsClassifier(weights=np.exp).fit(points, labels)
-        np.testing.assert_allclose(
-            ours.predict_proba(points[:50]), theirs.predict_proba(points[:50])
-        )
-
-    def test_score_with_weights(self) -> None:
-        points, labels = dataset("iris")
-        x, t = self.collection(points, [70, 80]), self.collection(labels, [70, 80])
-        ours = KNeighborsClassifier(15).fit(x, t)
-        weight = np.random.default_rng(0).random(150)
-        expected = ours.score(points, labels, weight)
-        assert 0.9 < expected < 1
-        w = self.collection(weight, [70, 80])
-        assert ours.score(x, t, w) == pytest.approx(expected)
-        with split(x, t, w) as parts:
-            assert ours.score(parts) == pytest.approx(expected)
-
     # --- ties, and what places change: nothing ----------------------------------------------
 
     @pytest.mark.parametrize("algorithm", ["kd_tree", "ball_tree", "brute"])
@@ -367,18 +285,6 @@ class NeighborsTests(NeighborsRefusals):
         found = ours.kneighbors(lattice(9).astype(dtype))
         np.testing.assert_array_equal(found[0], expected[0])
         np.testing.assert_array_equal(found[1], expected[1])
-
-    def test_a_column_of_labels(self) -> None:
-        points, labels = dataset("iris")
-        rows = [75, 75]
-        x, t = self.collection(points, rows), self.collection(labels[:, None], rows)
-        with pytest.warns(DataConversionWarning, match="column-vector"):
-            ours = KNeighborsClassifier().fit(x, t)
-        assert ours.outputs_2d_ is False
-        assert self.gathered(ours.predict(x)).shape == (150,)
-        values = KNeighborsRegressor().fit(x, t)
-        assert self.gathered(values.predict(x)).shape == (150, 1)
-        assert values.predict(points).shape == (150, 1)
 
     def test_a_split_is_used_and_left_open(self) -> None:
         points, labels = dataset("iris")

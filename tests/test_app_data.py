@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from spliter import InvalidArgumentError, Split, SplitClosedError, split
-from spliter_apps import _results
+from spliter_apps import _results, _row_values
 from spliter_apps._blocks import (
     Expected,
     Schema,
@@ -123,10 +123,69 @@ def test_split_is_used_as_it_is() -> None:
         open_data(parts, [np.zeros(2)])
 
 
-@pytest.mark.parametrize("y", [np.zeros(3), [0, 1, 2], sp.csr_array((3, 1)), "text"])
-def test_labels_in_memory_beside_blocks(y: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="y is in memory"):
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.array([5, 6, 7]),
+        [5, 6, 7],
+        (5, 6, 7),
+        pd.Series([5, 6, 7], index=[2, 0, 1]),
+        pd.Series([5.0, 6, 7], dtype="Float64"),
+        ["a", "b", "c"],
+        [[1, 2], [3, 4], [5, 6]],
+        pd.DataFrame({"a": [1, 2, 3], "b": [1.5, 2, 3]}),
+    ],
+    ids=lambda y: type(y).__name__,
+)
+@pytest.mark.parametrize("most", [1, 2**20])
+def test_labels_in_memory_next_to_blocks(
+    y: Any, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_row_values, "MESSAGE_NBYTES", most)
+    points = [np.zeros((2, 2)), np.zeros((0, 2)), np.zeros((1, 2))]
+    with open_data(points, y, np.arange(3.0), materialize=False) as data:
+        blocks = [block for part in data.parts.map(list) for block in part.result()]
+    labels = [labels for _, labels, _ in blocks]
+    assert [len(of_block) for of_block in labels] == [2, 0, 1]
+    expected = np.asarray(y)
+    np.testing.assert_array_equal(np.concatenate(labels), expected)
+    assert np.concatenate(labels).dtype == expected.dtype
+    assert [weights.tolist() for *_, weights in blocks] == [[0, 1], [], [2]]
+
+
+def test_labels_in_memory_next_to_blocks_of_other_kinds() -> None:
+    da = pytest.importorskip("dask.array")
+    zarr = pytest.importorskip("zarr")
+    array = np.zeros((4, 2))
+    for points in (
+        da.from_array(array, chunks=(3, 2)).persist(scheduler="synchronous"),
+        zarr.array(array, chunks=(3, 2)),
+    ):
+        with open_data(points, [1, 2, 3, 4], partitions_per_location=1, materialize=False) as data:
+            (blocks,) = (part.result() for part in data.parts.map(list))
+        assert [labels.tolist() for _, labels in blocks] == [[1, 2, 3], [4]]
+
+
+@pytest.mark.parametrize(
+    ("y", "says"),
+    [
+        (np.zeros(4), "y has 4 entries and the points have 3 rows"),
+        ("text", "one entry for each row of the points, got 'text'"),
+        (2.5, "one entry for each row"),
+        ([[1], [2, 3]], "y: .*inhomogeneous"),
+        (sp.csr_array((3, 1)), "[Ss]parse"),
+    ],
+    ids=str,
+)
+def test_labels_in_memory_that_do_not_fit_the_blocks(y: Any, says: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=says):
         open_data([np.zeros((2, 2)), np.zeros((1, 2))], y)
+
+
+def test_labels_in_memory_next_to_a_split() -> None:
+    parts = split([np.zeros((2, 2))])
+    with pytest.raises(InvalidArgumentError, match="pass the collection itself"):
+        open_data(parts, np.zeros(2))
 
 
 def test_points_cut_along_features() -> None:

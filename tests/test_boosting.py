@@ -120,6 +120,29 @@ def test_columns_elsewhere_are_brought_and_counted(
             np.testing.assert_array_equal(whole["label"], whole["data"][:, 0] % 2)
 
 
+def test_columns_in_memory_are_sent_to_their_rows(
+    columns: dict[str, Array], collections: dict[str, Any]
+) -> None:
+    label, weight = columns["label"].tolist(), columns["weight"]
+    with colocate(collections["data"], label=label, weight=weight) as rows:
+        assert rows.moved.aligned_blocks == 0
+        for local in gather(rows.map(here)):
+            whole = local.concatenated()
+            np.testing.assert_array_equal(whole["label"], whole["data"][:, 0] % 2)
+            np.testing.assert_allclose(whole["weight"], whole["data"][:, 0] / 10)
+    with pytest.raises(InvalidArgumentError, match="label has 3 entries and the points have 210"):
+        colocate(collections["data"], label=[0, 1, 1])
+
+
+def test_a_large_column_in_memory_is_sent_in_several_messages(client: Client) -> None:
+    # Dask warns of a message of more than 10 MB, and warnings are errors here.
+    label = np.arange(4_000_000.0)
+    data = client.submit(np.zeros, (len(label), 1), dtype=np.uint8)
+    with colocate([data], label=label) as rows:
+        (found,) = gather(rows.map(lambda rows: rows.concatenated()["label"].sum()))
+    assert found == label.sum()
+
+
 @pytest.mark.parametrize("names", [("label", "weight", "base_margin"), ("label", "qid")])
 def test_same_as_xgboost_puts_together(
     client: Client, collections: dict[str, Any], names: tuple[str, ...]

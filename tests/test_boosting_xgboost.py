@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 import pytest
 
 pytest.importorskip("distributed")
@@ -183,3 +185,167 @@ def test_two_trainings_at_once_take_turns(client: Client, collections: tuple[Any
 def test_wrong_timeouts_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="at least 1 second"):
         train_xgboost(PARAMS, [np.ones((2, 1))], [np.ones(2)], timeout=0)
+
+
+# What goes with the columns, against XGBoost on the same rows in memory
+
+N_ROWS = 600
+SETTINGS = {"objective": "binary:logistic", "max_depth": 3, "nthread": 1, "base_score": 0.5}
+
+
+def few_values() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Points of few different values, so that histograms have the same bins wherever rows are."""
+    rng = np.random.default_rng(5)
+    x = rng.integers(0, 12, (N_ROWS, 4)).astype(float)
+    return x, (x[:, 0] + x[:, 1] * (x[:, 2] > 5) + rng.normal(size=N_ROWS) > 8).astype(np.int64)
+
+
+def placed(client: Client, blocks: Sequence[Any], at: Sequence[int]) -> list[Any]:
+    """Return futures of blocks, each at a worker by number."""
+    workers = workers_of(client)
+    futures = [
+        client.scatter(block, workers=[workers[where]], hash=False, broadcast=False)
+        for block, where in zip(blocks, at, strict=True)
+    ]
+    wait(futures)
+    return futures
+
+
+def in_four(client: Client, *arrays: Any, at: Sequence[int] = (0, 1, 0, 1)) -> list[list[Any]]:
+    return [placed(client, np.split(array, 4), at) for array in arrays]
+
+
+def same_predictions(trained: Any, theirs: Any, matrix: Any) -> None:
+    np.testing.assert_allclose(trained.booster.predict(matrix), theirs.predict(matrix), atol=1e-4)
+
+
+@pytest.mark.parametrize("tree_method", ["hist", "approx"])
+def test_columns_are_as_xgboost_has_them(client: Client, tree_method: str) -> None:
+    x, y = few_values()
+    x[::7, 1] = -1.0
+    columns: dict[str, Any] = {
+        "missing": -1.0,
+        "feature_names": ["a", "b", "c", "d"],
+        "feature_types": ["q", "q", "q", "c"],
+        "feature_weights": [1.0, 0.0, 2.0, 1.0],
+        "enable_categorical": True,
+    }
+    params = {**SETTINGS, "tree_method": tree_method, "colsample_bynode": 0.5, "seed": 2}
+    trained = train_xgboost(params, *in_four(client, x, y), **columns)
+    make = xgboost.QuantileDMatrix if tree_method == "hist" else xgboost.DMatrix
+    whole = make(x, y, **columns)
+    theirs = xgboost.train(params, whole)
+    assert trained.trainers == 2
+    same_predictions(trained, theirs, whole)
+    assert trained.booster.feature_names == ["a", "b", "c", "d"]
+    assert trained.booster.feature_types == ["q", "q", "q", "c"]
+    assert "b" not in trained.booster.get_score(), "a weight of 0 is never sampled"
+
+
+@pytest.mark.parametrize("tree_method", ["hist", "approx"])
+def test_blocks_whose_categories_differ(client: Client, tree_method: str) -> None:
+    x, y = few_values()
+    kinds = np.array(list("hgfedcbalkji"))
+    # Each block has the categories that occur in it, in an order of its own.
+    x[:150, 3] %= 5
+    frame = pd.DataFrame(x, columns=list("abcd"))
+    y = np.isin(x[:, 3], [1, 4, 8]).astype(np.int64)
+    blocks = []
+    for first in range(0, N_ROWS, 150):
+        block = frame.iloc[first : first + 150]
+        names = kinds[block["d"].to_numpy().astype(int)]
+        order = pd.unique(names) if first else sorted(set(names), reverse=True)
+        blocks.append(block.assign(d=pd.Categorical(names, categories=order)))
+    params = {**SETTINGS, "tree_method": tree_method}
+    data = placed(client, blocks, (0, 1, 0, 1))
+    (labels,) = in_four(client, y)
+    trained = train_xgboost(params, data, labels, enable_categorical=True, evaluate=True)
+    united = pd.concat(block.assign(d=block["d"].astype(str)) for block in blocks)
+    united["d"] = pd.Categorical(united["d"], categories=trained_order(blocks))
+    whole = xgboost.DMatrix(united, y, enable_categorical=True)
+    theirs = xgboost.train(params, whole)
+    same_predictions(trained, theirs, whole)
+    assert roc_auc_score(y, trained.booster.predict(whole)) > 0.99
+    with pytest.raises(ValueError, match="enable_categorical"):
+        train_xgboost(params, data, labels)
+
+
+def trained_order(blocks: Sequence[Any]) -> list[str]:
+    """The categories of blocks at two workers in turn, in the order in which they come."""
+    several = [block["d"].cat.categories for block in (*blocks[::2], *blocks[1::2])]
+    return list(dict.fromkeys(value for one in several for value in one))
+
+
+@pytest.mark.parametrize("at", [(0, 1, 0, 1), (1, 1, 1, 1)], ids=["everywhere", "elsewhere"])
+@pytest.mark.parametrize("tree_method", ["hist", "approx"])
+def test_validation_sets_stop_it_as_early_as_in_memory(
+    client: Client, tree_method: str, at: Sequence[int]
+) -> None:
+    x, y = few_values()
+    valid_x, valid_y = x[::-1][:200].copy(), np.random.default_rng(0).permutation(y[:200])
+    weight = np.linspace(0.5, 1.5, 200)
+    # The rows to train on are at one worker in the second case, those to validate with at others.
+    trained_at = (0, 1, 0, 1) if at[0] == 0 else (0, 0, 0, 0)
+    data, label = in_four(client, x, y, at=trained_at)
+    valid = {
+        "data": placed(client, np.split(valid_x, 4), at),
+        "label": placed(client, np.split(valid_y, 4), at),
+        "weight": weight,
+    }
+    params = {**SETTINGS, "tree_method": tree_method, "eval_metric": "logloss"}
+    options: dict[str, Any] = {"num_boost_round": 40, "early_stopping_rounds": 3}
+    trained = train_xgboost(params, data, label, evals=[(valid, "valid")], evaluate=True, **options)
+    assert trained.trainers == 2
+    assert trained.moved.blocks == 0
+    whole = xgboost.DMatrix(x, y)
+    held = xgboost.DMatrix(valid_x, valid_y, weight=weight)
+    history: dict[str, Any] = {}
+    theirs = xgboost.train(
+        params,
+        whole,
+        evals=[(whole, "train"), (held, "valid")],
+        evals_result=history,
+        verbose_eval=False,
+        **options,
+    )
+    assert list(trained.history) == ["train", "valid"]
+    assert trained.booster.best_iteration == theirs.best_iteration < 36
+    for name, losses in history.items():
+        np.testing.assert_allclose(trained.history[name]["logloss"], losses["logloss"], atol=1e-4)
+    same_predictions(trained, theirs, whole)
+
+
+def test_the_model_of_a_location_without_rows_is_not_returned(client: Client) -> None:
+    x, y = few_values()
+    frame = pd.DataFrame(x, columns=list("abcd"))
+    data = placed(client, [frame.iloc[:0], frame.iloc[:300], frame.iloc[300:]], (0, 1, 1))
+    label = placed(client, [y[:0], y[:300], y[300:]], (0, 1, 1))
+    trained = train_xgboost(SETTINGS, data, label, evaluate=True)
+    assert trained.trainers == 2
+    assert trained.booster.feature_names == list("abcd")
+    whole = xgboost.DMatrix(frame, y)
+    same_predictions(trained, xgboost.train(SETTINGS, whole), whole)
+
+
+def test_linear_boosters_are_refused_as_by_its_own_front_end(
+    client: Client, collections: tuple[Any, Any]
+) -> None:
+    params = {"booster": "gblinear"}
+    with pytest.raises(NotImplementedError, match="gblinear"):
+        xgboost.dask.train(client, params, xgboost.dask.DaskDMatrix(client, *collections))
+    with pytest.raises(InvalidArgumentError, match="gblinear"):
+        train_xgboost(params, *collections)
+
+
+@pytest.mark.parametrize(
+    "evals",
+    [
+        [([np.ones((2, 1))], "valid")],
+        [({"data": [np.ones((2, 1))]}, "valid")],
+        [({"data": [np.ones((2, 1))], "label": [np.ones(2)], "labels": None}, "valid")],
+        [({"data": [np.ones((2, 1))], "label": [np.ones(2)]}, "train")],
+    ],
+)
+def test_wrong_sets_to_evaluate_are_refused(evals: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"evals must be|name of its own"):
+        train_xgboost({}, [np.ones((2, 1))], [np.ones(2)], evals=evals, evaluate=True)

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from typer.testing import CliRunner, Result
 import spliter
 from spliter import BackendInfo
 from spliter_experiments import (
+    _compare_cli,
     _dask_cluster,
     _dask_engine,
     _engines,
@@ -34,6 +36,7 @@ from spliter_experiments import (
     _kmeans,
     _kmeans_dask,
 )
+from spliter_experiments._comparison import Listener
 from spliter_experiments._dask_steps import DaskSite
 from spliter_experiments._histogram import Histogram
 from spliter_experiments._histogram_kernels import Edges
@@ -70,6 +73,65 @@ def test_version() -> None:
 def test_command_is_installed_under_its_name(run_python: RunPython) -> None:
     done = run_python("-m", "spliter_experiments", "--version")
     assert done.stdout == f"spliter {spliter.__version__}\n"
+
+
+@pytest.mark.parametrize("module", ["spliter", "spliter_experiments"])
+def test_packages_run_as_the_command(module: str, run_python: RunPython) -> None:
+    assert run_python("-m", module, "--version").stdout == f"spliter {spliter.__version__}\n"
+
+
+SLOW = {"dask", "distributed", "matplotlib", "pandas", "sklearn", "scipy"}
+"""Packages that take a second or more to import."""
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["doctor", "-h"], ["compare", "kmeans", "-h"]])
+def test_a_command_imports_what_it_needs(arguments: list[str], run_python: RunPython) -> None:
+    program = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from spliter_experiments.cli import app\n"
+        f"assert 'Usage: ' in CliRunner().invoke(app, {arguments}).stdout\n"
+        f"print(sorted({SLOW} & set(sys.modules)))"
+    )
+    done = run_python("-c", program)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_help_says_what_every_way_is() -> None:
+    shown = " ".join(run("compare", "histogram", "--help").stdout.replace("│", " ").split())
+    assert "per-block: one task per block" in shown
+    assert "floor: the same kernel in plain processes" in shown
+
+
+def test_rounds_before_an_interrupt_are_kept(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    done = itertools.count(1)
+
+    def step(what: str, runs: int) -> None:
+        if runs and next(done) == 7:  # the first way of the third round that counts
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def progress() -> Iterator[Listener]:
+        yield Listener(step=step)
+
+    monkeypatch.setattr(_compare_cli, "progress", progress)
+    monkeypatch.setattr("logging.disable", lambda: None)  # the command ends; this process does not
+    result = compare(
+        "--scheduler", cluster.scheduler_address, "--rows", "300", "--bins", "2",
+        "--ways", "spliter,per-block", "--blocks-per-core", "3", "--rounds", "5",
+        "--output", str(tmp_path),
+    )  # fmt: skip
+    assert result.exit_code == 130
+    assert "interrupted after 2 rounds" in " ".join(result.stdout.split())
+    kept = read_results(tmp_path)
+    assert kept.settings["interrupted"] is True
+    assert Counter(run.way for run in kept.stands[0].measurements) == {
+        "spliter": 2,
+        "per-block": 2,
+    }
+    assert (tmp_path / "histogram.svg").exists()
 
 
 def test_every_way_on_an_embedded_cluster_with_files(tmp_path: Path) -> None:
@@ -263,6 +325,40 @@ def test_table_with_a_label_and_all_its_other_columns(
     assert (settings["label"], settings["rows"]) == ("kind", 160)
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_labels_that_are_text(suffix: str, cluster: LocalCluster, tmp_path: Path) -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).random((200, 2)), columns=["a", "b"])
+    frame["kind"] = np.where(frame["a"] > 0.5, "yes", "no")
+    file = tmp_path / f"table.{suffix}"
+    frame.to_csv(file, index=False) if suffix == "csv" else frame.to_parquet(file)
+    result = run(
+        "compare", "csvm", "--scheduler", cluster.scheduler_address, "--input", str(file),
+        "--label", "kind", "--ways", "spliter,sklearn", *SMALL,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "160 x 2" in result.stdout
+
+
+def test_text_labels_with_a_gap_are_refused(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": np.arange(9.0), "kind": [*"xyxyxyxy", None]})
+    frame.to_parquet(tmp_path / "table.parquet")
+    result = run("compare", "csvm", "--input", str(tmp_path / "table.parquet"), "--label", "kind")
+    assert result.exit_code == 2
+    assert "missing or infinite values in kind, the label" in " ".join(result.stderr.split())
+
+
+def test_rows_that_a_histogram_leaves_out_are_told(cluster: LocalCluster, tmp_path: Path) -> None:
+    points = np.random.default_rng(0).random((50, 2))
+    points[[3, 40], 1] = np.nan
+    np.save(tmp_path / "gaps.npy", points)
+    result = compare(
+        "--scheduler", cluster.scheduler_address, "--input", str(tmp_path / "gaps.npy"),
+        "--bins", "2", "--ways", "spliter,floor", *SMALL,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "2 of 50 rows have missing or infinite values" in " ".join(result.stderr.split())
+
+
 def test_points_with_gaps_are_refused(cluster: LocalCluster, tmp_path: Path) -> None:
     points = np.ones((50, 2))
     points[40, 1] = np.nan
@@ -329,6 +425,7 @@ def test_help_lists_the_ways_and_shows_the_defaults_of_each_app() -> None:
         (["--sweep", "1,two"], "--sweep takes whole numbers"),
         (["--blocks-per-core", "0"], "at least 1 block per core"),
         (["--rounds", "0"], "--rounds must be at least 1"),
+        (["--rows", "10"], "10 rows cannot be cut into 96 blocks"),
         (["--bins", "0"], "--bins must be at least 1"),
         (["--bins", "1000", "--dims", "3"], "1000^3 bins"),
         (["--workers", "0"], "--workers and --threads must be at least 1"),
@@ -397,7 +494,7 @@ def test_workers_with_another_version_are_refused(
     monkeypatch.setattr(spliter, "__version__", "9.9")
     result = compare("--scheduler", cluster.scheduler_address)
     assert result.exit_code == 2
-    assert "workers without spliter 9.9" in " ".join(result.stderr.split())
+    assert "this program has 9.9" in " ".join(result.stderr.split())
 
 
 def test_doctor_shows_backends_and_versions() -> None:
@@ -416,9 +513,12 @@ def test_doctor_says_why_a_backend_is_not_usable(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(spliter, "backends", lambda: infos)
     result = run("doctor")
     assert result.exit_code == 0, result.output
-    text = " ".join(result.stdout.replace("│", " ").split())
+    text = " ".join(result.stdout.split())
     assert "No module named" in text
     assert '"spliter[dask]"' in text
+    told = {info["name"]: info for info in json.loads(run("doctor", "--json").stdout)["backends"]}
+    assert (told["local"]["usable"], told["dask"]["usable"]) == (True, False)
+    assert told["dask"]["advice"].endswith('pip install "spliter[dask]"')
     required = run("doctor", "--require", "local,dask")
     assert required.exit_code == 2
     assert "backend 'dask' is required: No module named" in " ".join(required.stderr.split())
@@ -438,11 +538,13 @@ def test_doctor_looks_at_the_workers_of_a_cluster(
     assert result.exit_code == 0, result.output
     assert cluster.scheduler is not None
     (worker,) = cluster.scheduler.workers
-    assert f"{worker} │ {spliter.__version__}" in " ".join(result.stdout.split())
+    assert f"{worker} {spliter.__version__} yes" in " ".join(result.stdout.split())
+    report = json.loads(run("doctor", "--json", "--scheduler", cluster.scheduler_address).stdout)
+    assert report["cluster"] == dict.fromkeys(["scheduler", worker], spliter.__version__)
     monkeypatch.setattr(spliter, "__version__", "9.9")
     other = run("doctor", "--scheduler", cluster.scheduler_address)
     assert other.exit_code == 2
-    assert "workers without spliter 9.9" in other.stderr
+    assert "this program has 9.9" in other.stderr
 
 
 def user_seconds(process: psutil.Process) -> float:

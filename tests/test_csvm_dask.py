@@ -17,9 +17,8 @@ import dask.array as da
 from distributed import Client
 from sklearn.svm import SVC
 
-from spliter import LazyCollectionError, split
-from spliter_apps.cascade_svm import CascadeSVM
-from tests.csvm_suite import CascadeSVMTests, dataset
+from spliter import split
+from tests.csvm_suite import CascadeSVMTests, cascading, dataset
 from tests.dask_backend.conftest import start as start_cluster
 from tests.dask_backend.placing import ShuffledCollections, shuffled, shuffled_array
 from tests.histogram_suite import cut
@@ -48,7 +47,7 @@ def test_list_of_futures() -> None:
     # Labels are at other workers than their points, and brought to them.
     points, labels = shuffled(cut(X, rows)), shuffled(cut(y, rows)[::-1])[::-1]
     with split(points, labels) as parts:
-        ours = CascadeSVM().fit(parts)
+        ours = cascading().fit(parts)
         assert parts.moved.aligned_blocks > 0
         assert parts.moved.fetched_blocks == 0
     assert abs(ours.score(X_test, y_test) - SVC().fit(X, y).score(X_test, y_test)) <= 0.005
@@ -60,19 +59,13 @@ def test_unknown_chunk_sizes() -> None:
     kept = da.from_array(X[:, 0], chunks=40) < 1
     x, labels = x[kept].persist(), labels[kept].persist()
     assert np.isnan(x.chunks[0]).all()
-    ours = CascadeSVM().fit(x, labels)
+    ours = cascading().fit(x, labels)
     mine = X[X[:, 0] < 1]
     np.testing.assert_array_equal(ours.support_vectors_, mine[ours.support_])
 
 
 def test_pickled_without_the_cluster() -> None:
     X, X_test, y, _ = dataset("iris")
-    ours = CascadeSVM().fit(shuffled_array(X, [50, 55]), shuffled_array(y, [50, 55]))
+    ours = cascading().fit(shuffled_array(X, [50, 55]), shuffled_array(y, [50, 55]))
     again = pickle.loads(pickle.dumps(ours))
     np.testing.assert_array_equal(again.predict(X_test), ours.predict(X_test))
-
-
-def test_lazy_points_are_refused() -> None:
-    X, _, y, _ = dataset("iris")
-    with pytest.raises(LazyCollectionError, match="persist"):
-        CascadeSVM().fit(da.from_array(X, chunks=(20, 4)) + 1, da.from_array(y, chunks=20))

@@ -18,7 +18,14 @@ from sklearn.svm import SVC
 import spliter_apps._csvm_margins as margins
 from spliter import InvalidArgumentError, Location, Partition, split
 from spliter_apps._blocks import Schema
-from spliter_apps._csvm_balance import doubt, missing_mass, quotas, sample, standing_in
+from spliter_apps._csvm_balance import (
+    doubt,
+    missing_mass,
+    quotas,
+    sample,
+    stand_in_counts,
+    standing_in,
+)
 from spliter_apps._csvm_columns import label_column, weight_column
 from spliter_apps._csvm_kernel import (
     Rows,
@@ -34,7 +41,7 @@ from spliter_apps._csvm_loop import in_order
 from spliter_apps._csvm_survey import Findings, Moments, Summary
 from spliter_apps.cascade_svm import CascadeSVM
 from spliter_backends._local_executor import LocalExecutor
-from tests.csvm_suite import dataset
+from tests.csvm_suite import cascading, dataset
 from tests.histogram_suite import cut
 
 Array = npt.NDArray[Any]
@@ -292,8 +299,12 @@ def test_a_sample_has_all_classes_and_stands_in_by_weight() -> None:
     totals = np.bincount(rows.labels)
     halves = [rows.taken(rows.labels < 5), rows.taken(rows.labels >= 5)]
     counts = [np.bincount(half.labels, minlength=10) for half in halves]
+    wanted = stand_in_counts(totals)
     drawn = Rows.concatenated(
-        [sample(half, quota) for half, quota in zip(halves, quotas(counts, totals), strict=True)]
+        [
+            sample(half, quota)
+            for half, quota in zip(halves, quotas(counts, totals, wanted), strict=True)
+        ]
     )
     assert len(np.unique(drawn.indexes)) == len(drawn)
     np.testing.assert_array_equal(
@@ -323,7 +334,7 @@ def test_overlapping_classes_sorted_by_label(n_partitions: int, shift: int) -> N
     with split(
         cut(X, blocks), cut(y, blocks), partitions_per_location=n_partitions, materialize=True
     ) as parts:
-        ours = CascadeSVM().fit(parts)
+        ours = cascading().fit(parts)
     theirs = SVC(gamma=ours.estimator_.gamma).fit(X, y)
     best = margins.dual_objective(theirs, theirs.support_vectors_)
     assert ours.converged_ and ours.n_iter_ == 2
@@ -440,12 +451,12 @@ def test_tasks_are_by_partition_whatever_the_number_of_blocks(
     with split(
         cut(X, blocks), cut(y, blocks), partitions_per_location=4, materialize=True
     ) as parts:
-        ours = CascadeSVM().fit(parts)
+        ours = cascading().fit(parts)
         assert len(parts) == 4
     assert ours.n_iter_ == 2
     assert Counter(submitted) == {
         "summarised": 4,
-        "_train_early": 4,
+        "_train": 4,
         "_merge": 2,
         "_look_again": 4,
         "_conclude": 1,
@@ -460,7 +471,7 @@ def test_any_arity_will_do() -> None:
     scores = []
     for arity in (2, 3, 9):
         with split(cut(X, blocks), cut(y, blocks), partitions_per_location=9) as parts:
-            scores.append(CascadeSVM(cascade_arity=arity).fit(parts).score(X_test, y_test))
+            scores.append(cascading(cascade_arity=arity).fit(parts).score(X_test, y_test))
     assert max(scores) - min(scores) <= 0.005
 
 

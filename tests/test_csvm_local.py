@@ -11,15 +11,15 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from spliter import split
 from spliter_apps import _csvm_loop
+from spliter_apps._csvm_choice import kept_share
 from spliter_apps._csvm_kernel import Rows, merge, train
-from spliter_apps._csvm_loop import begin, in_order
-from spliter_apps._csvm_settings import unfitted_svc
 from spliter_apps.cascade_svm import PIECE_ROWS, CascadeSVM
-from tests.csvm_suite import CascadeSVMTests, dataset, labelled
+from tests.csvm_suite import CascadeSVMTests, cascading, dataset, rbf
 from tests.histogram_suite import cut
 
 Array = npt.NDArray[Any]
@@ -52,12 +52,66 @@ def test_a_small_array_is_svc_itself() -> None:
 
 def test_a_long_array_is_trained_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert PIECE_ROWS > 1000
+    monkeypatch.setattr("spliter_apps.cascade_svm.ONE_SVC_ROWS", 300)
     monkeypatch.setattr("spliter_apps.cascade_svm.PIECE_ROWS", 100)
     X, X_test, y, y_test = dataset("breast cancer")
-    ours, theirs = CascadeSVM().fit(X, y), SVC().fit(X, y)
+    ours, theirs = cascading().fit(X, y), SVC().fit(X, y)
     assert ours.n_iter_ > 1
     assert abs(ours.score(X_test, y_test) - theirs.score(X_test, y_test)) <= 0.005
     np.testing.assert_array_equal(ours.support_vectors_, X[ours.support_])
+
+
+def overlapping(n: int, part: float) -> tuple[Array, Array]:
+    """Points of two classes, and a part of their labels drawn at random."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 4))
+    y = X[:, 0] > 0
+    return X, np.where(rng.random(n) < part, rng.random(n) < 0.5, y).astype(int)
+
+
+@pytest.mark.parametrize(("part", "n_iter"), [(0.0, 2), (1.0, 1)])
+def test_many_points_show_whether_a_cascade_is_worth_it(
+    part: float, n_iter: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_csvm_loop, "ONE_SVC_ROWS", 1000)
+    X, y = overlapping(4000, part)
+    # Sorted by class: a sample of the first block would have one class alone.
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    blocks = cut(X, [1000] * 4), cut(y, [1000] * 4)
+    gamma = 1 / (4 * X.var())
+    with split(*blocks, partitions_per_location=2) as parts:
+        ours = CascadeSVM(gamma=gamma).fit(parts)
+        assert ours.n_iter_ == n_iter
+        other = CascadeSVM(gamma=gamma, cascade=n_iter == 1).fit(parts)
+        assert (other.n_iter_ == 1) == (n_iter != 1)
+    theirs = SVC(gamma=gamma).fit(X, y)
+    if n_iter == 1:
+        np.testing.assert_array_equal(ours.dual_coef_, theirs.dual_coef_)
+    assert abs(ours.score(X, y) - theirs.score(X, y)) <= 0.005
+
+
+def test_a_sample_without_two_classes_tells_nothing() -> None:
+    X = overlapping(100, 0.0)[0]
+    rows = Rows(X, np.zeros(100, np.intp), None, np.arange(100))
+    assert kept_share(rows, SVC(gamma=1.0), 100) == 0.0
+    # One item of a class is in one half only, that which is not trained on.
+    labels = np.r_[np.zeros(51, np.intp), np.ones(48, np.intp), 2]
+    rows = Rows(X, labels, None, np.arange(100))
+    assert 0.0 < kept_share(rows, SVC(gamma=1.0), 100) <= 1.0
+
+
+@pytest.mark.parametrize("cascade", [True, False])
+def test_a_kernel_of_ones_own_stopped_early_has_not_converged(cascade: bool) -> None:
+    X, _, y, _ = dataset("breast cancer")
+    blocks = cut(X, [200, len(X) - 200]), cut(y, [200, len(X) - 200])
+    with (
+        split(*blocks, partitions_per_location=2) as parts,
+        pytest.warns(ConvergenceWarning) as caught,
+    ):
+        ours = CascadeSVM(kernel=rbf, svc_max_iter=2, cascade=cascade).fit(parts)
+    assert any("raise it, or scale" in str(each.message) for each in caught)
+    assert not ours.converged_
 
 
 def test_pickled() -> None:
@@ -67,16 +121,11 @@ def test_pickled() -> None:
     np.testing.assert_array_equal(again.predict(X_test), ours.predict(X_test))
 
 
-def rbf(left: Array, right: Array) -> Array:
-    squares = ((left[:, None] - right[None]) ** 2).sum(axis=2)
-    return np.asarray(np.exp(-0.25 * squares))
-
-
 def test_kernel_of_ones_own() -> None:
     X, X_test, y, _ = dataset("iris")
     blocks = cut(X, [30, 0, len(X) - 30]), cut(y, [30, 0, len(X) - 30])
-    ours = CascadeSVM(kernel=rbf).fit(*blocks)
-    theirs = SVC(gamma=0.25).fit(X, y)
+    ours = cascading(kernel=rbf).fit(*blocks)
+    theirs = SVC(gamma=0.02).fit(X, y)
     np.testing.assert_array_equal(ours.predict(X_test), theirs.predict(X_test))
 
 
@@ -124,46 +173,3 @@ def test_items_of_one_class_are_all_passed_on() -> None:
     assert found is not None
     assert found.model is None
     assert found.rows.indexes.tolist() == which
-
-
-# --- before it is known what is in the data -----------------------------------------------------
-
-
-def begun_of(which: str, **parameters: Any) -> tuple[list[npt.NDArray[np.int64]], list[bool]]:
-    """How many of each class two partitions have, and which were trained on at once."""
-    X, y = labelled(which)
-    half = len(X) // 2
-    svc = unfitted_svc(CascadeSVM(**parameters))
-    with split([X[:half], X[half:]], [y[:half], y[half:]], partitions_per_location=2) as parts:
-        findings, begun = begin(parts, svc)
-        first = [each.get_indexes()[0] for each in in_order(list(parts))]
-        used = [each in begun for each in in_order(list(parts))]
-        for future in begun.values():
-            assert future.result() is not None
-    return [findings.positive_of[index] for index in first], used
-
-
-@pytest.mark.parametrize(
-    "parameters", [{"gamma": 0.05}, {"gamma": "scale"}, {"gamma": 0.05, "class_weight": "balanced"}]
-)
-def test_even_parts_are_begun_whether_they_wait_for_each_other_or_not(
-    parameters: dict[str, Any],
-) -> None:
-    assert begun_of("even", **parameters)[1] == [True, True]
-
-
-def test_what_was_trained_without_a_class_is_not_used() -> None:
-    (lacking, having), used = begun_of("rare", gamma=0.05)
-    assert lacking[0] == 0
-    assert having.all()
-    assert used == [False, True]
-
-
-def test_large_parts_and_what_depends_on_all_data_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Having waited, a part knows of the class that it lacks.
-    assert begun_of("rare", gamma="scale")[1] == [True, True]
-    assert begun_of("rare", gamma=0.05, class_weight="balanced")[1] == [True, True]
-    monkeypatch.setattr(_csvm_loop, "SMALL_ROWS", 211)
-    assert begun_of("rare", gamma=0.05)[1] == [True, True]
-    monkeypatch.setattr(_csvm_loop, "SMALL_ROWS", 212)
-    assert begun_of("rare", gamma=0.05)[1] == [False, True]

@@ -26,7 +26,7 @@ ENGINES = {
 }
 """The engine that the examples of a page run on, where that is not Dask."""
 
-PACKAGES = {"boosting": "xgboost", "xarray-zarr": "zarr"}
+PACKAGES = {"boosting": "xgboost", "scikit-learn": "dask_ml", "xarray-zarr": "zarr"}
 """What else the examples of a page import, where the extra `apps` has not got it."""
 
 
@@ -39,6 +39,7 @@ def test_there_are_pages_with_examples() -> None:
         "k-means.md",
         "local.md",
         "nearest-neighbours.md",
+        "scikit-learn.md",
         "your-own-loop.md",
     } <= {page.name for page in PAGES}
 

@@ -35,7 +35,7 @@ pytest.importorskip("distributed")
 import typer
 from typer.testing import CliRunner
 
-from spliter_experiments import cli
+from spliter_experiments import _compare_cli, cli
 from spliter_experiments._command_options import CommonOptions
 from spliter_experiments._errors import ClusterError
 from spliter_experiments.evaluation import catalog
@@ -207,7 +207,7 @@ class Desk:
             return
         assert not self.shown.printed, "what it prints is not looked at"
         if leaf[:1] == ("compare",):
-            self.patch.setattr(cli, "_compare", read_options)
+            self.patch.setattr(_compare_cli, "_compare", read_options)
             self._run(arguments)
         else:
             commands_below(command)[leaf].callback = None
@@ -284,17 +284,25 @@ def leaf_of(command: Any, arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the subcommand that the arguments choose."""
     names: list[str] = []
     for word in arguments:
-        if word not in getattr(command, "commands", {}):
+        below = subcommands(command)
+        if word not in below:
             break
-        command = command.commands[word]
+        command = below[word]
         names.append(word)
     return tuple(names)
+
+
+def subcommands(command: Any) -> dict[str, Any]:
+    """Return the commands of a group, imported; none of a command that is no group."""
+    if not hasattr(command, "list_commands"):
+        return {}
+    return {name: command.get_command(None, name) for name in command.list_commands(None)}
 
 
 def commands_below(command: Any, *names: str) -> dict[tuple[str, ...], Any]:
     """Return a command and all its subcommands, by their names."""
     found = {names: command}
-    for name, below in getattr(command, "commands", {}).items():
+    for name, below in subcommands(command).items():
         found |= commands_below(below, *names, name)
     return found
 

@@ -387,7 +387,10 @@ BLOCKS_REFUSED: list[tuple[Any, str]] = [
     (3.0, "got a float"),
     (scipy.sparse.csr_matrix((3, 2)), "dense"),
     (sparse.COO.from_numpy(np.eye(2)), "dense"),
-    (pd.DataFrame({"a": [1.0], "day": pd.to_datetime(["2020-01-01"])}), "column 'day'"),
+    (
+        pd.DataFrame({"a": [1.0], "day": pd.to_datetime(["2020-01-01"])}),
+        "column 1 has dtype datetime",
+    ),
     (pd.DataFrame({"a": [1.0], "name": ["x"]}), "column 'name'"),
 ]
 

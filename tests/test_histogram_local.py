@@ -87,6 +87,8 @@ def test_an_array_in_memory_is_cut(rows: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(spliter_apps.histogram, "PIECE_ROWS", rows)
     sample, weights = points(), np.arange(90)
     assert_same(histogramdd(sample, 3, weights=weights), np.histogramdd(sample, 3, weights=weights))
+    listed = histogramdd(sample, 3, weights=weights.tolist())
+    assert_same(listed, np.histogramdd(sample, 3, weights=weights))
     columns = tuple(sample.T)
     assert_same(
         histogramdd(columns, 3, weights=weights), np.histogramdd(sample, 3, weights=weights)
@@ -134,6 +136,24 @@ def test_dask_columns_in_several_blocks(weighted: bool) -> None:
 
 
 # --- what is refused -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bins", "options", "words"),
+    [
+        (3, {}, "has dates, which NumPy does not divide"),
+        (3, {"range": [np.array(["2024-01", "2024-03"], "M8[M]")]}, "has dates"),
+        ([[0.0, 1.0]], {}, "dates .datetime64. need edges that are dates"),
+        ([np.arange(3).astype("m8[D]")], {}, "dates .datetime64. need edges that are dates"),
+        ([np.array(["2024-01", "NaT"], "M8[M]")], {}, "NaN or NaT"),
+        ([np.array(["2024-02", "2024-01"], "M8[M]")], {}, "monotonically"),
+        ([np.array(["2024-01", "2024-02"], "M8[M]")], {"density": True}, "density=True needs"),
+    ],
+)
+def test_dates_that_have_no_bins(bins: Any, options: dict[str, Any], words: str) -> None:
+    when = np.datetime64("2024-01-01") + np.arange(60)
+    with pytest.raises(InvalidArgumentError, match=words):
+        histogramdd(cut(when, [20, 40]), bins, **options)
 
 
 @pytest.mark.parametrize("nweights", [89, 91])

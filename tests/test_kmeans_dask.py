@@ -19,13 +19,13 @@ pytest.importorskip("distributed")
 import dask.array as da
 from distributed import Client, futures_of, wait
 
-from spliter import InvalidArgumentError, LazyCollectionError, split
+from spliter import InvalidArgumentError, split
 from spliter_apps.k_means import KMeans
 from tests.dask_backend.conftest import start as start_cluster
 from tests.dask_backend.placing import ShuffledCollections, shuffled
 from tests.dask_backend.programs import kill
 from tests.histogram_suite import cut
-from tests.kmeans_suite import KMeansTests, dataset, heights, start
+from tests.kmeans_suite import KMeansTests, dataset, heights
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
@@ -134,7 +134,6 @@ def tasks_known(dask_scheduler: Any) -> set[Any]:
 
 @pytest.mark.parametrize("bad", ["value", "count"])
 def test_a_fit_that_is_refused_leaves_nothing_behind(client: Client, bad: str) -> None:
-    """Its passes were under way before it was known that the points cannot be used."""
     points = dataset("iris").copy()
     if bad == "value":
         points[130, 2] = np.nan
@@ -187,6 +186,11 @@ def test_first_centres_are_dealt_out_in_a_bounded_number_of_passes(
         passes.clear()
         KMeans(20, init="k-means||", max_iter=1, random_state=0).fit(parts)
         assert sorted(passes) == ["measure"] * n * 5 + ["sample"] * n * 5
+        # The default: of few clusters scikit-learn's draws, of many a bounded number of passes.
+        for n_clusters, expected in ((16, ["measure"] * n * 16), (17, sorted(passes))):
+            passes.clear()
+            KMeans(n_clusters, max_iter=1, random_state=0).fit(parts)
+            assert sorted(passes) == expected
 
 
 def test_other_columns_are_told_before_anything_runs() -> None:
@@ -195,12 +199,3 @@ def test_other_columns_are_told_before_anything_runs() -> None:
     narrow = da.from_array(points[:, :3], chunks=(40, 3)).persist()
     with pytest.raises(InvalidArgumentError, match="3 features"):
         kmeans.predict(narrow)
-
-
-def test_lazy_points() -> None:
-    x = da.from_array(dataset("iris"), chunks=(50, 4))
-    with pytest.raises(LazyCollectionError, match="persist"):
-        KMeans(3).fit(x)
-    kmeans = KMeans(3, init=start(dataset("iris"), 3)).fit(x.persist())
-    with pytest.raises(LazyCollectionError, match="persist"):
-        kmeans.predict(x)

@@ -10,16 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse
+import sklearn.cluster._k_means_lloyd
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 import spliter_apps._kmeans_kernel as kernel
 from spliter import split
+from spliter_apps._data import PIECE_ROWS
 from spliter_apps._kmeans_kernel import assign, partial_sums
-from spliter_apps._kmeans_look import Moments
 from spliter_apps._kmeans_pieces import SCRATCH_BYTES, piece_rows, pieces
-from spliter_apps._kmeans_points import Looking
+from spliter_apps._kmeans_points import Moments, Points
 from spliter_apps._kmeans_seeds import Centers, reach, row_masses, rows_at, uniforms
 
 Array = npt.NDArray[Any]
@@ -68,9 +69,10 @@ def cases(draw: st.DrawFn) -> tuple[Array, Array | None, Array, list[int]]:
     return points, weights, centers, heights
 
 
+@pytest.mark.parametrize("with_numpy", [False, True])
 @given(case=cases(), rows=st.sampled_from([1, 3, 16, 10_000]), as_sparse=st.booleans())
 def test_against_the_naive_formulas(
-    case: tuple[Array, Array | None, Array, list[int]], rows: int, as_sparse: bool
+    with_numpy: bool, case: tuple[Array, Array | None, Array, list[int]], rows: int, as_sparse: bool
 ) -> None:
     points, weights, centers, heights = case
     expected = naive(points, weights, centers)
@@ -81,6 +83,8 @@ def test_against_the_naive_formulas(
         shift = np.zeros(centers.shape[1])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernel, "piece_rows", lambda *_: rows)
+        if with_numpy:
+            patch.setattr(kernel, "scikit_learn_kernel", lambda: None)
         sums = partial_sums(blocks, centers, shift=shift)
         found = assign(blocks, centers, shift=shift, farthest=3)
     np.testing.assert_allclose(sums.sums, expected["sums"], atol=1e-9)
@@ -93,6 +97,24 @@ def test_against_the_naive_formulas(
     np.testing.assert_allclose(found.farthest.distances, expected["distances"][order], atol=1e-9)
     np.testing.assert_allclose(found.farthest.points, points[found.farthest.rows])
     np.testing.assert_array_equal(found.farthest.labels, found.labels[found.farthest.rows])
+
+
+def test_the_kernel_of_scikit_learn_is_used_if_it_does_what_is_expected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert kernel.scikit_learn_kernel() is not None
+
+    def others(*args: Any, **kwargs: Any) -> None:
+        """Take what is expected, and label nothing."""
+
+    def fewer_arguments(points: Array) -> None:
+        """Take something else."""
+
+    for changed in (others, fewer_arguments):
+        monkeypatch.setattr(sklearn.cluster._k_means_lloyd, "lloyd_iter_chunked_dense", changed)
+        assert kernel.scikit_learn_kernel.__wrapped__() is None
+    monkeypatch.delattr(sklearn.cluster._k_means_lloyd, "lloyd_iter_chunked_dense")
+    assert kernel.scikit_learn_kernel.__wrapped__() is None
 
 
 @given(case=cases(), seed=st.integers(0, 100))
@@ -228,6 +250,25 @@ def test_pieces_hold_all_rows_in_order(
         np.testing.assert_array_equal(np.concatenate(seen_weights), weights)
 
 
+def test_threads_take_the_gil_a_few_times_for_a_large_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Threads that come back to Python for every few thousand rows wait for each other."""
+    label = kernel.scikit_learn_kernel()
+    assert label is not None
+    heights = []
+
+    def counting(points: Array, *args: Any) -> None:
+        heights.append(len(points))
+        label(points, *args)
+
+    monkeypatch.setattr(kernel, "scikit_learn_kernel", lambda: counting)
+    points = np.random.default_rng(0).normal(size=(PIECE_ROWS, 20))
+    partial_sums([(points, None)], points[:8])
+    assert sum(heights) == PIECE_ROWS
+    assert len(heights) <= 2
+
+
 def test_large_blocks_are_not_copied() -> None:
     points = np.zeros((100, 2))
     assert all(
@@ -342,7 +383,7 @@ def test_moments(case: tuple[Array, Array | None, Array, list[int]]) -> None:
 def test_rows_of_partitions_are_counted_globally() -> None:
     blocks = [np.zeros((height, 1)) for height in (3, 0, 2, 4, 1)]
     with split(blocks, partitions_per_location=2) as parts:
-        points = Looking.begin(parts).points()
+        points = Points.inspected(parts)
         found = [
             points.global_rows(partition, np.arange(partition.shape[0] or 0)) for partition in parts
         ]

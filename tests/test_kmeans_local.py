@@ -22,7 +22,8 @@ from threadpoolctl import (
 from spliter import InvalidArgumentError, UnsupportedCollectionError, split
 from spliter_apps._data import PIECE_ROWS
 from spliter_apps._kmeans_init import Seeder
-from spliter_apps._kmeans_points import Looking
+from spliter_apps._kmeans_points import Points, Reading
+from spliter_apps._kmeans_seeds import Centers, Levels, find
 from spliter_apps.k_means import KMeans
 from tests.histogram_suite import cut
 from tests.kmeans_suite import KMeansTests, dataset, heights, start
@@ -159,7 +160,7 @@ def test_points_without_weight_are_no_candidates() -> None:
     points[1::3] += 1e3
     weights[1::3] = 0.0
     with split(cut(points, [400, 500]), cut(weights, [400, 500])) as parts:
-        seeder = Seeder(Looking.begin(parts).points(), 8, np.random.RandomState(0))
+        seeder = Seeder(Points.inspected(parts), 8, np.random.RandomState(0))
         drawn = []
 
         def sampled(seed: int, number: int) -> Array:
@@ -173,6 +174,29 @@ def test_points_without_weight_are_no_candidates() -> None:
     assert np.concatenate(drawn).max() < 10
     # About two for each centre and round.
     assert 50 < len(np.concatenate(drawn)) < 120
+
+
+def test_drawing_converts_only_the_blocks_that_points_are_drawn_from() -> None:
+    converted = []
+    block_of = Reading.block
+
+    def counting(self: Reading, block: Any) -> Any:
+        converted.append(block)
+        return block_of(self, block)
+
+    blocks = [np.full((3, 2), number, np.int16) for number in range(5)]
+    (partition,) = split(blocks, partitions_per_location=1)
+    centers = Centers(np.empty((0, 2)), None)
+    wanted = [
+        Levels(at, slice(3 * at, 3 * at + 3), np.array([1.5]), np.zeros(1, int), ())
+        for at in (1, 3)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Reading, "block", counting)
+        reading = Reading(np.dtype(np.float64), weighted=False)
+        found = partition.submit(find, reading, None, centers, wanted, "left").result()
+    assert [one.points.tolist() for one in found] == [[[1, 1]], [[3, 3]]]
+    assert len(converted) == 2
 
 
 def test_names_of_the_distances() -> None:

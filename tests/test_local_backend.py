@@ -311,6 +311,27 @@ def test_lazy_dask_collections_are_refused(lazy: Callable[[], Any]) -> None:
             split(lazy(), backend=backend)
 
 
+@pytest.mark.parametrize("backend", [None, "local"])
+@pytest.mark.parametrize("left_behind", [{}, {"scheduler": "dask.distributed"}])
+def test_lazy_dask_collections_are_computed_here_if_asked(
+    backend: str | None, left_behind: dict[str, str]
+) -> None:
+    values = np.arange(6).reshape(6, 1)
+    with (
+        dask.config.set(left_behind),
+        split(
+            da.from_array(values, chunks=2) + 1,
+            [dask.delayed(np.ones)(2) for _ in range(3)],
+            persist=True,
+            backend=backend,
+        ) as parts,
+    ):
+        pairs = blocks_of(parts)
+    np.testing.assert_array_equal(np.concatenate([first for first, _ in pairs]), values + 1)
+    # Collections that cannot be lazy are taken as they are.
+    assert len(blocks_of(split([np.ones(2)], persist=True))) == 1
+
+
 @pytest.mark.parametrize("other", [np.ones(2), da.ones(4, chunks=2).persist(scheduler="sync")])
 def test_lists_of_delayed_values_hold_nothing_else(other: Any) -> None:
     values = [*persisted(dask.delayed(int)(2), dask.delayed(int)(3)), other]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -190,6 +191,32 @@ def test_map_blocks_checks_the_rows() -> None:
     parts = split([np.zeros(3), np.zeros(2)], partitions_per_location=1)
     with pytest.raises(InvalidArgumentError, match=r"1 rows for block \(0,\) of 3 rows"):
         parts.map_blocks(lambda block: block[:1], dtype=float)
+
+
+def test_map_blocks_infers_what_the_function_returns() -> None:
+    frames = [pd.DataFrame({"a": [1, 2]}), pd.DataFrame({"a": [3]})]
+    made = split(frames).map_blocks(lambda frame: frame.assign(b=frame["a"] * 2))
+    pd.testing.assert_frame_equal(made[1], pd.DataFrame({"a": [3], "b": [6]}))
+    aligned = split([np.ones((3, 2)), np.zeros((1, 2))], [np.arange(3), np.arange(1)])
+    sums = aligned.map_blocks(lambda pair: pair[0].sum(axis=1) + pair[1])
+    assert [block.tolist() for block in sums] == [[2, 3, 4], [0]]
+
+
+def test_map_blocks_checks_the_trailing_shape() -> None:
+    parts = split([np.zeros((3, 2)), np.zeros((2, 2))], partitions_per_location=1)
+    with pytest.raises(InvalidArgumentError, match=r"shape \(3, 2\) for block \(0, 0\)"):
+        parts.map_blocks(np.sqrt, dtype=float)
+    with pytest.raises(InvalidArgumentError, match=r"got 2; rows of 3 columns have .*\(3,\)"):
+        parts.map_blocks(np.sqrt, dtype=float, trailing_shape=2)  # type: ignore[arg-type]
+
+
+def test_map_blocks_to_numbers_is_refused() -> None:
+    parts = split([np.zeros((3, 2)), np.zeros((2, 2))], partitions_per_location=1)
+    with pytest.raises(InvalidArgumentError, match="a float64 has no rows or no dtype"):
+        parts.map_blocks(np.sum)
+    for fn in (np.sum, lambda block: float(block.sum())):
+        with pytest.raises(InvalidArgumentError, match=r"returned .*0\.0\)? for block \(0, 0\)"):
+            parts.map_blocks(fn, dtype=float)
 
 
 def test_available_memory(tmp_path: Any) -> None:

@@ -18,10 +18,9 @@ import dask.array as da
 from dask.sizeof import sizeof
 from distributed import Client
 
-from spliter import InvalidArgumentError, LazyCollectionError, split
+from spliter import InvalidArgumentError, split
 from spliter_apps import _neighbors_forest
 from spliter_apps.neighbors import KNeighborsClassifier, NearestNeighbors
-from spliter_backends._dask_post import received_nbytes
 from tests.dask_backend.conftest import start
 from tests.dask_backend.placing import ShuffledCollections, shuffled
 from tests.dask_backend.programs import kill
@@ -92,8 +91,7 @@ def test_results_are_dask_arrays() -> None:
 
 def incoming(dask_worker: Any) -> int:
     """Bytes that a worker has got from other workers."""
-    fetched = sum(transfer["total"] for transfer in dask_worker.transfer_incoming_log)
-    return int(fetched) + received_nbytes(dask_worker)
+    return int(sum(transfer["total"] for transfer in dask_worker.transfer_incoming_log))
 
 
 def test_trees_stay_and_queries_travel(client: Client) -> None:
@@ -169,14 +167,6 @@ def test_engines_do_not_mix() -> None:
     search = NearestNeighbors().fit(da.from_array(lattice(), chunks=(100, 2)).persist())
     with pytest.raises(InvalidArgumentError, match="different engines"):
         search.kneighbors(cut(lattice(), [100, 200]))
-
-
-def test_lazy_points_and_queries() -> None:
-    x = da.from_array(lattice(), chunks=(100, 2))
-    with pytest.raises(LazyCollectionError, match="persist"):
-        NearestNeighbors().fit(x)
-    with pytest.raises(LazyCollectionError, match="persist"):
-        NearestNeighbors().fit(x.persist()).kneighbors(x)
 
 
 def test_event_loops_are_not_blocked(client: Client) -> None:

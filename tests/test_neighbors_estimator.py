@@ -12,7 +12,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from spliter_apps.neighbors import KNeighborsClassifier, KNeighborsRegressor, NearestNeighbors
+from spliter_apps.neighbors import (
+    KNeighborsClassifier,
+    KNeighborsRegressor,
+    NearestNeighbors,
+    RadiusNeighborsClassifier,
+    RadiusNeighborsRegressor,
+)
 from tests.neighbors_data import dataset
 
 
@@ -27,6 +33,9 @@ from tests.neighbors_data import dataset
         KNeighborsClassifier(weights="distance", algorithm="ball_tree"),
         KNeighborsRegressor(),
         KNeighborsRegressor(weights="distance", algorithm="brute"),
+        KNeighborsClassifier(metric="precomputed"),
+        RadiusNeighborsClassifier(),
+        RadiusNeighborsRegressor(weights="distance"),
     ]
 )
 def test_scikit_learn_interface(estimator: Any, check: Any) -> None:
@@ -34,7 +43,15 @@ def test_scikit_learn_interface(estimator: Any, check: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "estimator", [NearestNeighbors(), KNeighborsClassifier(), KNeighborsRegressor()], ids=str
+    "estimator",
+    [
+        NearestNeighbors(),
+        KNeighborsClassifier(),
+        KNeighborsRegressor(),
+        RadiusNeighborsClassifier(),
+        RadiusNeighborsRegressor(),
+    ],
+    ids=str,
 )
 def test_parameters_are_those_of_scikit_learn(estimator: Any) -> None:
     import sklearn.neighbors

@@ -21,12 +21,12 @@ from scipy.spatial import cKDTree
 from sklearn.metrics import accuracy_score, r2_score
 
 from spliter import InvalidArgumentError
-from spliter_apps import _neighbors_kernel, _neighbors_tree
+from spliter_apps import _neighbors_given, _neighbors_kernel, _neighbors_tree
 from spliter_apps._neighbors_kernel import Candidates, Tree, build_tree, merge_nearest, nearest
 from spliter_apps._neighbors_metric import Search, resolve_search
 from spliter_apps._neighbors_radius import merge_within, within
 from spliter_apps._neighbors_sample import stack
-from spliter_apps._neighbors_tree import CACHE_NBYTES, FEWEST_IN_TURN
+from spliter_apps._neighbors_tree import CACHE_NBYTES, FEWEST_IN_TURN, ask
 from spliter_apps._neighbors_votes import (
     Spread,
     averages,
@@ -411,9 +411,10 @@ def test_averages() -> None:
 
 
 def test_weights_of_neighbours_at_the_query_itself() -> None:
-    weights = neighbour_weights(np.array([[0.0, 0.0, 3.0]]), "distance")
+    found = Candidates(np.array([[0.0, 0.0, 3.0]]), np.array([[1, 2, 3]]))
+    weights = neighbour_weights(found, "distance")
     assert weights is not None
-    np.testing.assert_array_equal(weights, [[1, 1, 0]])
+    np.testing.assert_array_equal(weights, [1, 1, 0])
 
 
 @given(
@@ -462,3 +463,53 @@ def test_order_of_queries_does_not_matter() -> None:
         few = nearest(tree, queries[at : at + 100], 3)
         np.testing.assert_array_equal(found.items[at : at + 100], few.items)
         np.testing.assert_array_equal(found.distances[at : at + 100], few.distances)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
+@pytest.mark.parametrize("offset", [0.0, 1e6, 1e7])
+def test_points_far_from_zero_need_no_more_candidates(
+    metric: str, offset: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def counting(tree: Tree, points: Any, k: int) -> Any:
+        asked.append(len(points) * k)
+        return ask(tree, points, k)
+
+    monkeypatch.setattr(_neighbors_kernel, "ask", counting)
+    draw = np.random.default_rng(0).normal
+    points, queries = draw(offset, 1.0, (1_000, 20)), draw(offset, 1.0, (50, 20))
+    tree = build_tree(points, np.arange(1_000), Search("brute", metric))
+    found = nearest(tree, queries, 5)
+    assert asked == [50 * 6]
+    squared = ((queries[:, None] - points) ** 2).sum(axis=2)
+    items = np.argsort(squared, axis=1)[:, :5]
+    np.testing.assert_array_equal(found.items, items)
+    expected = np.take_along_axis(squared, items, axis=1)
+    np.testing.assert_allclose(
+        found.distances, expected if metric == "sqeuclidean" else np.sqrt(expected)
+    )
+    near = within(tree, queries, float(found.distances[:, -1].min()))
+    assert len(near.items) >= 1
+    assert set(near.items) <= set(found.items.ravel())
+
+
+@pytest.mark.parametrize("batch", [1, 90, 10_000])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_given_distances(batch: int, sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_neighbors_given, "BATCH_ELEMENTS", batch)
+    distances = np.random.default_rng(0).integers(1, 6, (20, 40)).astype(np.float64)
+    asked = scipy.sparse.csr_matrix(distances) if sparse else distances
+    tree = build_tree(np.zeros((40, 40)), np.arange(40), Search("brute", "precomputed"))
+    order = np.argsort(distances, axis=1, kind="stable")
+    for k in (1, 7, 40):
+        found = nearest(tree, asked, k)
+        np.testing.assert_array_equal(found.items, order[:, :k])
+        np.testing.assert_array_equal(
+            found.distances, np.take_along_axis(distances, order[:, :k], axis=1)
+        )
+    near = within(tree, asked, 2.0)
+    rows, columns = np.nonzero(distances <= 2)
+    np.testing.assert_array_equal(near.rows, rows)
+    np.testing.assert_array_equal(near.items, columns)
+    assert within(tree, asked[:0], 2.0).n_queries == len(nearest(tree, asked[:0], 3).items) == 0

@@ -12,10 +12,16 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse
 import sklearn.neighbors
+from sklearn.pipeline import make_pipeline
 
 from spliter import InvalidArgumentError
 from spliter_apps import _neighbors_forest
-from spliter_apps.neighbors import KNeighborsClassifier, KNeighborsRegressor, NearestNeighbors
+from spliter_apps.neighbors import (
+    KNeighborsClassifier,
+    KNeighborsRegressor,
+    NearestNeighbors,
+    RadiusNeighborsRegressor,
+)
 from tests.histogram_suite import cut
 from tests.neighbors_data import (
     assert_same_neighbours,
@@ -95,11 +101,79 @@ def test_distances_computed_before() -> None:
 
 @pytest.mark.parametrize(
     ("matrix", "words"),
-    [(np.zeros((3, 4)), "square"), (scipy.sparse.csr_matrix(np.zeros((3, 3))), "dense")],
+    [
+        (np.zeros((3, 4)), "square"),
+        (-np.ones((3, 3)), "Negative values"),
+        (scipy.sparse.dia_matrix(np.eye(3)), "explicit zeros"),
+    ],
 )
 def test_distances_computed_wrongly(matrix: Any, words: str) -> None:
     with pytest.raises(InvalidArgumentError, match=words):
         NearestNeighbors(n_neighbors=1, metric="precomputed").fit(matrix)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_graphs_of_distances(dense: bool) -> None:
+    """Entries that a graph does not have are no neighbours, whatever was fitted."""
+    points = dataset("iris")[0]
+    rest, queries = points[30:], points[:30]
+    transformer = sklearn.neighbors.KNeighborsTransformer(n_neighbors=9).fit(rest)
+    graph, asked = transformer.transform(rest), transformer.transform(queries)
+    fitted = sklearn.metrics.pairwise_distances(rest) if dense else graph
+    ours = NearestNeighbors(n_neighbors=4, radius=0.31, metric="precomputed").fit(fitted)
+    theirs = sklearn.neighbors.NearestNeighbors(n_neighbors=4, radius=0.31, metric="precomputed")
+    theirs.fit(fitted)
+    for queries_given in (asked, None):
+        distances, items = theirs.kneighbors(queries_given)
+        expected = distances, items.astype(np.int64)  # as wide as the graph's indices
+        assert_same_neighbours(ours.kneighbors(queries_given), expected)
+    for mine, his in zip(
+        ours.radius_neighbors(asked)[1], theirs.radius_neighbors(asked)[1], strict=True
+    ):
+        np.testing.assert_array_equal(mine, np.sort(his))
+    in_blocks = ours.kneighbors([asked[:10], asked[10:]])
+    np.testing.assert_array_equal(np.concatenate(in_blocks[1]), ours.kneighbors(asked)[1])
+    words = "11 neighbors per samples are required, but some samples have only 10"
+    with pytest.raises(InvalidArgumentError, match=words):
+        ours.kneighbors(asked, 11)
+    with pytest.raises(InvalidArgumentError, match="Negative"):
+        ours.kneighbors(-asked)
+
+
+@pytest.mark.parametrize(
+    "transformer",
+    [
+        sklearn.neighbors.KNeighborsTransformer(n_neighbors=9),
+        sklearn.neighbors.RadiusNeighborsTransformer(radius=1.2),
+    ],
+)
+def test_in_a_pipeline_behind_a_transformer(transformer: Any) -> None:
+    points, labels = dataset("iris")
+    for ours, theirs in (
+        (KNeighborsClassifier(3), sklearn.neighbors.KNeighborsClassifier(3)),
+        (RadiusNeighborsRegressor(0.9), sklearn.neighbors.RadiusNeighborsRegressor(0.9)),
+    ):
+        found, expected = (
+            make_pipeline(transformer, each.set_params(metric="precomputed"))
+            .fit(points[30:], labels[30:].astype(np.float64))
+            .predict(points[:30])
+            for each in (ours, theirs)
+        )
+        np.testing.assert_allclose(found, expected)
+
+
+def test_a_metric_in_float32() -> None:
+    points = dataset("iris")[0].astype(np.float32)
+    metric = sklearn.metrics.DistanceMetric.get_metric("manhattan", dtype=np.float32)
+    theirs = sklearn.neighbors.NearestNeighbors(metric=metric).fit(points[30:])
+    expected = theirs.kneighbors(points[:30])
+    for fitted in (points[30:], cut(points[30:], [20, 0, 100])):
+        ours = NearestNeighbors(metric=metric).fit(fitted)
+        found = ours.kneighbors(points[:30])
+        np.testing.assert_array_equal(found[0], expected[0])
+        assert_same_neighbours(found, expected)
+    with pytest.raises(InvalidArgumentError, match="Unrecognized metric"):
+        NearestNeighbors(metric=metric, algorithm="kd_tree").fit(points)
 
 
 def test_missing_values() -> None:

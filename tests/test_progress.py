@@ -128,7 +128,7 @@ def test_bar_gives_the_futures_back_and_leaves_errors_in_them() -> None:
 
 
 def test_without_tqdm_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    monkeypatch.setitem(sys.modules, "tqdm", None)
     with pytest.raises(PackageMissingError, match=r"pip install 'spliter\[progress\]'"):
         progress([])
     assert issubclass(PackageMissingError, ImportError)
@@ -188,7 +188,7 @@ def test_dask_keys_name_the_user_s_function(dask_client: Any) -> None:
         groups = dask_client.run_on_scheduler(
             lambda dask_scheduler: set(dask_scheduler.task_prefixes)
         )
-        assert {"compute_partition", "spliter-partition"} <= groups
+        assert "compute_partition" in groups
 
 
 @pytest.mark.backend("dataclay")

@@ -25,7 +25,9 @@ def test_example_runs_as_printed(tmp_path: Path, run_python: RunPython) -> None:
     script.write_text(found[0] + CHECK, encoding="utf-8")
     done = run_python(str(script))
     assert done.returncode == 0, done.stderr
+    assert re.search(r"^\[ *\d+", done.stdout), "the program prints its histogram"
     assert done.stdout.endswith("right\n")
+    assert done.stderr == ""
 
 
 MADE_WITH_THE_SITE = ROOT / "docs" / "api" / "command.md"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -150,6 +151,33 @@ def test_a_broken_backend_is_named_and_does_not_stop_the_others(
     assert why in printed(run_python, TRY.format(what=told))
 
 
+def test_a_broken_backend_is_imported_once_and_named_by_backends(
+    install: Path, run_python: RunPython
+) -> None:
+    entry_points(install, broken="broken_on_import:BACKEND")
+    (install / "broken_on_import.py").write_text(
+        "print('imported')\nraise OSError('no driver')\n", encoding="utf-8"
+    )
+    program = """
+import operator, spliter
+for _ in range(2):
+    futures = spliter.split([[1, 2], [3]]).map(len)
+    print(sum(spliter.gather(futures)), spliter.reduce(operator.add, futures).result())
+print([info for info in spliter.backends() if info.name == "broken"][0].reason)
+for _ in range(2):
+    try:
+        spliter.split([[1]], backend="broken")
+    except spliter.BackendNotUsableError as error:
+        print(type(error.__cause__).__name__)
+"""
+    said = printed(run_python, program).splitlines()
+    assert said[:3] == ["imported", "2 2", "2 2"]
+    assert said[3].startswith(
+        "backend 'broken' (broken_on_import:BACKEND) cannot be imported: no d"
+    )
+    assert said[4:] == ["OSError", "OSError"]
+
+
 def test_a_backend_that_cannot_take_part_in_a_split_is_refused(
     install: Path, run_python: RunPython
 ) -> None:
@@ -187,6 +215,22 @@ def test_a_missing_engine_names_the_extra(run_python: RunPython) -> None:
     assert printed(run_python, without + TRY.format(what=told)) == "[(False, 'dask')]"
     told = "[info.usable for info in spliter.backends() if info.name == 'local']"
     assert printed(run_python, without + TRY.format(what=told)) == "[True]"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("zarr") is None, reason="zarr is not installed")
+def test_reading_zarr_on_workers_without_distributed_names_both_extras(
+    run_python: RunPython,
+) -> None:
+    without = WITHOUT.format(blocked=["distributed"])
+    program = """
+import zarr
+from spliter_backends.zarr_collection import on_workers
+array = zarr.create_array("memory://a", shape=(4,), chunks=(2,), dtype="i4")
+"""
+    said = printed(
+        run_python, without + program + TRY.format(what="spliter.split(on_workers(array))")
+    )
+    assert said.endswith('pip install "spliter[dask,zarr]"')
 
 
 def test_everything_but_dask_works_without_dask(run_python: RunPython) -> None:
@@ -247,7 +291,7 @@ def test_a_backend_asked_for_that_does_not_know_the_collection() -> None:
     [
         (42, r"^int is not a collection"),
         (None, r"^NoneType is not a collection"),
-        ("text", r"^str is not a collection"),
+        ("text", r"^'text' is a name, not a collection"),
         ({"a": 1}, r"^dict is not a collection"),
         ({1, 2}, r"^set is not a collection"),
         ([1, 2], r"a list of int is not a collection"),

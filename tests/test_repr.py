@@ -79,6 +79,26 @@ def test_imbalance_is_largest_over_mean() -> None:
     assert "over the mean" not in spread(4, "A")._repr_html_()
 
 
+def test_a_location_with_most_blocks_is_pointed_out() -> None:
+    crowded = spread_over(9, 1)
+    assert "9 of 10 blocks are at one location, A" in crowded._repr_html_()
+    assert "at one location" not in spread_over(5, 4)._repr_html_()
+    assert "at one location" not in spread_over(3)._repr_html_()
+    crowded._blocks.spread_advice = "Use <b>force</b>."  # type: ignore[attr-defined]
+    assert "Use &lt;b&gt;force&lt;/b&gt;." in crowded._repr_html_()
+
+
+def spread_over(*counts: int) -> Split:
+    """Split as many blocks at each of some locations."""
+    names = [name for name, count in zip("ABC", counts, strict=False) for _ in range(count)]
+    return fake_split([[0]] * len(names), [[name] for name in names])[0]
+
+
+def test_one_of_a_kind_is_singular() -> None:
+    (one,) = [spread_over(1)]
+    assert repr(one) == "<Split: 1 partition at 1 location, 1 block, 8 bytes>"
+
+
 def test_blocks_of_unknown_size_are_said_to_be_that() -> None:
     parts, blocks, _ = fake_split([[0]] * 2, [["A"], ["B"]])
     placement = blocks.locate()

@@ -191,7 +191,7 @@ async def _coroutine(partition: Partition) -> None:
     """Not a task."""
 
 
-@pytest.mark.parametrize("fn", [_coroutine, 42, None])
+@pytest.mark.parametrize("fn", [_coroutine, 42])
 def test_only_plain_functions_are_tasks(fn: Any) -> None:
     parts = split([np.ones(3)])
     with pytest.raises(InvalidArgumentError, match="function"):

@@ -84,6 +84,27 @@ partition: Partition = parts[0:2]
 partition.get_index()
 """
 
+TASKS = """
+from spliter import Partition, split, task
+
+@task
+def plain(partition: Partition, scale: float = 1.5) -> float:
+    return scale * len(partition)
+
+@task()
+def called(partition: Partition, *, scale: int) -> int:
+    return scale * len(partition)
+
+(partition,) = parts = split([[1]])
+reveal_type(plain)
+reveal_type(called)
+print(plain(partition, 2.0).result(), called(partition, scale=plain(partition)).result())
+plain(partition, sclae=2.0)
+plain(partition, scale="two")
+plain(parts)
+called(partition)
+"""
+
 
 def check(folder: Path, source: str, mode: str = "strict") -> dict[str, Any]:
     (folder / "program.py").write_text(source, encoding="utf-8")
@@ -124,6 +145,19 @@ def test_mistakes_are_found(tmp_path: Path) -> None:
     found = check(tmp_path, MISTAKES)
     rules = [one["rule"] for one in found["generalDiagnostics"]]
     assert {"reportArgumentType", "reportAssignmentType", "reportAttributeAccessIssue"} <= {*rules}
+
+
+@needs_checker
+def test_a_task_has_the_arguments_of_its_function(tmp_path: Path) -> None:
+    found = check(tmp_path, TASKS)["generalDiagnostics"]
+    shown = [one["message"] for one in found if one["severity"] == "information"]
+    assert shown == [
+        'Type of "plain" is "(partition: Partition, scale: float = 1.5) -> Any"',
+        'Type of "called" is "(partition: Partition, *, scale: int) -> Any"',
+    ]
+    mistakes = [one for one in found if one["severity"] == "error"]
+    first = TASKS.splitlines().index("plain(partition, sclae=2.0)")
+    assert [one["range"]["start"]["line"] - first for one in mistakes] == [0, 1, 2, 3]
 
 
 @needs_checker

@@ -144,9 +144,45 @@ def test_installed_core_needs_numpy_only(site: Path) -> None:
     assert run("-c", LISTING, cwd=site, pythonpath=str(site)) == "7.0\n"
 
 
+ABSENT = ["dask", "distributed", "pandas", "ray", "rich", "scipy", "sklearn", "typer", "zarr"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["doctor"], 0, 'pip install "spliter[experiments]"'),
+        (["doctor", "--json"], 0, '"name": "local"'),
+        (["doctor", "--require", "dask"], 2, "backend 'dask' is required"),
+        (["--version"], 0, f"spliter {spliter.__version__}"),
+        (["--help"], 0, "compare SplIter with other ways"),
+        (["compare", "histogram", "--rows", "100"], 2, "spliter compare needs dask, distributed"),
+    ],
+)
+def test_command_with_the_core_alone(
+    site: Path, arguments: list[str], code: int, told: str
+) -> None:
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({ABSENT})); "
+        f"sys.argv = ['spliter', *{arguments}]; "
+        "from spliter_experiments.__main__ import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=site,
+        env={**os.environ, "PYTHONPATH": str(site), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert told in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_installed_command(site: Path) -> None:
     command = site / "bin" / "spliter"
     if sys.platform == "win32":
         pytest.skip("scripts are .exe files there")
-    assert "spliter_experiments.cli" in command.read_text(encoding="utf-8")
+    assert "spliter_experiments.__main__" in command.read_text(encoding="utf-8")
     assert "compare" in run(str(command), "--help", cwd=site, pythonpath=str(site))

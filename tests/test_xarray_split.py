@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
+import dask
 import numpy as np
 import pytest
 
@@ -193,6 +195,29 @@ def test_partitions_carry_the_labels_of_their_own_rows_only(cluster: Client) -> 
     with split(along(data, "x")) as parts:
         sizes = [len(pickle.dumps(part)) for part in parts]
     assert sum(sizes) < 1.5 * 100_000 * 8
+
+
+def test_lazy_chunks_are_computed_if_asked(client: Client | None) -> None:
+    """With a cluster that is the default client's."""
+    lazy = measurements().chunk(time=4) * 2
+    with ExitStack() as stack:
+        if client is not None:
+            stack.enter_context(client.as_current())
+        parts = stack.enter_context(split(along(lazy, "time"), persist=True))
+        assert (parts.locations == ("local",)) == (client is None)
+        sums = gather(parts.map(lambda part: sum(int(block.sum()) for block in part)))
+    assert sum(sums) == 2 * int(measurements().sum())
+
+
+def test_lazy_chunks_are_computed_after_the_last_client_was_closed() -> None:
+    """Clients closed in the order in which they were made leave their scheduler as the setting."""
+    lazy = measurements().chunk(time=4) * 2
+    with (
+        dask.config.set(scheduler="dask.distributed"),
+        split(along(lazy, "time"), persist=True) as parts,
+    ):
+        sums = gather(parts.map(lambda part: sum(int(block.sum()) for block in part)))
+    assert sum(sums) == 2 * int(measurements().sum())
 
 
 def test_what_cannot_be_split_says_why(client: Client | None) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         KNeighborsClassifier,
         KNeighborsRegressor,
         NearestNeighbors,
+        RadiusNeighborsClassifier,
+        RadiusNeighborsRegressor,
     )
 
 __all__ = [
@@ -27,6 +29,8 @@ __all__ = [
     "KNeighborsClassifier",
     "KNeighborsRegressor",
     "NearestNeighbors",
+    "RadiusNeighborsClassifier",
+    "RadiusNeighborsRegressor",
     "histogramdd",
 ]
 
@@ -36,6 +40,8 @@ _MODULES = {
     "KNeighborsClassifier": "neighbors",
     "KNeighborsRegressor": "neighbors",
     "NearestNeighbors": "neighbors",
+    "RadiusNeighborsClassifier": "neighbors",
+    "RadiusNeighborsRegressor": "neighbors",
 }
 """Where each estimator is: imported on first use, as scikit-learn may not be there."""
 

@@ -86,9 +86,7 @@ class Schema:
         )
 
 
-def checked_points(
-    block: Any, what: str, *, accept_sparse: bool = False, must_be_finite: bool = True
-) -> Any:
+def checked_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any:
     """Return a block as an array of finite floating point numbers.
 
     Parameters
@@ -99,8 +97,6 @@ def checked_points(
         What to call it in errors.
     accept_sparse : bool
         Whether it may be sparse.
-    must_be_finite : bool
-        Whether to look for NaN and infinity.
 
     Returns
     -------
@@ -122,7 +118,7 @@ def checked_points(
             f"{what}: masked elements have no value to compute with; fill them, or leave their "
             "rows out"
         )
-    if _is_plain(block) and (not must_be_finite or np.isfinite(_quick_sum(block))):
+    if _is_plain(block) and np.isfinite(_quick_sum(block)):
         return block  # what nearly every block is: spared a hundred checks of what it is not
     try:
         return check_array(
@@ -130,7 +126,6 @@ def checked_points(
             accept_sparse="csr" if accept_sparse else False,
             dtype=list(FLOATS),
             ensure_min_samples=0,
-            ensure_all_finite=must_be_finite,
             input_name="X",
         )
     except (ValueError, TypeError) as error:
@@ -177,9 +172,7 @@ def points_of(block: Any, dtype: npt.DTypeLike) -> Any:
     return np.asarray(block, dtype=dtype)
 
 
-def survey(
-    partition: Partition, *, accept_sparse: bool = False, must_be_finite: bool = True
-) -> Schema:
+def survey(partition: Partition, *, accept_sparse: bool = False) -> Schema:
     """Check the blocks of a partition, at its location, and return their schema.
 
     Parameters
@@ -188,9 +181,6 @@ def survey(
         Of points, or of tuples whose first element is points.
     accept_sparse : bool
         Whether they may be sparse.
-    must_be_finite : bool
-        Whether to look for NaN and infinity, which takes a pass over the values. ``False``
-        for a caller whose own pass shows if there are any.
 
     Returns
     -------
@@ -204,17 +194,13 @@ def survey(
     """
     found: Schema | None = None
     for index, block in partition.items():
-        schema = block_schema(
-            index, block, accept_sparse=accept_sparse, must_be_finite=must_be_finite
-        )
+        schema = block_schema(index, block, accept_sparse=accept_sparse)
         found = schema if found is None else found.merged(schema)
     assert found is not None, "a partition has at least one block"
     return found
 
 
-def block_schema(
-    index: tuple[int, ...], block: Any, *, accept_sparse: bool, must_be_finite: bool
-) -> Schema:
+def block_schema(index: tuple[int, ...], block: Any, *, accept_sparse: bool) -> Schema:
     """Check one block and return its schema.
 
     Parameters
@@ -223,8 +209,8 @@ def block_schema(
         Its block index, for errors.
     block : ndarray, DataFrame or sparse matrix, or tuple
         Points, or a tuple whose first element is points.
-    accept_sparse, must_be_finite : bool
-        As in :func:`survey`.
+    accept_sparse : bool
+        Whether the points may be sparse.
 
     Returns
     -------
@@ -237,9 +223,7 @@ def block_schema(
         If it cannot be used.
     """
     points = block[0] if isinstance(block, tuple) else block
-    checked = checked_points(
-        points, f"block {index}", accept_sparse=accept_sparse, must_be_finite=must_be_finite
-    )
+    checked = checked_points(points, f"block {index}", accept_sparse=accept_sparse)
     return Schema(
         checked.shape[0],
         checked.shape[1],

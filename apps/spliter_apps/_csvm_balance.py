@@ -101,7 +101,28 @@ def missing_mass(counts: Counts, totals: Counts) -> Floats | None:
     return lacking
 
 
-def quotas(counts: Sequence[Counts], totals: Counts) -> list[Counts]:
+def stand_in_counts(totals: Counts) -> Counts:
+    """Return how many items of each class a sample has that stands in for lacking classes.
+
+    Parameters
+    ----------
+    totals : ndarray of int64, shape (n_classes,)
+        Items of each class in all data.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_classes,)
+        The same number of each class, where there are as many.
+
+    Examples
+    --------
+    >>> stand_in_counts(np.array([8_000, 10]))
+    array([1024,   10])
+    """
+    return np.minimum(max(SAMPLE_ROWS // len(totals), 1), totals)
+
+
+def quotas(counts: Sequence[Counts], totals: Counts, wanted: Counts) -> list[Counts]:
     """Return how many items of each class each part contributes to a sample.
 
     Parameters
@@ -110,18 +131,19 @@ def quotas(counts: Sequence[Counts], totals: Counts) -> list[Counts]:
         Items of each class in each part.
     totals : ndarray of int64, shape (n_classes,)
         Items of each class in all data.
+    wanted : ndarray of int64, shape (n_classes,)
+        Items of each class in the sample.
 
     Returns
     -------
     list of ndarray of int64, shape (n_classes,)
-        In proportion to what it has, rounded up.
+        In proportion to what the part has, rounded up.
 
     Examples
     --------
-    >>> quotas([np.array([4_000, 0]), np.array([4_000, 10])], np.array([8_000, 10]))
-    [array([512,   0]), array([512,  10])]
+    >>> quotas([np.array([6, 0]), np.array([2, 10])], np.array([8, 10]), np.array([4, 10]))
+    [array([3, 0]), array([ 1, 10])]
     """
-    wanted = np.minimum(max(SAMPLE_ROWS // len(totals), 1), totals)
     return [-(-of_part * wanted // totals) for of_part in counts]
 
 

@@ -32,6 +32,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.svm import SVC
 
+from spliter import InvalidArgumentError
 from spliter_apps._csvm_margins import bounds, dual_objective, near_margin, slacks
 
 
@@ -168,7 +169,12 @@ class SupportSet:
 
 
 def train(
-    rows: Rows, svc: SVC, *, stand_ins: Rows | None = None, doubt: float = 0.0
+    rows: Rows,
+    svc: SVC,
+    *,
+    stand_ins: Rows | None = None,
+    doubt: float = 0.0,
+    exact: bool = False,
 ) -> SupportSet | None:
     """Find the support vectors among some items.
 
@@ -184,6 +190,9 @@ def train(
     doubt : float
         How far the margins may be from those of all data, in units of the margin. Items so
         close to one are kept as well, as they may become support vectors.
+    exact : bool
+        Whether these are all items, so that the model is to be SVC's own: with a callable
+        kernel it then keeps all points, as SVC does.
 
     Returns
     -------
@@ -216,15 +225,22 @@ def train(
     if not callable(svc.kernel):
         # One array for both, so that it is sent once.
         return SupportSet(replace(rows.taken(model.support_), points=model.support_vectors_), model)
+    if exact:
+        return SupportSet(rows, model)
     # With a callable kernel the model keeps all it was trained on. The solution on the support
-    # vectors alone is the same one.
+    # vectors alone is the same one, within `tol`.
     rows = rows.taken(np.sort(model.support_))
-    return SupportSet(rows, _fitted(svc, rows))
+    smaller = _fitted(svc, rows)
+    smaller.fit_status_ = max(smaller.fit_status_, model.fit_status_)
+    return SupportSet(rows, smaller)
 
 
 def _fitted(svc: SVC, rows: Rows) -> SVC:
     model: SVC = clone(svc)
-    return model.fit(rows.points, rows.labels, sample_weight=rows.weights)
+    try:
+        return model.fit(rows.points, rows.labels, sample_weight=rows.weights)
+    except ValueError as error:
+        raise InvalidArgumentError(f"SVC cannot be trained on the points: {error}") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,11 +326,12 @@ def improve(found: Sequence[Missing], svc: SVC, tol: float, last: SupportSet) ->
     better = train(united([last, SupportSet(lacking.rows)]), svc)
     assert better is not None and better.model is not None, "there is more than one class"
     objective = dual_objective(better.model, support(better).points)
-    change = abs(objective - last.objectives[-1])
+    # It rises in each iteration; if it falls, that is within the tolerance of the SVCs.
+    rise = objective - last.objectives[-1]
     return replace(
         better,
         objectives=(*last.objectives, objective),
-        converged=bool(change <= tol * abs(objective)),
+        converged=bool(rise <= tol * abs(objective)),
     )
 
 
@@ -350,11 +367,13 @@ def united(sets: Sequence[SupportSet]) -> Rows:
         In the order of their indexes, whatever the order of the sets.
     """
     rows = Rows.concatenated([found.rows for found in sets])
+    if np.all(np.diff(rows.indexes) > 0):
+        return rows
     _, first = np.unique(rows.indexes, return_index=True)
     return rows.taken(first)
 
 
-def merge(sets: Sequence[SupportSet | None], svc: SVC) -> SupportSet | None:
+def merge(sets: Sequence[SupportSet | None], svc: SVC, *, exact: bool = False) -> SupportSet | None:
     """Find the support vectors among those of several parts.
 
     Parameters
@@ -363,6 +382,8 @@ def merge(sets: Sequence[SupportSet | None], svc: SVC) -> SupportSet | None:
         What :func:`train`, :func:`retrain` or this function returned; ``None`` has
         nothing to add.
     svc : SVC
+        As for :func:`train`.
+    exact : bool
         As for :func:`train`.
 
     Returns
@@ -375,7 +396,7 @@ def merge(sets: Sequence[SupportSet | None], svc: SVC) -> SupportSet | None:
         return None
     if len(present) == 1 and present[0].model is not None:
         return present[0]
-    return train(united(present), svc)
+    return train(united(present), svc, exact=exact)
 
 
 def conclude(sets: Sequence[SupportSet | None], svc: SVC, *, exact: bool = False) -> SupportSet:
@@ -388,14 +409,14 @@ def conclude(sets: Sequence[SupportSet | None], svc: SVC, *, exact: bool = False
     svc : SVC
         As for :func:`train`.
     exact : bool
-        Whether the sets are known to come from all data at once.
+        Whether the sets are all items, not trained on.
 
     Returns
     -------
     SupportSet
         The solution, with its objective.
     """
-    merged = merge(sets, svc)
+    merged = merge(sets, svc, exact=exact)
     assert merged is not None, "the first iteration finds support vectors"
     assert merged.model is not None, "there is more than one class in the end"
     objective = dual_objective(merged.model, support(merged).points)

@@ -1,23 +1,22 @@
 """The loop of a Cascade SVM: which partition trains and merges what, and when it is enough.
 
-Every step is a task at a partition. Of few partitions each starts to train before the client knows
-what is in the data: as soon as all have been looked at or, where the parts are small and nothing
-depends on all data, as soon as it has been looked at itself; where a class is wanting, all are told
-again. The fed-back solution is the result of the last merge and goes from there to the partitions,
-not through the client, which only hears whether it is enough.
+Every step is a task at a partition. The fed-back solution is the result of the last merge and goes
+from there to the partitions, not through the client, which only hears whether it is enough. Where
+a cascade would keep nearly all points (:mod:`spliter_apps._csvm_choice`), the points go to one
+partition instead, which trains one SVC.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.svm import SVC
 
-from spliter import InvalidArgumentError, Location, Partition, Split, gather, reduce, task
+from spliter import Location, Partition, Split, gather, reduce, task
 from spliter_apps._csvm_balance import (
     DOUBT_OF_SAMPLES,
     Counts,
@@ -26,8 +25,10 @@ from spliter_apps._csvm_balance import (
     missing_mass,
     quotas,
     sample,
+    stand_in_counts,
     standing_in,
 )
+from spliter_apps._csvm_choice import MOST_KEPT, ONE_SVC_ROWS, kept_share, sample_counts
 from spliter_apps._csvm_kernel import (
     Missing,
     Rows,
@@ -39,17 +40,11 @@ from spliter_apps._csvm_kernel import (
     train,
     united,
 )
-from spliter_apps._csvm_settings import needs_all_data, needs_variance, scaled
-from spliter_apps._csvm_survey import BlockIndex, Findings, Summary, read, summarise
-from spliter_apps._results import FEW, wait
+from spliter_apps._csvm_survey import BlockIndex, Findings, read, summarise
+from spliter_apps._results import wait
 
 MOST_JOINED = 16
 """Parts whose findings go to one task; those of more are joined in a tree of tasks."""
-
-SMALL_ROWS = 4_096
-"""Items of a partition that is trained on before it is known whether it has its share of each
-class. Training on so few takes some tenths of a second, which are lost if it has not. To wait until
-all have been looked at takes 8 ms through Dask's scheduler, of a fit of 0.24 s with 4,000 items."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +61,16 @@ class Cascade:
         Sets merged by one task, at least 2.
     tol : float
         The relative change of the dual objective that does not matter.
-    begun : mapping of Partition to future
-        Partitions that are being trained on already, see :func:`begin`.
+    cascade : bool or "auto"
+        Whether to train a cascade, or one SVC on all points; "auto" chooses by the number of
+        points and by a sample of them.
     """
 
     svc: SVC
     findings: Findings
     arity: int
     tol: float
-    begun: Mapping[Partition, Any]
+    cascade: bool | Literal["auto"]
 
     def run(self, parts: Split, max_iter: int) -> SupportSet:
         """Iterate until the solution stands.
@@ -84,7 +80,7 @@ class Cascade:
         parts : Split
             Of points, labels and perhaps weights, with known item indexes.
         max_iter : int
-            Most iterations, at least 1.
+            Most iterations, at least 1; -1 for no limit.
 
         Returns
         -------
@@ -92,46 +88,61 @@ class Cascade:
             The solution.
         """
         partitions = in_order(list(parts))
-        with parts.together():
-            solution = self._first(partitions)
-        exact = len(partitions) == 1
-        for iteration in range(1, 1 if exact else max_iter):
+        one_svc = self._is_one_svc(partitions)
+        solution = self._one_svc(partitions) if one_svc else self._first(partitions)
+        iteration = 1
+        while not one_svc and iteration != max_iter:
             partitions = in_order(list(parts))
-            with parts.together():
-                solution = self._again(partitions, solution)
+            solution = self._again(partitions, solution)
+            iteration += 1
             # There is nothing to ask about the first solution: whether it holds shows when the
             # partitions have looked at it. So both iterations are started without a wait.
-            if iteration < max_iter - 1 and wait(_has_converged(partitions[0], solution)):
+            if iteration != max_iter and wait(_has_converged(partitions[0], solution)):
                 break
         found: SupportSet = wait(solution)
         return found
+
+    def _is_one_svc(self, partitions: Sequence[Partition]) -> bool:
+        """Choose between one SVC on all points and a cascade."""
+        if len(partitions) == 1 or self.cascade != "auto":
+            return len(partitions) == 1 or not self.cascade
+        totals = self.findings.positive
+        nitems = int(totals.sum())
+        if nitems <= ONE_SVC_ROWS:
+            return True
+        drawn = self._sample(partitions, sample_counts(totals))
+        return bool(wait(_kept_share(partitions[0], self.svc, nitems, drawn)) > MOST_KEPT)
+
+    def _one_svc(self, partitions: Sequence[Partition]) -> Any:
+        """Train on all points at the first partition and return the future of the solution."""
+        sets = [_read_all(partition, self.findings.classes) for partition in partitions]
+        return _conclude(partitions[0], self.svc, True, *sets)
 
     def _first(self, partitions: Sequence[Partition]) -> Any:
         """Start the first iteration and return the future of its solution."""
         findings = self.findings
         counts = [_counts(findings.positive_of, partition) for partition in partitions]
-        wanting = any(_is_wanting(of_one, findings) for of_one in counts)
-        drawn = self._sample(partitions, counts) if wanting else None
-        # One partition alone has all data, and nothing to doubt.
-        share = (lambda _: _EXACT) if len(partitions) == 1 else self._share(drawn)
+        drawn = None
+        if any(_is_wanting(of_one, findings) for of_one in counts):
+            drawn = self._sample(partitions, stand_in_counts(findings.positive))
+        share = self._share(drawn)
         level = [
             _Pending(
                 partition,
                 of_one,
-                self.begun[partition]
-                if partition in self.begun and not wanting
-                else _train(partition, findings.classes, self.svc, *share(of_one)),
+                _train(partition, findings.classes, self.svc, *share(of_one)),
             )
             for partition, of_one in zip(partitions, counts, strict=True)
         ]
         return self._merged(level, share)
 
-    def _sample(self, partitions: Sequence[Partition], counts: Sequence[Counts]) -> Any:
-        """Draw a sample of all data; return its future."""
+    def _sample(self, partitions: Sequence[Partition], wanted: Counts) -> Any:
+        """Draw a sample of all data with some items of each class; return its future."""
+        counts = [_counts(self.findings.positive_of, partition) for partition in partitions]
         several = [
             _draw(partition, self.findings.classes, quota)
             for partition, quota in zip(
-                partitions, quotas(counts, self.findings.positive), strict=True
+                partitions, quotas(counts, self.findings.positive, wanted), strict=True
             )
         ]
         return _put_together(partitions[0], *several)
@@ -158,14 +169,13 @@ class Cascade:
 
     def _merged(self, level: list[_Pending], share: _Share) -> Any:
         """Merge level by level; each merge where the first of its sets is."""
-        exact = len(level) == 1
         while len(level) > self.arity:
             level = [
                 self._merge(level[at : at + self.arity], share)
                 for at in range(0, len(level), self.arity)
             ]
         sets = [pending.result for pending in level]
-        return _conclude(level[0].partition, self.svc, exact, *sets)
+        return _conclude(level[0].partition, self.svc, False, *sets)
 
     def _merge(self, group: Sequence[_Pending], share: _Share) -> _Pending:
         if len(group) == 1:
@@ -191,8 +201,6 @@ stands in for that, or ``None`` and nothing to be sent there."""
 
 _Share: TypeAlias = Callable[[Counts], _How]
 
-_EXACT: _How = 0.0, None, None
-
 
 def _counts(positive_of: Mapping[BlockIndex, Counts], partition: Partition) -> Counts:
     """Look up the classes of a partition; nothing is known of one that was planned anew."""
@@ -205,51 +213,28 @@ def _is_wanting(counts: Counts, findings: Findings) -> bool:
     return missing_mass(counts, findings.positive) is not None
 
 
-def begin(parts: Split, svc: SVC) -> tuple[Findings, Mapping[Partition, Any]]:
-    """Check all data and find out what only all of them tell; start to train on few partitions.
+def survey(parts: Split, moments: bool) -> Findings:
+    """Check all data and find out what only all of them tell.
 
     Parameters
     ----------
     parts : Split
         Of points, labels and perhaps weights, with known item indexes.
-    svc : SVC
-        Not trained, as the user has it.
+    moments : bool
+        Whether the variance of the points is wanted.
 
     Returns
     -------
     Findings
         Of all data.
-    dict of Partition to future
-        Of what each is trained to, for those that may be right if none lacks a class; empty if
-        there are many.
 
     Raises
     ------
     InvalidArgumentError
         If the data cannot be used, saying where.
     """
-    partitions = in_order(list(parts))
-    begun = {}
-    alone = len(partitions) == 1
-    at_once = not needs_all_data(svc) and all(map(_is_small, partitions))
-    with parts.together():
-        summaries = [summarise(partition, needs_variance(svc)) for partition in partitions]
-        if len(partitions) <= FEW:
-            begun = {
-                partition: _train_early(partition, svc, alone, *([own] if at_once else summaries))
-                for partition, own in zip(partitions, summaries, strict=True)
-            }
-    findings = Findings.of(gather(summaries))
-    if at_once:
-        # What lacks a class altogether has numbered the others in its own way.
-        counts = {each: _counts(findings.positive_of, each) for each in begun}
-        begun = {each: future for each, future in begun.items() if counts[each].all()}
-    return findings, begun
-
-
-def _is_small(partition: Partition) -> bool:
-    rows = partition.shape[0]
-    return rows is not None and rows <= SMALL_ROWS
+    summaries = [summarise(partition, moments) for partition in parts]
+    return Findings.of(gather(summaries))
 
 
 def in_order(partitions: Sequence[Partition]) -> list[Partition]:
@@ -286,21 +271,15 @@ def _put_together(partition: Partition, *several: Rows) -> Rows:
 
 
 @task
-def _train_early(
-    partition: Partition, svc: SVC, alone: bool, *summaries: Summary
-) -> SupportSet | None:
-    """Train on a partition, unless one of those that have been looked at lacks a class."""
-    try:
-        findings = Findings.of(summaries)
-    except InvalidArgumentError:
-        # If that is so of all data, the client finds it in the summaries.
-        return None
-    if any(_is_wanting(of_one, findings) for of_one in findings.positive_of.values()):
-        return None
-    rows = read(partition, findings.classes)
-    counts = _counts(findings.positive_of, partition)
-    how_much = 0.0 if alone else doubt(int(counts.sum()))
-    return train(rows, scaled(svc, findings), stand_ins=None, doubt=how_much)
+def _kept_share(partition: Partition, svc: SVC, nitems: int, drawn: Rows) -> float:
+    """Estimate from a sample which share of the points a cascade would keep."""
+    return kept_share(drawn, svc, nitems)
+
+
+@task
+def _read_all(partition: Partition, classes: npt.NDArray[Any]) -> SupportSet:
+    """Return all items of a partition, not trained on."""
+    return SupportSet(read(partition, classes))
 
 
 @task

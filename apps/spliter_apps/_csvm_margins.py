@@ -138,10 +138,15 @@ def dual_objective(model: SVC, support: Any) -> float:
     0.5
     """
     coefficients = PairCoefficients.of(model).coefficients
-    quadratic = sum(
-        float(np.sum(product * coefficients[piece]))
-        for piece, product in _products(model, support, support, coefficients)
-    )
+    nvectors = support.shape[0]
+    step = max(MOST_ELEMENTS // max(nvectors, 1), 1)
+    quadratic = 0.0
+    for start in range(0, nvectors, step):
+        # The matrix is symmetric: what is right of its diagonal counts twice.
+        own, mine = slice(start, start + step), coefficients[start : start + step]
+        matrix = kernel_matrix(model, support[own], support[start:])
+        quadratic += 2 * float(np.sum(mine * (matrix @ coefficients[start:])))
+        quadratic -= float(np.sum(mine * (matrix[:, : len(mine)] @ mine)))
     return float(np.abs(coefficients).sum()) - quadratic / 2
 
 

@@ -37,7 +37,17 @@ def unfitted_svc(estimator: Any) -> SVC:
         If one of them cannot be used.
     """
     _check_int("cascade_arity", estimator.cascade_arity, 2)
-    _check_int("max_iter", estimator.max_iter, 1)
+    if estimator.max_iter != -1:
+        _check_int("max_iter", estimator.max_iter, 1, " (or -1, for no limit)")
+    if estimator.cascade not in (True, False, "auto"):
+        raise InvalidArgumentError(
+            f"cascade must be True, False or 'auto', got {estimator.cascade!r}"
+        )
+    if estimator.probability:
+        raise InvalidArgumentError(
+            f"probability={estimator.probability!r} is not supported; fit without it and pass the "
+            "model to sklearn.calibration.CalibratedClassifierCV"
+        )
     tol = estimator.tol
     if isinstance(tol, bool) or not isinstance(tol, Real) or not float(tol) >= 0:
         raise InvalidArgumentError(f"tol must be a number >= 0, got {tol!r}")
@@ -69,9 +79,9 @@ def unfitted_svc(estimator: Any) -> SVC:
     return svc
 
 
-def _check_int(name: str, value: Any, least: int) -> None:
+def _check_int(name: str, value: Any, least: int, or_else: str = "") -> None:
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
-        raise InvalidArgumentError(f"{name} must be an int >= {least}, got {value!r}")
+        raise InvalidArgumentError(f"{name} must be an int >= {least}{or_else}, got {value!r}")
 
 
 def needs_variance(svc: SVC) -> bool:
@@ -89,22 +99,6 @@ def needs_variance(svc: SVC) -> bool:
     """
     with_gamma = isinstance(svc.kernel, str) and svc.kernel in {"poly", "rbf", "sigmoid"}
     return with_gamma and isinstance(svc.gamma, str) and svc.gamma == "scale"
-
-
-def needs_all_data(svc: SVC) -> bool:
-    """Tell whether an SVC cannot be trained on a part before all data have been looked at.
-
-    Parameters
-    ----------
-    svc : SVC
-        As :func:`unfitted_svc` returns it.
-
-    Returns
-    -------
-    bool
-        Whether it needs the variance of all points, or weights for all classes.
-    """
-    return needs_variance(svc) or svc.class_weight is not None
 
 
 def scaled(svc: SVC, findings: Findings) -> SVC:
@@ -141,7 +135,13 @@ def _gamma(svc: SVC, findings: Findings) -> float:
     # Kernels without gamma ignore it.
     if findings.moments is None or findings.moments.variance == 0:
         return 1.0
-    return 1.0 / (findings.schema.n_features * findings.moments.variance)
+    variance = findings.moments.variance
+    if not np.isfinite(variance):
+        raise InvalidArgumentError(
+            f"gamma='scale' needs the variance of the points, which is {variance}: values are too "
+            "large for their squares; scale the points, or leave out those that are wrong"
+        )
+    return 1.0 / (findings.schema.n_features * variance)
 
 
 def _class_weight(class_weight: Any, findings: Findings) -> dict[int, float] | None:

@@ -59,10 +59,13 @@ class Moments:
         count = points.shape[0] * points.shape[1]
         if not count:
             return cls(0, 0.0, 0.0)
-        mean = float(points.mean())
-        if not isinstance(points, np.ndarray):
-            return cls(count, mean, float(points.multiply(points).mean() - mean**2))
-        return cls(count, mean, float(points.var()))
+        # Whether the variance can be used is decided once, for all points.
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = float(points.mean())
+            if not isinstance(points, np.ndarray):
+                squares = points.multiply(points).mean()
+                return cls(count, mean, float(squares - mean * mean))
+            return cls(count, mean, float(points.var()))
 
     def merged(self, other: Moments) -> Moments:
         """Return the moments of both together, without cancellation.
@@ -90,7 +93,7 @@ class Moments:
         return Moments(
             count,
             self.mean + apart * theirs,
-            self.variance * mine + other.variance * theirs + apart**2 * mine * theirs,
+            self.variance * mine + other.variance * theirs + apart * apart * mine * theirs,
         )
 
 

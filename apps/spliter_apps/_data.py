@@ -1,14 +1,16 @@
-"""What estimators take as points, labels and weights, and how they reach partitions.
+"""Split the input of an estimator: points, labels and weights, in memory or in blocks.
 
 Input is either *in memory* (an array, a DataFrame, a sparse matrix, nested lists: what
 scikit-learn takes) or *blocked* (a :class:`spliter.Split`, or a collection that
 :func:`spliter.split` takes). Arrays in memory are cut into views and split in this process,
-so that an estimator has one code path, on partitions, whatever its input was.
+so that an estimator has one code path, on partitions, whatever its input was. Labels and weights
+in memory next to blocked points are sent to these (:func:`~spliter_apps._row_values.block_like`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
@@ -17,6 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from spliter import InvalidArgumentError, Split, is_collection, split
+from spliter_apps._row_values import block_like, check_columns, is_in_memory
 
 Materialize: TypeAlias = bool | Literal["auto"]
 
@@ -124,7 +127,7 @@ def open_data(
     piece_rows: int = PIECE_ROWS,
     names: Sequence[str] = ("y", "sample_weight"),
 ) -> Data:
-    """Split an estimator's input.
+    """Split an estimator's input; persist lazy collections as long as the result is open.
 
     Parameters
     ----------
@@ -132,7 +135,8 @@ def open_data(
         Points. A Split is used as it is (and not closed); it has to have been made of as
         many collections as there are points and `aligned`, which must be ``None`` then.
     *aligned : collection or array of shape (n, ...), or None
-        What goes with the points: labels, weights, of the same kind as `X`. ``None`` is
+        What goes with the points: labels, weights. Blocked like `X` or in memory where `X` is
+        blocked (see :func:`block_like`), validated arrays where it is in memory. ``None`` is
         left out.
     materialize, partitions_per_location
         As for :func:`spliter.split`; not for a Split, which has been told, and not to
@@ -151,51 +155,42 @@ def open_data(
     Raises
     ------
     InvalidArgumentError
-        If `X` is blocked and what goes with it is not, or the points are cut along the
-        features.
+        If an array next to blocked points does not have one entry for each row, or the points
+        are cut along the features.
     AlignmentError, UnsupportedCollectionError, LazyCollectionError, BlockLostError
         As :func:`spliter.split`.
     """
-    given = [
-        (name, value) for name, value in zip(names, aligned, strict=False) if value is not None
-    ]
+    given = {name: value for name, value in zip(names, aligned, strict=False) if value is not None}
     if isinstance(X, Split):
-        if given:
+        for name in given:
             raise InvalidArgumentError(
-                f"{given[0][0]} goes with the points, not with a Split of them; make the Split "
-                f"of both: split(X, {given[0][0]}), and leave {given[0][0]} out"
+                f"{name} goes with the points, not with a Split of them; make the Split of both, "
+                f"split(X, {name}), and leave {name} out, or pass the collection itself as X"
             )
         data = Data(X, in_memory=False, owned=False)
     elif is_blocked(X):
-        for name, value in given:
-            _check_blocked(name, value)
-        parts = split(
-            X,
-            *(value for _, value in given),
-            materialize=materialize,
-            partitions_per_location=partitions_per_location,
-        )
+        with ExitStack() as stack:
+            if any(map(is_in_memory, given.values())):
+                # Held meanwhile, so that lazy points are computed once for both Splits.
+                stack.enter_context(split(X, persist=True))
+            parts = split(
+                X,
+                *block_like(X, given, persist=True).values(),
+                materialize=materialize,
+                partitions_per_location=partitions_per_location,
+                persist=True,
+            )
         data = Data(parts, in_memory=False, owned=True)
     else:
-        pieces = [_cut(value, piece_rows) for value in (X, *(value for _, value in given))]
+        pieces = [_cut(value, piece_rows) for value in (X, *given.values())]
         parts = split(*pieces, partitions_per_location=partitions_per_location, backend="local")
         data = Data(parts, in_memory=True, owned=True)
-    if any(nblocks > 1 for nblocks in data.parts.grid.shape[1:]):
-        grid = data.parts.grid.shape
+    try:
+        check_columns(data.parts)
+    except InvalidArgumentError:
         with data:
-            raise InvalidArgumentError(
-                f"the points are cut along their features: their grid of blocks is {grid}; "
-                "rechunk them to one block along axis 1"
-            )
+            raise
     return data
-
-
-def _check_blocked(name: str, value: Any) -> None:
-    if isinstance(value, np.ndarray) or sparse.issparse(value) or not is_collection(value):
-        raise InvalidArgumentError(
-            f"{name} is in memory ({type(value).__name__}) and the points are in blocks; pass "
-            f"{name} as a collection blocked like the points along axis 0"
-        )
 
 
 def _cut(array: Any, rows: int) -> list[Any]:

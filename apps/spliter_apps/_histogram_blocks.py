@@ -15,12 +15,14 @@ import numpy.typing as npt
 from spliter import InvalidArgumentError
 
 Member: TypeAlias = npt.NDArray[Any]
-"""Array of shape (n, k) of booleans, integers or real floating point numbers."""
+"""Array of shape (n, k) of booleans, integers, real floating point numbers, dates or durations."""
 
 REAL_KINDS = "biuf"
+DATE_KINDS = "mM"
+"""Kinds of durations (``timedelta64``) and dates (``datetime64``)."""
 
 
-def real_array(value: Any, name: str) -> npt.NDArray[Any]:
+def real_array(value: Any, name: str, kinds: str = REAL_KINDS) -> npt.NDArray[Any]:
     """Return an array as a plain ndarray if its elements are real numbers, none of them masked.
 
     Parameters
@@ -29,6 +31,8 @@ def real_array(value: Any, name: str) -> npt.NDArray[Any]:
         What ought to be an array.
     name : str
         What to call it in an error.
+    kinds : str
+        Kinds of dtypes that are taken.
 
     Returns
     -------
@@ -42,9 +46,10 @@ def real_array(value: Any, name: str) -> npt.NDArray[Any]:
     """
     if not isinstance(value, np.ndarray):
         raise InvalidArgumentError(f"{name}: {_not_an_array(value)}")
-    if value.dtype.kind not in REAL_KINDS:
+    if value.dtype.kind not in kinds:
+        or_dates = " or NumPy's dates" if DATE_KINDS in kinds else ""
         raise InvalidArgumentError(
-            f"{name} must be real numbers, got dtype {value.dtype}; convert with "
+            f"{name} must be real numbers{or_dates}, got dtype {value.dtype}; convert with "
             "astype(float), or leave out what is not numeric"
         )
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
@@ -83,8 +88,8 @@ def block_members(block: Any) -> list[Member]:
     Raises
     ------
     InvalidArgumentError
-        If something is not one- or two-dimensional real numbers, or the numbers of rows
-        differ.
+        If something is not one- or two-dimensional real numbers or dates, or the numbers of
+        rows differ.
 
     Examples
     --------
@@ -102,7 +107,7 @@ def block_members(block: Any) -> list[Member]:
         return members
     if hasattr(block, "iloc"):
         return _pandas_columns(block)
-    array = real_array(block, "a block of points")
+    array = real_array(block, "a block of points", REAL_KINDS + DATE_KINDS)
     if array.ndim not in {1, 2}:
         raise InvalidArgumentError(
             f"a block of points must have shape (n, ndim) or (n,), got {array.shape}"
@@ -125,7 +130,7 @@ def _pandas_column(series: Any, name: str) -> Member:
     values = (
         series.to_numpy(dtype=np.float64, na_value=np.nan) if own_numbers else np.asarray(series)
     )
-    return real_array(values, name)[:, None]
+    return real_array(values, name, REAL_KINDS + DATE_KINDS)[:, None]
 
 
 def weights_column(block: Any) -> npt.NDArray[np.float64]:

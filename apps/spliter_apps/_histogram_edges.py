@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter import InvalidArgumentError
-from spliter_apps._histogram_blocks import REAL_KINDS, Member
+from spliter_apps._histogram_blocks import DATE_KINDS, REAL_KINDS, Member
 
 Edges: TypeAlias = tuple[npt.NDArray[Any], ...]
 
@@ -51,7 +51,8 @@ def resolve_edges(
     ------
     InvalidArgumentError
         If there are not `ndim` bins or ranges, a number of bins is no int or less than 1,
-        edges are not increasing, a range is reversed or not finite, or the data are not.
+        edges are not increasing, a range is reversed or not finite, or the data are not, or
+        dates have a number of bins.
 
     Examples
     --------
@@ -124,7 +125,7 @@ def checked_edges(edges: Any, column: int) -> npt.NDArray[Any]:
     Raises
     ------
     InvalidArgumentError
-        If they are not real numbers that never decrease.
+        If they are not real numbers, dates or durations that never decrease.
     """
     try:
         checked = np.asarray(edges)
@@ -132,14 +133,15 @@ def checked_edges(edges: Any, column: int) -> npt.NDArray[Any]:
         raise InvalidArgumentError(f"`bins[{column}]` is not an array of edges: {error}") from error
     if checked.ndim != 1:
         raise InvalidArgumentError(f"`bins[{column}]` must be a scalar or a 1-D array of edges")
-    if checked.dtype.kind not in REAL_KINDS or not len(checked):
+    if checked.dtype.kind not in REAL_KINDS + DATE_KINDS or not len(checked):
         raise InvalidArgumentError(
-            f"`bins[{column}]` must be at least one real number, got {len(checked)} of dtype "
-            f"{checked.dtype}"
+            f"`bins[{column}]` must be at least one real number or NumPy date, got {len(checked)} "
+            f"of dtype {checked.dtype}"
         )
     if np.isnan(checked).any():
         raise InvalidArgumentError(
-            f"the edges of column {column} are not numbers (NaN); the range may be too wide"
+            f"some edges of column {column} are NaN or NaT; leave them out, or, if there was a "
+            "range, it is too wide"
         )
     if np.any(checked[:-1] > checked[1:]):
         raise InvalidArgumentError(
@@ -181,6 +183,28 @@ def finish(counts: npt.NDArray[np.float64], edges: Edges, density: bool) -> npt.
         shape[at] = -1
         result = result / np.diff(of_column).reshape(shape)
     return result / float(counts.sum())
+
+
+def check_density(edges: Edges) -> None:
+    """Refuse a density over dates, which NumPy does not compute in several dimensions.
+
+    Parameters
+    ----------
+    edges : tuple of ndarray
+        Bin edges.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If edges are dates or durations.
+    """
+    for at, of_column in enumerate(edges):
+        if of_column.dtype.kind in DATE_KINDS:
+            raise InvalidArgumentError(
+                f"density=True needs edges that are numbers, and those of column {at} are "
+                f"{of_column.dtype}; divide the counts by numpy.diff(edges[{at}]) in a unit of "
+                "your choice"
+            )
 
 
 @dataclass(frozen=True)
@@ -334,6 +358,7 @@ def _outer_edges(chosen: Any, extent: tuple[Any, Any] | None, column: int) -> tu
         low, high = 0, 1
     else:
         low, high = extent
+        _refuse_dates(low, column)
         if not (np.isfinite(low) and np.isfinite(high)):
             raise InvalidArgumentError(
                 f"autodetected range of [{low}, {high}] in column {column} is not finite; pass "
@@ -344,11 +369,23 @@ def _outer_edges(chosen: Any, extent: tuple[Any, Any] | None, column: int) -> tu
     return low, high
 
 
+def _refuse_dates(value: Any, column: int) -> None:
+    if np.asarray(value).dtype.kind in DATE_KINDS:
+        raise InvalidArgumentError(
+            f"`bins[{column}]` is a number, and column {column} has dates, which NumPy does not "
+            "divide into equal bins; pass the edges, for example numpy.arange('2024-01', "
+            "'2025-01', dtype='datetime64[M]')"
+        )
+
+
 def _checked_range(chosen: Any, column: int) -> tuple[Any, Any]:
     try:
         low, high = chosen
+        _refuse_dates(low, column)
         finite = np.isfinite(low) and np.isfinite(high)
         reversed_ = bool(low > high)
+    except InvalidArgumentError:
+        raise
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(
             f"the range of column {column} must be a pair of numbers or None, got {chosen!r}"

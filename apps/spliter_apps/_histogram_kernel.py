@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter import InvalidArgumentError
-from spliter_apps._histogram_blocks import Member, block_members, weights_column
+from spliter_apps._histogram_blocks import DATE_KINDS, Member, block_members, weights_column
 from spliter_apps._histogram_edges import checked_edges
 
 Column: TypeAlias = npt.NDArray[Any]
@@ -57,7 +57,7 @@ class BinAxis:
     Parameters
     ----------
     edges : ndarray, shape (nbins + 1,)
-        Edges of a real dtype, never decreasing.
+        Edges of a real dtype, or dates, never decreasing.
     edges64 : ndarray of float64, shape (nbins + 1,)
         The same in float64.
     scale, margin : float
@@ -75,7 +75,8 @@ class BinAxis:
         # Extended precision may not fit; its edges are used as they are.
         with np.errstate(all="ignore"):
             edges64 = edges.astype(np.float64)
-        scale, margin = _equal_width(edges64)
+        is_date = edges.dtype.kind in DATE_KINDS
+        scale, margin = (0.0, 0.0) if is_date else _equal_width(edges64)
         return cls(edges, edges64, scale, margin)
 
     @property
@@ -87,9 +88,11 @@ class BinAxis:
         """Whether values of `dtype` meet the edges in float64, or exactly, in NumPy.
 
         Then they may be converted beforehand. Not so for extended precision, and for
-        integers against integer edges too big for float64.
+        integers against integer edges too big for float64, and dates.
         """
         kinds = {dtype.kind, self.edges.dtype.kind}
+        if kinds & set(DATE_KINDS):
+            return False
         if "f" in kinds:
             return np.result_type(dtype, self.edges.dtype).itemsize <= np.float64().itemsize
         return all(abs(int(edge)) < FLOAT_INTEGERS for edge in self.edges[[0, -1]])
@@ -103,6 +106,18 @@ def _equal_width(edges: Floats) -> tuple[float, float]:
         margin = max(2 * float(off.max()), LEAST_MARGIN)
     usable = math.isfinite(scale) and scale > 0 and margin <= MOST_MARGIN
     return (float(scale), margin) if usable else (0.0, 0.0)
+
+
+def _check_dates(axes: Sequence[BinAxis], dtypes: Sequence[np.dtype[Any]]) -> None:
+    """Refuse to compare dates with numbers or with durations."""
+    for at, (axis, dtype) in enumerate(zip(axes, dtypes, strict=True)):
+        kinds = {dtype.kind, axis.edges.dtype.kind}
+        if kinds & set(DATE_KINDS) and len(kinds) > 1:
+            raise InvalidArgumentError(
+                f"column {at} has dtype {dtype} and edges of dtype {axis.edges.dtype}; dates "
+                "(datetime64) need edges that are dates, durations (timedelta64) edges that are "
+                "durations"
+            )
 
 
 class HistogramAccumulator:
@@ -216,6 +231,7 @@ class HistogramAccumulator:
         # Asked for every block, and blocks may be small.
         if members not in self._in_float64:
             dtypes = [dtype for dtype, ncolumns in members for _ in range(ncolumns)]
+            _check_dates(self._axes, dtypes)
             self._in_float64[members] = all(
                 axis.compares_in_float64(dtype)
                 for axis, dtype in zip(self._axes, dtypes, strict=True)

@@ -2,27 +2,23 @@
 
 Nothing here knows of partitions or tasks. A kernel runs over blocks of any height in one go (see
 :mod:`spliter_apps._kmeans_pieces`), with scratch memory that does not depend on them, and spends
-its time in NumPy and BLAS calls that release the GIL.
+its time in calls that release the GIL.
 
-*Nearest centre.* Of ``|x - c|^2`` only what depends on the centre ``c`` is computed. With any point
-``s`` near the data (the shift)::
+*Nearest centre.* scikit-learn's own kernel labels dense points. NumPy labels sparse ones, and all
+where that kernel is not as expected: of ``|x - c|^2`` it computes what depends on the centre ``c``,
+``|c|^2 - 2 x.c``, with one matrix product.
 
-    |x - c|^2 = |x - s|^2 - 2 x.(c - s) + (c - s).(c + s)
-                ---------   -----------------------------
-                same for all c       the score: one matrix product
+*Precision.* Both lose digits where the points are far from zero compared with the distances between
+centres, and in float32. There the points are centred about an origin as they are copied, batch by
+batch.
 
-Rounding errors of the score grow with ``|x| |c - s|``, which for data of spread 1 around 1e6
-is as small as the error with which such data is stored, and needs no centred copy of it. In
-float32 that is not small; there the points are centred as they are copied, piece by piece.
-
-*Sums.* For few centres, the places where the score equals its minimum are the one-hot matrix of
-the labels, and its product with the points is the sums: nothing but vector instructions. Its
-cost grows with the number of centres; for many a sparse matrix of the labels takes its place.
+*Sums.* A sparse matrix with one entry per point, in the row of its label, times the points.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,10 +26,21 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from spliter_apps._kmeans_pieces import Block, FloatArray, Piece, piece_rows, pieces
+from spliter_apps._kmeans_pieces import (
+    SCRATCH_BYTES,
+    Block,
+    FloatArray,
+    Piece,
+    piece_rows,
+    pieces,
+)
 
-MOST_ONE_HOT = 16
-"""Centres up to which the product with a dense one-hot matrix is the faster one."""
+FAR = 100.0
+"""Distance of the data from zero, relative to the distances between centres, from which points are
+centred. Up to there, labels are right to 12 digits without."""
+
+ROW_BYTES = 24
+"""Scratch bytes per point that is labelled and added up in place: label, weight and pointer."""
 
 
 @dataclass(frozen=True)
@@ -134,28 +141,27 @@ class Assignment:
 
 
 class _Frame:
-    """Centres made ready to score points, in the type and about the origin of the pieces."""
+    """Centres made ready to label points, in the type and about the origin of the pieces."""
 
     def __init__(self, centers: FloatArray, shift: FloatArray | None, dtype: npt.DTypeLike) -> None:
-        dtype = np.dtype(dtype)
+        self.dtype = np.dtype(dtype)
         near = centers.mean(axis=0) if shift is None else shift
+        apart = ((centers - near) ** 2).sum(axis=1).max()
+        is_far = near @ near > FAR**2 * apart
         self.origin: npt.NDArray[Any] | None = None
-        origin = np.zeros_like(near)
         # Points about zero are at their place already; sparse ones have to stay where they are.
-        if dtype.itemsize < 8 and near.any():
+        if near.any() and (is_far or self.dtype.itemsize < 8):
             # Rounded, so that points and centres are about the very same origin.
-            self.origin = near.astype(dtype)
-            near = origin = self.origin.astype(np.float64)
-        apart = centers - near
-        self.factors = (-2 * apart).astype(dtype)
-        self.offsets = np.einsum("ij,ij->i", apart, centers + near - 2 * origin).astype(dtype)
-        self.centers = (centers - origin).astype(dtype)
-        self.dtype = dtype
+            self.origin = near.astype(self.dtype)
+            centers = centers - self.origin.astype(np.float64)
+        self.centers = np.ascontiguousarray(centers, self.dtype)
+        self.factors = np.ascontiguousarray(-2 * centers.T, self.dtype)
+        self.offsets = np.einsum("ij,ij->i", centers, centers).astype(self.dtype)
         n_clusters, n_features = centers.shape
-        self.rows = piece_rows(n_features + 2 * n_clusters, dtype.itemsize)
+        self.rows = piece_rows(n_features + 2 * n_clusters, self.dtype.itemsize)
 
-    def pieces(self, blocks: Iterable[Block]) -> Iterator[Piece]:
-        return pieces(blocks, self.rows, self.dtype, self.origin)
+    def pieces(self, blocks: Iterable[Block], rows_in_place: int | None = None) -> Iterator[Piece]:
+        return pieces(blocks, self.rows, self.dtype, self.origin, rows_in_place)
 
 
 def partial_sums(
@@ -192,82 +198,67 @@ def partial_sums(
     (array([1., 9.]), array([2., 1.]))
     """
     frame = _Frame(centers, shift, dtype)
-    labelled = _Labelled(frame)
-    one_hot = _OneHot(frame) if len(centers) <= MOST_ONE_HOT else labelled
+    labeller = _Labeller(frame)
     sums = np.zeros(centers.shape)
     weights = np.zeros(len(centers))
-    for piece in frame.pieces(blocks):
-        # Multiplying a dense one-hot matrix with a sparse one is slow.
-        way = labelled if sparse.issparse(piece.points) else one_hot
-        more_sums, more_weights = way.add_up(piece)
-        sums += more_sums
-        weights += more_weights
+    for piece in frame.pieces(blocks, labeller.rows_in_place):
+        labels, _ = labeller.label(piece.points)
+        matrix = labeller.one_hot(labels, piece.weights)
+        sums += _dense(matrix @ piece.points)
+        weights += np.bincount(labels, piece.weights, len(centers))
     if frame.origin is not None:
         sums += np.multiply.outer(weights, frame.origin.astype(np.float64))
     return Partial(sums, weights)
 
 
-class _OneHot:
-    """Sums by a matrix that is 1 where the score of a centre is the least of a point's."""
+class _Labeller:
+    """Finds the nearest centre of each point of a piece.
+
+    Arrays are used for every piece: where memory goes back to the system when it is freed (as in
+    Dask's workers) new pages take longer to come than the products to be computed.
+    """
 
     def __init__(self, frame: _Frame) -> None:
         self.frame = frame
-        # Flat, as a piece of fewer rows needs rows next to each other as well.
-        self.scores, self.matrix = np.empty((2, len(frame.factors) * frame.rows), frame.dtype)
-        self.least = np.empty(frame.rows, frame.dtype)
-        self.ones = np.ones(frame.rows, frame.dtype)
+        self.kernel = scikit_learn_kernel()
+        self.rows_in_place = frame.rows if self.kernel is None else SCRATCH_BYTES // ROW_BYTES
+        rows = max(frame.rows, self.rows_in_place)
+        self.labels = np.empty(rows, np.int32)
+        self.ones = np.ones(rows, frame.dtype)
+        self.pointers = np.arange(rows + 1, dtype=np.int32)
+        self.scores = np.empty((frame.rows, len(frame.centers)), frame.dtype)
+        self.apart = np.empty((frame.rows, frame.centers.shape[1]), frame.dtype)
 
-    def add_up(self, piece: Piece) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        points = piece.points
-        height, n_clusters = len(points), len(self.frame.factors)
-        # Centres by rows: the minimum is then taken of whole rows at once.
-        scores = self.scores[: n_clusters * height].reshape(n_clusters, height)
-        matrix = self.matrix[: n_clusters * height].reshape(n_clusters, height)
-        least, ones = self.least[:height], self.ones[:height]
-        np.matmul(self.frame.factors, points.T, out=scores)
-        scores += self.frame.offsets[:, None]
-        np.minimum.reduce(scores, axis=0, out=least)
-        np.equal(scores, least, out=matrix, casting="unsafe")
-        weights = matrix @ ones
-        if weights.sum() != height:
-            # Centres equally near: the first one gets the point.
-            labels = matrix.argmax(axis=0)
-            matrix[...] = 0
-            matrix[labels, np.arange(height)] = 1
-            weights = matrix @ ones
-        if piece.weights is not None:
-            matrix *= piece.weights
-            weights = matrix @ ones
-        return matrix @ points, weights
-
-
-class _Labelled:
-    """Sums by a sparse matrix with one entry per point; also the labels alone."""
-
-    def __init__(self, frame: _Frame) -> None:
-        self.frame = frame
-        self.factors = np.ascontiguousarray(frame.factors.T)
-        self.ones = np.ones(frame.rows, frame.dtype)
-        self.pointers = np.arange(frame.rows + 1, dtype=np.int32)
-        # Used for every piece: where memory goes back to the system when it is freed (as in Dask's
-        # workers) new pages take longer to come than the products to be computed.
-        self.scores = np.empty((frame.rows, len(frame.factors)), frame.dtype)
-        self.apart = np.empty((frame.rows, frame.factors.shape[1]), frame.dtype)
-
-    def labels(self, points: Any) -> tuple[npt.NDArray[np.intp], npt.NDArray[Any]]:
-        """Return the nearest centre of each point, and all the scores, until the next call."""
+    def label(self, points: Any) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any] | None]:
+        """Return the label of each point until the next call, and the scores if they are known."""
+        labels = self.labels[: points.shape[0]]
+        if self.kernel is not None and not sparse.issparse(points):
+            self.kernel(points, self.ones[: len(points)], self.frame.centers, labels)
+            return labels, None
         if sparse.issparse(points):
-            scores = points @ self.factors
+            scores = points @ self.frame.factors
         else:
-            scores = np.matmul(points, self.factors, out=self.scores[: len(points)])
+            scores = np.matmul(points, self.frame.factors, out=self.scores[: len(points)])
         scores += self.frame.offsets
-        return scores.argmin(axis=1), scores
+        labels[:] = scores.argmin(axis=1)
+        return labels, scores
+
+    def one_hot(self, labels: npt.NDArray[np.int32], weights: FloatArray | None) -> Any:
+        """Return the matrix of shape (n_clusters, n) with the weight of each point at its label."""
+        height = len(labels)
+        if weights is None:
+            entries = self.ones[:height]
+        else:
+            entries = weights.astype(self.frame.dtype, copy=False)
+        shape = (len(self.frame.centers), height)
+        return sparse.csc_array((entries, labels, self.pointers[: height + 1]), shape=shape)
 
     def squared_distances(
-        self, points: Any, labels: npt.NDArray[np.intp], scores: npt.NDArray[Any]
+        self, points: Any, labels: npt.NDArray[np.int32], scores: npt.NDArray[Any] | None
     ) -> FloatArray:
         """Return the squared distance of each point to its centre."""
         if sparse.issparse(points):
+            assert scores is not None, "sparse points are labelled by their scores"
             # The points are not shifted: what the score leaves out is their squared length.
             nearest = np.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
             squares: FloatArray = np.maximum(squared_lengths(points) + nearest, 0.0)
@@ -278,20 +269,58 @@ class _Labelled:
         np.subtract(points, apart, out=apart)
         return squared_lengths(apart)
 
-    def add_up(self, piece: Piece) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        height, n_clusters = piece.points.shape[0], len(self.frame.factors)
-        labels, _ = self.labels(piece.points)
-        if piece.weights is None:
-            entries = self.ones[:height]
-        else:
-            entries = piece.weights.astype(self.frame.dtype, copy=False)
-        matrix = sparse.csc_array(
-            (entries, labels.astype(np.int32), self.pointers[: height + 1]),
-            shape=(n_clusters, height),
+
+Kernel = Callable[
+    [npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.int32]], None
+]
+
+
+@functools.cache
+def scikit_learn_kernel() -> Kernel | None:
+    """Return scikit-learn's function that labels dense points, if it does what is expected.
+
+    It is not part of scikit-learn's public interface, so it is tried out first. It releases the GIL
+    from its first point to its last, so that threads do not wait for each other.
+
+    Returns
+    -------
+    callable or None
+        Takes points, their weights, centres, all of one floating type, and an array that it
+        writes labels to.
+
+    Examples
+    --------
+    >>> label = scikit_learn_kernel()
+    >>> labels = np.empty(2, np.int32)
+    >>> if label is not None:
+    ...     label(np.array([[1.0], [9.0]]), np.ones(2), np.array([[8.0], [0.0]]), labels)
+    """
+    try:
+        from sklearn.cluster._k_means_lloyd import lloyd_iter_chunked_dense
+    except ImportError:
+        return None
+
+    def label(
+        points: npt.NDArray[Any],
+        weights: npt.NDArray[Any],
+        centers: npt.NDArray[Any],
+        labels: npt.NDArray[np.int32],
+    ) -> None:
+        lloyd_iter_chunked_dense(
+            points, weights, centers, None, None, labels, None, n_threads=1, update_centers=False
         )
-        sums: Any = matrix @ piece.points
-        weights = np.bincount(labels, piece.weights, n_clusters)
-        return _dense(sums), weights
+
+    points = np.array([[0.0, 1.0], [9.0, 9.0], [4.0, 4.0]])
+    labels = np.full(3, -1, np.int32)
+    try:
+        for dtype in (np.float32, np.float64):
+            tried = points.astype(dtype)
+            label(tried, np.ones(3, dtype), tried[::-1].copy(), labels)
+            if labels.tolist() != [2, 1, 0]:
+                return None
+    except (TypeError, ValueError):
+        return None
+    return label
 
 
 def assign(
@@ -332,17 +361,17 @@ def assign(
     (array([0, 0, 1], dtype=int32), 2.0, array([1]))
     """
     frame = _Frame(centers, shift, dtype)
-    labelled = _Labelled(frame)
+    labeller = _Labeller(frame)
     found = np.empty(n_rows or 0, np.int32)
     far = [_no_points(centers.shape[1])]
     inertia, rows = 0.0, 0
     used = np.zeros(len(centers), np.bool_)
     for piece in frame.pieces(blocks):
-        labels, scores = labelled.labels(piece.points)
+        labels, scores = labeller.label(piece.points)
         # Of all labels at once it would take a copy of them, twice their size.
         used |= np.bincount(labels, minlength=len(centers)) > 0
         if distances or farthest:
-            squares = labelled.squared_distances(piece.points, labels, scores)
+            squares = labeller.squared_distances(piece.points, labels, scores)
             inertia += float(squares.sum() if piece.weights is None else squares @ piece.weights)
             if farthest:
                 far.append(_farthest(piece, squares, labels, frame, rows, farthest))
@@ -390,7 +419,7 @@ def _dense(points: Any) -> Any:
 def _farthest(
     piece: Piece,
     squares: FloatArray,
-    labels: npt.NDArray[np.intp],
+    labels: npt.NDArray[np.int32],
     frame: _Frame,
     first_row: int,
     most: int,
@@ -402,7 +431,7 @@ def _farthest(
         first_row + chosen.astype(np.int64),
         dense if frame.origin is None else dense + frame.origin,
         np.ones(len(chosen)) if piece.weights is None else piece.weights[chosen],
-        labels[chosen].astype(np.int32),
+        labels[chosen],
     )
 
 

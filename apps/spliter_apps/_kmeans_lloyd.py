@@ -1,62 +1,60 @@
-"""Lloyd's algorithm on partitions: one task per partition and iteration, or for several.
+"""Lloyd's algorithm on partitions: one task per partition in each iteration.
 
-A task returns the sums of its partition, a few kilobytes; whoever makes the next iteration makes
-the new centres of them (:mod:`spliter_apps._kmeans_steps`); several are under way at once
-(:mod:`spliter_apps._kmeans_passes`). What the iteration does is what scikit-learn's does, in the
-same order: relocate empty clusters, average, compare the shift of the centres with the tolerance;
-at the end assign the points once more, so that labels and centres belong together.
+A task returns the sums of its points by their nearest centre, as big as the centres. The client
+adds the sums up, moves the centres and checks for convergence, in the order of scikit-learn:
+relocate empty clusters, average, compare the shift of the centres with the tolerance. At the end
+the points are labelled once more, so that labels and centres belong together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from operator import add
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from spliter import Partition, gather, task
-from spliter_apps._kmeans_kernel import Farthest, Partial, assign
-from spliter_apps._kmeans_look import Reading
-from spliter_apps._kmeans_passes import Begun, Run, Sent, iterations_ahead
+from spliter import Partition, gather
+from spliter_apps._kmeans_kernel import Farthest, Partial, assign, partial_sums
 from spliter_apps._kmeans_pieces import FloatArray
-from spliter_apps._kmeans_points import Points
-from spliter_apps._kmeans_steps import Rule, State, Step
+from spliter_apps._kmeans_points import Points, Reading
+from spliter_apps._results import combine
 
 
-@task
-def _find_farthest(
-    partition: Partition, reading: Reading, centers: FloatArray, shift: FloatArray, most: int
-) -> Farthest:
-    """Find the points of a partition that are farthest from their centre."""
-    found = assign(
-        reading.blocks(partition), centers, shift=shift, dtype=reading.dtype, farthest=most
-    )
-    return found.farthest
+@dataclass(frozen=True)
+class Run:
+    """Result of Lloyd's algorithm from one start.
 
+    Parameters
+    ----------
+    centers : ndarray of float64, shape (n_clusters, n_features)
+        The centres.
+    inertia : float
+        Weighted sum of the squared distances of the points to their centre.
+    n_iter : int
+        Number of iterations.
+    n_used : int
+        Number of clusters that have points.
+    labels : list of (partition, future)
+        Each future's result is a tuple whose first element is a list of arrays of labels,
+        one per block.
+    """
 
-def _send(points: Points, step: Step, left: int, ahead: int, *, to_exchange: bool = True) -> Sent:
-    """Send the next passes; labels with the last ones, where these are added up by tasks."""
-    partitions = list(points.parts)  # before any message is begun: this may plan them anew
-    to_label = not left or (left <= ahead and ahead > 1)
-    some = min(left, ahead)
-    # The first step goes by itself, and is under way while the message with the others is written.
-    first = Sent.to(points.parts, partitions, [[step]], min(some, 1), to_label=False)
-    return Sent.to(
-        points.parts,
-        partitions,
-        first.passes,
-        some - min(some, 1),
-        to_label=to_label,
-        is_last=not left,
-        to_exchange=to_exchange,
-    )
+    centers: FloatArray
+    inertia: float
+    n_iter: int
+    n_used: int
+    labels: list[tuple[Partition, Any]]
 
 
 def lloyd(
     points: Points,
     centers: FloatArray,
-    rule: Rule,
     *,
-    begun: Begun | None = None,
+    max_iter: int,
+    tol: float,
     report: Callable[[str], None] | None = None,
 ) -> Run:
     """Move centres to the means of their points until they stay.
@@ -67,10 +65,11 @@ def lloyd(
         The points.
     centers : ndarray of float64, shape (n_clusters, n_features)
         Where to start.
-    rule : Rule
-        How to go on.
-    begun : Begun, optional
-        What has been done from these centres, not knowing the points.
+    max_iter : int
+        Maximum number of iterations.
+    tol : float
+        Iteration ends when the squared shifts of the centres add up to at most this. With 0
+        that is scikit-learn's strict convergence: equal labels give the very same sums.
     report : callable, optional
         Gets a line for each iteration; costs a further pass in each.
 
@@ -79,66 +78,103 @@ def lloyd(
     Run
         The centres, and what belongs to them.
     """
-
-    def settled(before: State, state: State) -> State:
-        if state.lost is not None:
-            state = rule.moved(state, _relocated(points, state, state.lost))
+    origin = points.origin_near(centers)
+    moved, n_iter = np.inf, 0
+    while n_iter < max_iter and moved > tol:
+        sums = add_up(points, centers, origin)
+        if not sums.weights.all():
+            sums = _relocate(points, sums, centers, origin)
+        new = averages(sums)
+        moved = float(((new - centers) ** 2).sum())
         if report is not None:
-            _report(points, rule, before, state, report)
-        return state
-
-    state = rule.start(centers)
-    sent = None
-    first = None if begun is None else begun.opening.first(points.found)
-    if begun is not None and first is not None:
-        after = first.after()
-        # Where clusters have lost their points the tasks sent have found that too, and do nothing.
-        sent = begun.sent if after.lost is None else None
-        state = settled(state, after)
-    ahead = 1 if report is not None else iterations_ahead(len(points.parts), centers)
-    to_exchange = True
-    run = None
-    while run is None:
-        left = rule.left(state)
-        if sent is None:
-            step = Step(rule, state, None)
-            sent = _send(points, step, left, ahead, to_exchange=to_exchange)
-        before = state
-        state, run = sent.outcome(rule, centers.nbytes)
-        sent = None
-        if run is None:
-            # Where a task has waited for the others in vain, the next one might as well.
-            fell_short = state.n_iter - before.n_iter < min(left, ahead)
-            to_exchange = to_exchange and not (fell_short and state.lost is None)
-            state = settled(before, state)
-    return run
+            inertia = _label(points, centers, n_iter).inertia
+            report(f"Iteration {n_iter}, inertia {inertia}.")
+            if moved <= tol:
+                report(f"Converged at iteration {n_iter}: {_reason(moved, tol)}")
+        centers, n_iter = new, n_iter + 1
+        origin = _updated_origin(origin, points.origin_near(centers), centers)
+    return _label(points, centers, n_iter)
 
 
-def _report(
-    points: Points, rule: Rule, before: State, state: State, report: Callable[[str], None]
-) -> None:
-    """Say what an iteration has come to, in scikit-learn's words."""
-    sent = _send(points, Step(rule, before, None), left=0, ahead=1)
-    _, labelled = sent.outcome(rule, before.centers.nbytes)
-    assert labelled is not None, "no step is left in which clusters could lose their points"
-    report(f"Iteration {before.n_iter}, inertia {labelled.inertia}.")
-    if state.moved <= rule.tol:
-        why = (
-            "strict convergence."
-            if state.moved == 0
-            else f"center shift {state.moved} within tolerance {rule.tol}."
-        )
-        report(f"Converged at iteration {before.n_iter}: {why}")
+def add_up(points: Points, centers: FloatArray, origin: FloatArray) -> Partial:
+    """Add up all points by their nearest centre: one pass.
+
+    Parameters
+    ----------
+    points : Points
+        The points.
+    centers : ndarray of float64, shape (n_clusters, n_features)
+        The centres.
+    origin : ndarray of float64, shape (n_features,)
+        A point near the data, see :func:`spliter_apps._kmeans_kernel.partial_sums`.
+
+    Returns
+    -------
+    Partial
+        Sums and weights of the clusters.
+    """
+    futures = points.parts.map(_add_up_partition, points.reading, centers, origin)
+    sums: Partial = combine(add, futures, centers.nbytes)
+    return sums
 
 
-def _relocated(points: Points, state: State, sums: Partial) -> Partial:
+def _add_up_partition(
+    partition: Partition, reading: Reading, centers: FloatArray, origin: FloatArray
+) -> Partial:
+    return partial_sums(reading.blocks(partition), centers, shift=origin, dtype=reading.dtype)
+
+
+def averages(sums: Partial) -> FloatArray:
+    """Return the means of clusters; a cluster without weight gets that of the heaviest one.
+
+    Parameters
+    ----------
+    sums : Partial
+        Of all points.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_clusters, n_features)
+        New centres.
+
+    Examples
+    --------
+    >>> averages(Partial(np.array([[6.0], [0.0]]), np.array([3.0, 0.0])))
+    array([[2.],
+           [2.]])
+    """
+    has_weight = sums.weights > 0
+    centers: FloatArray = sums.sums / np.where(has_weight, sums.weights, 1.0)[:, None]
+    centers[~has_weight] = centers[sums.weights.argmax()]
+    return centers
+
+
+def _updated_origin(origin: FloatArray, new: FloatArray, centers: FloatArray) -> FloatArray:
+    """Keep the origin as long as it is near the centres.
+
+    In float32 the origin decides how sums are rounded: if it changed in every iteration, the
+    centres would never come to rest.
+    """
+    is_near = ((new - origin) ** 2).sum() <= ((centers - new) ** 2).sum()
+    return origin if is_near else new
+
+
+def _reason(moved: float, tol: float) -> str:
+    if moved == 0:
+        return "strict convergence."
+    return f"center shift {moved} within tolerance {tol}."
+
+
+# --- empty clusters ---------------------------------------------------------------------------
+
+
+def _relocate(points: Points, sums: Partial, centers: FloatArray, origin: FloatArray) -> Partial:
     """Give empty clusters the points that are farthest from their centres."""
     empty = np.flatnonzero(sums.weights == 0)
-    # One look at the partitions: starting an iteration may plan them anew.
+    # One list for tasks and rows: iterating the Split again may plan other partitions.
     partitions = list(points.parts)
-    args = (points.reading, state.centers, state.shift, len(empty))
-    with points.parts.together():
-        futures = [_find_farthest(partition, *args) for partition in partitions]
+    args = (points.reading, centers, origin, len(empty))
+    futures = [partition.submit(_find_farthest, *args) for partition in partitions]
     found = gather(futures)
     farthest = Farthest.of(
         [
@@ -158,3 +194,55 @@ def _relocated(points: Points, state: State, sums: Partial) -> Partial:
         new.weights[old] -= weight
         new.weights[cluster] = weight
     return new
+
+
+def _find_farthest(
+    partition: Partition, reading: Reading, centers: FloatArray, origin: FloatArray, most: int
+) -> Farthest:
+    found = assign(
+        reading.blocks(partition), centers, shift=origin, dtype=reading.dtype, farthest=most
+    )
+    return found.farthest
+
+
+# --- labels -----------------------------------------------------------------------------------
+
+
+def _label(points: Points, centers: FloatArray, n_iter: int) -> Run:
+    """Label all points where they are."""
+    # Rounded as the estimator keeps them, so that predicting gives the same labels.
+    centers = centers.astype(points.schema.dtype).astype(np.float64)
+    args = (points.reading, centers, points.origin_near(centers))
+    partitions = list(points.parts)
+    labels = [partition.submit(_label_partition, *args) for partition in partitions]
+    summaries = [
+        partition.submit(_summary, labelled)
+        for partition, labelled in zip(partitions, labels, strict=True)
+    ]
+    found = gather(summaries)
+    n_used = int(np.any([used for _, used in found], axis=0).sum())
+    inertia = float(sum(inertia for inertia, _ in found))
+    return Run(centers, inertia, n_iter, n_used, list(zip(partitions, labels, strict=True)))
+
+
+def _label_partition(
+    partition: Partition, reading: Reading, centers: FloatArray, origin: FloatArray
+) -> tuple[list[npt.NDArray[np.int32]], float, npt.NDArray[np.bool_]]:
+    """Label the points of a partition; the result stays there."""
+    found = assign(
+        reading.blocks(partition),
+        centers,
+        shift=origin,
+        dtype=reading.dtype,
+        n_rows=partition.shape[0],
+    )
+    return partition.cut(found.labels), found.inertia, found.used
+
+
+def _summary(
+    partition: Partition,
+    labelled: tuple[list[npt.NDArray[np.int32]], float, npt.NDArray[np.bool_]],
+) -> tuple[float, npt.NDArray[np.bool_]]:
+    """Return the small part of labelling, inertia and used clusters, at the location."""
+    _, inertia, used = labelled
+    return inertia, used

@@ -8,11 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils._set_output import _get_output_config
 
-from spliter import Partition, task
+from spliter import InvalidArgumentError, Partition, task
 from spliter_apps._blocks import Expected
+from spliter_apps._data import is_blocked
 from spliter_apps._kmeans_kernel import assign
-from spliter_apps._kmeans_look import checked_weights
+from spliter_apps._kmeans_points import checked_weights
 
 
 def nearest(block: Any, expected: Expected, centers: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
@@ -70,3 +72,28 @@ def _first(block: Any) -> Any:
 def _shift(points: Any, centers: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
     """Return where sparse points have to stay; others are free to move."""
     return np.zeros(centers.shape[1]) if sparse.issparse(points) else None
+
+
+def refuse_container(estimator: Any, X: Any) -> None:
+    """Refuse to transform points in blocks if the result is to be one DataFrame in memory.
+
+    Parameters
+    ----------
+    estimator : transformer
+        Of which ``set_output`` may have been called.
+    X : object
+        Its input.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is blocked, and the output was set, for the estimator or globally.
+    """
+    container = _get_output_config("transform", estimator)["dense"]
+    if container != "default" and is_blocked(X):
+        raise InvalidArgumentError(
+            f"transform_output is {container!r}, which makes one DataFrame in this process, and "
+            "the points are in blocks; call set_output(transform='default') to have the result in "
+            "blocks too. dask.dataframe.from_dask_array(result, columns=names) makes a Dask "
+            "DataFrame of a Dask array, with names = list(estimator.get_feature_names_out())"
+        )

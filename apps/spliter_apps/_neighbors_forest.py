@@ -31,7 +31,6 @@ from spliter import (
     gather,
     reduce,
     split,
-    together,
 )
 from spliter_apps._blocks import Expected
 from spliter_apps._neighbors_metric import Search
@@ -110,13 +109,12 @@ class Forest:
             If they, or the parameters, cannot be used.
         """
         partitions = tuple(parts)
-        with parts.together():
-            samples = [each.submit(survey_sample, choice.kind) for each in partitions]
-            # Built at once, as if the other partitions had points of the same type.
-            trees = [
-                each.submit(grow_tree, choice, found)
-                for each, found in zip(partitions, samples, strict=True)
-            ]
+        samples = [each.submit(survey_sample, choice.kind) for each in partitions]
+        # Built at once, as if the other partitions had points of the same type.
+        trees = [
+            each.submit(grow_tree, choice, found)
+            for each, found in zip(partitions, samples, strict=True)
+        ]
         sample: Sample = combine(Sample.merged, samples, SAMPLE_NBYTES)
         if not sample.schema.n_items:
             raise InvalidArgumentError(
@@ -124,8 +122,7 @@ class Forest:
             )
         search = choice.search(sample)
         if sample.is_mixed:
-            with parts.together():
-                trees = [each.submit(grow_tree, choice, sample) for each in partitions]
+            trees = [each.submit(grow_tree, choice, sample) for each in partitions]
         return cls(search, tuple(trees), partitions, parts), sample
 
     def gathered(self) -> Forest:
@@ -174,14 +171,13 @@ class Forest:
         # Few queries, or of few trees, go with the tasks, which need not wait for them then.
         go_along = nbytes(points) * len(self.trees) <= PIECE_NBYTES
         answers = []
-        with together(engine):
-            for number in range(count):
-                start, stop = (n_queries * at // count for at in (number, number + 1))
-                at = places[number % len(places)]
-                piece: Any = Piece(points[start:stop])
-                if not go_along:
-                    piece = engine.submit(hold, (piece,), {}, location=at)
-                answers.append(self._ask(engine, locations, piece, at, question, conclude))
+        for number in range(count):
+            start, stop = (n_queries * at // count for at in (number, number + 1))
+            at = places[number % len(places)]
+            piece: Any = Piece(points[start:stop])
+            if not go_along:
+                piece = engine.submit(hold, (piece,), {}, location=at)
+            answers.append(self._ask(engine, locations, piece, at, question, conclude))
         return stacked(gather(answers))
 
     def about_blocks(
@@ -207,14 +203,13 @@ class Forest:
         engine = _executor(partitions[0])
         forest = self._reachable(engine, partitions[0].location)
         answers: list[tuple[Partition, list[Any]]] = []
-        with together(engine):
-            for partition in partitions:
-                piece = partition.submit(points_to_ask, expected)
-                at = partition.location
-                places = tuple(each.location for each in self.partitions) or (at,) * len(self.trees)
-                answers.append(
-                    (partition, [forest._ask(engine, places, piece, at, question, conclude)])
-                )
+        for partition in partitions:
+            piece = partition.submit(points_to_ask, expected)
+            at = partition.location
+            places = tuple(each.location for each in self.partitions) or (at,) * len(self.trees)
+            answers.append(
+                (partition, [forest._ask(engine, places, piece, at, question, conclude)])
+            )
         return answers
 
     def about_itself(

@@ -135,6 +135,8 @@ def nearest(tree: Tree, points: Any, k: int, *, with_targets: bool = False) -> C
 
 def _nearest(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
     """Ask for one neighbour more than wanted, and for more still where there is a tie."""
+    if tree.search.is_given:
+        return ask(tree, points, k)  # which puts ties in order
     asked = min(k + 1, len(tree))
     distances, places = ask(tree, points, asked)
     tied = np.flatnonzero(_is_tied(tree, points, distances, k))

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from scipy.spatial import cKDTree
+from sklearn.metrics._dist_metrics import DistanceMetric32
 from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS
 from sklearn.neighbors import VALID_METRICS, BallTree, KDTree
 from sklearn.neighbors import NearestNeighbors as SingleSearch
@@ -67,9 +68,19 @@ class Search:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """What points are converted to: bool for metrics of sets, else float64."""
+        """What points are converted to.
+
+        bool for metrics of sets, float32 for a ``DistanceMetric`` made for that, else float64.
+        """
+        if isinstance(self.metric, DistanceMetric32):
+            return np.dtype(np.float32)
         of_sets = isinstance(self.metric, str) and self.metric in PAIRWISE_BOOLEAN_FUNCTIONS
         return np.dtype(np.bool_ if of_sets and self.algorithm == "brute" else np.float64)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the caller has computed the distances."""
+        return isinstance(self.metric, str) and self.metric == "precomputed"
 
     @property
     def rounds(self) -> bool:
@@ -113,9 +124,12 @@ class Search:
 
         Returns
         -------
-        cKDTree, KDTree, BallTree or sklearn.neighbors.NearestNeighbors
-            A tree, or an estimator that compares all pairs.
+        cKDTree, KDTree, BallTree, sklearn.neighbors.NearestNeighbors or None
+            A tree, or an estimator that compares all pairs; ``None`` where the distances are
+            given.
         """
+        if self.is_given:
+            return None
         if self.order is not None:
             return cKDTree(points, leafsize=self.leaf_size)
         params = dict(self.metric_params or {})
@@ -140,8 +154,8 @@ def resolve_search(
     Parameters
     ----------
     params : mapping
-        ``n_neighbors``, ``algorithm``, ``leaf_size``, ``metric``, ``p``, ``metric_params``,
-        and ``radius`` where the estimator has one.
+        ``algorithm``, ``leaf_size``, ``metric``, ``p``, ``metric_params``; ``n_neighbors`` and
+        ``radius`` where the estimator has them.
     n_items, n_features : int
         Shape of the whole collection.
     is_sparse : bool
@@ -184,7 +198,7 @@ def resolve_search(
             trial.leaf_size,
         )
         if found.algorithm == "auto":
-            chosen = _chosen(found, params["n_neighbors"], n_items, columns)
+            chosen = _chosen(found, params.get("n_neighbors"), n_items, columns)
             found = Search(chosen, found.metric, found.metric_params, found.leaf_size)
             if chosen in TREES and not callable(found.metric):
                 found.index(zeros)

@@ -29,16 +29,19 @@ class Neighbourhoods:
         Distance of each neighbour.
     items : ndarray of int64, shape (n,)
         Its global number; ascending within a query.
+    targets : ndarray of shape (n,) or (n, n_outputs), or None
+        Its target, if targets were asked for.
     """
 
     n_queries: int
     rows: npt.NDArray[np.intp]
     distances: Floats
     items: Ints
+    targets: npt.NDArray[Any] | None = None
 
     def __sizeof__(self) -> int:
         """Return the bytes of the arrays."""
-        return 500 + sum(map(nbytes, (self.rows, self.distances, self.items)))
+        return 500 + sum(map(nbytes, (self.rows, self.distances, self.items, self.targets)))
 
     def picked(self, which: npt.NDArray[Any]) -> Neighbourhoods:
         """Return some neighbours, or all in another order.
@@ -54,7 +57,11 @@ class Neighbourhoods:
             For the same queries.
         """
         return Neighbourhoods(
-            self.n_queries, self.rows[which], self.distances[which], self.items[which]
+            self.n_queries,
+            self.rows[which],
+            self.distances[which],
+            self.items[which],
+            None if self.targets is None else self.targets[which],
         )
 
     def without(self, own: Ints) -> Neighbourhoods:
@@ -100,7 +107,7 @@ class Neighbourhoods:
         return cut
 
 
-def within(tree: Tree, points: Any, radius: float) -> Neighbourhoods:
+def within(tree: Tree, points: Any, radius: float, *, with_targets: bool = False) -> Neighbourhoods:
     """Return all neighbours within a radius that one tree knows.
 
     Parameters
@@ -111,6 +118,8 @@ def within(tree: Tree, points: Any, radius: float) -> Neighbourhoods:
         Queries.
     radius : float
         Neighbours at this distance count.
+    with_targets : bool
+        Whether to return their targets too.
 
     Returns
     -------
@@ -126,11 +135,12 @@ def within(tree: Tree, points: Any, radius: float) -> Neighbourhoods:
     array([0, 2])
     """
     n_queries = points.shape[0]
-    if not n_queries or not len(tree):
-        none = np.empty(0, dtype=np.intp)
-        return Neighbourhoods(n_queries, none, np.empty(0), none.astype(np.int64))
-    rows, distances, places = ask_within(tree, alike(points, tree), radius)
-    return _by_item(Neighbourhoods(n_queries, rows, distances, tree.items[places]))
+    rows = places = np.empty(0, dtype=np.intp)
+    distances = np.empty(0)
+    if n_queries and len(tree):
+        rows, distances, places = ask_within(tree, alike(points, tree), radius)
+    targets = tree.targets[places] if with_targets and tree.targets is not None else None
+    return _by_item(Neighbourhoods(n_queries, rows, distances, tree.items[places], targets))
 
 
 def merge_within(found: Sequence[Neighbourhoods]) -> Neighbourhoods:
@@ -148,12 +158,16 @@ def merge_within(found: Sequence[Neighbourhoods]) -> Neighbourhoods:
     """
     if len(found) == 1:
         return found[0]
+    targets = None
+    if found[0].targets is not None:
+        targets = np.concatenate([each.targets for each in found])
     return _by_item(
         Neighbourhoods(
             found[0].n_queries,
             np.concatenate([each.rows for each in found]),
             np.concatenate([each.distances for each in found]),
             np.concatenate([each.items for each in found]),
+            targets,
         )
     )
 

@@ -32,11 +32,14 @@ class Targets:
         Of the values.
     classes : tuple of ndarray
         Sorted labels of each output; none for values.
+    counts : tuple of ndarray of int
+        How often each of them occurs.
     """
 
     n_outputs: int | None
     dtype: np.dtype[Any]
     classes: tuple[Array, ...] = ()
+    counts: tuple[Array, ...] = ()
 
     @classmethod
     def of(cls, targets: Array, kind: TargetKind) -> Targets:
@@ -57,10 +60,11 @@ class Targets:
         Raises
         ------
         InvalidArgumentError
-            If they are to be labels and are not.
+            If they are not what they are to be: labels, or numbers.
         """
         n_outputs = None if targets.ndim == 1 else targets.shape[1]
         if kind == "values":
+            _check_numbers(targets)
             return cls(n_outputs, targets.dtype)
         if len(targets):
             try:
@@ -68,7 +72,9 @@ class Targets:
             except ValueError as error:
                 raise InvalidArgumentError(f"y: {error}") from error
         columns = [targets] if n_outputs is None else [targets[:, at] for at in range(n_outputs)]
-        return cls(n_outputs, targets.dtype, tuple(np.unique(column) for column in columns))
+        found = [np.unique(column, return_counts=True) for column in columns]
+        classes, counts = zip(*found, strict=True)
+        return cls(n_outputs, targets.dtype, classes, counts)
 
     def merged(self, other: Targets) -> Targets:
         """Return what these and other targets are.
@@ -93,11 +99,16 @@ class Targets:
                 f"blocks of y have different numbers of columns: {self.n_outputs} and "
                 f"{other.n_outputs}"
             )
-        classes = tuple(
-            np.unique(np.concatenate(both))
-            for both in zip(self.classes, other.classes, strict=True)
-        )
-        return Targets(self.n_outputs, np.result_type(self.dtype, other.dtype), classes)
+        classes, counts = [], []
+        for mine, its, my_counts, its_counts in zip(
+            self.classes, other.classes, self.counts, other.counts, strict=True
+        ):
+            known, back = np.unique(np.concatenate([mine, its]), return_inverse=True)
+            added = np.bincount(back, weights=np.concatenate([my_counts, its_counts]))
+            classes.append(known)
+            counts.append(added.astype(np.int64))
+        dtype = np.result_type(self.dtype, other.dtype)
+        return Targets(self.n_outputs, dtype, tuple(classes), tuple(counts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,6 +232,17 @@ def gather_targets(partition: Partition) -> Array:
         shapes = sorted({array.shape[1:] for array in checked})
         raise InvalidArgumentError(f"blocks of y have different columns: shapes (n, ...) {shapes}")
     return checked[0] if len(checked) == 1 else np.concatenate(checked)
+
+
+def _check_numbers(targets: Array) -> None:
+    """Refuse strings and the like, of which there is no mean."""
+    try:
+        np.add.reduce(targets[:1], axis=None, initial=0)
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"y: a regressor takes the mean of numbers, got {targets[:3].tolist()} of dtype "
+            f"{targets.dtype}; use KNeighborsClassifier for labels"
+        ) from error
 
 
 def _checked_targets(block: Any, index: tuple[int, ...]) -> Array:

@@ -1,4 +1,4 @@
-"""The search for neighbours without anything to predict."""
+"""The searches that estimators offer: the k nearest neighbours, and all within a radius."""
 
 from __future__ import annotations
 
@@ -8,114 +8,123 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from spliter import InvalidArgumentError
-from spliter_apps._neighbors_answers import as_arrays_of_arrays, as_radius_graph
-from spliter_apps._neighbors_base import NeighborsEstimator, Output, wants_distances
-from spliter_apps._neighbors_tasks import WhichWithin
+from spliter import InvalidArgumentError, Split
+from spliter_apps._neighbors_answers import (
+    as_arrays,
+    as_arrays_of_arrays,
+    as_graph,
+    as_radius_graph,
+)
+from spliter_apps._neighbors_base import NeighborsEstimator, Output
+from spliter_apps._neighbors_tasks import WhichNearest, WhichWithin
 
 
-class NearestNeighbors(NeighborsEstimator):
-    """Search for neighbours, without anything to predict.
+class KNeighborsMixin(NeighborsEstimator):
+    """Search for the k nearest neighbours."""
 
-    Like ``sklearn.neighbors.NearestNeighbors``, for points in memory or in blocks on any
-    engine. Distances are scikit-learn's; of neighbours at one distance those that come
-    first in the training data are returned, wherever they are.
+    n_neighbors: int
 
-    Parameters
-    ----------
-    n_neighbors : int, default 5
-        Neighbours that :meth:`kneighbors` returns.
-    radius : float, default 1.0
-        Radius that :meth:`radius_neighbors` looks in.
-    algorithm : {'auto', 'ball_tree', 'kd_tree', 'brute'}
-        How to search; ``'auto'`` chooses once for all locations.
-    leaf_size : int, default 30
-        Points in a leaf of a tree.
-    metric : str, callable or DistanceMetric, default 'minkowski'
-        The distance; see the notes.
-    p : float, default 2
-        Power of the Minkowski metric.
-    metric_params : dict, optional
-        Further parameters of the metric.
-    n_jobs : int, optional
-        Accepted as scikit-learn's is, and not used: a location's queries run on its
-        engine's threads.
-
-    Attributes
-    ----------
-    n_samples_fit_ : int
-        Number of fitted points.
-    effective_metric_ : str or callable
-        The metric used; ``'euclidean'`` for Minkowski's with ``p=2``.
-    effective_metric_params_ : dict
-        Its parameters.
-    n_features_in_ : int
-        Columns of the points.
-    feature_names_in_ : ndarray of str, shape (n_features_in_,)
-        Their names, if the points were in DataFrames with string names.
-
-    Notes
-    -----
-    ``metric='precomputed'`` (a dense matrix) and ``'nan_euclidean'`` (missing values) need
-    the training data in memory; sparse points are compared pair by pair, as
-    ``algorithm='brute'`` does.
-
-    Fitted on blocks, the estimator keeps the trees where they are and the blocks alive, so
-    that a tree that is lost with a worker is built again. Pickling it brings all trees here.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from spliter_apps.neighbors import NearestNeighbors
-    >>> blocks = [np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 3.0]])]
-    >>> search = NearestNeighbors(n_neighbors=1).fit(blocks)
-    >>> search.kneighbors(np.array([[0.0, 2.0]]))
-    (array([[1.]]), array([[2]]))
-    """
-
-    def __init__(
-        self,
-        *,
-        n_neighbors: int = 5,
-        radius: float = 1.0,
-        algorithm: str = "auto",
-        leaf_size: int = 30,
-        metric: Any = "minkowski",
-        p: float = 2,
-        metric_params: dict[str, Any] | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_neighbors = n_neighbors
-        self.radius = radius
-        self.algorithm = algorithm
-        self.leaf_size = leaf_size
-        self.metric = metric
-        self.p = p
-        self.metric_params = metric_params
-        self.n_jobs = n_jobs
-
-    def fit(self, X: Any, y: Any = None) -> NearestNeighbors:
-        """Put the points of each location into a tree there.
+    def kneighbors(
+        self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
+    ) -> Any:
+        """Find the nearest neighbours of points.
 
         Parameters
         ----------
-        X : array-like, sparse matrix, or blocked collection, of shape (n, n_features)
-            Points. Anything that :func:`spliter.split` takes, or a Split, is blocked.
-        y : ignored
-            For the sake of pipelines.
+        X : array-like, sparse matrix or blocked collection of shape (n_queries, n_features)
+            Queries; by default the fitted points, which are then not their own neighbours.
+        n_neighbors : int, optional
+            How many; by default as the estimator was made.
+        return_distance : bool, default True
+            Whether to return the distances too.
 
         Returns
         -------
-        NearestNeighbors
-            Itself. Trees of blocks may still be being built.
+        distances : ndarray of float64, shape (n_queries, n_neighbors), or collection
+            Ascending; only if asked for. Blocked like the queries if these are.
+        items : ndarray of int64, shape (n_queries, n_neighbors), or collection
+            Rows of the training data. Of several at one distance the first comes first.
 
         Raises
         ------
         InvalidArgumentError
-            If the points or a parameter cannot be used. It is a ``ValueError``.
+            If there are fewer points than neighbours, `n_neighbors` is not an int of at
+            least 1, or the queries do not fit the training data. It is a ``ValueError``.
+        NotFittedError
+            If the estimator has not been fitted.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from spliter_apps.neighbors import NearestNeighbors
+        >>> blocks = [np.array([[0.0], [1.0]]), np.array([[5.0]])]
+        >>> NearestNeighbors(n_neighbors=2).fit(blocks).kneighbors([[4.0]])
+        (array([[1., 3.]]), array([[2, 1]]))
         """
-        self._fit(X)
-        return self
+        question, k = self._nearest(X, n_neighbors)
+        outputs: list[Output] = [(np.float64, (k,)), (np.int64, (k,))]
+        answer = self._asked(
+            X,
+            question,
+            partial(as_arrays, return_distance=return_distance),
+            outputs if return_distance else outputs[1:],
+        )
+        return answer if return_distance else answer[0]
+
+    def kneighbors_graph(
+        self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity"
+    ) -> Any:
+        """Compute the graph of the nearest neighbours.
+
+        Parameters
+        ----------
+        X, n_neighbors
+            As for :meth:`kneighbors`.
+        mode : {'connectivity', 'distance'}
+            Whether edges have 1 or the distance as value.
+
+        Returns
+        -------
+        csr_matrix of float64, shape (n_queries, n_samples_fit), or collection of these
+            Row i has an edge to each neighbour of query i.
+
+        Raises
+        ------
+        InvalidArgumentError
+            As :meth:`kneighbors`, or if `mode` is not known.
+        """
+        question, _ = self._nearest(X, n_neighbors)
+        conclude = partial(
+            as_graph, n_items=self.n_samples_fit_, with_distances=_wants_distances(mode)
+        )
+        return self._asked(X, question, conclude, [(np.float64, (self.n_samples_fit_,))])[0]
+
+    def _nearest(
+        self, X: Any, n_neighbors: int | None = None, *, with_targets: bool = False
+    ) -> tuple[WhichNearest, int]:
+        """Return what to ask the trees, and how many neighbours come of it."""
+        check_is_fitted(self, "n_samples_fit_")
+        k: Any = self.n_neighbors if n_neighbors is None else n_neighbors
+        if not isinstance(k, int | np.integer):
+            raise InvalidArgumentError(
+                f"n_neighbors does not take {type(k)} value, enter integer value"
+            )
+        if k <= 0:
+            raise InvalidArgumentError(f"Expected n_neighbors > 0. Got {k}")
+        itself = X is None
+        if k + itself > self.n_samples_fit_:
+            raise InvalidArgumentError(
+                f"Expected n_neighbors {'<' if itself else '<='} n_samples_fit, but "
+                f"n_neighbors = {k}, n_samples_fit = {self.n_samples_fit_}, "
+                f"n_samples = {self.n_samples_fit_ if itself else _rows_of(X)}"
+            )
+        return WhichNearest(int(k) + itself, with_targets), int(k)
+
+
+class RadiusNeighborsMixin(NeighborsEstimator):
+    """Search for all neighbours within a radius."""
+
+    radius: float
 
     def radius_neighbors(
         self,
@@ -199,14 +208,30 @@ class NearestNeighbors(NeighborsEstimator):
         conclude = partial(
             as_radius_graph,
             n_items=self.n_samples_fit_,
-            with_distances=wants_distances(mode),
+            with_distances=_wants_distances(mode),
             by_distance=sort_results,
         )
         return self._asked(X, question, conclude, [(np.float64, (self.n_samples_fit_,))])[0]
 
-    def _within(self, radius: float | None) -> WhichWithin:
+    def _within(self, radius: float | None = None, *, with_targets: bool = False) -> WhichWithin:
+        """Return what to ask the trees."""
         check_is_fitted(self, "n_samples_fit_")
         chosen: Any = self.radius if radius is None else radius
         if not isinstance(chosen, float | int | np.number) or not chosen >= 0:
             raise InvalidArgumentError(f"radius must be a number >= 0, got {chosen!r}")
-        return WhichWithin(float(chosen))
+        return WhichWithin(float(chosen), with_targets)
+
+
+def _wants_distances(mode: str) -> bool:
+    if mode not in {"connectivity", "distance"}:
+        raise InvalidArgumentError(
+            f'Unsupported mode, must be one of "connectivity", or "distance" but got "{mode}" '
+            "instead"
+        )
+    return mode == "distance"
+
+
+def _rows_of(X: Any) -> Any:
+    if isinstance(X, Split):
+        return X.grid.extent[0] or "unknown"
+    return X.shape[0] if hasattr(type(X), "shape") else len(X)

@@ -70,13 +70,16 @@ class WhichWithin:
     ----------
     radius : float
         The radius.
+    with_targets : bool
+        Whether their targets are wanted too.
     """
 
     radius: float
+    with_targets: bool = False
 
     def ask(self, tree: Tree, points: Any) -> Neighbourhoods:
         """Return those that one tree knows."""
-        return within(tree, points, self.radius)
+        return within(tree, points, self.radius, with_targets=self.with_targets)
 
     def merged(self, *found: Neighbourhoods) -> Neighbourhoods:
         """Return those that several trees know."""

@@ -12,11 +12,6 @@ MOST_GATHERED_NBYTES = 4 * 2**20
 """Bytes of partial results that are added up here rather than by tasks: below that, the tasks
 of a reduction take longer to go through a scheduler than the results take to come."""
 
-FEW = 4
-"""Tasks of which each may be sent what all of them have found, so that the next tasks need not wait
-for this program. Two on as many cores save a third of the way through Dask's scheduler and back
-by that, four on two cores nothing; with eight, so many small messages take twice as long."""
-
 
 def wait(future: Any) -> Any:
     """Wait for a task and return its result.

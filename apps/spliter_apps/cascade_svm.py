@@ -18,16 +18,17 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from spliter_apps._blocks import keep_schema
 from spliter_apps._csvm_answers import ask_blocks, check_labelled, score_blocks
+from spliter_apps._csvm_choice import ONE_SVC_ROWS
 from spliter_apps._csvm_kernel import SupportSet, support
-from spliter_apps._csvm_loop import Cascade, begin
-from spliter_apps._csvm_settings import scaled, unfitted_svc
+from spliter_apps._csvm_loop import Cascade, survey
+from spliter_apps._csvm_settings import needs_variance, scaled, unfitted_svc
 from spliter_apps._csvm_survey import Findings
 from spliter_apps._data import Data, Materialize, is_blocked, open_data
 
 Array: TypeAlias = npt.NDArray[Any]
 
-PIECE_ROWS = 8_192
-"""Rows of the pieces that an array in memory is cut into; one piece is not worth a cascade."""
+PIECE_ROWS = 1_024
+"""Rows of the pieces that a longer array in memory is cut into, so that partitions are even."""
 
 
 class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -39,7 +40,8 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     for points that could still add something; the set is trained again with these. It ends when
     there are none, or the dual objective stands still (after Graf, Cosatto, Bottou, Dourdanovic
     and Vapnik, "Parallel Support Vector Machines: The Cascade SVM", 2004). What is merged and fed
-    back moves; all other points stay where they are.
+    back moves; all other points stay where they are. Where nearly all points would be merged, or
+    there are few, all of them move to one location, which trains one SVC.
 
     Parameters
     ----------
@@ -63,7 +65,7 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     cascade_arity : int, default 2
         Sets of support vectors merged by one task.
     max_iter : int, default 5
-        Most iterations of the cascade, the first one included.
+        Most iterations of the cascade, the first one included; -1 for no limit.
     tol : float, default 1e-3
         The cascade has converged when the dual objective cannot be greater by more than
         this part of itself, or has changed by no more than that.
@@ -84,6 +86,15 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Whether the blocks of each partition are put together once and kept so during
         :meth:`fit`, or in every pass. Training needs them in one array, so "auto" keeps
         them. Of a Split given as `X` the Split's own setting counts.
+    cascade : bool or "auto", default "auto"
+        ``True`` trains a cascade, ``False`` one SVC on all points, at one location. "auto" trains
+        one SVC if there are at most 8,192 points, or if more than 0.8 of a sample of 2,048 points
+        are within or close to the margins.
+    probability : False
+        Accepted as scikit-learn has it. For probabilities, wrap the estimator in
+        :class:`sklearn.calibration.CalibratedClassifierCV`.
+    random_state : int, RandomState or None, default None
+        Accepted as scikit-learn has it, without effect: nothing is random.
 
     Attributes
     ----------
@@ -105,9 +116,10 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     coef_ : ndarray or CSR matrix of float64, shape (n_pairs, n_features)
         Weights of the features; with the linear kernel only.
     n_iter_ : int
-        Iterations of the cascade; 1 where there was one partition, and nothing to merge.
+        Iterations of the cascade; 1 where one SVC was trained on all points.
     converged_ : bool
-        Whether it ended before `max_iter` did, and not with it.
+        Whether the optimum was reached within `tol`: neither `max_iter` nor `svc_max_iter` ended
+        the training.
     objective_ : ndarray of float64, shape (n_iter_,)
         The dual objective after each iteration, summed over pairs of classes. (If no
         partition had anything to add to the last solution it is there twice.)
@@ -125,8 +137,9 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     *Several classes.* Each SVC trains one machine per pair of classes, as libsvm does, and what
     any of them may need goes up.
 
-    *Points in memory.* An array of at most 8,192 rows is one partition, and the result is that
-    of SVC itself. Longer ones are cut, and trained by as many threads as there are cores.
+    *One SVC.* With one partition, or where `cascade` chooses it, the result is that of SVC
+    itself on all points. A long array in memory is cut, and a cascade of it is trained by as
+    many threads as there are cores.
 
     *When it ends.* By duality the objective of all data is no greater than that of a solution
     plus `C` times the slack of each point that is no support vector. A partition whose slack
@@ -142,16 +155,12 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     *Points close to the margins.* The margins of a machine trained on few points are about
     those of one trained on all, the nearer the more points there are. So what a partition
     passes on in the first iteration is not only its support vectors, but also what is less
-    outside than the margins may be off: ``min(0.5, 20 / sqrt(points))`` of their width. The
+    outside than the margins may be off: ``min(0.5, 25 / sqrt(points))`` of their width. The
     second iteration then mostly has nothing to add.
 
     *Blocks sorted by class.* A partition that has much less of a class than its share trains
     with a sample of all data (2,048 points at most), whose weights make up for what is
     missing. The sample moves to the partitions that need it, once.
-
-    *Probabilities.* There is no ``probability``, which scikit-learn has deprecated in SVC as
-    well. Wrap the estimator in :class:`sklearn.calibration.CalibratedClassifierCV`. Nothing is
-    random, so there is no ``random_state`` either.
 
     Examples
     --------
@@ -190,6 +199,9 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         decision_function_shape: Literal["ovr", "ovo"] = "ovr",
         break_ties: bool = False,
         materialize: Materialize = "auto",
+        cascade: bool | Literal["auto"] = "auto",
+        probability: Literal[False] = False,
+        random_state: Any = None,
     ) -> None:
         self.C = C
         self.kernel = kernel
@@ -207,6 +219,9 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.decision_function_shape = decision_function_shape
         self.break_ties = break_ties
         self.materialize = materialize
+        self.cascade = cascade
+        self.probability = probability
+        self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags: sparse points are taken."""
@@ -255,11 +270,11 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         svc = unfitted_svc(self)
         with self._opened(X, y, sample_weight) as data:
             data.parts.resolve_item_indexes()
-            findings, begun = begin(data.parts, svc)
+            findings = survey(data.parts, needs_variance(svc))
             if not data.in_memory:
                 keep_schema(self, findings.schema)
             svc = scaled(svc, findings)
-            cascade = Cascade(svc, findings, self.cascade_arity, self.tol, begun)
+            cascade = Cascade(svc, findings, self.cascade_arity, self.tol, self.cascade)
             solution = cascade.run(data.parts, self.max_iter)
         self._keep(solution, findings)
         return self
@@ -278,7 +293,16 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if sample_weight is not None:
                 sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         materialize = True if self.materialize == "auto" else self.materialize
-        data = open_data(X, y, sample_weight, materialize=materialize, piece_rows=PIECE_ROWS)
+        rows = X.shape[0] if not is_blocked(X) else 0
+        # Of few rows the moments are SVC's own to the last bit if they are not cut.
+        one_piece = not self.cascade or rows <= ONE_SVC_ROWS
+        data = open_data(
+            X,
+            y,
+            sample_weight,
+            materialize=materialize,
+            piece_rows=max(rows, 1) if one_piece else PIECE_ROWS,
+        )
         check_labelled(data)
         return data
 
@@ -300,8 +324,8 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.intercept_ = model.intercept_
         self.objective_ = np.array(solution.objectives)
         self.n_iter_ = len(solution.objectives)
-        self.converged_ = solution.converged
-        if not self.converged_:
+        self.converged_ = solution.converged and not model.fit_status_
+        if not solution.converged:
             warnings.warn(
                 f"the cascade has not converged in {self.n_iter_} iterations (objectives "
                 f"{self.objective_}); raise max_iter or tol",

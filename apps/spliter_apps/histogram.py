@@ -19,12 +19,14 @@ from spliter_apps._histogram_blocks import block_members
 from spliter_apps._histogram_edges import (
     Edges,
     Extent,
+    check_density,
     columns_without_range,
     finish,
     resolve_edges,
 )
 from spliter_apps._histogram_kernel import HistogramAccumulator
 from spliter_apps._results import combine
+from spliter_apps._row_values import as_array, block_like, is_in_memory
 
 EXTENT_NBYTES = 1_000
 """About the size of the extremes of the columns."""
@@ -68,9 +70,9 @@ def histogramdd(
         and greatest value of the column are looked for in an extra pass.
     density : bool, default False
         Whether to return the probability density instead of counts.
-    weights : collection of shape (N,), optional
-        Real weights, blocked like the sample along its rows; an array in memory where the
-        sample is one.
+    weights : array-like or collection of shape (N,), optional
+        Real weights: in memory, or blocked like the sample along its rows. A list of numbers
+        is one array, a list of arrays a collection.
 
     Returns
     -------
@@ -97,6 +99,10 @@ def histogramdd(
     one's location. To see what that moved, split it by hand and look at
     :attr:`spliter.Split.moved`: ``parts = split(x.blocks[:, 0], x.blocks[:, 1])`` and
     ``histogramdd(parts)``. Other such collections have to be rechunked.
+
+    *Dates.* A column of ``datetime64`` or ``timedelta64`` needs edges of that kind, in any
+    unit. ``NaT`` is in no bin. As in ``numpy.histogramdd`` there are no equal bins and no
+    density of dates.
 
     *DataFrames.* All columns must be numbers. Columns of pandas' own number types are taken as
     float64, missing values as NaN.
@@ -131,6 +137,8 @@ def _histogramdd(
 ) -> tuple[npt.NDArray[np.float64], list[npt.NDArray[Any]]]:
     _check_grid(parts)
     edges = _edges(parts, bins, range_, weighted)
+    if density:
+        check_density(edges)
     partials = [_count(partition, edges, weighted) for partition in parts]
     # A new array for each sum: the engine may still need the partial ones, to send or to repeat.
     counts = combine(operator.add, partials, 8 * math.prod(len(edge) - 1 for edge in edges))
@@ -211,15 +219,14 @@ def _pieces(array: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
 
 
 def _weights(weights: Any, sample: Any) -> Any:
-    if not isinstance(weights, np.ndarray):
-        return weights
+    """Return weights as a collection that can be split with the sample."""
     members = sample if isinstance(sample, tuple) else (sample,)
-    if not all(isinstance(member, np.ndarray) for member in members):
-        raise InvalidArgumentError(
-            "the weights are one array in memory, and the sample is in blocks; pass weights of "
-            "the same kind as the sample, blocked like its rows"
-        )
-    return _pieces(weights)
+    if not is_in_memory(weights):
+        return weights
+    for member in members:
+        if not isinstance(member, np.ndarray):
+            return block_like(_side_by_side(member)[0], {"weights": weights})["weights"]
+    return _pieces(as_array("weights", weights))
 
 
 def _check_grid(parts: Split) -> None:

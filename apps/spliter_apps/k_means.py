@@ -22,22 +22,19 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from spliter import InvalidArgumentError, gather
 from spliter_apps._blocks import Expected, keep_schema
 from spliter_apps._data import Data, Materialize, check_members, is_blocked, open_data
-from spliter_apps._kmeans_init import seeds
-from spliter_apps._kmeans_lloyd import lloyd
-from spliter_apps._kmeans_look import checked_weights
-from spliter_apps._kmeans_passes import Begun, Run, begin
-from spliter_apps._kmeans_points import Looking, Points
-from spliter_apps._kmeans_steps import Opening, Rule
+from spliter_apps._kmeans_init import checked_centers, seeds
+from spliter_apps._kmeans_lloyd import Run, lloyd
+from spliter_apps._kmeans_points import Points, checked_weights
 from spliter_apps._kmeans_threads import one_blas_thread
-from spliter_apps._kmeans_use import distances, inertia, nearest
+from spliter_apps._kmeans_use import distances, inertia, nearest, refuse_container
 
-Init = Literal["k-means++", "k-means||", "random"] | Callable[..., Any] | Any
+Init = Literal["auto", "k-means++", "k-means||", "random"] | Callable[..., Any] | Any
 
 SAME = 100
 """Rounding errors up to which two inertias are those of the same clusters."""
@@ -46,22 +43,24 @@ SAME = 100
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Cluster points in blocks around means.
 
-    From the same first centres it comes to the clusters of ``sklearn.cluster.KMeans``
-    (Lloyd's algorithm, in as many iterations), and from the same `random_state` to the same first
-    centres, however the points are cut into blocks and wherever these are.
+    From the same first centres Lloyd's algorithm converges to the clusters of
+    ``sklearn.cluster.KMeans``, in as many iterations, unless points are exactly as far from one
+    centre as from another. The same `random_state` leads to the same first centres. Neither
+    depends on how the points are cut into blocks, nor on where these are.
 
     Parameters
     ----------
     n_clusters : int, default 8
         How many clusters to form.
-    init : {"k-means++", "k-means||", "random"}, array or callable, default "k-means++"
+    init : {"auto", "k-means++", "k-means||", "random"}, array or callable, default "auto"
         Where to start.
 
+        - ``"auto"``: ``"k-means++"`` for up to 16 clusters, ``"k-means||"`` for more.
         - ``"k-means++"``: points far from each other, chosen one after the other, the best of
           a few candidates each time; two passes over the data per cluster. The choice of
           scikit-learn for the same `random_state`.
-        - ``"k-means||"``: the same idea in twelve passes whatever the number of clusters
-          (Bahmani et al. 2012): for many clusters.
+        - ``"k-means||"``: many candidates in twelve passes whatever the number of clusters,
+          which the client clusters (Bahmani et al. 2012): for many clusters.
         - ``"random"``: points at random, by weight.
         - an array of shape (n_clusters, n_features): these centres.
         - a callable: gets `X` as it was passed to :meth:`fit`, `n_clusters` and
@@ -78,6 +77,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         Print the inertia of every iteration. Doubles the passes over the data.
     random_state : int, RandomState or None, default None
         Where random numbers come from; an int makes fits repeatable.
+    copy_x : bool, default True
+        There for scikit-learn's interface: points are never written to.
+    algorithm : {"lloyd"}, default "lloyd"
+        There for scikit-learn's interface.
     materialize : bool or "auto", default "auto"
         Whether to put the blocks of each partition into one, as for :func:`spliter.split`.
 
@@ -102,8 +105,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
     -----
     Points are what scikit-learn takes, arrays, DataFrames and CSR matrices in memory, or a
     collection of blocks of them that :func:`spliter.split` takes, or a :class:`spliter.Split` (of
-    points, or of points and weights). Whatever the input, blocks of any number of rows cost
-    about what one array costs; scratch memory is about 1 MB per task.
+    points, or of points and weights). Lazy collections are computed and kept in the engine's
+    memory for the time of a call. In a pipeline, scale with dask-ml: scikit-learn's scalers gather
+    the points here. Blocks of any number of rows cost about what one array costs; scratch memory
+    is a few MB per task.
 
     A cluster that is left without points gets the point that is farthest from its centre, as
     in scikit-learn.
@@ -129,12 +134,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         self,
         n_clusters: int = 8,
         *,
-        init: Init = "k-means++",
+        init: Init = "auto",
         n_init: int | Literal["auto"] = "auto",
         max_iter: int = 300,
         tol: float = 1e-4,
         verbose: int = 0,
         random_state: int | np.random.RandomState | None = None,
+        copy_x: bool = True,
+        algorithm: Literal["lloyd"] = "lloyd",
         materialize: Materialize = "auto",
     ) -> None:
         self.n_clusters = n_clusters
@@ -144,9 +151,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         self.tol = tol
         self.verbose = verbose
         self.random_state = random_state
+        self.copy_x = copy_x
+        self.algorithm = algorithm
         self.materialize = materialize
-
-    # --- fitting ----------------------------------------------------------------------------
 
     def fit(self, X: Any, y: object = None, sample_weight: Any = None) -> Self:
         """Find clusters.
@@ -158,7 +165,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         y : ignored
             There for scikit-learn's interface.
         sample_weight : array-like or collection of shape (n,), optional
-            Weight of each point, not negative; blocked like `X` if that is.
+            Weight of each point, not negative; in memory, or blocked like `X`.
 
         Returns
         -------
@@ -181,21 +188,11 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         """
         self._check_parameters()
         with one_blas_thread(), self._opened(X, sample_weight, reset=True) as data:
-            centers = self._expected_centers()
-            begun = None
-            # One message, in which the engine sees who will want to know what is found.
-            with data.parts.together():
-                looking = Looking.begin(data.parts, with_moments=self.tol > 0, centers=centers)
-                if centers is not None:
-                    opening = Opening(
-                        centers, looking.weighted, int(self.max_iter), float(self.tol)
-                    )
-                    begun = begin(looking, opening, with_report=bool(self.verbose))
-            points = looking.points()
+            points = Points.inspected(data.parts, with_moments=self.tol > 0)
             if not data.in_memory:
                 keep_schema(self, points.schema)
             self._check_points(points)
-            run = self._best(points, X, check_random_state(self.random_state), begun)
+            run = self._best(points, X, check_random_state(self.random_state))
             self._keep(run, points, data)
         return self
 
@@ -204,7 +201,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         if not is_blocked(X):
             X = self._validated(X, reset=reset)
             if sample_weight is not None:
-                sample_weight = _weights_in_memory(sample_weight, X.shape[0])
+                if isinstance(sample_weight, Real):
+                    sample_weight = np.full(X.shape[0], float(sample_weight))
+                sample_weight = checked_weights(sample_weight, X.shape[0], "sample_weight")
         data = open_data(X, sample_weight, materialize=self.materialize, names=["sample_weight"])
         if data.parts.ncollections > 2:
             check_members(data, 2, "split(X), or split(X, sample_weight)")
@@ -227,7 +226,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         _check_number("tol", self.tol, Real, 0)
         if not (isinstance(self.n_init, str) and self.n_init == "auto"):
             _check_number("n_init", self.n_init, Integral, 1, 'or "auto"')
-        ways = ("k-means++", "k-means||", "random")
+        if self.algorithm != "lloyd":
+            raise InvalidArgumentError(
+                f'algorithm must be "lloyd", got {self.algorithm!r}; from the same first centres '
+                '"elkan" leads to the same clusters'
+            )
+        ways = ("auto", "k-means++", "k-means||", "random")
         if isinstance(self.init, str) and self.init not in ways:
             raise InvalidArgumentError(
                 f"init must be one of {ways}, an array of centres or a callable, got {self.init!r}"
@@ -242,27 +246,20 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         if not points.masses.any():
             raise InvalidArgumentError("Sample weights must contain at least one non-zero number.")
 
-    def _best(
-        self,
-        points: Points,
-        X: Any,
-        random_state: np.random.RandomState,
-        begun: Begun | None,
-    ) -> Run:
+    def _best(self, points: Points, X: Any, random_state: np.random.RandomState) -> Run:
         """Start as often as asked for; return the run of least inertia."""
         same = max(SAME * float(np.finfo(points.schema.dtype).eps), 1e-10)
-        rule = Rule.of(points.found, points.weighted, int(self.max_iter), float(self.tol))
         best: Run | None = None
         for _ in range(self._n_starts()):
             start = self._first_centers(points, X, random_state)
             if self.verbose:
-                _print("Initialization complete")
+                print("Initialization complete")  # noqa: T201 - what `verbose` asks for
             run = lloyd(
                 points,
                 start,
-                rule,
-                begun=begun,
-                report=_print if self.verbose else None,
+                max_iter=int(self.max_iter),
+                tol=float(self.tol) * points.variance,
+                report=print if self.verbose else None,
             )
             if best is None or run.inertia < best.inertia * (1 - same):
                 best = run
@@ -283,15 +280,6 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             return 1
         return int(self.n_init)
 
-    def _expected_centers(self) -> npt.NDArray[np.float64] | None:
-        """Return the centres that the caller gave, if it seems so; they are checked later."""
-        given = self.init
-        if not isinstance(given, np.ndarray) or given.ndim != 2 or given.dtype.kind != "f":
-            return None
-        if len(given) != self.n_clusters:
-            return None
-        return np.array(given, dtype=np.float64) if np.isfinite(given).all() else None
-
     def _first_centers(
         self, points: Points, X: Any, random_state: np.random.RandomState
     ) -> npt.NDArray[np.float64]:
@@ -301,21 +289,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             given = self.init(X, self.n_clusters, random_state=random_state)
         else:
             given = self.init
-        dtype = points.schema.dtype
-        centers = check_array(given, accept_sparse="csr", dtype=dtype, input_name="init")
-        centers = centers.toarray() if hasattr(centers, "toarray") else centers
-        n_features = points.schema.n_features
-        if centers.shape[0] != self.n_clusters:
-            raise InvalidArgumentError(
-                f"The shape of the initial centers {centers.shape} does not match the number of "
-                f"clusters {self.n_clusters}."
-            )
-        if centers.shape[1] != n_features:
-            raise InvalidArgumentError(
-                f"The shape of the initial centers {centers.shape} does not match the number of "
-                f"features of the data {n_features}."
-            )
-        return np.array(centers, dtype=np.float64)
+        return checked_centers(given, points.schema, self.n_clusters)
 
     def _keep(self, run: Run, points: Points, data: Data) -> None:
         if run.n_used < self.n_clusters:
@@ -330,8 +304,6 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         self.labels_ = data.gathered(points.parts.assemble(run.labels, dtype=np.int32, output=0))
         self.inertia_ = run.inertia
         self.n_iter_ = run.n_iter
-
-    # --- using the clusters -----------------------------------------------------------------
 
     def predict(self, X: Any) -> Any:
         """Return the number of the nearest centre of each point.
@@ -371,9 +343,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         Raises
         ------
         NotFittedError, InvalidArgumentError
-            As :meth:`predict`.
+            As :meth:`predict`; also for a collection if ``set_output`` asks for a DataFrame.
         """
         check_is_fitted(self)
+        refuse_container(self, X)
         dtype = self.cluster_centers_.dtype
         return self._for_each_block(X, distances, dtype, (len(self.cluster_centers_),))
 
@@ -399,7 +372,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         y : ignored
             There for scikit-learn's interface.
         sample_weight : array-like or collection of shape (n,), optional
-            Weight of each point; blocked like `X` if that is.
+            Weight of each point; in memory, or blocked like `X`.
 
         Returns
         -------
@@ -450,6 +423,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         ndarray of shape (n, n_clusters), or collection
             As :meth:`transform`.
         """
+        refuse_container(self, X)
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -467,10 +441,6 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         return tags
 
 
-def _print(line: str) -> None:
-    print(line)  # noqa: T201 - what `verbose` asks for
-
-
 def _check_number(name: str, value: object, kind: Any, least: int, other: str = "") -> None:
     # A bool is an int to Python, and a mistake here.
     if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
@@ -478,9 +448,3 @@ def _check_number(name: str, value: object, kind: Any, least: int, other: str = 
         raise InvalidArgumentError(
             f"{name} must be {what} >= {least}{other and ' ' + other}, got {value!r}"
         )
-
-
-def _weights_in_memory(sample_weight: Any, n_items: int) -> npt.NDArray[np.float64]:
-    if isinstance(sample_weight, Real):
-        return np.full(n_items, float(sample_weight))
-    return checked_weights(sample_weight, n_items, "sample_weight")

@@ -8,25 +8,137 @@ answer. The numerics are in :mod:`spliter_apps._neighbors_kernel`, the tasks in
 
 from __future__ import annotations
 
-import operator
-from functools import partial
+import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
-from spliter_apps._data import is_blocked
-from spliter_apps._neighbors_base import Output, warn_of_column
-from spliter_apps._neighbors_predict import PredictingNeighbors
+from spliter import InvalidArgumentError
+from spliter_apps._neighbors_predict import (
+    KNeighborsPredictor,
+    NeighborsClassifier,
+    NeighborsRegressor,
+    RadiusNeighborsPredictor,
+)
 from spliter_apps._neighbors_sample import Targets
-from spliter_apps._neighbors_search import NearestNeighbors
-from spliter_apps._neighbors_votes import Spread, averages, hits, probabilities, winners
+from spliter_apps._neighbors_search import KNeighborsMixin, RadiusNeighborsMixin
+from spliter_apps._neighbors_votes import Outliers, Weights
 
-__all__ = ["KNeighborsClassifier", "KNeighborsRegressor", "NearestNeighbors"]
+__all__ = [
+    "KNeighborsClassifier",
+    "KNeighborsRegressor",
+    "NearestNeighbors",
+    "RadiusNeighborsClassifier",
+    "RadiusNeighborsRegressor",
+]
 
 
-class KNeighborsClassifier(ClassifierMixin, PredictingNeighbors):  # type: ignore[misc]
+class NearestNeighbors(KNeighborsMixin, RadiusNeighborsMixin):
+    """Search for neighbours, without anything to predict.
+
+    Like ``sklearn.neighbors.NearestNeighbors``, for points in memory or in blocks on any
+    engine. Distances are scikit-learn's; of neighbours at one distance those that come
+    first in the training data are returned, wherever they are.
+
+    Parameters
+    ----------
+    n_neighbors : int, default 5
+        Neighbours that :meth:`kneighbors` returns.
+    radius : float, default 1.0
+        Radius that :meth:`radius_neighbors` looks in.
+    algorithm : {'auto', 'ball_tree', 'kd_tree', 'brute'}
+        How to search; ``'auto'`` chooses once for all locations.
+    leaf_size : int, default 30
+        Points in a leaf of a tree.
+    metric : str, callable or DistanceMetric, default 'minkowski'
+        The distance; see the notes.
+    p : float, default 2
+        Power of the Minkowski metric.
+    metric_params : dict, optional
+        Further parameters of the metric.
+    n_jobs : int, optional
+        Accepted as scikit-learn's is, and not used: a location's queries run on its
+        engine's threads.
+
+    Attributes
+    ----------
+    n_samples_fit_ : int
+        Number of fitted points.
+    effective_metric_ : str or callable
+        The metric used; ``'euclidean'`` for Minkowski's with ``p=2``.
+    effective_metric_params_ : dict
+        Its parameters.
+    n_features_in_ : int
+        Columns of the points.
+    feature_names_in_ : ndarray of str, shape (n_features_in_,)
+        Their names, if the points were in DataFrames with string names.
+
+    Notes
+    -----
+    ``metric='precomputed'`` (a matrix of all distances, or a sparse graph of some, as
+    ``sklearn.neighbors.KNeighborsTransformer`` computes) and ``'nan_euclidean'`` (missing
+    values) need the training data in memory; sparse points are compared pair by pair, as
+    ``algorithm='brute'`` does. A ``DistanceMetric`` made for float32 computes in float32.
+
+    Fitted on blocks, the estimator keeps the trees where they are and the blocks alive, so
+    that a tree that is lost with a worker is built again. Pickling it brings all trees here.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter_apps.neighbors import NearestNeighbors
+    >>> blocks = [np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 3.0]])]
+    >>> search = NearestNeighbors(n_neighbors=1).fit(blocks)
+    >>> search.kneighbors(np.array([[0.0, 2.0]]))
+    (array([[1.]]), array([[2]]))
+    """
+
+    def __init__(
+        self,
+        *,
+        n_neighbors: int = 5,
+        radius: float = 1.0,
+        algorithm: str = "auto",
+        leaf_size: int = 30,
+        metric: Any = "minkowski",
+        p: float = 2,
+        metric_params: dict[str, Any] | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.radius = radius
+        self.algorithm = algorithm
+        self.leaf_size = leaf_size
+        self.metric = metric
+        self.p = p
+        self.metric_params = metric_params
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None) -> NearestNeighbors:
+        """Put the points of each location into a tree there.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, or blocked collection, of shape (n, n_features)
+            Points. Anything that :func:`spliter.split` takes, or a Split, is blocked.
+        y : ignored
+            For the sake of pipelines.
+
+        Returns
+        -------
+        NearestNeighbors
+            Itself. Trees of blocks may still be being built.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the points or a parameter cannot be used. It is a ``ValueError``.
+        """
+        self._fit(X)
+        return self
+
+
+class KNeighborsClassifier(KNeighborsPredictor, NeighborsClassifier):
     """Classify points by the votes of their nearest neighbours.
 
     Like ``sklearn.neighbors.KNeighborsClassifier``, for points in memory or in blocks on any
@@ -62,133 +174,8 @@ class KNeighborsClassifier(ClassifierMixin, PredictingNeighbors):  # type: ignor
     array(['far', 'near'], dtype='<U4')
     """
 
-    _kind = "classes"
 
-    def fit(self, X: Any, y: Any = None) -> KNeighborsClassifier:
-        """Put the points of each location, with their labels, into a tree there.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, or blocked collection, of shape (n, n_features)
-            Points.
-        y : array-like, or collection blocked like `X`, of shape (n,) or (n, n_outputs)
-            Labels. With a Split as `X`, made by ``split(X, y)``, left out.
-
-        Returns
-        -------
-        KNeighborsClassifier
-            Itself.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the points, the labels or a parameter cannot be used. It is a ``ValueError``.
-        AlignmentError
-            If `y` is not blocked like `X`.
-        """
-        self._fit(X, y)
-        return self
-
-    def predict(self, X: Any) -> Any:
-        """Return the class that most neighbours have.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or blocked collection of shape (n_queries, n_features)
-            Points; ``None`` for the fitted ones, without their own vote.
-
-        Returns
-        -------
-        ndarray of shape (n_queries,) or (n_queries, n_outputs), or collection
-            Labels; the first of several with as many votes. Blocked like the points.
-
-        Raises
-        ------
-        InvalidArgumentError
-            As :meth:`kneighbors`.
-        """
-        return self._predicted(X, self._winners(X), [self._output_of_labels()])[0]
-
-    def predict_proba(self, X: Any) -> Any:
-        """Return the part of the votes that each class has.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or blocked collection of shape (n_queries, n_features)
-            As for :meth:`predict`.
-
-        Returns
-        -------
-        ndarray of float64, shape (n_queries, n_classes), or collection
-            In the order of ``classes_``; a list of one per output if labels have several
-            columns.
-
-        Raises
-        ------
-        InvalidArgumentError
-            As :meth:`kneighbors`.
-        """
-        check_is_fitted(self, "n_samples_fit_")
-        classes = self._classes()
-        conclude = partial(probabilities, classes=classes, weights=self.weights)
-        outputs: list[Output] = [(np.float64, (len(known),)) for known in classes]
-        found = self._predicted(X, conclude, outputs)
-        return list(found) if self.outputs_2d_ else found[0]
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the mean accuracy; of labels with several columns, all have to be right.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or blocked collection of shape (n, n_features)
-            Points; or a Split made by ``split(X, y)`` or ``split(X, y, sample_weight)``.
-        y : array-like or collection of shape (n,) or (n, n_outputs)
-            Their labels, blocked like `X` if that is blocked.
-        sample_weight : array-like or collection of shape (n,), optional
-            Their weights, likewise.
-
-        Returns
-        -------
-        float
-            Between 0 and 1.
-        """
-        if not is_blocked(X):
-            return float(super().score(X, y, sample_weight))
-        right, counted = self._tallied(
-            X, y, sample_weight, self._winners(X), hits, operator.add
-        ).tolist()
-        return float(right / counted)
-
-    def _winners(self, X: Any) -> Any:
-        check_is_fitted(self, "n_samples_fit_")
-        return partial(
-            winners,
-            classes=self._classes(),
-            weights=self.weights,
-            one_output=not self.outputs_2d_,
-        )
-
-    def _classes(self) -> list[Any]:
-        return list(self.classes_) if self.outputs_2d_ else [self.classes_]
-
-    def _output_of_labels(self) -> Output:
-        classes = self._classes()
-        return np.result_type(*classes), (len(classes),) if self.outputs_2d_ else ()
-
-    def _keep_targets(self, found: Targets, targets: Any) -> Any:
-        warn_of_column(found.n_outputs)
-        self.outputs_2d_ = found.n_outputs not in {None, 1}
-        self.classes_ = list(found.classes) if self.outputs_2d_ else found.classes[0]
-        return targets if targets is None or self.outputs_2d_ else targets.ravel()
-
-    def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
-        return tags
-
-
-class KNeighborsRegressor(RegressorMixin, PredictingNeighbors):  # type: ignore[misc]
+class KNeighborsRegressor(KNeighborsPredictor, NeighborsRegressor):
     """Predict the mean value of the nearest neighbours.
 
     Like ``sklearn.neighbors.KNeighborsRegressor``, for points in memory or in blocks on any
@@ -219,32 +206,121 @@ class KNeighborsRegressor(RegressorMixin, PredictingNeighbors):  # type: ignore[
     array([2.])
     """
 
-    _kind = "values"
 
-    def fit(self, X: Any, y: Any = None) -> KNeighborsRegressor:
-        """Put the points of each location, with their values, into a tree there.
+class RadiusNeighborsClassifier(RadiusNeighborsPredictor, NeighborsClassifier):
+    """Classify points by the votes of all neighbours within a radius.
 
-        Parameters
-        ----------
-        X : array-like, sparse matrix, or blocked collection, of shape (n, n_features)
-            Points.
-        y : array-like, or collection blocked like `X`, of shape (n,) or (n, n_outputs)
-            Values. With a Split as `X`, made by ``split(X, y)``, left out.
+    Like ``sklearn.neighbors.RadiusNeighborsClassifier``, for points in memory or in blocks on
+    any engine.
 
-        Returns
-        -------
-        KNeighborsRegressor
-            Itself.
+    Parameters
+    ----------
+    radius : float, default 1.0
+        Points at this distance vote.
+    weights : {'uniform', 'distance'}, callable or None, default 'uniform'
+        What a vote counts: the same, the inverse of the distance, or what a function makes
+        of an array of arrays of distances, one per query.
+    algorithm, leaf_size, p, metric, metric_params, n_jobs
+        As for :class:`NearestNeighbors`.
+    outlier_label : label, list of labels, 'most_frequent' or None, default None
+        Class of queries without neighbours: one for all outputs, one for each, or the one
+        that most training points have. ``None`` if such queries are an error.
 
-        Raises
-        ------
-        InvalidArgumentError
-            If the points, the values or a parameter cannot be used. It is a ``ValueError``.
-        AlignmentError
-            If `y` is not blocked like `X`.
-        """
-        self._fit(X, y)
-        return self
+    Attributes
+    ----------
+    outlier_label_ : list or None
+        Class of queries without neighbours, for each output.
+    classes_, outputs_2d_
+        As of :class:`KNeighborsClassifier`.
+    n_samples_fit_, effective_metric_, effective_metric_params_, n_features_in_
+        As of :class:`NearestNeighbors`.
+
+    Notes
+    -----
+    A label that is not among the classes has the probability 0 in all of them. Fitting warns of
+    that.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter_apps.neighbors import RadiusNeighborsClassifier
+    >>> points = [np.array([[0.0], [1.0]]), np.array([[5.0]])]
+    >>> labels = ["near", "near", "far"]
+    >>> model = RadiusNeighborsClassifier(2.0, outlier_label="far").fit(points, labels)
+    >>> model.predict(np.array([[0.4], [9.0]]))
+    array(['near', 'far'], dtype='<U4')
+    """
+
+    def __init__(
+        self,
+        radius: float = 1.0,
+        *,
+        weights: Weights = "uniform",
+        algorithm: str = "auto",
+        leaf_size: int = 30,
+        p: float = 2,
+        metric: Any = "minkowski",
+        outlier_label: Any = None,
+        metric_params: dict[str, Any] | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(
+            radius,
+            weights=weights,
+            algorithm=algorithm,
+            leaf_size=leaf_size,
+            p=p,
+            metric=metric,
+            metric_params=metric_params,
+            n_jobs=n_jobs,
+        )
+        self.outlier_label = outlier_label
+
+    def _labels_of_outliers(self) -> Outliers:
+        labels: Outliers = self.outlier_label_
+        return labels
+
+    def _keep_targets(self, found: Targets, targets: Any) -> Any:
+        kept = super()._keep_targets(found, targets)
+        self.outlier_label_ = _labels_of_outliers(self.outlier_label, found)
+        return kept
+
+
+class RadiusNeighborsRegressor(RadiusNeighborsPredictor, NeighborsRegressor):
+    """Predict the mean value of all neighbours within a radius.
+
+    Like ``sklearn.neighbors.RadiusNeighborsRegressor``, for points in memory or in blocks on
+    any engine.
+
+    Parameters
+    ----------
+    radius : float, default 1.0
+        Points at this distance are averaged.
+    weights : {'uniform', 'distance'}, callable or None, default 'uniform'
+        What a neighbour counts: the same, the inverse of the distance, or what a function
+        makes of an array of arrays of distances, one per query.
+    algorithm, leaf_size, p, metric, metric_params, n_jobs
+        As for :class:`NearestNeighbors`.
+
+    Attributes
+    ----------
+    n_samples_fit_, effective_metric_, effective_metric_params_, n_features_in_
+        As of :class:`NearestNeighbors`.
+
+    Notes
+    -----
+    The prediction for a query without neighbours is NaN, with a warning where queries are in
+    memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter_apps.neighbors import RadiusNeighborsRegressor
+    >>> points = [np.array([[0.0], [1.0]]), np.array([[5.0]])]
+    >>> values = [np.array([1.0, 3.0]), np.array([7.0])]
+    >>> RadiusNeighborsRegressor(2.0).fit(points, values).predict([[0.2], [4.0]])
+    array([2., 7.])
+    """
 
     def predict(self, X: Any) -> Any:
         """Return the mean value of the neighbours.
@@ -257,45 +333,51 @@ class KNeighborsRegressor(RegressorMixin, PredictingNeighbors):  # type: ignore[
         Returns
         -------
         ndarray of shape (n_queries,) or (n_queries, n_outputs), or collection
-            Means. Blocked like the points.
+            Means, NaN where there are no neighbours. Blocked like the points.
 
         Raises
         ------
         InvalidArgumentError
-            As :meth:`kneighbors`.
+            If the queries do not fit the training data.
         """
-        check_is_fitted(self, "n_samples_fit_")
-        return self._predicted(X, self._averages(), [self._output])[0]
+        predicted = super().predict(X)
+        if isinstance(predicted, np.ndarray) and np.isnan(predicted).any():
+            warnings.warn(
+                "One or more samples have no neighbors within specified radius; predicting NaN.",
+                stacklevel=2,
+            )
+        return predicted
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the coefficient of determination, the mean of those of all outputs.
 
-        Parameters
-        ----------
-        X : array-like, sparse matrix or blocked collection of shape (n, n_features)
-            Points; or a Split made by ``split(X, y)`` or ``split(X, y, sample_weight)``.
-        y : array-like or collection of shape (n,) or (n, n_outputs)
-            Their values, blocked like `X` if that is blocked.
-        sample_weight : array-like or collection of shape (n,), optional
-            Their weights, likewise.
-
-        Returns
-        -------
-        float
-            At most 1.
-        """
-        if not is_blocked(X):
-            return float(super().score(X, y, sample_weight))
-        spread: Spread = self._tallied(
-            X, y, sample_weight, self._averages(), Spread.of, Spread.merged
+def _labels_of_outliers(label: Any, found: Targets) -> list[Any] | None:
+    """Return a label for each output, having checked that it can be one."""
+    if label is None:
+        return None
+    if isinstance(label, str) and label == "most_frequent":
+        return [
+            known[counts.argmax()]
+            for known, counts in zip(found.classes, found.counts, strict=True)
+        ]
+    labels = list(label) if np.ndim(label) else [label] * len(found.classes)
+    if len(labels) != len(found.classes):
+        raise InvalidArgumentError(
+            f"The length of outlier_label: {label} is inconsistent with the output length: "
+            f"{len(found.classes)}"
         )
-        return spread.r2()
-
-    def _averages(self) -> Any:
-        return partial(averages, weights=self.weights)
-
-    def _keep_targets(self, found: Targets, targets: Any) -> Any:
-        uniform = self.weights is None or self.weights == "uniform"
-        mean = np.mean(np.zeros(1, found.dtype)).dtype if uniform else np.dtype(np.float64)
-        self._output = (mean, () if found.n_outputs is None else (found.n_outputs,))
-        return targets
+    for known, of_output in zip(found.classes, labels, strict=True):
+        if np.ndim(of_output):
+            raise InvalidArgumentError(
+                f"The outlier_label of classes {known} is supposed to be a scalar, got {of_output}."
+            )
+        if np.append(known, of_output).dtype != known.dtype:
+            raise InvalidArgumentError(
+                f"The dtype of outlier_label {of_output!r} is inconsistent with classes {known} "
+                "in y."
+            )
+        if of_output not in known:
+            warnings.warn(
+                f"Outlier label {of_output} is not in training classes. All class probabilities "
+                "of outliers will be assigned with 0.",
+                stacklevel=5,
+            )
+    return labels

@@ -10,6 +10,8 @@ import os
 import sys
 from typing import Any, Final
 
+from spliter_backends._compss_requirements import pycompss_advice
+
 try:
     from pycompss.api.api import (
         compss_barrier,
@@ -23,15 +25,8 @@ try:
     from pycompss.runtime.management.classes import Future
     from pycompss.util.context import CONTEXT
 except ImportError as missing:
-    home = os.environ.get("COMPSS_HOME")
-    where = (
-        f"COMPSS_HOME is {home}; add {home}/Bindings/python/3 to PYTHONPATH, or start the program "
-        "with runcompss"
-        if home
-        else "it comes with the COMPSs runtime (COMPSS_HOME is not set, so that seems not to be "
-        "installed): load your site's COMPSs module, or follow the installation manual of COMPSs"
-    )
-    raise ImportError(f"PyCOMPSs cannot be imported ({missing}); {where}") from missing
+    advice = pycompss_advice(os.environ.get("COMPSS_HOME", ""))
+    raise ImportError(f"PyCOMPSs cannot be imported ({missing}); {advice}") from missing
 
 __all__ = [
     "COLLECTION_IN",

@@ -18,7 +18,8 @@ class CompssFuture(Future):  # type: ignore[misc]
     Notes
     -----
     Waiting cannot be interrupted: PyCOMPSs waits in native code. COMPSs itself ends the
-    application when a task cannot be run; ``compss_set_wall_clock`` bounds all of it.
+    application when a task cannot be run. It does not notice that the process of a task was killed;
+    ``runcompss --wall_clock_limit=SECONDS`` bounds the application.
     """
 
     def __init__(self) -> None:

@@ -28,12 +28,13 @@ from typing import Any, Final, Protocol
 import cloudpickle
 import numpy as np
 
-from spliter import TaskNotSerializableError
 from spliter_backends._local_executor import available_memory, usable_cores
-from spliter_backends._sent_errors import SentErrors
+from spliter_backends._sent_errors import SentErrors, result_not_pickled
 
 ERRORS: Final = SentErrors(
-    functools.partial(cloudpickle.dumps, protocol=5), pickle.loads, "_compss_worker.py"
+    functools.partial(cloudpickle.dumps, protocol=5),
+    pickle.loads,
+    "spliter_backends._compss_worker",
 )
 """How an error is returned: a task that raises ends a COMPSs application, so ours never do."""
 
@@ -249,10 +250,7 @@ def result_of(value: Any, key: str, news: News) -> TaskResult | TaskFailure:
     try:
         return TaskResult(cloudpickle.dumps(value, protocol=5), True, key, news)
     except Exception as cause:  # noqa: BLE001 -- a __reduce__ may raise anything
-        error = TaskNotSerializableError(
-            f"what the task returned ({type(value)}) cannot be pickled: {cause}; return "
-            "something that can, or use it inside the task"
-        )
+        error = result_not_pickled(value, cause)
         error.__cause__ = cause
         return TaskFailure(ERRORS.encode(error), key, news)
 

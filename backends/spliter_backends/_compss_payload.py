@@ -15,11 +15,12 @@ from typing import Any, Protocol
 
 import cloudpickle
 
-from spliter import Partition, TaskNotSerializableError
+from spliter import Partition
 from spliter_backends._compss_api import Future
 from spliter_backends._compss_future import CompssFuture
 from spliter_backends._compss_outcome import ERRORS, News, TaskFailure
 from spliter_backends._compss_source import AwaySource, Layout
+from spliter_backends._unpicklable import not_serializable
 
 
 class Ships(Protocol):
@@ -122,10 +123,8 @@ def packed(
     try:
         _Pickler(file, cargo).dump((fn, tuple(args), dict(kwargs)))
     except (TypeError, AttributeError, pickle.PicklingError, RecursionError, ValueError) as error:
-        name = getattr(fn, "__name__", repr(fn))
-        raise TaskNotSerializableError(
-            f"{name} or its arguments cannot be sent to a worker: {error}. What a task uses must "
-            "be picklable: open files, locks and connections inside the task instead"
+        raise not_serializable(
+            fn, args, kwargs, error, _Pickler(io.BytesIO(), cargo).dump
         ) from error
     content: bytes = cloudpickle.dumps((file.getvalue(), cargo.partitions), protocol=5)
     return Payload(content, cargo.inputs)

@@ -6,6 +6,7 @@ own names; brings aligned blocks along; keeps count of what moved, which tasks r
 
 from __future__ import annotations
 
+import functools
 import threading
 import uuid
 import weakref
@@ -15,6 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from dask.typing import Key
 from distributed import Client, Future
+from distributed.protocol.pickle import dumps
 
 from spliter import (
     BlockGrid,
@@ -26,13 +28,20 @@ from spliter import (
     PlannedPartition,
 )
 from spliter._grid import IntArray
+from spliter_backends._dask_calls import PickledPartition
+from spliter_backends._dask_environment import check_environment
+from spliter_backends._dask_graph import example_block
 from spliter_backends._dask_inquiry import Inquiry, refuse_cancelled
 from spliter_backends._dask_worker import View, WorkerSource, hold
 from spliter_backends.dask_executor import DaskExecutor
 
-MOST_IN_A_TASK: Final = 256
-"""Blocks of a partition whose list goes with the first tasks on it, some 15 kB each, so that these
-need not wait until it is there. A list of more blocks is sent once."""
+MOST_IN_A_TASK: Final = 64
+"""Blocks of a partition that travels with each task on it, about 4 kB. A partition of more blocks
+is sent once by a task of its own, which costs as much as any other, and later tasks name it."""
+
+CANDIDATES: Final = 4
+"""Workers of which the planner chooses one for a block that only paused workers hold: enough to
+balance, and the plan of many blocks does not grow with the cluster."""
 
 ViewOf: TypeAlias = Callable[[PlannedPartition], View]
 """Makes what tasks on a partition see in place of its blocks."""
@@ -53,12 +62,15 @@ class Member:
     beside : ndarray of int64, or None
         For each block of the first collection, which of these goes with it; by default the
         one that has the same rows.
+    meta : object
+        An empty block, as the collection has it; ``None`` for lists and bags.
     """
 
     grid: BlockGrid
     futures: Sequence[Future[Any]]
     nbytes: IntArray | None
     beside: IntArray | None = None
+    meta: Any = None
 
 
 class Owner(Protocol):
@@ -93,7 +105,7 @@ class ClientSource:
         self._blocks = blocks
         self._sent = sent
         self._aligned = aligned  # some are copies made for this partition: kept alive here
-        self._shipped: tuple[Any, bool, Future[Any]] | None = None
+        self._shipped: tuple[Any, bool, PickledPartition | Future[Any]] | None = None
         self._lock = threading.Lock()
         # Tasks under way keep this object alive, so that none of them puts it there afterwards.
         weakref.finalize(self, _release, weakref.ref(blocks.client), sent.materialized_key)
@@ -109,33 +121,38 @@ class ClientSource:
         """Refuse, as :meth:`read`."""
         return self.read()
 
-    def shipped(self, executor: DaskExecutor, partition: Partition) -> Partition | Future[Any]:
-        """Return what a task is given: the future of the partition at its location.
-
-        It is sent there on first use. Until then, a short one is given itself, as is one that
-        another thread is about to send.
-        """
+    def shipped(
+        self, executor: DaskExecutor, partition: Partition
+    ) -> PickledPartition | Future[Any]:
+        """Return what a task is given: the partition, or the future of it at its location."""
         as_one = partition.begin_pass()
         with self._lock:
             sent = self._sent_before(partition, as_one)
-            is_new = sent is None
-            if sent is None:
+            if sent is None or self._first_is_cancelled(partition):
                 self._blocks.refuse_cancelled(partition)
-                sent = executor.ship(partition.at_location(as_one=as_one))
+            if sent is None:
+                sent = PickledPartition(dumps(partition.at_location(as_one=as_one)))
+                if len(partition) > MOST_IN_A_TASK:
+                    sent = executor.ship(sent, partition.location)
                 self._shipped = (partition.indexes, as_one, sent)
-        is_first = len(partition) <= MOST_IN_A_TASK and (is_new or executor.is_to_be_sent(sent))
-        if is_first or executor.is_held_back(sent):
-            return partition.at_location(as_one=as_one)
-        return sent
+            return sent
 
-    def _sent_before(self, partition: Partition, as_one: bool) -> Future[Any] | None:
-        """Return the future of what was sent, if it is still what is wanted."""
+    def _first_is_cancelled(self, partition: Partition) -> bool:
+        """Whether one block shows that all are gone: ``client.restart()`` cancels every future."""
+        first, *_ = self._blocks.futures() or ((),)
+        return bool(first) and first[int(partition.indexes.positions[0])].status == "cancelled"
+
+    def _sent_before(
+        self, partition: Partition, as_one: bool
+    ) -> PickledPartition | Future[Any] | None:
+        """Return what was sent, if it is still what is wanted."""
         if self._shipped is None:
             return None
-        indexes, was_one, future = self._shipped
+        indexes, was_one, sent = self._shipped
         # Sent again if item indexes have become known since, or it is to be one block.
-        same = indexes is partition.indexes and was_one == as_one
-        return future if same and future.status != "cancelled" else None
+        if indexes is not partition.indexes or was_one != as_one:
+            return None
+        return None if isinstance(sent, Future) and sent.status == "cancelled" else sent
 
     def needed(self) -> tuple[Any, ...]:
         """Return what a task needs kept alive, also when the Split is closed meanwhile."""
@@ -163,6 +180,8 @@ def _release(client: weakref.ReferenceType[Client], key: str) -> None:
 class DaskBlocks:
     """The blocks of one or several aligned collections on a Dask cluster."""
 
+    spread_advice = "client.rebalance() spreads the blocks over the workers; then split again."
+
     def __init__(
         self,
         client: Client,
@@ -174,7 +193,7 @@ class DaskBlocks:
         self.executor = executor
         self._view = view
         self._members = list(members)
-        self._inquiry = Inquiry(client, executor)
+        self._inquiry = Inquiry(client)
         self._token = uuid.uuid4().hex
         self._topic = _listen(client, self._token, self)
         self._lock = threading.Lock()
@@ -197,10 +216,23 @@ class DaskBlocks:
         with self._lock:
             self._drifted = False
         first, *aligned = self._members
-        holders = self._inquiry.wait_located(first.futures)
-        self._aligned_holders = [self._inquiry.wait_located(member.futures) for member in aligned]
+        holders = self._inquiry.wait_located(first.futures, first.grid)
+        self._aligned_holders = [
+            self._inquiry.wait_located(member.futures, member.grid) for member in aligned
+        ]
+        check_environment(self.client, set().union(*holders.values()))
         nbytes = self._inquiry.sizes(first.futures) if first.nbytes is None else first.nbytes
-        return Placement.of([holders[future.key] for future in first.futures], nbytes)
+        held = [holders[future.key] for future in first.futures]
+        return Placement.of(usable_holders(held, self.executor.available_workers()), nbytes)
+
+    def example(self) -> Any:
+        """Return a small block made of the collections' metadata; see `GivesExamples`."""
+        if self._view is not None:
+            return None
+        examples = [example_block(member.meta, member.grid) for member in self._members]
+        if any(example is None for example in examples):
+            return None
+        return tuple(examples) if len(examples) > 1 else examples[0]
 
     def futures(self) -> tuple[Sequence[Future[Any]], ...]:
         """Return the futures of all blocks; none once closed."""
@@ -209,9 +241,10 @@ class DaskBlocks:
     def refuse_cancelled(self, partition: Partition) -> None:
         """Raise if blocks of a partition were cancelled behind the Split's back."""
         futures = self._members[0].futures
-        positions = partition.indexes.positions.tolist()
+        positions = partition.indexes.positions
         refuse_cancelled(
-            dict(zip(partition.get_indexes(), (futures[at] for at in positions), strict=True))
+            [futures[at] for at in positions.tolist()],
+            lambda gone: self._members[0].grid.indexes(positions[gone]),
         )
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[ClientSource]:
@@ -288,10 +321,17 @@ class DaskBlocks:
             made_at = dict(zip(new, made, strict=True))
             copies.update(made_at)
             self._copies.update(made_at)
-            self._inquiry.wait_done(made)
+            self._inquiry.wait_done(made, functools.partial(self._aligned_indexes, list(new)))
             nbytes = int(self._inquiry.sizes(made).sum())
             self._count(Movement(aligned_blocks=len(made), aligned_nbytes=nbytes))
         return copies
+
+    def _aligned_indexes(
+        self, places: Sequence[tuple[int, int, str]], copies: IntArray
+    ) -> list[tuple[int, ...]]:
+        """Return the block indexes, each in its own collection, of copies of aligned blocks."""
+        numbered = (places[at] for at in copies.tolist())
+        return [self._members[number].grid.index(at) for number, at, _ in numbered]
 
     def _count(self, more: Movement) -> None:
         with self._lock:
@@ -323,6 +363,43 @@ class DaskBlocks:
         for source in self._sources:
             source.forget()
         self._members = [Member(member.grid, (), member.nbytes) for member in self._members]
+
+
+def usable_holders(
+    holders: Sequence[Sequence[str]], available: Mapping[str, int]
+) -> Sequence[Sequence[str]]:
+    """Return where each block can be used: at its holders that are available, if it has any.
+
+    A block whose holders have all been paused for long may be planned at other workers. The first
+    task on it there copies it, and from then on that worker is one of its holders.
+
+    Parameters
+    ----------
+    holders : sequence of sequence of str
+        Workers that hold each block.
+    available : mapping of str to int
+        Threads of each worker that runs tasks; at least one worker.
+
+    Returns
+    -------
+    sequence of sequence of str
+        Workers to choose from, for each block.
+
+    Examples
+    --------
+    >>> usable_holders([["a"], ["a", "b"], ["b"]], {"b": 1, "c": 1})
+    [['b', 'c'], ['b'], ['b']]
+    """
+    if available.keys() >= {worker for held in holders for worker in held}:
+        return holders
+    workers = sorted(available)
+    usable: list[Sequence[str]] = []
+    for at, held in enumerate(holders):
+        left = [worker for worker in held if worker in available]
+        # A window of workers, another one for each block: the planner balances within it.
+        end = at + min(len(workers), CANDIDATES)
+        usable.append(left or [workers[number % len(workers)] for number in range(at, end)])
+    return usable
 
 
 _listeners: weakref.WeakKeyDictionary[Client, weakref.WeakValueDictionary[str, DaskBlocks]]

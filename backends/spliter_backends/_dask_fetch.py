@@ -1,4 +1,4 @@
-"""How a task at a Dask worker reads blocks that are at other workers."""
+"""Read blocks that are at other Dask workers, from within a task."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from dask.sizeof import sizeof
 from dask.typing import Key
 from distributed import Worker
 from distributed.protocol.pickle import dumps
 from distributed.utils_comm import gather_from_workers
 
 from spliter import BlockLostError
+from spliter_backends._dask_memory import can_take
 
 
 async def gather_from_holders(
@@ -54,7 +56,24 @@ async def gather_from_holders(
             claimed.setdefault(address, []).append(key)
     for address in claimed.keys() - set(silent):
         await _disown(worker, address, claimed[address])
+    if found:
+        running = await worker.scheduler.ncores_running()
+        _keep(worker, {key: found[key] for key in found if running.keys().isdisjoint(holders[key])})
     return {**data, **found}, list(found)
+
+
+def _keep(worker: Worker, data: Mapping[Key, Any]) -> None:
+    """Make copies of blocks a worker's own, on its event loop.
+
+    Done with blocks that only paused workers hold, so that each is copied once and not in every
+    pass. To Dask these are replicas; its memory manager removes those at paused workers first.
+    """
+    data = {key: value for key, value in data.items() if key not in worker.state.tasks}
+    if not data or not can_take(worker, sum(map(sizeof, data.values()))):
+        return
+    worker.update_data(dict(data))
+    stimulus = f"spliter-keep-{time.time()}"
+    worker.batched_send({"op": "add-keys", "keys": list(data), "stimulus_id": stimulus})
 
 
 async def _disown(worker: Worker, address: str, keys: list[Key]) -> None:

@@ -15,8 +15,10 @@ import importlib.util
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import compress
 from typing import Any, Final, Literal
 
+import dask
 import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, TaskRef
 from dask.base import is_dask_collection
@@ -47,11 +49,14 @@ class BlockValues:
         For each block a future, the block itself, or :data:`LAZY`.
     nbytes : ndarray of int64 or None
         Bytes of each block where the collection's own metadata tells.
+    meta : object
+        An empty block, as arrays and DataFrames have it; ``None`` for others.
     """
 
     grid: BlockGrid
     values: Sequence[Any]
     nbytes: IntArray | None
+    meta: Any = None
 
     @property
     def lazy(self) -> bool:
@@ -92,13 +97,91 @@ def block_values(collection: Any) -> BlockValues:
     graph = ensure_dict(collection.__dask_graph__())
     values = [_follow(graph, key) for key in keys]
     if not is_array(collection):
-        return BlockValues(BlockGrid.of_unknown_sizes(len(keys)), values, None)
+        meta = collection._meta if hasattr(type(collection), "_meta") else None
+        return BlockValues(BlockGrid.of_unknown_sizes(len(keys)), values, None, meta)
     if not collection.chunks:
         raise UnsupportedCollectionError(
             "a Dask array without axes has one value and no blocks to iterate over"
         )
     grid = BlockGrid.from_chunks(collection.chunks)
-    return BlockValues(grid, values, _dense_sizes(collection, grid))
+    return BlockValues(grid, values, _dense_sizes(collection, grid), collection._meta)
+
+
+def example_block(meta: Any, grid: BlockGrid) -> Any:
+    """Return a small block to call functions on.
+
+    Parameters
+    ----------
+    meta : object
+        An empty block, of :class:`BlockValues`.
+    grid : BlockGrid
+        Of the collection.
+
+    Returns
+    -------
+    ndarray of one row, DataFrame, Series or Index of a few rows, or None
+        Filled as Dask fills what it infers types by. ``None`` for blocks of other kinds.
+    """
+    if isinstance(meta, np.ndarray):
+        trailing = tuple(max(axis[0], 1) for axis in grid.chunks[1:])
+        return np.ones_like(meta, shape=(1, *trailing))
+    if meta is None or (not hasattr(meta, "to_frame") and not hasattr(meta, "iloc")):
+        return None
+    from dask.dataframe.dispatch import meta_nonempty
+
+    return meta_nonempty(meta)
+
+
+def persisted(collections: Sequence[Any], **settings: Any) -> list[Any]:
+    """Compute the Dask collections among some that need it.
+
+    Parameters
+    ----------
+    collections : sequence of object
+        Dask collections, lists of delayed objects, and others, which are returned as they are.
+    **settings
+        For :func:`dask.persist`.
+
+    Returns
+    -------
+    list of object
+        In the same order. On a cluster their blocks may still be pending.
+    """
+    # Clients that are closed in the order in which they were made leave this setting behind.
+    if dask.config.get("scheduler", None) == "dask.distributed" and not _has_client():
+        settings = {"scheduler": "threads"} | settings
+    needed = [needs_computing(collection) for collection in collections]
+    # In one call, so that intermediate results that several of them share are computed once.
+    computed = iter(dask.persist(*compress(collections, needed), **settings))
+    return [
+        next(computed) if was_needed else collection
+        for collection, was_needed in zip(collections, needed, strict=True)
+    ]
+
+
+def needs_computing(collection: Any) -> bool:
+    """Whether blocks of a Dask collection are not yet where they can be split.
+
+    Parameters
+    ----------
+    collection : object
+        Any; of a list, the Dask collections in it.
+
+    Returns
+    -------
+    bool
+        Whether some block does not exist. In a program with a distributed client also whether
+        some block is a value in the graph, as the slices of ``da.from_array(ndarray)`` are.
+    """
+    if isinstance(collection, list | tuple):
+        return any(is_dask_collection(value) and needs_computing(value) for value in collection)
+    if not is_dask_collection(collection):
+        return False
+    graph = ensure_dict(collection.__dask_graph__())
+    values = (_follow(graph, key) for key in flatten(collection.__dask_keys__()))
+    if _has_client():
+        return not all(isinstance(value, TaskRef) for value in values)
+    return any(value is LAZY for value in values)
 
 
 def first_value(collection: Any) -> Any:
@@ -137,8 +220,12 @@ def belongs_to_cluster(collection: Any) -> bool:
     if importlib.util.find_spec("distributed") is None:
         return False
     value = first_value(collection)
-    if value is None or value is LAZY or isinstance(value, TaskRef):
-        return True
+    return value is None or value is LAZY or isinstance(value, TaskRef) or _has_client()
+
+
+def _has_client() -> bool:
+    if importlib.util.find_spec("distributed") is None:
+        return False
     from distributed.client import _get_global_client
 
     return _get_global_client() is not None

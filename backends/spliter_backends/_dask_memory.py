@@ -217,6 +217,27 @@ def nbytes_of(worker: Worker, key: Key) -> int:
     return 0 if task is None else int(task.nbytes or 0)
 
 
+def can_take(worker: Worker, nbytes: int) -> bool:
+    """Tell whether a worker can keep more data: memory has room, or Dask makes room by spilling.
+
+    Parameters
+    ----------
+    worker : distributed.Worker
+        The one that this runs on.
+    nbytes : int
+        Bytes of the data.
+
+    Returns
+    -------
+    bool
+        Whether it can.
+    """
+    if isinstance(worker.data, SpillBuffer):
+        return True
+    limit = _most_memory(worker)
+    return limit is None or worker.monitor.get_process_memory() + nbytes <= limit
+
+
 def _most_memory(worker: Worker) -> float | None:
     """Bytes up to which a worker is left alone: beyond that it is paused, or ended."""
     manager = worker.memory_manager

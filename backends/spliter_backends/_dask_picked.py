@@ -1,20 +1,64 @@
-"""The graph of an array whose blocks are to be picked out of what tasks have returned.
+"""Lazy collections whose blocks are picked out of the results of tasks.
 
-Written out when somebody asks for its tasks, which many programs never do (labels that nobody
-looks at), and not when the array is made: that would take as long as a pass over the blocks.
+Their graph has a task per block. It is written out when somebody asks for it, which many programs
+never do (labels that nobody reads): writing it takes as long as a pass over the blocks.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence, Set
 from functools import cached_property
 from typing import Any
 
-from dask._task_spec import Task
-from dask.highlevelgraph import Layer
+from dask._task_spec import Task, TaskRef
+from dask.highlevelgraph import HighLevelGraph, Layer
 from dask.typing import Key
 
-from spliter._grid import IntArray
+from spliter import BlocksMade
+from spliter._grid import UNKNOWN, IntArray
+
+
+def assembled(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
+    """Return a lazy collection over blocks that are in the results of tasks.
+
+    Parameters
+    ----------
+    results : sequence of (ndarray of int64, future)
+        Positions of blocks, and the future of the list of them.
+    made : BlocksMade
+        What the blocks are.
+
+    Returns
+    -------
+    dask.array.Array, or dask DataFrame, Series or Index
+    """
+    name = f"spliter-blocks-{uuid.uuid4().hex}"
+    if made.meta is not None:
+        return _frame(name, results, made)
+    from dask.array import Array
+
+    layer = PickedBlocks(name, results, len(made.trailing_shape), made.output)
+    rows = tuple(float("nan") if count == UNKNOWN else count for count in made.rows)
+    chunks = (rows, *((size,) for size in made.trailing_shape))
+    graph = HighLevelGraph.from_collections(name, layer, dependencies=())
+    return Array(graph, name, chunks=chunks, dtype=made.dtype)
+
+
+def _frame(name: str, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
+    """Return a Dask DataFrame, Series or Index with unknown divisions."""
+    import dask.dataframe as dd
+
+    tasks: dict[Key, Any] = {}
+    for positions, future in results:
+        # As in the graph of a persisted DataFrame. The tasks have no future among their arguments:
+        # a scheduler in this process would keep it, with the last messages that it has sent.
+        tasks[future.key] = future
+        for at, position in enumerate(positions.tolist()):
+            key = (name, position)
+            tasks[key] = Task(key, pick, TaskRef(future.key), at, made.output)
+    keys = [(name, position) for position in range(len(made.rows))]
+    return dd.from_graph(tasks, made.meta, (None,) * (len(keys) + 1), keys, "spliter-blocks")
 
 
 class PickedBlocks(Layer):
@@ -23,7 +67,7 @@ class PickedBlocks(Layer):
     Parameters
     ----------
     name : str
-        Of the array.
+        Of the collection.
     results : sequence of (ndarray of int64, future)
         Which blocks, and the future of the list of them.
     further : int

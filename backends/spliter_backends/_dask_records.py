@@ -1,4 +1,4 @@
-"""What Dask's scheduler keeps of tasks that are gone is kept short, where it is about ours.
+"""Bound the scheduler's records of SplIter's finished tasks.
 
 Dask records tasks in *spans* (``distributed.spans``). Outside of a span of the program's it makes
 a new one for each burst of tasks, and never forgets one, nor the groups of tasks that were in it;
@@ -9,8 +9,6 @@ whose tasks are gone the scheduler keeps the last few. Sums of times are not tou
 from __future__ import annotations
 
 from typing import Any, Final
-
-from distributed.diagnostics.plugin import SchedulerPlugin
 
 SPAN: Final = {"name": ("spliter",), "ids": ("spliter",)}
 """The span of all tasks sent outside of a span of the program's, the same for all clients."""
@@ -23,31 +21,6 @@ MOST_MESSAGES: Final = 1_000
 
 KEPT: Final = 10
 """Groups that are gone, and messages, of which so many stay: Dask asks for the last end of any."""
-
-NAME: Final = "spliter-records"
-"""Of the plugin."""
-
-
-class RecordsOfTheGone(SchedulerPlugin):
-    """Forgets groups of tasks that are gone."""
-
-    name = NAME
-
-    def update_graph(self, scheduler: Any, **kwargs: Any) -> None:
-        """Run when any tasks have come."""
-        shorten(scheduler)
-
-
-def keep_short(dask_scheduler: Any) -> None:
-    """Run on the scheduler: keep the records of our span short from now on.
-
-    Parameters
-    ----------
-    dask_scheduler : distributed.Scheduler
-        Given by Dask.
-    """
-    if NAME not in dask_scheduler.plugins:
-        dask_scheduler.add_plugin(RecordsOfTheGone(), name=NAME)
 
 
 def shorten(scheduler: Any) -> None:

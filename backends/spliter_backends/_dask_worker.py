@@ -43,7 +43,6 @@ from spliter._concatenate import concatenate
 from spliter._events import tell
 from spliter._grid import IntArray
 from spliter._partition import count_rows
-from spliter_backends._dask_exchange import DaskExchange
 from spliter_backends._dask_fetch import gather_from_holders
 from spliter_backends._dask_kept import Kept, bounded_sync, known_by_the_end
 from spliter_backends._dask_memory import MISSING, has_all, nbytes_of, read_here
@@ -155,8 +154,6 @@ def run_at_location(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
 
 
 def _arrive(worker: Worker, value: Any) -> Any:
-    if isinstance(value, DaskExchange):
-        value.begin()
     if not isinstance(value, Partition) or not isinstance(value.source, WorkerSource):
         return value
     reading = _Reading(worker, value.source, fetch=True)

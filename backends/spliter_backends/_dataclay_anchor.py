@@ -12,7 +12,7 @@ import asyncio
 import uuid
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +23,6 @@ from spliter._grid import IntArray
 from spliter_backends._dataclay_message import packed
 from spliter_backends._dataclay_peer import BackendGoneError, ObjectAwayError, Peer
 from spliter_backends._dataclay_session import Session
-from spliter_backends.dataclay_objects import PartitionObject
 
 COPIES_AT_ONCE: Final = 4
 """Copies under way at a time: each passes through this process's memory."""
@@ -46,7 +45,6 @@ class Freed:
     def __init__(self, peer: Peer, object_id: uuid.UUID) -> None:
         self.peer = peer
         self.object_id = object_id
-        peer.own(object_id)
         weakref.finalize(self, peer.free_later, (), (object_id,)).atexit = False
 
 
@@ -135,6 +133,12 @@ class Copies:
             copy = self._made[place] = Freed(peer, copy_id)
             return copy, max(nbytes, 1)
 
+    def forget(self, object_ids: Collection[uuid.UUID]) -> None:
+        """Make these copies again when they are needed next: a task did not find them."""
+        for place, copy in list(self._made.items()):
+            if copy.object_id in object_ids:
+                del self._made[place]
+
     async def _pull(self, object_id: uuid.UUID, source: uuid.UUID | None) -> bytearray:
         for _ in range(FINDS):
             if source is None:
@@ -213,7 +217,12 @@ class Anchor:
         self._home, blocks, nbytes = await self._made_at(backend_id, own)
         self._ledger.count(Movement(aligned_blocks=blocks, aligned_nbytes=nbytes))
 
-    async def move(self, left: Home, to: uuid.UUID | None = None) -> None:
+    async def move(
+        self,
+        left: Home,
+        to: uuid.UUID | None = None,
+        missing: Collection[uuid.UUID] = (),
+    ) -> None:
         """Make a home where the blocks are now.
 
         Parameters
@@ -222,6 +231,8 @@ class Anchor:
             The one that did not do; if another task has made a new one since, that is it.
         to : UUID, optional
             Make it at this backend, wherever most of the blocks are.
+        missing : collection of UUID
+            Objects that a task did not find there; copies among them are made again.
 
         Raises
         ------
@@ -232,6 +243,7 @@ class Anchor:
             if self._home is not left:
                 return
             self._ledger.drifted = True
+            self._copies.forget(missing)
             every = [object_id for member in self._members for object_id in member]
             found = await self._session.locate(every)
             gone = await self._session.gone_among({one for one in found if one is not None})
@@ -266,9 +278,9 @@ class Anchor:
         stands_for = {it: copy.object_id for it, (copy, _) in zip(away, brought, strict=True)}
         members = tuple(packed(stands_for.get(it, it) for it in ids) for ids in self._members)
         peer = self._session.peer(backend_id)
-        partition = PartitionObject(members)
-        await peer.persist([partition])
-        home = Home(Freed(peer, partition._dc_meta.id), tuple(copy for copy, _ in brought))
+        partition = Freed(peer, uuid.uuid4())
+        await peer.at_station("add_partition", self._session.name, partition.object_id, members)
+        home = Home(partition, tuple(copy for copy, _ in brought))
         return home, sum(nbytes > 0 for _, nbytes in brought), sum(nbytes for _, nbytes in brought)
 
     def _check_not_lost(

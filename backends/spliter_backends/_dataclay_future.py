@@ -36,7 +36,6 @@ class Kept:
         self._session = session
         self._lock = threading.Lock()
         self._fetched: tuple[Any] | None = None
-        peer.own(name)
         weakref.finalize(self, peer.free_later, (self.name,)).atexit = False
 
     async def message(self) -> bytearray:

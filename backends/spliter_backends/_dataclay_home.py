@@ -8,7 +8,6 @@ are away.
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
@@ -104,18 +103,24 @@ def block_of(object_id: uuid.UUID) -> Any:
     ------
     StaleError
         If it is elsewhere.
+    Exception
+        What the method raises.
     """
-    for look in range(LOOKS):
+    for _ in range(LOOKS):
         found = at_home(object_id)
         if not hasattr(type(found), "spliter_block"):
             return found
         try:
             return found.spliter_block()
         except Exception:
-            if look + 1 == LOOKS or (_is_at_home(found) and found._dc_is_loaded and look):
-                raise
-            time.sleep(0.001)
+            if on_loop(_is_in_memory(found)):
+                raise  # the method's own: its object is there
     raise StaleError([object_id])
+
+
+async def _is_in_memory(found: Any) -> bool:
+    # On the event loop, where dataClay takes objects away: not in the middle of that.
+    return _is_at_home(found) and found._dc_is_loaded
 
 
 @dataclass(frozen=True, eq=False)

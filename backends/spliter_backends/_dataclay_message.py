@@ -33,6 +33,9 @@ MESSAGE_LIMIT: Final = 2**31 - 2**20
 """Most bytes in one message. gRPC loses what has 2 GiB or more without saying so; the
 difference is for what it adds itself."""
 
+CLIENT_LENGTH: Final = 32
+"""Characters of a client's name, with which the names of all that is kept for it start."""
+
 ALIGNMENT: Final = 16
 
 Refer = Callable[[Any], int | None]
@@ -243,7 +246,7 @@ def dumps(value: Any) -> bytes:
     return encode(value).join()
 
 
-ERRORS: Final = SentErrors(dumps, decode, "_dataclay_station.py")
+ERRORS: Final = SentErrors(dumps, decode, "spliter_backends._dataclay_station")
 """How an error of a task is sent."""
 
 

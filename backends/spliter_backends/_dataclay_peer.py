@@ -44,6 +44,8 @@ ANSWER_SECONDS: Final = 1.5
 SILENCE_SECONDS: Final = 120.0
 """For a backend that accepts connections and does not answer: one long call into compiled code
 that holds the interpreter's lock is enough for that."""
+RENEWALS: Final = 5
+"""Renewals of a lease in its length: four may be late or lost."""
 FREE_AFTER: Final = 0.05
 """Seconds in which things to be freed are collected into one message."""
 PIECE_NBYTES: Final = 2**26
@@ -95,7 +97,7 @@ class Peer:
         self._silent_since: float | None = None
         self._free_names: list[str] = []
         self._free_objects: list[uuid.UUID] = []
-        self._owned: set[str | uuid.UUID] = set()
+        self._renewing: asyncio.Task[None] | None = None
         self._freeing: asyncio.Task[None] | None = None
 
     async def call(self, object_id: uuid.UUID, method: str, *args: Any) -> Any:
@@ -150,6 +152,8 @@ class Peer:
         object
             What it returns.
         """
+        if self._renewing is None:
+            self._renewing = self._session.loop.create_task(self._renew_lease())
         try:
             return await self.call(self.station_id, method, *args)
         except ObjectAwayError:
@@ -205,7 +209,7 @@ class Peer:
         bytearray
             The message.
         """
-        transfer = uuid.uuid4().hex
+        transfer = self._session.new_name()
         try:
             total, piece = await self.ask("pull", transfer, what, 0, PIECE_NBYTES)
             message = bytearray(total)
@@ -231,7 +235,7 @@ class Peer:
         str
             What it is called there.
         """
-        transfer = uuid.uuid4().hex
+        transfer = self._session.new_name()
         try:
             for start in range(0, len(message), PIECE_NBYTES):
                 piece = bytes(memoryview(message)[start : start + PIECE_NBYTES])
@@ -241,23 +245,20 @@ class Peer:
             raise
         return transfer
 
-    def own(self, what: str | uuid.UUID) -> None:
-        """Remember something at the backend that is to be freed: at the program's end at last.
+    async def _renew_lease(self) -> None:
+        """Renew this client's lease at the backend until the client is stopped."""
+        lease = self._session.name, self._session.lease_seconds
+        while self._session.is_started():
+            with contextlib.suppress(Exception):  # the next one may reach it
+                await self.at_station("renew", *lease)
+            await asyncio.sleep(self._session.lease_seconds / RENEWALS)
 
-        Parameters
-        ----------
-        what : str or UUID
-            Name of a result, or id of an object.
-        """
-        self._owned.add(what)
-
-    async def free_all(self) -> None:
-        """Free everything that has not been freed."""
-        owned, self._owned = self._owned, set()
-        names = [it for it in owned if isinstance(it, str)]
-        object_ids = [it for it in owned if isinstance(it, uuid.UUID)]
-        if owned:
-            await self._ask_to_free(names, object_ids)
+    async def end_lease(self) -> None:
+        """Have the backend free everything that it keeps for this client."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+            with contextlib.suppress(BackendGoneError, BackendNotUsableError):
+                await self.ask("end", self._session.name)
 
     def free_later(self, names: Sequence[str] = (), object_ids: Sequence[uuid.UUID] = ()) -> None:
         """Have something freed at the backend soon; from any thread, does not wait or raise.
@@ -269,7 +270,6 @@ class Peer:
         object_ids : sequence of UUID
             Of objects of SplIter's own.
         """
-        self._owned.difference_update(names, object_ids)
         with contextlib.suppress(RuntimeError):  # the loop is closed, as at the program's end
             self._session.loop.call_soon_threadsafe(self._free, names, object_ids)
 

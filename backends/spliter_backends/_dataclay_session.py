@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import concurrent.futures
 import contextlib
+import os
 import threading
 import uuid
 import weakref
@@ -13,6 +14,7 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from spliter import BackendNotUsableError, BlockTimeoutError, InvalidArgumentError
+from spliter_backends._dataclay_leases import DEFAULT_SECONDS
 from spliter_backends._dataclay_message import packed, unpacked
 from spliter_backends._dataclay_peer import (
     ANSWER_SECONDS,
@@ -34,6 +36,41 @@ EXIT_SECONDS: Final = 2.0
 """For freeing what is left at the end of the program."""
 
 NOWHERE: Final = uuid.UUID(int=0)
+
+LEASE_VARIABLE: Final = "SPLITER_DATACLAY_LEASE"
+
+
+def lease_seconds() -> float:
+    """Return the environment variable ``SPLITER_DATACLAY_LEASE``: the length of a lease.
+
+    Backends free what they keep for a program that has not been heard of for as long; 300 s
+    unless set.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not a number above 0.
+
+    Examples
+    --------
+    >>> lease_seconds()
+    300.0
+    """
+    given = os.environ.get(LEASE_VARIABLE, "")
+    try:
+        seconds = float(given) if given else DEFAULT_SECONDS
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InvalidArgumentError(
+            f"{LEASE_VARIABLE} must be a number of seconds above 0, got {given!r}"
+        )
+    return seconds
 
 
 class Session:
@@ -58,10 +95,12 @@ class Session:
             ("username", self.credentials["username"]),
             ("authorization", self.credentials["token"]),
         ]
+        self.name: Final = uuid.uuid4().hex
+        self.lease_seconds: Final = lease_seconds()
         self.executor: Any = None
         self._peers: dict[uuid.UUID, Peer] = {}
         self._described: dict[uuid.UUID, Mapping[str, Any]] = {}
-        atexit.register(_free_all, weakref.ref(self))
+        atexit.register(_end_leases, weakref.ref(self))
 
     @property
     def runtime(self) -> Any:
@@ -70,6 +109,15 @@ class Session:
         if runtime is None:
             raise BackendNotUsableError(STOPPED)
         return runtime
+
+    def new_name(self) -> str:
+        """Return a name for something that a backend is to keep for this client."""
+        return self.name + uuid.uuid4().hex
+
+    def is_started(self) -> bool:
+        """Whether the client has not been stopped."""
+        runtime = self._runtime()
+        return runtime is not None and runtime is get_runtime()
 
     def peer(self, backend_id: uuid.UUID) -> Peer:
         """Return a backend; it need not exist."""
@@ -111,9 +159,9 @@ class Session:
             running.cancel()
             raise
 
-    async def free_all(self) -> None:
-        """Free at all backends what has not been freed."""
-        await asyncio.gather(*(peer.free_all() for peer in self._peers.values()))
+    async def end_leases(self) -> None:
+        """Have all backends free what they keep for this client."""
+        await asyncio.gather(*(peer.end_lease() for peer in self._peers.values()))
 
     async def refresh(self) -> None:
         """Ask the metadata service which backends there are."""
@@ -208,12 +256,12 @@ class Session:
         return {one: self._described.get(one, {}).get("cores", 1) for one in backend_ids}
 
 
-def _free_all(session: weakref.ReferenceType[Session]) -> None:
+def _end_leases(session: weakref.ReferenceType[Session]) -> None:
     """Leave nothing at backends that go on after this program."""
     alive = session()
     if alive is not None and get_runtime() is not None and alive.loop.is_running():
         with contextlib.suppress(Exception):
-            alive.wait(alive.free_all(), EXIT_SECONDS)
+            alive.wait(alive.end_leases(), EXIT_SECONDS)
 
 
 _sessions: weakref.WeakKeyDictionary[Any, Session] = weakref.WeakKeyDictionary()

@@ -10,11 +10,13 @@ ever. The task ends with ``StaleError`` instead, and the client finds the block 
                     └─> some are not ──> "stale", their ids
 
 Results, blocks put into one, and what is being received or sent in pieces are kept in the
-dictionaries below until the client frees them by their names.
+dictionaries below until the client frees them by their names, or its lease ends. Each name starts
+with the name of the client it is kept for.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import uuid
@@ -33,16 +35,20 @@ from spliter_backends._dataclay_home import (
     here,
     on_loop,
 )
+from spliter_backends._dataclay_leases import Leases
 from spliter_backends._dataclay_message import (
+    CLIENT_LENGTH,
     ERRORS,
     Pickled,
     TooLargeError,
     decode,
     encode,
+    packed,
     unpacked,
 )
 from spliter_backends._dataclay_quiet import quiet
 from spliter_backends._local_blocks import block_nbytes
+from spliter_backends._sent_errors import result_not_pickled
 
 with quiet():
     from dataclay import event_loop
@@ -61,6 +67,8 @@ STORE_SECONDS: Final = 30.0
 _results: dict[str, Any] = {}
 _outgoing: dict[str, Pickled] = {}
 _incoming: dict[str, bytearray] = {}
+_objects: dict[uuid.UUID, str] = {}
+"""The client that each partition object, and each copy of a block, is kept for."""
 
 
 def run(call: bytes, given: Sequence[bytes | str], name: str) -> tuple[Any, ...]:
@@ -117,8 +125,8 @@ def _result(name: str) -> Any:
         return _results[name]
     except KeyError:
         raise BlockLostError(
-            f"the result of an earlier task is no longer kept at backend {here()}, which must "
-            "have been started again; run that task again"
+            f"the result of an earlier task is no longer kept at backend {here()}: the backend was "
+            "started again, or the program did not renew its lease in time; run that task again"
         ) from None
 
 
@@ -127,15 +135,14 @@ def _reply(result: Any, name: str) -> tuple[Any, ...]:
         return "done", encode(result, most=INLINE_NBYTES).join()
     except TooLargeError:
         _results[name] = result
+        _ensure_lease(name)
         return ("kept",)
     except Exception as error:
-        raise TaskNotSerializableError(
-            f"the task returned {_kind(result)}, which cannot be pickled: {error}"
-        ) from error
+        raise result_not_pickled(result, error) from error
 
 
-def _kind(value: Any) -> str:
-    return f"a {type(value).__module__}.{type(value).__qualname__}".replace("builtins.", "")
+def _ensure_lease(name: str) -> None:
+    LEASES.ensure(name[:CLIENT_LENGTH])
 
 
 def _describe() -> Mapping[str, Any]:
@@ -183,12 +190,21 @@ def _pull(transfer: str, what: str | uuid.UUID, start: int, stop: int) -> tuple[
     """Return the length of a message, and a piece of it: a result, or an object to be copied."""
     pickled = _outgoing.get(transfer)
     if pickled is None:
-        pickled = encode(_result(what) if isinstance(what, str) else _content_of(what))
+        pickled = _pickled_result(what) if isinstance(what, str) else encode(_content_of(what))
     if stop < pickled.nbytes:
         _outgoing[transfer] = pickled
+        _ensure_lease(transfer)
     else:
         _outgoing.pop(transfer, None)
     return pickled.nbytes, pickled.piece(start, stop)
+
+
+def _pickled_result(name: str) -> Pickled:
+    result = _result(name)
+    try:
+        return encode(result)
+    except Exception as error:
+        raise result_not_pickled(result, error) from error
 
 
 def _content_of(object_id: uuid.UUID) -> tuple[type, Any, Any]:
@@ -199,20 +215,52 @@ def _content_of(object_id: uuid.UUID) -> tuple[type, Any, Any]:
 
 def _push(transfer: str, total: int, start: int, piece: bytes) -> None:
     """Take a piece of a message."""
-    message = _incoming.setdefault(transfer, bytearray(total))
+    if not start:
+        _incoming[transfer] = bytearray(total)
+        _ensure_lease(transfer)
+    message = _incoming.get(transfer)
+    if message is None:
+        raise _transfer_lost()
     message[start : start + len(piece)] = piece
+
+
+def _transfer_lost() -> BlockLostError:
+    return BlockLostError(
+        f"what backend {here()} had received of a block is no longer kept: the program did not "
+        "renew its lease in time, or the backend was started again; run the task again"
+    )
 
 
 def _adopt(transfer: str) -> tuple[uuid.UUID, int]:
     """Make a copy of another backend's object from its message; return its id and bytes."""
+    if transfer not in _incoming:
+        raise _transfer_lost()
     kind, properties, state = decode(_incoming.pop(transfer))
     copy = kind.new_proxy_object()
     if state is None:
         vars(copy).update(properties)
     else:
         copy.__setstate__(state)
+    _own(copy._dc_meta.id, transfer[:CLIENT_LENGTH])
     copy.make_persistent()
     return copy._dc_meta.id, _size(copy)
+
+
+def _own(object_id: uuid.UUID, client: str) -> None:
+    """Note that an object is kept for a client."""
+    _objects[object_id] = client
+    LEASES.ensure(client)
+
+
+async def add_partition(client: str, object_id: uuid.UUID, members: tuple[bytes, ...]) -> None:
+    """Make a partition object; see :meth:`spliter_backends.dataclay_objects.Station`."""
+    from spliter_backends.dataclay_objects import PartitionObject
+
+    partition = PartitionObject.new_proxy_object()
+    partition._dc_meta.id = object_id
+    partition._dc_property_members = members
+    _own(object_id, client)
+    await get_runtime().make_persistent(partition)
 
 
 def _free(names: Sequence[str], object_ids: bytes) -> None:
@@ -222,15 +270,34 @@ def _free(names: Sequence[str], object_ids: bytes) -> None:
             kept.pop(name, None)
     for object_id in unpacked(object_ids):
         as_one.pop(object_id, None)
-        try:
-            found = at_home(object_id)
-        except StaleError:
-            continue
-        # dataClay has no way to delete an object. This is what it does to the original when a
-        # version takes its place: properties, the reference and the store's entry go.
-        on_loop(get_runtime().proxify_object(found, object_id))
-        lock_manager.locks.pop(object_id, None)
-        Path(settings.storage_path, str(object_id)).unlink(missing_ok=True)
+        with contextlib.suppress(StaleError):
+            _delete(object_id, at_home(object_id))
+        _objects.pop(object_id, None)
+
+
+def _delete(object_id: uuid.UUID, found: Any) -> None:
+    """Delete an object; dataClay has no way to."""
+    # This is what it does to the original when a version takes its place: properties, the
+    # reference and the store's entry go.
+    on_loop(get_runtime().proxify_object(found, object_id))
+    lock_manager.locks.pop(object_id, None)
+    Path(settings.storage_path, str(object_id)).unlink(missing_ok=True)
+
+
+def _free_client(client: str) -> None:
+    """Free all that is kept for a client."""
+    kept = [*_results, *_outgoing, *_incoming]
+    names = [name for name in kept if name.startswith(client)]
+    _free(names, packed(it for it, owner in list(_objects.items()) if owner == client))
+
+
+LEASES: Final = Leases(_free_client)
+
+
+def _end(client: str) -> None:
+    """End the lease of a client that ends in good order."""
+    LEASES.drop(client)
+    _free_client(client)
 
 
 def answer(what: str, *question: Any) -> tuple[Any, ...]:
@@ -268,6 +335,7 @@ ANSWERS: Final[dict[str, Callable[..., Any]]] = {
     "push": _push,
     "adopt": _adopt,
     "free": _free,
+    "end": _end,
     "kept": _kept,
 }
 """What a client may ask a :class:`~spliter_backends.dataclay_objects.Station`."""

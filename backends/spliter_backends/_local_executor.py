@@ -18,6 +18,7 @@ from typing import Any
 from spliter import BlocksMade, InvalidArgumentError, Location, Partition
 from spliter._grid import IntArray
 from spliter_backends._local_store import LocalSource
+from spliter_backends._sent_errors import failure_by
 
 LOCATION = Location("local")
 """The one location there is: this process."""
@@ -335,7 +336,8 @@ def _run(
         result = fn(*map(_resolved, args), **{k: _resolved(v) for k, v in kwargs.items()})
     except BaseException as error:  # noqa: BLE001 -- it belongs to whoever asks for the result
         _thread.in_task = outer
-        future.set_exception(error)
+        # sys.exit in a task must not end the program that asks for the result.
+        future.set_exception(error if isinstance(error, Exception) else failure_by(error))
     else:
         # Reset first: what waited for this result must be queued, not run inside it.
         _thread.in_task = outer

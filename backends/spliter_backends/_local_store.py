@@ -215,6 +215,19 @@ class LocalBlocks:
         """
         return [LocalSource(self._store, part.positions) for part in planned]
 
+    def example(self) -> Any:
+        """Return the first row of the first block, or of each of aligned ones.
+
+        Returns
+        -------
+        block or tuple of block, or None
+            ``None`` if there are no blocks.
+        """
+        if not len(self._nbytes) or not self._store.collections:
+            return None
+        block = next(_read(self._store.collections, np.zeros(1, dtype=np.int64)))
+        return tuple(map(_first_row, block)) if isinstance(block, tuple) else _first_row(block)
+
     def moved(self) -> Movement:
         """Return that nothing has moved: there is nowhere to move to.
 
@@ -239,3 +252,7 @@ class LocalBlocks:
         """Let go of the blocks; tasks that have been submitted still have theirs."""
         self._store.collections = ()
         self._store.materialized = {}  # tasks under way share the old one, and drop it
+
+
+def _first_row(block: Any) -> Any:
+    return block.iloc[:1] if hasattr(block, "iloc") else block[:1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -92,6 +93,9 @@ class ClientSource:
         self._away = away
         self._one: ObjectRef | None = None
         self._lock = threading.Lock()
+        self.reading = threading.Lock()
+        self.pending: deque[ObjectRef] = deque()
+        """Reports of its tasks that may not have been read, oldest first."""
 
     def read(self) -> Any:
         """Refuse: the blocks are at a node."""
@@ -118,7 +122,7 @@ class ClientSource:
             With it the blocks as one, if the task must not start before these are made.
         """
         self.blocks.check_connected()
-        self.blocks.read_reports()
+        self.blocks.read_reports_of(self)
         as_one = partition.begin_pass()
         with self._lock:
             if as_one and self._one is None and len(partition) > 1:
@@ -153,6 +157,25 @@ class ClientSource:
             self._members = ()
 
 
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What is to come from a task about one of its partitions.
+
+    Parameters
+    ----------
+    number : int
+        Of the partition among those of the task.
+    source : ClientSource
+        Its blocks.
+    blocks : ObjectRef
+        Where the blocks as one will be, if the task makes them.
+    """
+
+    number: int
+    source: ClientSource
+    blocks: ObjectRef
+
+
 def affinity(node: str) -> Any:
     """Return a scheduling strategy for what is to run at a node.
 
@@ -184,7 +207,7 @@ class RayBlocks:
         self._lock = threading.Lock()
         self._movement = Movement()
         self._drifted = False
-        self._reports: dict[ObjectRef, list[tuple[ClientSource, ObjectRef]]] = {}
+        self._reports: dict[ObjectRef, Sequence[Expected]] = {}
         self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
 
     @property
@@ -290,33 +313,61 @@ class RayBlocks:
                 fetched_nbytes=now.fetched_nbytes + more.fetched_nbytes,
             )
 
-    def expect(self, report: ObjectRef, ones: Sequence[tuple[ClientSource, ObjectRef]]) -> None:
-        """Remember the report of a task, to be read when it is there."""
+    def expect(self, report: ObjectRef, expected: Sequence[Expected]) -> None:
+        """Remember the report of a task, to be read when it is there.
+
+        Parameters
+        ----------
+        report : ObjectRef
+            What the task will return, one :class:`Report` for each of its partitions.
+        expected : sequence of Expected
+            Those of them that are partitions of this Split.
+        """
         with self._lock:
-            self._reports[report] = list(ones)
+            self._reports[report] = expected
+        for one in expected:
+            one.source.pending.append(report)
 
     def read_reports(self) -> None:
-        """Read the reports of tasks that have ended."""
+        """Read the reports of all tasks that have ended."""
         with self._lock:
             pending = list(self._reports)
+        self._read(pending)
+
+    def read_reports_of(self, source: ClientSource) -> None:
+        """Read reports of the tasks on one partition, oldest first, up to one that is not there.
+
+        Each task submitted waits for one report in vain at most, however many are pending.
+        """
+        with source.reading:
+            while source.pending:
+                oldest = source.pending[0]
+                with self._lock:
+                    is_unread = oldest in self._reports
+                if is_unread and not self._read([oldest]):
+                    return
+                source.pending.popleft()
+
+    def _read(self, pending: list[ObjectRef]) -> int:
+        """Read those of some reports that are there; return their number."""
         if not pending:
-            return
+            return 0
         ready, _ = ray.wait(pending, num_returns=len(pending), timeout=0, fetch_local=False)
         for reference in ready:
             with self._lock:
-                ones = self._reports.pop(reference, [])
+                expected = self._reports.pop(reference, ())
             try:
                 reports: list[Report] = ray.get(reference, timeout=block_timeout())
             except Exception:  # noqa: BLE001 -- told to whoever asks for the result
                 continue
-            self._take(reports, ones)
+            self._take(reports, expected)
+        return len(ready)
 
-    def _take(
-        self, reports: Sequence[Report], ones: Sequence[tuple[ClientSource, ObjectRef]]
-    ) -> None:
-        for report, (source, one) in zip(reports, ones, strict=True):
+    def _take(self, reports: Sequence[Report], expected: Sequence[Expected]) -> None:
+        for one in expected:
+            report = reports[one.number]
             if report.made:
-                source.keep_one(one)
+                one.source.keep_one(one.blocks)
             if report.blocks:
                 self._count(Movement(fetched_blocks=report.blocks, fetched_nbytes=report.nbytes))
             if report.drifted:

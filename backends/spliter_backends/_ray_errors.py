@@ -23,7 +23,7 @@ from ray.exceptions import (
 from spliter import BlockLostError, BlockTimeoutError, TaskFailedError
 from spliter_backends._sent_errors import SentErrors
 
-ERRORS: Final = SentErrors(cloudpickle.dumps, cloudpickle.loads, "_ray_tasks.py")
+ERRORS: Final = SentErrors(cloudpickle.dumps, cloudpickle.loads, "spliter_backends._ray_tasks")
 
 MESSAGE: Final = "_spliter_message"
 """Attribute of an error that holds it as a message, with the lines that raised it."""

@@ -13,6 +13,7 @@ from spliter import Partition
 from spliter_backends._ray_cluster import fetched
 from spliter_backends._ray_errors import travelling
 from spliter_backends._ray_source import NodeSource, this_node
+from spliter_backends._sent_errors import result_not_pickled
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def run(
     try:
         given, named = filled(tuple(args), results), filled(dict(kwargs), results)
         if not sources:
-            return fn(*given, **named)
+            return _sendable(fn(*given, **named))
         arrived = [
             value.source
             for value in (*given, *named.values())
@@ -91,12 +92,26 @@ def run(
         node = this_node()
         for source in arrived:
             source.arrive(node)
-        result = fn(*given, **named)
+        result = _sendable(fn(*given, **named))
         return [source.report() for source in arrived], *(one.made for one in arrived), result
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- others are Ray's, to cancel a task
         failure = travelling(error)
     # Out here it has no context: Ray would send that too, and it may be what cannot be sent.
     raise failure
+
+
+def _sendable(result: Any) -> Any:
+    """Return a result that Ray can pickle.
+
+    Ray pickles results after the task has returned, where the error cannot be told from the
+    task's own any more. Pickling takes no copy of arrays.
+    """
+    context = ray._private.worker.global_worker.get_serialization_context()
+    try:
+        context.serialize(result)
+    except Exception as error:
+        raise result_not_pickled(result, error) from error
+    return result
 
 
 def together(partition: Partition) -> Any:

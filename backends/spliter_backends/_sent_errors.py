@@ -17,12 +17,38 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Final
 
-from spliter import TaskFailedError
+from spliter import TaskFailedError, TaskNotSerializableError
 
 MOST_CAUSES: Final = 10
 """Causes of causes that are sent along: chains can be circular."""
 
 _CAPTURE: Final = compile("frame = sys._getframe()", "<task>", "exec")
+
+
+def result_not_pickled(result: Any, reason: BaseException) -> TaskNotSerializableError:
+    """Return the error for a task whose result cannot be pickled.
+
+    Parameters
+    ----------
+    result : object
+        What the task returned.
+    reason : BaseException
+        What pickling it raised.
+
+    Returns
+    -------
+    TaskNotSerializableError
+
+    Examples
+    --------
+    >>> print(result_not_pickled([], TypeError("cannot pickle 'generator' object")))
+    the task returned a list, which cannot be pickled: cannot pickle 'generator' object. ...
+    """
+    kind = f"{type(result).__module__}.{type(result).__qualname__}".removeprefix("builtins.")
+    return TaskNotSerializableError(
+        f"the task returned a {kind}, which cannot be pickled: {reason}. Return numbers and "
+        "arrays, or use it inside the task"
+    )
 
 
 @dataclass(frozen=True)
@@ -43,7 +69,7 @@ class SentErrors:
     loads : callable
         Unpickles what that returned.
     caller : str
-        Name of the backend's file that calls tasks. Its lines are left out of tracebacks.
+        Full name of the backend's module that calls tasks. Its lines are left out of tracebacks.
     """
 
     dumps: Callable[[Any], bytes]
@@ -97,14 +123,9 @@ class SentErrors:
 
     def _that_travels(self, error: BaseException) -> BaseException:
         """Return the error if it survives being sent, else one that says what it was."""
-        text = "".join(traceback.format_exception(error)).rstrip()
-        if isinstance(error, SystemExit):
-            return TaskFailedError(
-                f"the task called sys.exit({error.code!r}), which ends programs; a task ends by "
-                f"returning or raising an error. It was called at:\n{text}"
-            )
         if not isinstance(error, Exception):
-            return TaskFailedError(f"the task raised {type(error).__name__}:\n{text}")
+            return failure_by(error)
+        text = "".join(traceback.format_exception(error)).rstrip()
         try:
             if type(self.loads(self.dumps(error))) is type(error):
                 return error
@@ -117,11 +138,34 @@ class SentErrors:
 
     def _lines_of(self, trace: TracebackType | None) -> list[_Line]:
         """Return the lines of the task, without those of the backend that called it."""
-        lines = [
+        frames = list(traceback.walk_tb(trace))
+        of_task = [each for each in frames if each[0].f_globals.get("__name__") != self.caller]
+        return [
             _Line(frame.f_code.co_filename, number, frame.f_code.co_name)
-            for frame, number in traceback.walk_tb(trace)
+            for frame, number in of_task or frames
         ]
-        return [line for line in lines if not line.file.endswith(self.caller)] or lines
+
+
+def failure_by(error: BaseException) -> TaskFailedError:
+    """Describe how a task ended by what is no ``Exception`` and would end a worker.
+
+    Parameters
+    ----------
+    error : BaseException
+        As it was caught: ``SystemExit`` and the like.
+
+    Returns
+    -------
+    TaskFailedError
+        To be raised in its place.
+    """
+    text = "".join(traceback.format_exception(error)).rstrip()
+    if isinstance(error, SystemExit):
+        return TaskFailedError(
+            f"the task called sys.exit({error.code!r}), which ends programs; a task ends by "
+            f"returning or raising an error. It was called at:\n{text}"
+        )
+    return TaskFailedError(f"the task raised {type(error).__name__}:\n{text}")
 
 
 def _traceback_of(lines: list[_Line]) -> TracebackType | None:

@@ -26,7 +26,7 @@ from spliter._grid import IntArray
 from spliter_backends._dask_blocks import ClientSource
 from spliter_backends._dask_kept import Kept
 from spliter_backends._local_blocks import open_zarr
-from spliter_backends.dask_executor import DaskExecutor, ask, block_timeout
+from spliter_backends.dask_executor import DaskExecutor, block_timeout
 
 
 def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
@@ -147,9 +147,8 @@ class StoredBlocks:
         return self._grids
 
     def locate(self) -> Placement:
-        """Assign blocks to the workers there are."""
-        scheduler: Any = self.client.scheduler
-        threads: Mapping[str, int] = ask(self.client, scheduler.ncores)
+        """Assign blocks to the workers that run tasks."""
+        threads = self.executor.available_workers()
         if not threads:
             raise BackendNotUsableError(
                 "the cluster has no workers to read with; wait for some: "

@@ -3,6 +3,7 @@
 Where what is:
 
 ``_compss_api``         what is used of PyCOMPSs, and what to do where it is missing
+``_compss_requirements`` what COMPSs needs on this machine
 ``compss_locator``      opens ds-arrays, collections made by tasks, lists of futures
 ``compss_collections``  makes blocks by tasks that say where they run
 ``_compss_blocks``      the opened blocks: where they are, count of what moved

@@ -7,17 +7,17 @@ Where what is:
 ``_dask_inquiry``  asks the scheduler: done, ``who_has``, sizes
 ``_dask_blocks``   the opened blocks: placement, aligned copies, count of what moved
 ``_dask_picked``   collections of what tasks have returned, block by block
-``dask_executor``  tasks pinned to workers, and an eye on those under way
-``_dask_message``  many tasks as one message to the scheduler
-``_dask_pins``     what runs at the scheduler: let go of pins that nobody serves
-``_dask_records``  what runs at the scheduler: keep its records of our tasks short
+``dask_executor``  tasks pinned to workers
+``_dask_watch``    keeps alive what unfinished tasks need; sends the scheduler its plugin
+``_dask_batch``    tasks that are submitted at the same time, as one message to the scheduler
+``_dask_calls``    functions and arguments, pickled by the client, run by workers
+``_dask_functions`` functions, pickled once each
+``_dask_pins``     what runs at the scheduler: remove pins to workers that cannot serve them
+``_dask_records``  what runs at the scheduler: bound its records of our finished tasks
 ``_dask_worker``   what runs on the worker: check, wait, move or fetch, iterate
 ``_dask_fetch``    what runs on the worker: read blocks that are at others
 ``_dask_memory``   what runs on the worker: read its memory, make room in it
 ``_dask_kept``     what runs on the worker: keep what was made once
-``_dask_post``     what runs on the worker: tell other workers what they will ask for
-``_dask_handed``   what runs on the worker: hand on small results that are needed elsewhere
-``_dask_exchange`` what runs on the worker: let tasks exchange values while they run
 ``dask_dashboard`` a page of Dask's dashboard that shows partitions at their workers
 """
 

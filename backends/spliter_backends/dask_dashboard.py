@@ -3,7 +3,8 @@
 A scheduler that is running gets it by :func:`add_page`; one that is about to be started, by
 ``dask scheduler --preload spliter_backends.dask_dashboard``. The page reads what the scheduler
 knows anyway: the lists of blocks that Splits have sent to the workers, and the tasks that are
-annotated as being on a partition. It sends nothing to any worker.
+annotated as being on a partition. It sends nothing to any worker. Partitions of at most 64 blocks
+travel with their tasks and are seen as tasks only.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from distributed.scheduler import TaskState
 from tornado.ioloop import IOLoop
 
 from spliter import BackendNotUsableError
-from spliter_backends._dask_message import ON_PARTITION
+from spliter_backends._dask_batch import ON_PARTITION
 from spliter_backends.dask_executor import ask
 
 PAGE: Final = "/spliter"

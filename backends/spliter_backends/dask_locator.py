@@ -20,7 +20,8 @@ from spliter import (
     UnsupportedCollectionError,
 )
 from spliter_backends._dask_blocks import DaskBlocks, Member, ViewOf
-from spliter_backends._dask_graph import belongs_to_cluster, block_values
+from spliter_backends._dask_environment import check_environment
+from spliter_backends._dask_graph import belongs_to_cluster, block_values, persisted
 from spliter_backends.dask_executor import DaskExecutor, executor_for_client
 
 
@@ -38,6 +39,11 @@ class DaskLocator:
                 for value in collection
             )
         return is_dask_collection(collection) and belongs_to_cluster(collection)
+
+    def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
+        """Have lazy collections computed; see :class:`spliter.PersistsCollections`."""
+        refuse_task_thread()
+        return persisted(collections)
 
     def open(self, collections: Sequence[Any]) -> DaskBlocks:
         """Open collections whose blocks are futures."""
@@ -72,10 +78,12 @@ def open_members(members: Sequence[Member], view: ViewOf | None = None) -> DaskB
 def waiting_executor(client: Client) -> DaskExecutor:
     """Return the executor of a client, if this thread may wait for the scheduler.
 
+    The scheduler runs SplIter's plugin from then on.
+
     Raises
     ------
     BackendNotUsableError
-        If it is the client's event loop.
+        If it is the client's event loop, or the cluster lacks SplIter.
     """
     executor = executor_for_client(client)
     if not executor.blocking_call_allowed():
@@ -83,6 +91,8 @@ def waiting_executor(client: Client) -> DaskExecutor:
             "split() asks the scheduler and waits for the answer, which cannot be done on "
             "the client's own event loop; use await asyncio.to_thread(split, collection)"
         )
+    check_environment(client)
+    executor.send_plugin()  # before blocks are waited for, which it may have to get started
     return executor
 
 
@@ -100,14 +110,16 @@ def _open(collection: Any) -> Member:
     if found.lazy:
         raise LazyCollectionError(
             f"this Dask {type(collection).__name__} has not been computed, so its blocks are "
-            "nowhere yet; call x = x.persist() and split that"
+            "nowhere yet; call x = x.persist() and split that, or split(x, persist=True), which "
+            "keeps its blocks as long as the Split"
         )
     if not all(isinstance(value, Future) for value in found.values):
         raise LazyCollectionError(
             "the blocks of this Dask collection are values in its graph, in this process and not "
-            "on the cluster; call x = x.persist() and split that, or use backend='local'"
+            "on the cluster; call x = x.persist() and split that, or use split(x, persist=True) "
+            "or backend='local'"
         )
-    return Member(found.grid, found.values, found.nbytes)
+    return Member(found.grid, found.values, found.nbytes, meta=found.meta)
 
 
 def _open_element(value: Any) -> Future[Any]:
@@ -115,7 +127,8 @@ def _open_element(value: Any) -> Future[Any]:
         return value
     if not is_dask_collection(value):
         raise UnsupportedCollectionError(
-            f"a list of futures has an element of type {type(value).__name__}"
+            f"a list of futures has an element of type {type(value).__name__}; if it is a block in "
+            "memory, send the blocks to the cluster first: client.scatter(blocks, hash=False)"
         )
     found = block_values(value)
     if len(found.values) != 1:
@@ -126,7 +139,7 @@ def _open_element(value: Any) -> Future[Any]:
     if found.lazy:
         raise LazyCollectionError(
             "the list has delayed objects that have not been computed; call "
-            "values = dask.persist(*values) and split that"
+            "values = dask.persist(*values) and split that, or split(values, persist=True)"
         )
     future: Future[Any] = found.values[0]
     return future

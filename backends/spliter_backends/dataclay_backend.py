@@ -11,6 +11,7 @@ Where what is:
 ``_dataclay_session``     the client's connection
 ``_dataclay_peer``        one backend: calls that cannot hang; what is kept there, freed
 ``_dataclay_station``     what runs at a backend: tasks, answers, what is kept
+``_dataclay_leases``      what is kept for a client that was killed is freed
 ``_dataclay_home``        the blocks at a backend: found, read, put into one
 ``_dataclay_message``     how values cross
 ``_sent_errors``          how errors cross

@@ -41,10 +41,11 @@ from spliter_backends._dataclay_anchor import Anchor, Home
 from spliter_backends._dataclay_blocks import ClientSource
 from spliter_backends._dataclay_future import DataClayFuture, Kept, unpickled
 from spliter_backends._dataclay_home import StationSource, keep_blocks
-from spliter_backends._dataclay_message import ERRORS, MESSAGE_LIMIT, dumps, encode
+from spliter_backends._dataclay_message import ERRORS, MESSAGE_LIMIT, Pickled, dumps, encode
 from spliter_backends._dataclay_peer import BackendGoneError, ObjectAwayError, Peer
 from spliter_backends._dataclay_session import Session, current_session
 from spliter_backends._local_executor import _after
+from spliter_backends._unpicklable import not_serializable
 
 ATTEMPTS: Final = 6
 """Times that a task is sent while its blocks keep moving."""
@@ -194,7 +195,7 @@ class DataClayExecutor:
                 task.referred.append(new)
             return numbers[id(value)]
 
-        task.call = _pickled(fn, (fn, tuple(args), dict(kwargs)), refer)
+        task.call = _pickled(fn, tuple(args), dict(kwargs), refer)
         waiting = [future for future in task.awaited if not future.done()]
         _after(waiting, functools.partial(self._start, task))
         return task.future
@@ -236,7 +237,7 @@ class DataClayExecutor:
         self, task: _Task, homes: Sequence[Home], peer: Peer, given: Sequence[bytes | str]
     ) -> tuple[Any, ...] | None:
         """Make the call of a task; return ``None`` if what it was to be made on is not there."""
-        name = uuid.uuid4().hex
+        name = self.session.new_name()
         call = task.call, given, name
         try:
             if homes:
@@ -276,8 +277,12 @@ class DataClayExecutor:
                 if task.location is not None:
                     task.future.location = Location(str(peer.backend_id))
                 return reply
+            missing = frozenset(reply[1]) if reply is not None else frozenset()
             await asyncio.gather(
-                *(sent.anchor.move(home) for sent, home in zip(task.sent, homes, strict=True))
+                *(
+                    sent.anchor.move(home, missing=missing)
+                    for sent, home in zip(task.sent, homes, strict=True)
+                )
             )
         raise BlockTimeoutError(
             f"the blocks of the task were found elsewhere {ATTEMPTS} times in a row; something "
@@ -307,17 +312,40 @@ class DataClayExecutor:
         return given
 
 
-def _pickled(fn: Callable[..., Any], call: Any, refer: Callable[[Any], int | None]) -> bytes:
+def _pickled(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    refer: Callable[[Any], int | None],
+) -> bytes:
+    """Return a call as a message."""
+
+    def pickle(value: Any) -> Pickled:
+        return encode(value, refer=refer)
+
     try:
-        pickled = encode(call, refer=refer)
+        pickled = pickle((fn, args, kwargs))
     except SplIterError:
         raise
     except Exception as error:
-        name = getattr(fn, "__qualname__", repr(fn))
+        place = "a dataClay backend"
+        raise not_serializable(fn, args, kwargs, error, pickle, place) from error
+    return _joined(pickled)
+
+
+def _pickled_result(value: Any) -> bytes:
+    """Return the result of another engine's future, which is an argument, as a message."""
+    try:
+        pickled = encode(value)
+    except Exception as error:
         raise TaskNotSerializableError(
-            f"{name} or one of its arguments cannot be sent to a dataClay backend: {error}. What "
-            "a task uses must be picklable: open files, locks and connections inside the task"
+            f"a future among the arguments has a {type(value).__name__} as its result, which "
+            f"cannot be pickled: {error}. Pass something that can"
         ) from error
+    return _joined(pickled)
+
+
+def _joined(pickled: Pickled) -> bytes:
     _check_fits(pickled.nbytes)
     return pickled.join()
 
@@ -350,7 +378,7 @@ async def _argument(future: Future[Any], peer: Peer) -> bytes | str:
             return kept.name if kept.peer is peer else bytes(await kept.message())
         if future.message is not None:
             return future.message
-    return _pickled(_argument, future.result(), lambda _: None)
+    return _pickled_result(future.result())
 
 
 def _is_kept(future: Any) -> bool:

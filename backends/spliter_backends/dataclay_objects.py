@@ -12,6 +12,7 @@ Their methods only pass on to ``_dataclay_station``, which has no state in dataC
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,3 +84,18 @@ class Station(_Runner):
     def ask(self, what: str, *question: Any) -> tuple[Any, ...]:
         """Answer a question; see ``_dataclay_station.answer``."""
         return station.answer(what, *question)
+
+    # Coroutines run on the backend's event loop: they need not wait until a thread is free, and
+    # tasks may have all threads for as long as they like.
+
+    @activemethod  # type: ignore[untyped-decorator]
+    async def renew(self, client: str, seconds: float) -> None:
+        """Renew the lease of a client; see ``_dataclay_leases``."""
+        station.LEASES.renew(client, seconds)
+
+    @activemethod  # type: ignore[untyped-decorator]
+    async def add_partition(
+        self, client: str, object_id: uuid.UUID, members: tuple[bytes, ...]
+    ) -> None:
+        """Make a :class:`PartitionObject` with a given id at this backend, for a client."""
+        await station.add_partition(client, object_id, members)

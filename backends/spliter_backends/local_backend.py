@@ -83,6 +83,25 @@ class LocalLocator:
             return not collection or is_block(collection[0])
         return (isinstance(collection, np.memmap) or _is_zarr(collection)) and collection.ndim > 0
 
+    def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
+        """Compute lazy Dask collections in this process.
+
+        Parameters
+        ----------
+        collections : sequence of collection
+            Others than Dask's are returned as they are.
+
+        Returns
+        -------
+        sequence of collection
+            In the same order.
+        """
+        if not any(_is_dask(collection) for collection in collections):
+            return collections
+        from spliter_backends._dask_graph import persisted
+
+        return persisted(collections, scheduler="threads")
+
     def open(self, collections: Sequence[Any]) -> Blocks:
         """Open collections; nothing is read.
 
@@ -175,7 +194,8 @@ def _open_dask(collection: Any) -> Opened:
     if found.lazy:
         raise LazyCollectionError(
             f"this {name} has not been computed, so its blocks are nowhere yet; persist it "
-            "(x.persist(), or dask.persist(*values) for a list) and split that"
+            "(x.persist(), or dask.persist(*values) for a list) and split that, or use "
+            "split(x, persist=True)"
         )
     if found.on_cluster:
         raise UnsupportedCollectionError(

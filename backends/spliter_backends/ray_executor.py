@@ -19,14 +19,14 @@ from spliter import (
     Location,
     Partition,
     SplIterError,
-    TaskNotSerializableError,
 )
 from spliter._grid import IntArray
-from spliter_backends._ray_blocks import ClientSource, RayBlocks, affinity
+from spliter_backends._ray_blocks import ClientSource, Expected, RayBlocks, affinity
 from spliter_backends._ray_cluster import connection, may_wait, usable_nodes
 from spliter_backends._ray_future import RayFuture, results_of
 from spliter_backends._ray_source import AwaySource
 from spliter_backends._ray_tasks import PIECES, RUN, Slot
+from spliter_backends._unpicklable import not_serializable
 from spliter_backends.ray_collections import RayArray
 
 
@@ -149,24 +149,18 @@ class RayExecutor:
         except SplIterError:
             raise
         except Exception as error:
-            raise _not_sent(fn, error) from error
+            raise not_serializable(
+                fn, args, kwargs, error, ray.cloudpickle.dumps, "a node of Ray's"
+            ) from error
         if not count:
             return RayFuture(made, location)
         report, *ones, result = made
-        blocks: dict[int, RayBlocks] = {id(one.blocks): one.blocks for one in packed.sources}
-        for opened in blocks.values():
-            opened.expect(report, list(zip(packed.sources, ones, strict=True)))
+        expected: dict[RayBlocks, list[Expected]] = {}
+        for number, (source, one) in enumerate(zip(packed.sources, ones, strict=True)):
+            expected.setdefault(source.blocks, []).append(Expected(number, source, one))
+        for blocks, its_own in expected.items():
+            blocks.expect(report, its_own)
         return RayFuture(result, location)
-
-
-def _not_sent(fn: Callable[..., Any], error: Exception) -> Exception:
-    """Return what to raise where Ray has refused to send a task."""
-    name = getattr(fn, "__qualname__", repr(fn))
-    reason = str(error).strip().partition("\n")[0]
-    return TaskNotSerializableError(
-        f"{name} or one of its arguments cannot be sent to a node of Ray's: {reason}. What a task "
-        "uses must be picklable: open files, locks and connections inside the task"
-    )
 
 
 def _store_of(resources: Mapping[str, float]) -> int | None:

@@ -40,6 +40,22 @@ class RayLocator:
             return bool(collection) and all(isinstance(value, ObjectRef) for value in collection)
         return isinstance(collection, RayArray) or _is_dataset(collection)
 
+    def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
+        """Compute lazy datasets, and wait for them: Ray Data has no other way.
+
+        Parameters
+        ----------
+        collections : sequence of collection
+            Others than datasets are returned as they are.
+
+        Returns
+        -------
+        sequence of collection
+            In the same order.
+        """
+        connection()
+        return [value.materialize() if _is_dataset(value) else value for value in collections]
+
     def open(self, collections: Sequence[Any]) -> RayBlocks:
         """Open collections; where their blocks are is asked later.
 
@@ -119,7 +135,7 @@ def _open_dataset(dataset: Any) -> Member:
     if not isinstance(dataset, MaterializedDataset):
         raise LazyCollectionError(
             "this dataset has not been computed, so its blocks are nowhere yet; call "
-            "ds = ds.materialize() and split that"
+            "ds = ds.materialize() and split that, or split(ds, persist=True)"
         )
     bundles = list(dataset.iter_internal_ref_bundles())
     if any(piece is not None for bundle in bundles for piece in bundle.slices or ()):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,12 @@ from spliter import (
 )
 from spliter._grid import IntArray
 from spliter_backends._dask_blocks import DaskBlocks, Member
-from spliter_backends._dask_graph import BlockValues, belongs_to_cluster, block_values
+from spliter_backends._dask_graph import (
+    BlockValues,
+    belongs_to_cluster,
+    block_values,
+    persisted,
+)
 from spliter_backends._local_blocks import Opened, block_nbytes
 from spliter_backends._local_executor import LOCATION, default_executor
 from spliter_backends._local_store import LocalBlocks
@@ -82,7 +87,7 @@ class XarrayLocator:
         if any(values.lazy for values in found):
             raise LazyCollectionError(
                 "some chunks of this xarray object have not been computed, so they are nowhere "
-                "yet; call data = data.persist() and split that"
+                "yet; call data = data.persist() and split that, or use persist=True"
             )
         if not any(belongs_to_cluster(variable.data) for variable in chunks.variables):
             return _opened_here(chunks, found)
@@ -92,6 +97,14 @@ class XarrayLocator:
                 "call data = data.persist() and split that"
             )
         return _opened_on_cluster(chunks, found)
+
+    def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
+        """Have lazy chunks computed; see :class:`spliter.PersistsCollections`."""
+        plain = [held.data if isinstance(held, Along) else held for held in collections]
+        return [
+            replace(held, data=data) if isinstance(held, Along) else data
+            for held, data in zip(collections, persisted(plain), strict=True)
+        ]
 
     def executor_for(self, blocks: Blocks) -> Executor:
         """Return the executor of the engine that has the chunks."""

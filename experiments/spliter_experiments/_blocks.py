@@ -72,6 +72,16 @@ def bounds_of(engine: Engine, points: Points, array: Any) -> Floats:
     return np.stack([low, high])
 
 
+def incomplete_rows(engine: Engine, array: Any) -> int:
+    """Return the number of rows with a missing or infinite value."""
+    return sum(engine.on_blocks(count_incomplete, array))
+
+
+def count_incomplete(block: Floats) -> int:
+    """Count the rows of one block with a value that is not a finite number."""
+    return int(np.count_nonzero(~np.isfinite(block).all(axis=1)))
+
+
 def check_finite(engine: Engine, points: Points, array: Any) -> None:
     """Make sure that all values are finite numbers.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spliter_experiments._errors import InputError
+from spliter_experiments._errors import InputError, TextColumnError
 from spliter_experiments._options import words
 
 
@@ -100,7 +100,7 @@ def choose_columns(
         raise InputError(f"--columns names {names[label]}, which holds the labels")
     text = [names[position] for position in positions if not numeric[position]]
     if text:
-        raise InputError(
+        raise TextColumnError(
             f"not numeric in {origin}: {_show(text)}; the numeric columns are "
             f"{_show([names[position] for position in usable])}"
         )

@@ -18,6 +18,7 @@ from spliter_experiments._engines import MODULES, load_engine
 from spliter_experiments._errors import OptionError
 from spliter_experiments._options import parse_sweep, parse_ways
 from spliter_experiments._placement import Placement
+from spliter_experiments._ways import WAYS, legend
 
 P = ParamSpec("P")
 
@@ -164,9 +165,11 @@ DimsOption = Annotated[int, typer.Option("--dims", help="Columns to generate.")]
 """Options of every comparison whose defaults are the app's own."""
 
 
-def ways_option(ways: tuple[str, ...]) -> Any:
+def ways_option(app: str) -> Any:
     """Declare the option that chooses among the ways of an app."""
-    return typer.Option("--ways", help=f"Only these of {', '.join(ways)}.")
+    return typer.Option(
+        "--ways", help=f"Only these, between commas. {'; '.join(legend(WAYS[app]))}."
+    )
 
 
 def with_common_options(

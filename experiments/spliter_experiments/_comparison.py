@@ -8,6 +8,7 @@ sets of data take their turns at each blocking.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,14 +24,7 @@ from spliter_experiments._inputs import Dataset, Rows
 from spliter_experiments._placement import Placement
 from spliter_experiments._results import Comparison, Stand, Value
 from spliter_experiments._rounds import Answer, Contender, Judge, Measurement, run_rounds
-
-FLOOR = "floor"
-"""The way of plain processes, one for each core, without an engine."""
-
-SKLEARN = "sklearn"
-"""The way of scikit-learn in one process, with as many threads as there are cores."""
-
-OFF_CLUSTER = (SKLEARN, FLOOR)
+from spliter_experiments._ways import FLOOR, OFF_CLUSTER, SKLEARN
 
 UNPOSED = object()
 """In place of a problem that no app has posed yet."""
@@ -89,11 +83,15 @@ class Listener:
         Told what has just been done, and by how many runs it gets on.
     note : callable
         Told what the user should know.
+    interrupted : callable
+        Told what has been measured so far when Ctrl-C ends the comparison, before the cluster is
+        closed; not called if no round was complete.
     """
 
     begin: Callable[[int], None] = field(default=lambda _: None)
     step: Callable[[str, int], None] = field(default=lambda _, __: None)
     note: Callable[[str], None] = field(default=lambda _: None)
+    interrupted: Callable[[Comparison], None] = field(default=lambda _: None)
 
 
 EngineT_co = TypeVar("EngineT_co", bound=Engine, covariant=True)
@@ -117,6 +115,8 @@ class Site(Generic[EngineT_co]):
         A plain process for each core, if that way is asked for.
     machine : Floor or None
         One plain process with a thread for each core, if scikit-learn is asked for.
+    note : callable
+        Told what the user should know about the data.
     """
 
     engine: EngineT_co
@@ -125,6 +125,7 @@ class Site(Generic[EngineT_co]):
     labels: Any = None
     floor: Floor | None = None
     machine: Floor | None = None
+    note: Callable[[str], None] = field(default=lambda _: None)
 
     @property
     def row_chunks(self) -> tuple[int, ...]:
@@ -270,14 +271,33 @@ def run_comparison(
     """
     for dataset in datasets:
         app.check(dataset)
+    rows = datasets[0].points.rows
+    if settings.cluster.address is None:  # its size is known before it is started
+        started = settings.cluster.workers * settings.cluster.threads
+        cut_rows(rows, max(settings.blocks_per_core) * started)
     with _staged(app, settings, datasets, listener) as stage:
         blockings = [
-            (per_core, cut_rows(datasets[0].points.rows, per_core * stage.engine.cores))
+            (per_core, cut_rows(rows, per_core * stage.engine.cores))
             for per_core in settings.blocks_per_core
         ]
         rounds = len(datasets) * (settings.rounds + 1)
         listener.begin(len(blockings) * len(stage.ways) * rounds)
-        stands = [_stand(stage, per_core, row_chunks) for per_core, row_chunks in blockings]
+        stands: list[Stand] = []
+        try:
+            for per_core, row_chunks in blockings:
+                stands.append(Stand(per_core, len(row_chunks), ()))
+                for measurements in _measured(stage, per_core, row_chunks):
+                    more = (*stands[-1].measurements, *measurements)
+                    stands[-1] = replace(stands[-1], measurements=more)
+        except KeyboardInterrupt:
+            # Tasks are cancelled now, and those who wait for them would complain.
+            logging.disable()
+            listener.note("interrupted; closing the cluster")
+            complete = tuple(stand for stand in stands if stand.measurements)
+            if complete:
+                kept = {**_settings_to_keep(stage), "interrupted": True}
+                listener.interrupted(Comparison(app.name, kept, stage.ways, complete, facts()))
+            raise
         kept = _settings_to_keep(stage)
     return Comparison(app.name, kept, stage.ways, tuple(stands), facts())
 
@@ -331,20 +351,19 @@ def _ways_here(
     return tuple(way for way in known if way not in absent)
 
 
-def _stand(stage: _Stage, per_core: int, row_chunks: Sequence[int]) -> Stand:
-    """Measure one blocking, on one set of data after the other."""
-    rounds = stage.settings.rounds
-    measurements = [
-        replace(run, round=run.round + number * rounds)
-        for number in range(len(stage.subjects))
-        for run in _measured(stage, number, per_core, row_chunks)
-    ]
-    return Stand(per_core, len(row_chunks), tuple(measurements))
-
-
 def _measured(
+    stage: _Stage, per_core: int, row_chunks: Sequence[int]
+) -> Iterator[list[Measurement]]:
+    """Measure one blocking, on one set of data after the other, a round at a time."""
+    rounds = stage.settings.rounds
+    for number in range(len(stage.subjects)):
+        for runs in _measured_on(stage, number, per_core, row_chunks):
+            yield [replace(run, round=run.round + number * rounds) for run in runs]
+
+
+def _measured_on(
     stage: _Stage, number: int, per_core: int, row_chunks: Sequence[int]
-) -> list[Measurement]:
+) -> Iterator[list[Measurement]]:
     """Measure one set of data; its problem is posed at the first blocking, for all."""
     engine, settings, subject = stage.engine, stage.settings, stage.subjects[number]
     dataset = subject.dataset
@@ -358,11 +377,12 @@ def _measured(
 
         array = load(dataset.points, no_points(dataset.points))
         labels = None if dataset.labels is None else load(dataset.labels, NO_LABELS)
-        site = Site(engine, dataset, array, labels, stage.floor, stage.machine)
+        note = stage.listener.note
+        site = Site(engine, dataset, array, labels, stage.floor, stage.machine, note)
         loaded = engine.rest([array] if labels is None else [array, labels])
         if subject.problem is UNPOSED:
             subject.problem = stage.app.pose(site)
-        return run_rounds(
+        yield from run_rounds(
             [stage.contender(way, site, subject.problem) for way in stage.ways],
             rounds=settings.rounds,
             seed=settings.seed + number,

@@ -223,7 +223,7 @@ def launched_progress() -> Progress:
 
 def main_inside() -> None:
     """Run the command, as the application."""
-    from spliter_experiments.cli import main
+    from spliter_experiments.__main__ import main
 
     sys.argv = ["spliter", *json.loads(os.environ[LAUNCHED])["arguments"]]
     main()

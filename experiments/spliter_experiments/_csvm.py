@@ -38,7 +38,7 @@ from spliter_apps._csvm_margins import dual_objective
 from spliter_apps.cascade_svm import CascadeSVM
 from spliter_experiments._arranged import hold_out
 from spliter_experiments._blocks import check_finite
-from spliter_experiments._comparison import OFF_CLUSTER, SKLEARN, Site
+from spliter_experiments._comparison import Site
 from spliter_experiments._csvm_cascade import (
     FEW_PARTS,
     Training,
@@ -52,6 +52,7 @@ from spliter_experiments._floor import Floor
 from spliter_experiments._inputs import Codes, Dataset, Floats, Labels, RowNumbers
 from spliter_experiments._results import Value
 from spliter_experiments._rounds import Answer, Contender
+from spliter_experiments._ways import SKLEARN, WAYS
 
 SAME_ACCURACY = 0.01
 SAME_OBJECTIVE = 0.01
@@ -117,6 +118,7 @@ def by_spliter(site: Site[Engine], trial: Trial, materialize: Any) -> Answer:
         max_iter=training.iterations,
         tol=training.tol,
         materialize=materialize,
+        cascade=True,
     )
     with warnings.catch_warnings():
         # That it could go on is what is asked for.
@@ -191,14 +193,7 @@ class CascadeSvm:
     tol: float
 
     name: ClassVar[str] = "csvm"
-    ways: ClassVar[tuple[str, ...]] = (
-        *ESTIMATOR,
-        "per-block",
-        "per-block-paper",
-        "rechunk-p2p",
-        "rechunk-tasks",
-        *OFF_CLUSTER,
-    )
+    ways: ClassVar[tuple[str, ...]] = WAYS["csvm"]
 
     def __post_init__(self) -> None:
         if self.iterations < 1:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import platform
-import pydoc
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,8 +12,9 @@ from pathlib import Path
 
 from distributed import Client, LocalCluster, Security, Worker, WorkerPlugin
 from distributed.comm import connect
+from distributed.gc import disable_gc_diagnosis
 
-import spliter
+from spliter_backends._dask_environment import versions_at
 from spliter_experiments._engine import ClusterChoice
 from spliter_experiments._errors import ClusterError
 
@@ -45,6 +45,9 @@ def connected(choice: ClusterChoice) -> Iterator[Client]:
             )
             client = stack.enter_context(Client(cluster))
             client.register_plugin(Uninterrupted())
+            # Its callback of the garbage collector swallows the KeyboardInterrupt of a Ctrl-C
+            # that comes while it runs, and a comparison makes much garbage.
+            disable_gc_diagnosis(force=True)
             yield client
             return
         client = stack.enter_context(_client_of(choice.address))
@@ -109,31 +112,10 @@ def is_on_this_machine(client: Client) -> bool:
     return set(client.run(platform.node).values()) == {platform.node()}
 
 
-def worker_versions(client: Client) -> dict[str, str | None]:
-    """Return the version of SplIter at each worker, None where it cannot be imported."""
-    # A function of the standard library: it can be run where nothing of ours is installed.
-    found = client.run(pydoc.locate, "spliter.__version__")
-    return {worker: None if version is None else str(version) for worker, version in found.items()}
-
-
-def check_workers(client: Client) -> None:
-    """Make sure that all workers have this version of SplIter.
-
-    Raises
-    ------
-    ClusterError
-        If one has not.
-    """
-    wrong = [
-        f"{worker} has {version or 'none'}"
-        for worker, version in worker_versions(client).items()
-        if version != spliter.__version__
-    ]
-    if wrong:
-        raise ClusterError(
-            f"workers without spliter {spliter.__version__}: {'; '.join(wrong)}; install "
-            "the same version there, with its extras [experiments]"
-        )
+def process_versions(client: Client) -> dict[str, str | None]:
+    """Return the version of SplIter at scheduler and workers, None where there is none."""
+    found: dict[str, str | None] = client.sync(versions_at, client, asynchronous=False)
+    return found
 
 
 class Uninterrupted(WorkerPlugin):

@@ -13,16 +13,17 @@ from distributed import Client, Future
 
 from spliter_experiments._dask_blocks import blocks_of, persist
 from spliter_experiments._dask_cluster import (
-    check_workers,
     connected,
     cores_of,
     is_on_this_machine,
+    process_versions,
 )
 from spliter_experiments._dask_meter import ClusterMeter
 from spliter_experiments._dask_rest import Rest
 from spliter_experiments._engine import ClusterChoice
 from spliter_experiments._inputs import Rows
 from spliter_experiments._placement import Placement
+from spliter_experiments.doctor import check_versions
 
 
 @dataclass(frozen=True)
@@ -91,5 +92,5 @@ def connect(choice: ClusterChoice) -> Iterator[DaskEngine]:
         If the scheduler or a worker cannot be reached in time, or has another SplIter.
     """
     with connected(choice) as client:
-        check_workers(client)
+        check_versions(process_versions(client))
         yield DaskEngine(client)

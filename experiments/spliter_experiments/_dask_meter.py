@@ -1,8 +1,7 @@
 """Count the tasks and the bytes that a way costs on Dask.
 
 Both are counted by plugins, as results appear: tasks on the scheduler, and on each worker the bytes
-of results that it fetched from another one (Dask's own counter of incoming transfers has no bytes)
-or that another one handed to it.
+of results that it fetched from another one (Dask's own counter of incoming transfers has no bytes).
 What the scheduler and the client fetch is not counted. What a P2P shuffle sends past the workers'
 tasks would not be either, but no way here has Dask do one (see
 :func:`._dask_steps.rechunk_to_cores`).
@@ -16,7 +15,6 @@ from typing import Any
 
 from distributed import Client, Scheduler, SchedulerPlugin, Worker, WorkerPlugin
 
-from spliter_backends._dask_post import received_nbytes
 from spliter_experiments._engine import Reading
 from spliter_experiments._errors import ClusterError
 
@@ -35,7 +33,7 @@ class TaskCounter(SchedulerPlugin):
 
 
 class ByteCounter(WorkerPlugin):
-    """Counts the bytes of the results that a worker has got from other workers."""
+    """Counts the bytes of the results that a worker has fetched from other workers."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -102,4 +100,4 @@ def read_moved(dask_worker: Worker, name: str) -> int:
     """Return the bytes moved between workers so far; runs on a worker."""
     counter = dask_worker.plugins[name]
     assert isinstance(counter, ByteCounter)
-    return counter.moved + received_nbytes(dask_worker)
+    return counter.moved

@@ -1,9 +1,9 @@
 """Count the calls and the bytes that a way costs on dataClay.
 
-A task is one call of an active method that runs a kernel; what SplIter asks backends besides
-(where blocks are, what may be freed) is none. Bytes are those of arguments and results of all
-calls, between this process and the backends: unlike on Dask there is no other traffic, as a result
-that another backend needs goes through here.
+A task is one call of an active method that runs a kernel. SplIter's other calls (where blocks
+are, what may be freed, new partitions, leases) are none. Bytes are those of arguments and results
+of all calls, between this process and the backends: unlike on Dask there is no other traffic, as a
+result that another backend needs goes through here.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from spliter_backends.dataclay_executor import DataClayExecutor
 from spliter_experiments._engine import Reading
 
-QUESTION = "ask"
-"""The active method of SplIter's that runs no task."""
+NO_TASKS = frozenset({"ask", "renew", "add_partition"})
+"""The active methods of SplIter's that run no task."""
 
 
 class Counts:
@@ -64,7 +64,7 @@ class CountingStub:
 
     def CallActiveMethod(self, request: Any, **kwargs: Any) -> _CountedCall:  # noqa: N802 - gRPC's
         """Make a call, counted."""
-        self._counts.tasks += request.method_name != QUESTION
+        self._counts.tasks += request.method_name not in NO_TASKS
         self._counts.nbytes += len(request.args) + len(request.kwargs)
         return _CountedCall(self.original.CallActiveMethod(request, **kwargs), self._counts)
 

@@ -18,7 +18,7 @@ from spliter_experiments._inputs import (
     GeneratedPoints,
     Points,
 )
-from spliter_experiments._readers import SKLEARN, SklearnTargets, open_source
+from spliter_experiments._readers import SKLEARN, SklearnTargets, open_labels, open_source
 
 MOST_CLASSES = 100
 """More values than that in a column of labels are no classes: the column is a measurement."""
@@ -118,7 +118,7 @@ def open_labelled(
         wanted = Wanted(choice.columns, without=label)
         points = stack.enter_context(open_source(choice.source, wanted))
         if label is not None:
-            column = stack.enter_context(open_source(choice.source, Wanted(label)))
+            column = stack.enter_context(open_labels(choice.source, label))
         elif choice.source.startswith(SKLEARN):
             column = SklearnTargets.open(choice.source.removeprefix(SKLEARN))
         else:

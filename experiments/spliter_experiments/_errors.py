@@ -21,6 +21,10 @@ class InputError(ExperimentError, ValueError):
     """The input cannot be read, or holds nothing that can be compared on."""
 
 
+class TextColumnError(InputError):
+    """A column that should hold numbers holds something else."""
+
+
 class ClusterError(ExperimentError, RuntimeError):
     """The cluster cannot be reached, lacks something, or does not come to rest."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-
-from dask.system import CPU_COUNT
-from distributed.system import MEMORY_LIMIT
 
 import spliter
 
@@ -59,9 +58,29 @@ def facts() -> Facts:
         versions=versions,
         system=f"{platform.system()} {platform.machine()}",
         processor=_processor(),
-        cores=CPU_COUNT,
-        memory=MEMORY_LIMIT,
+        cores=_cores(),
+        memory=_memory(),
     )
+
+
+def _cores() -> int:
+    """Return the cores of this process; Dask, where it is installed, knows a container's limit."""
+    try:
+        from dask.system import CPU_COUNT
+    except ModuleNotFoundError:
+        return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return int(CPU_COUNT)
+
+
+def _memory() -> int:
+    """Return the memory of this process in bytes; 0 where it cannot be known without Dask."""
+    try:
+        from distributed.system import MEMORY_LIMIT
+    except ModuleNotFoundError:
+        if sys.platform == "win32":
+            return 0
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return int(MEMORY_LIMIT)
 
 
 def _version(name: str) -> str:

@@ -25,8 +25,8 @@ from typing import ClassVar
 import numpy as np
 
 from spliter import Partition, reduce, split, task
-from spliter_experiments._blocks import bounds_of
-from spliter_experiments._comparison import FLOOR, Site
+from spliter_experiments._blocks import bounds_of, incomplete_rows
+from spliter_experiments._comparison import Site
 from spliter_experiments._datasets import InputChoice, open_points
 from spliter_experiments._engine import Engine, result_of
 from spliter_experiments._errors import OptionError
@@ -41,6 +41,7 @@ from spliter_experiments._histogram_kernels import (
 from spliter_experiments._inputs import Dataset
 from spliter_experiments._results import Value
 from spliter_experiments._rounds import Answer, Contender
+from spliter_experiments._ways import WAYS
 
 MOST_COLUMNS = 5
 """Columns taken where the user chooses none: a grid of bins grows with every column."""
@@ -80,14 +81,7 @@ class Histogram:
     bins: int
 
     name: ClassVar[str] = "histogram"
-    ways: ClassVar[tuple[str, ...]] = (
-        "spliter",
-        "per-block",
-        "rechunk-p2p",
-        "rechunk-tasks",
-        "dask",
-        FLOOR,
-    )
+    ways: ClassVar[tuple[str, ...]] = WAYS["histogram"]
 
     def __post_init__(self) -> None:
         if self.bins < 1:
@@ -109,7 +103,13 @@ class Histogram:
             )
 
     def pose(self, site: Site[Engine]) -> Edges:
-        """Return edges of bins over the range of the points."""
+        """Return edges of bins over the range of the points; warn of rows that are in no bin."""
+        left_out = incomplete_rows(site.engine, site.array)
+        if left_out:
+            site.note(
+                f"{left_out:,} of {site.dataset.points.rows:,} rows have missing or infinite "
+                "values and are counted in no bin"
+            )
         return equal_bins(bounds_of(site.engine, site.dataset.points, site.array), self.bins)
 
     def in_processes(self, way: str, site: Site[Engine], edges: Edges) -> Contender:

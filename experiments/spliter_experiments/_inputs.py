@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from spliter_experiments._columns import Columns
 from spliter_experiments._errors import OptionError
@@ -141,6 +140,8 @@ class GeneratedBlobs:
         """Generate rows `start` to `stop`."""
         uniform = self._uniform.read(start, stop)
         # Zero has no quantile.
+        from scipy.special import ndtri
+
         noise = ndtri(np.maximum(uniform[:, :-1], np.finfo(np.float64).tiny))
         centres = np.random.default_rng(self.seed).normal(size=(self.blobs, self.dims))
         distance = BLOB_DISTANCE / np.sqrt(self.dims)

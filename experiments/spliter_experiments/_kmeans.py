@@ -31,10 +31,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from spliter_apps._kmeans_kernel import Assignment, Partial, assign, partial_sums
-from spliter_apps._kmeans_steps import averages
+from spliter_apps._kmeans_lloyd import averages
 from spliter_apps.k_means import KMeans as SplitKMeans
 from spliter_experiments._blocks import check_finite
-from spliter_experiments._comparison import FLOOR, SKLEARN, Site
+from spliter_experiments._comparison import Site
 from spliter_experiments._datasets import InputChoice, open_points
 from spliter_experiments._engine import Engine
 from spliter_experiments._errors import InputError, OptionError
@@ -42,6 +42,7 @@ from spliter_experiments._floor import Floor
 from spliter_experiments._inputs import Dataset, Floats, Points
 from spliter_experiments._results import Value
 from spliter_experiments._rounds import Answer, Contender
+from spliter_experiments._ways import FLOOR, SKLEARN, WAYS
 
 TOLERANCE = 1e-6
 """Relative difference of centres and inertia that still counts as none: sums are rounded in another
@@ -217,15 +218,7 @@ class KMeans:
     seed: int
 
     name: ClassVar[str] = "kmeans"
-    ways: ClassVar[tuple[str, ...]] = (
-        *ESTIMATOR,
-        "per-block",
-        "rechunk-p2p",
-        "rechunk-tasks",
-        "by-hand",
-        "dask-ml",
-        *IN_PROCESSES,
-    )
+    ways: ClassVar[tuple[str, ...]] = WAYS["kmeans"]
 
     def __post_init__(self) -> None:
         if self.clusters < 1 or self.iterations < 1:

@@ -38,7 +38,7 @@ from spliter_apps._neighbors_metric import Search
 from spliter_apps.neighbors import NearestNeighbors
 from spliter_experiments._arranged import hold_out
 from spliter_experiments._blocks import check_finite
-from spliter_experiments._comparison import FLOOR, SKLEARN, Site
+from spliter_experiments._comparison import Site
 from spliter_experiments._datasets import InputChoice, open_points, read_held_out
 from spliter_experiments._engine import Engine
 from spliter_experiments._errors import InputError, OptionError
@@ -46,6 +46,7 @@ from spliter_experiments._floor import Floor
 from spliter_experiments._inputs import Codes, Dataset, Floats, RowNumbers
 from spliter_experiments._results import Value
 from spliter_experiments._rounds import Answer, Contender
+from spliter_experiments._ways import SKLEARN, WAYS
 
 ALGORITHM = "kd_tree"
 """Of all ways: the fastest of scikit-learn's for few columns."""
@@ -131,15 +132,7 @@ class Neighbors:
     queries: int
 
     name: ClassVar[str] = "knn"
-    ways: ClassVar[tuple[str, ...]] = (
-        "spliter",
-        "per-block",
-        "per-block-paper",
-        "rechunk-p2p",
-        "rechunk-tasks",
-        SKLEARN,
-        FLOOR,
-    )
+    ways: ClassVar[tuple[str, ...]] = WAYS["knn"]
 
     def __post_init__(self) -> None:
         if self.neighbors < 1 or self.queries < 1:

@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from spliter_experiments._comparison import OFF_CLUSTER
 from spliter_experiments._errors import ResultsError
 from spliter_experiments._results import Comparison
 from spliter_experiments._rounds import Summary
+from spliter_experiments._ways import OFF_CLUSTER, legend
 
 LOOKS = {
     "spliter": ("#0072b2", "o"),
@@ -59,13 +59,17 @@ def write_plot(comparison: Comparison, folder: Path, title: str) -> list[Path]:
 
 def draw(comparison: Comparison, title: str) -> Figure:
     """Return the figure."""
-    figure = Figure(figsize=(7.5, 4.8), layout="constrained")
+    figure = Figure(figsize=(7.5, 5.6), layout="constrained")
     axes = figure.subplots()
     if len(comparison.stands) > 1:
         _draw_lines(axes, comparison)
     else:
         _draw_bars(axes, comparison)
     axes.set_title(title, fontsize=10, loc="left", parse_math=False)
+    # Empty lines below the axes' label keep room for what the ways are.
+    figure.supxlabel(
+        "\n".join(legend(comparison.ways)), fontsize=7, x=0.01, ha="left", color="0.35"
+    )
     return figure
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter_experiments._columns import Columns, Wanted, choose_columns
-from spliter_experiments._errors import InputError
+from spliter_experiments._errors import InputError, TextColumnError
 from spliter_experiments._inputs import Floats, Points
 
 SKLEARN = "sklearn:"
@@ -205,6 +205,45 @@ def open_csv(path: Path, wanted: Wanted) -> Iterator[Points]:
         del table, values  # not held in memory beside the blocks
         everything = Columns(chosen.names, tuple(range(len(chosen))), chosen.numeric)
         yield ArrayFilePoints(copy, path.name, rows, everything)
+
+
+@contextmanager
+def open_labels(source: str, name: str) -> Iterator[Points]:
+    """Open a column of labels; text labels are replaced by their rank among the sorted labels.
+
+    Parameters
+    ----------
+    source : str
+        A file, or ``sklearn:NAME``.
+    name : str
+        Name or number of the column.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    with ExitStack() as stack:
+        try:
+            column = stack.enter_context(open_source(source, Wanted(name)))
+        except TextColumnError:
+            column = stack.enter_context(_open_text(Path(source).resolve(), name))
+        yield column
+
+
+@contextmanager
+def _open_text(path: Path, name: str) -> Iterator[Points]:
+    """Write the rank of each text into a temporary ``.npy`` file and open that."""
+    import pandas as pd
+
+    table = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
+    texts = table[name] if name in table.columns else table.iloc[:, int(name)]
+    codes, _ = pd.factorize(texts, sort=True)
+    values = np.where(codes < 0, np.nan, codes).astype(np.float64)
+    with tempfile.TemporaryDirectory(prefix="spliter-labels-") as folder:
+        copy = Path(folder) / "labels.npy"
+        np.save(copy, values[:, np.newaxis])
+        yield ArrayFilePoints(copy, path.name, len(values), Columns((name,), (0,), 1))
 
 
 def _all_numbers(first: Any) -> bool:

@@ -1,22 +1,48 @@
 """What dataClay and COMPSs need beside Python packages of their own, and whether it is here.
 
-Nothing is imported or started: the engines themselves do much of both.
+Nothing of theirs is imported or started: the engines themselves do much of both.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import os
-import shutil
 import sys
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 
+from spliter_backends import _compss_requirements
 from spliter_backends._dataclay_services import STORE_HINT, find_store
 
 FIRST_PYTHON_WITHOUT_DATACLAY = (3, 13)
 FIRST_REDIS_TOO_NEW = 8
+
+
+COMMAND_PACKAGES = {
+    "dask": "dask",
+    "distributed": "distributed",
+    "jinja2": "jinja2",
+    "matplotlib": "matplotlib",
+    "pandas": "pandas",
+    "psutil": "psutil",
+    "pyarrow": "pyarrow",
+    "pydantic": "pydantic",
+    "rich": "rich",
+    "scipy": "scipy",
+    "sklearn": "scikit-learn",
+    "threadpoolctl": "threadpoolctl",
+    "typer": "typer",
+    "zarr": "zarr",
+}
+"""Modules of the extra ``experiments``, and the distributions that bring them."""
+
+
+def missing_packages() -> list[str]:
+    """Return the distributions of the extra ``experiments`` that are not installed."""
+    return [
+        distribution
+        for module, distribution in COMMAND_PACKAGES.items()
+        if importlib.util.find_spec(module) is None
+    ]
 
 
 @dataclass(frozen=True)
@@ -45,17 +71,10 @@ def requirements() -> list[Requirement]:
         Requirement("dataclay", "package dataclay", _version("dataclay"), _dataclay_advice()),
         Requirement("dataclay", "package redis", _usable_redis(), 'pip install "redis<8"'),
         Requirement("dataclay", "key-value store", _store(), f"to start one here: {STORE_HINT}"),
-        Requirement(
-            "compss",
-            "COMPSS_HOME",
-            _folder("COMPSS_HOME"),
-            "load your site's COMPSs module, or install COMPSs and set it to that folder, such as "
-            "/opt/COMPSs",
+        *(
+            Requirement("compss", need.what, need.found, need.advice)
+            for need in _compss_requirements.requirements()
         ),
-        Requirement(
-            "compss", "java", _java(), "install a JDK that COMPSs supports, and set JAVA_HOME"
-        ),
-        Requirement("compss", "package pycompss", _pycompss(), _pycompss_advice()),
     ]
 
 
@@ -81,26 +100,3 @@ def _usable_redis() -> str:
 def _store() -> str:
     store = find_store()
     return "" if store is None else store.name
-
-
-def _folder(variable: str) -> str:
-    value = os.environ.get(variable, "")
-    return value if value and Path(value).is_dir() else ""
-
-
-def _java() -> str:
-    home = _folder("JAVA_HOME")
-    at_home = shutil.which("java", path=str(Path(home, "bin"))) if home else None
-    return at_home or shutil.which("java") or ""
-
-
-def _pycompss() -> str:
-    spec = importlib.util.find_spec("pycompss")
-    return "" if spec is None else str(spec.origin)
-
-
-def _pycompss_advice() -> str:
-    home = _folder("COMPSS_HOME")
-    if home:
-        return f"add {home}/Bindings/python/3 to PYTHONPATH, or start the program with runcompss"
-    return "it comes with COMPSs"

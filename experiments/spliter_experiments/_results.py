@@ -11,13 +11,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from spliter_experiments._errors import ResultsError
 from spliter_experiments._facts import Facts
 from spliter_experiments._rounds import Measurement, Summary, ratio, summarise
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Value: TypeAlias = "str | int | float | list[str] | None"
 
@@ -127,6 +128,8 @@ def read_results(folder: Path) -> Comparison:
     ResultsError
         If they are missing or are not such files.
     """
+    import pandas as pd
+
     try:
         table = pd.read_parquet(folder / ROWS_FILE)
         about = json.loads((folder / SUMMARY_FILE).read_text(encoding="utf-8"))
@@ -161,6 +164,8 @@ def long_table(comparison: Comparison) -> pd.DataFrame:
         for stand in comparison.stands
         for run in stand.measurements
     ]
+    import pandas as pd
+
     return pd.DataFrame(rows).astype(ROW_TYPES)
 
 
@@ -175,6 +180,8 @@ def _stand(rows: list[dict[str, Any]]) -> Stand:
 
 
 def _measurement(row: Mapping[str, Any]) -> Measurement:
+    import pandas as pd
+
     phases = {
         name.removesuffix(PHASE_SUFFIX): float(value)
         for name, value in row.items()

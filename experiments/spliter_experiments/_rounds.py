@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,7 +119,7 @@ def run_rounds(
     rest: Callable[[], None],
     judge: Judge,
     step: Callable[[str], None],
-) -> list[Measurement]:
+) -> Iterator[list[Measurement]]:
     """Run every way in every round, after one round that is not counted.
 
     Parameters
@@ -139,10 +139,10 @@ def run_rounds(
     step : callable
         Told the name of each way when it has run.
 
-    Returns
-    -------
+    Yields
+    ------
     list of Measurement
-        ``rounds * len(contenders)`` of them, in the order they were taken.
+        One of each way after each round that counts, in the order they were taken.
 
     Raises
     ------
@@ -154,17 +154,17 @@ def run_rounds(
     if rounds < 1:
         raise OptionError(f"--rounds must be at least 1, got {rounds}")
     order = random.Random(seed)
-    measurements: list[Measurement] = []
     for number in range(rounds + 1):
+        measurements: list[Measurement] = []
         answers: dict[str, Any] = {}
         for contender in order.sample(contenders, len(contenders)):
             rest()
             measurement, answers[contender.name] = measure(contender, number, reading)
-            if number > 0:
-                measurements.append(measurement)
+            measurements.append(measurement)
             step(contender.name)
         judge.hear({contender.name: answers[contender.name] for contender in contenders})
-    return measurements
+        if number > 0:
+            yield measurements
 
 
 def measure(

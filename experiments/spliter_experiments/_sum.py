@@ -26,7 +26,7 @@ from typing import ClassVar
 
 from spliter import Partition, Split, reduce, split, task
 from spliter_experiments._blocks import check_finite
-from spliter_experiments._comparison import FLOOR, Site
+from spliter_experiments._comparison import Site
 from spliter_experiments._datasets import InputChoice, open_points
 from spliter_experiments._engine import Engine, result_of
 from spliter_experiments._errors import OptionError
@@ -34,6 +34,7 @@ from spliter_experiments._floor import Floor
 from spliter_experiments._inputs import Dataset, Floats
 from spliter_experiments._results import Value
 from spliter_experiments._rounds import Answer, Contender
+from spliter_experiments._ways import WAYS
 
 TOLERANCE = 1e-9
 """Relative difference of sums that are the same but for the order of adding up."""
@@ -91,14 +92,7 @@ class Sum:
     passes: int
 
     name: ClassVar[str] = "sum"
-    ways: ClassVar[tuple[str, ...]] = (
-        "spliter",
-        "per-block",
-        "rechunk-p2p",
-        "rechunk-tasks",
-        "dask",
-        FLOOR,
-    )
+    ways: ClassVar[tuple[str, ...]] = WAYS["sum"]
 
     def __post_init__(self) -> None:
         if self.passes < 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
@@ -79,10 +80,12 @@ def short(way: str, most: int = 14) -> str:
 def seconds(value: float) -> str:
     """Write seconds with three digits that count, where there are as many.
 
-    >>> [seconds(value) for value in (0.01234, 1.234, 1234.5)]
-    ['0.0123', '1.23', '1234']
+    >>> [seconds(value) for value in (0.0000123, 0.01234, 1.234, 1234.5)]
+    ['0.0000123', '0.0123', '1.23', '1234']
     """
-    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}"
+    if value >= 100:
+        return f"{value:.0f}"
+    return np.format_float_positional(value, precision=3, fractional=False, min_digits=3)
 
 
 def times(value: float | None) -> str:

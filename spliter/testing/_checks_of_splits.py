@@ -188,7 +188,7 @@ class SplitChecks(BackendHooks):
 
     def test_repr_gives_the_numbers(self) -> None:
         parts = self.split_of(*LENGTHS)
-        assert f"{len(parts)} partitions" in repr(parts)
+        assert f"{len(parts)} partition" in repr(parts)
         assert f"{len(LENGTHS)} blocks" in repr(parts)
 
     def test_html_repr_is_well_formed_and_names_the_locations(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spliter import Exchange, Partition, task
+from spliter import Partition, task
 from spliter._grid import IntArray
 
 
@@ -69,13 +69,6 @@ def seen(partition: Partition) -> frozenset[int]:
 def weighted(partition: Partition) -> int:
     """Sum of item times weight over aligned blocks."""
     return sum(int((block * weight).sum()) for block, weight in partition)
-
-
-@task
-def exchange_twice(partition: Partition, exchange: Exchange, number: int) -> list[list[int] | None]:
-    """Exchange a number, and what the numbers of all have come to."""
-    first = exchange.allgather(number)
-    return [first, None if first is None else exchange.allgather(sum(first) + number)]
 
 
 def united(first: frozenset[int], second: frozenset[int]) -> frozenset[int]:

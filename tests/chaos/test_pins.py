@@ -46,18 +46,6 @@ def kill_and_wait(client: Client, address: str) -> None:
         time.sleep(0.05)
 
 
-def wait_until_told(client: Client) -> None:
-    """Wait for the one look that follows the first tasks: from then on the scheduler acts."""
-
-    def is_told(dask_scheduler: Any) -> bool:
-        return "spliter-pins" in dask_scheduler.plugins
-
-    deadline = time.monotonic() + 60
-    while not client.run_on_scheduler(is_told):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_results_that_die_later(client: Client) -> None:
     first, second, _ = workers_of(client)
     mine = client.submit(programs.pid, workers=[first], pure=False)
@@ -70,7 +58,6 @@ def test_results_that_die_later(client: Client) -> None:
     wait([mine, combined], timeout=60)
     np.testing.assert_array_equal(made.compute(), np.arange(90) ** 2)
     del futures
-    wait_until_told(client)
     kill_and_wait(client, second)
     assert client.submit(operator.neg, combined).result(timeout=60) == -expected(12)
     kill_and_wait(client, first)
@@ -82,7 +69,7 @@ def test_results_that_die_later(client: Client) -> None:
     assert client.run_on_scheduler(pins) == {first}, "what users have pinned is theirs"
 
 
-def test_worker_that_dies_before_the_scheduler_is_told(client: Client) -> None:
+def test_worker_that_dies_right_after_the_tasks(client: Client) -> None:
     x = da.arange(90, chunks=10).persist()
     wait(x)
     made = split(x).map_blocks(np.square, dtype=int)

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import pytest
 
+from spliter_backends._compss_requirements import JVM_OPTION
 from spliter_experiments._compss_launch import OPTIONS
 from tests.compss_backend.real.nodes import nodes_by_software
 from tests.conftest import ROOT, SOURCE_ROOTS
@@ -33,9 +34,6 @@ REAL = Path(__file__).parent / "real"
 STORAGE = ROOT / "backends" / "spliter_backends" / "compss_storage" / "StorageItf.java"
 SECONDS = 1800
 """Bound for one application; the comparison with scikit-learn takes some 600."""
-
-JVM_OPTION = "--jvm_master_opts=-Dcom.sun.xml.bind.v2.bytecode.ClassTailor.noOptimize=true"
-"""Newer Java refuses what the runtime's XML reader does otherwise."""
 
 pytestmark = [
     pytest.mark.skipif(

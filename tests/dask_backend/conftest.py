@@ -34,12 +34,13 @@ def start(stack: ExitStack, *, restarts: bool = True, n_workers: int = 2, **opti
     return client
 
 
-def start_worker(client: Client) -> subprocess.Popen[bytes]:
-    """Start one more worker process, without a nanny."""
+def start_worker(client: Client, port: int = 0) -> subprocess.Popen[bytes]:
+    """Start one more worker process, without a nanny; at a free port by default."""
     address = client.scheduler_info()["address"]
     command = [sys.executable, "-m", "distributed.cli.dask_worker", address]
+    options = ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--worker-port", str(port)]
     return subprocess.Popen(
-        [*command, "--no-nanny", "--nthreads", "1", "--no-dashboard"],
+        [*command, *options],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -68,11 +69,11 @@ def start_cluster() -> Iterator[StartCluster]:
 
 
 @pytest.fixture
-def add_worker() -> Iterator[Callable[[Client], None]]:
+def add_worker() -> Iterator[Callable[..., None]]:
     """Add worker processes to a cluster, ended with the test."""
     with ExitStack() as stack:
 
-        def add(client: Client) -> None:
-            stack.callback(stop, start_worker(client))
+        def add(client: Client, port: int = 0) -> None:
+            stack.callback(stop, start_worker(client, port))
 
         yield add

@@ -32,7 +32,7 @@ def slow_total(partition: Partition, seconds: float) -> int:
 
 
 @task
-def weighted(partition: Partition, factor: float) -> float:
+def weighted(partition: Partition, factor: Any) -> Any:
     """Sum of all items times a factor."""
     return factor * sum(float(block.sum()) for block in partition)
 

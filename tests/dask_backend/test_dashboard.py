@@ -70,12 +70,13 @@ def wait_for(event: str) -> Callable[[Any], bool]:
 
 
 def test_page_counts_partitions_and_tasks_under_way(threads: Client) -> None:
-    early = split(da.ones(40, chunks=2).persist())
+    # Partitions of more than 64 blocks: shorter ones are not kept at workers.
+    early = split(da.ones(400, chunks=2).persist())
     gather(early.map(len))
     address = add_page(threads)
     assert address.endswith(PAGE)
     until(threads, [(1, 0), (1, 0)])  # what was there before the page
-    late = split(da.ones(40, chunks=2).persist(), partitions_per_location=3)
+    late = split(da.ones(1200, chunks=2).persist(), partitions_per_location=3)
     futures = late.map(wait_for("dashboard-test"))
     until(threads, [(4, 3), (4, 3)])
     Event("dashboard-test").set()

@@ -21,7 +21,7 @@ import dask.array as da
 import distributed
 import numpy as np
 import pytest
-from distributed import Client, as_completed, progress, wait
+from distributed import Client, as_completed, futures_of, progress, wait
 from distributed.core import Status
 
 from spliter import BlockLostError, reduce, split
@@ -367,6 +367,23 @@ def test_cancelled_array(start_cluster: StartCluster) -> None:
     client.cancel(futures)
     with pytest.raises(BlockLostError, match="cancelled"):
         client.gather(parts.map(total))
+
+
+def test_cancelled_blocks_are_named_by_their_indexes(start_cluster: StartCluster) -> None:
+    client = start_cluster(n_workers=1)
+    x = da.ones((4, 6), chunks=(2, 2)).persist()
+    y = da.ones((4, 1), chunks=(2, 1)).persist()
+    lost = ((0, 1), (1, 2))
+    parts = split(x)
+    client.cancel([future for future in futures_of(x) if future.key[1:] in lost])
+    for use in (parts.refresh, lambda: split(x), lambda: parts.map(programs.total)):
+        with pytest.raises(BlockLostError) as caught:
+            use()
+        assert caught.value.blocks == lost
+    client.cancel([future for future in futures_of(y) if future.key[1] == 1])
+    with pytest.raises(BlockLostError) as caught:
+        split(da.ones(4, chunks=2).persist(), y)
+    assert caught.value.blocks == ((1, 0),)
 
 
 def test_cancelled_array_while_tasks_run(start_cluster: StartCluster) -> None:

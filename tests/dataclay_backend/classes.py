@@ -39,3 +39,19 @@ class Table(Readings):
     def spliter_block(self) -> Any:
         """Return the values."""
         return self.values
+
+
+class Broken(Readings):
+    """An object whose block cannot be told: an error that dataClay's own could be taken for."""
+
+    calls = 0
+
+    def spliter_block(self) -> Any:
+        """Count the call, and raise."""
+        type(self).calls += 1
+        raise AttributeError("_dc_property_values")
+
+
+def calls_of_broken() -> int:
+    """Return how often a block has been asked of :class:`Broken` at this backend."""
+    return Broken.calls

@@ -8,10 +8,12 @@ import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from dataclay import event_loop
 from dataclay.backend.api import BackendAPI
 from dataclay.config import get_runtime
 
@@ -92,6 +94,28 @@ def kept() -> int:
     return int(station.ANSWERS["kept"]())
 
 
+def threads() -> int:
+    """Return how many active methods this backend runs at once."""
+    return int(event_loop.io_bound_executor._max_workers)
+
+
+def wait_for(started: Path, ended: Path) -> None:
+    """Make a file, and wait until there is another one."""
+    started.touch()
+    while not ended.exists():
+        time.sleep(0.01)
+
+
+def leased() -> int:
+    """Return how many partition objects and copies of blocks this backend keeps for clients."""
+    return len(station._objects)
+
+
+def leases() -> int:
+    """Return how many clients have a lease at this backend."""
+    return len(station.LEASES)
+
+
 def objects() -> int:
     """Return how many persistent objects this backend has in memory."""
     return len(get_runtime().data_manager.loaded_objects)
@@ -145,6 +169,25 @@ def die(_: Partition) -> None:
 def lock(_: Partition) -> Any:
     """Return what cannot be pickled."""
     return threading.Lock()
+
+
+def array_and_lock(_: Partition) -> Any:
+    """Return what is too large to come with the reply, and cannot be pickled."""
+    return np.ones(100_000), threading.Lock()
+
+
+_raised: Counter[str] = Counter()
+
+
+def raise_as_the_engine(_: Partition, kind: type[Exception], *args: Any) -> None:
+    """Raise an error of dataClay's or gRPC's, and count it."""
+    _raised[kind.__name__] += 1
+    raise kind(*args)
+
+
+def times_raised(name: str) -> int:
+    """Return how often this backend has raised an error so far."""
+    return _raised[name]
 
 
 def zeros(_: tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:

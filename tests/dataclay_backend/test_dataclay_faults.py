@@ -14,6 +14,12 @@ import pytest
 
 pytest.importorskip("dataclay")
 
+from dataclay.exceptions import (
+    DataClayException,
+    ObjectNotFound,
+    ObjectWithWrongBackendIdError,
+)
+
 from spliter import (
     BlockLostError,
     InvalidArgumentError,
@@ -26,10 +32,12 @@ from spliter import (
     reduce,
     split,
 )
+from spliter_backends._dataclay_peer import ObjectAwayError
 from spliter_backends.dataclay_cluster import EmbeddedDataClay
 from spliter_backends.dataclay_collections import DataClayArray, from_array, generate
 from spliter_backends.dataclay_executor import current_executor
 from tests.dataclay_backend import programs
+from tests.dataclay_backend.classes import Broken, calls_of_broken
 
 pytestmark = pytest.mark.backend("dataclay")
 
@@ -174,10 +182,10 @@ def test_silent_backend_is_not_waited_for_for_ever(
         os.kill(process, signal.SIGCONT)
 
 
-def submitted_at(partition: Partition, fn: Any) -> Any:
-    """Submit a function without arguments where a partition is."""
+def submitted_at(partition: Partition, fn: Any, *args: Any) -> Any:
+    """Submit a function where a partition is, without it."""
     assert partition.executor is not None
-    return partition.executor.submit(fn, (), {}, partition.location)
+    return partition.executor.submit(fn, args, {}, partition.location)
 
 
 class TestTasksThatEndBadly:
@@ -195,6 +203,7 @@ class TestTasksThatEndBadly:
             (programs.raise_two_parts, TaskFailedError, "TwoPartError: one two"),
             (programs.raise_with_lock, TaskFailedError, "raise_with_lock"),
             (programs.lock, TaskNotSerializableError, "lock"),
+            (programs.array_and_lock, TaskNotSerializableError, "tuple.*lock"),
         ],
     )
     def test_told_and_survived(
@@ -211,6 +220,37 @@ class TestTasksThatEndBadly:
         with pytest.raises(ValueError, match="shallow") as raised:
             partition.submit(programs.raise_caused).result(timeout=60)
         assert isinstance(raised.value.__cause__, KeyError)
+
+    @pytest.mark.parametrize(
+        ("kind", "args"),
+        [
+            (DataClayException, ("Stream removed",)),
+            (ObjectNotFound, (uuid.UUID(int=1),)),
+            (ObjectWithWrongBackendIdError, (uuid.UUID(int=1), set())),
+            (ObjectAwayError, ()),
+            (BlockLostError, ("the object does not exist",)),
+        ],
+    )
+    def test_error_that_looks_like_the_engines(
+        self, partition: Partition, kind: type[Exception], args: tuple[Any, ...]
+    ) -> None:
+        """It is the task's: told as it is, and the task runs once."""
+        before = submitted_at(partition, programs.times_raised, kind.__name__).result(60)
+        with pytest.raises(kind) as raised:
+            partition.submit(programs.raise_as_the_engine, kind, *args).result(timeout=60)
+        assert raised.type is kind
+        after = submitted_at(partition, programs.times_raised, kind.__name__).result(60)
+        assert after - before == 1
+
+    def test_block_that_cannot_be_told(self, three: tuple[uuid.UUID, ...]) -> None:
+        """An error of a class's own ``spliter_block`` is not dataClay's: it is called once."""
+        broken = Broken(np.arange(3))
+        broken.make_persistent(backend_id=three[0])
+        (partition,) = split([broken])
+        before = submitted_at(partition, calls_of_broken).result(60)
+        with pytest.raises(AttributeError, match="_dc_property_values"):
+            partition.submit(programs.total).result(timeout=60)
+        assert submitted_at(partition, calls_of_broken).result(60) - before == 1
 
     def test_function_that_cannot_be_imported_there(self, partition: Partition) -> None:
         def local(_: Partition) -> None: ...

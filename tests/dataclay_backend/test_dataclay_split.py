@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import pickle
-import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,6 @@ from dataclay.exceptions import DataClayException
 from spliter import (
     BackendNotUsableError,
     InvalidArgumentError,
-    Location,
     PartitionNotLocalError,
     UnsupportedCollectionError,
     gather,
@@ -42,44 +39,14 @@ from spliter_backends.dataclay_objects import Block
 from tests.conftest import RunPython
 from tests.dataclay_backend import programs
 from tests.dataclay_backend.classes import Readings, Table
+from tests.dataclay_backend.counts import settled, steady, total_over
 
 pytestmark = pytest.mark.backend("dataclay")
-
-SETTLES = 20.0
-"""Seconds in which backends must have freed what they were told to."""
 
 
 @pytest.fixture
 def executor(cluster: EmbeddedDataClay) -> DataClayExecutor:
     return current_executor()
-
-
-def total_over(cluster: EmbeddedDataClay, count: Callable[[], int]) -> int:
-    """Sum up what backends say."""
-    submit = current_executor().submit
-    asked = [submit(count, (), {}, Location(str(one))) for one in cluster.backend_ids]
-    return sum(future.result(timeout=60) for future in asked)
-
-
-def steady(cluster: EmbeddedDataClay, count: Callable[[], int]) -> int:
-    """Sum up what backends say, once what earlier tests have left is freed."""
-    gc.collect()
-    found = [-1, total_over(cluster, count)]
-    while found[-1] != found[-2]:
-        time.sleep(0.2)
-        found.append(total_over(cluster, count))
-    return found[-1]
-
-
-def settled(cluster: EmbeddedDataClay, count: Callable[[], int], wanted: int) -> bool:
-    """Wait until backends say what is wanted."""
-    gc.collect()
-    deadline = time.monotonic() + SETTLES
-    while time.monotonic() < deadline:
-        if total_over(cluster, count) == wanted:
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def summed(futures: Sequence[Any]) -> int:

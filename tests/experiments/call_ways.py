@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from spliter_experiments._comparison import OFF_CLUSTER, App, Site, ways_on
+from spliter_experiments._comparison import App, Site, ways_on
 from spliter_experiments._csvm import CascadeSvm
 from spliter_experiments._datasets import InputChoice
 from spliter_experiments._engine import Engine, EngineKind
@@ -16,6 +16,7 @@ from spliter_experiments._histogram import Histogram
 from spliter_experiments._kmeans import KMeans
 from spliter_experiments._knn import Neighbors
 from spliter_experiments._sum import Sum
+from spliter_experiments._ways import OFF_CLUSTER
 from tests.experiments.staging import answer, staged, tasks_of
 
 NBLOCKS = 20

@@ -9,18 +9,16 @@ from typing import Any
 from distributed import Client
 
 from spliter_experiments._blocks import NO_LABELS, cut_rows, no_points
-from spliter_experiments._comparison import OFF_CLUSTER, App, Site
+from spliter_experiments._comparison import App, Site
 from spliter_experiments._dask_engine import DaskEngine
 from spliter_experiments._engine import Engine, Ways
-from spliter_experiments._floor import Floor
 from spliter_experiments._inputs import Dataset, Rows
 from spliter_experiments._placement import Placement
+from spliter_experiments._ways import OFF_CLUSTER
 
 
 @contextmanager
-def staged(
-    engine: Engine, dataset: Dataset, nblocks: int, **processes: Floor
-) -> Iterator[Site[Any]]:
+def staged(engine: Engine, dataset: Dataset, nblocks: int, **processes: Any) -> Iterator[Site[Any]]:
     """Load a data set in so many blocks."""
     row_chunks = cut_rows(dataset.points.rows, nblocks)
     sources: list[tuple[Rows, Any]] = [(dataset.points, no_points(dataset.points))]
@@ -36,7 +34,7 @@ def staged(
 
 @contextmanager
 def staged_on_dask(
-    client: Client, dataset: Dataset, nblocks: int, **processes: Floor
+    client: Client, dataset: Dataset, nblocks: int, **processes: Any
 ) -> Iterator[Site[DaskEngine]]:
     """Load a data set at Dask workers."""
     with staged(DaskEngine(client), dataset, nblocks, **processes) as site:

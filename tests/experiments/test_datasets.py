@@ -161,7 +161,6 @@ def test_bundled_classes(name: str) -> None:
 @pytest.mark.parametrize(
     ("label", "columns", "complaint"),
     [
-        ("text", None, "not numeric in .*: text"),
         ("none", None, "no column 'none'"),
         ("x,kind", None, "no column 'x,kind'"),
         ("kind", "x,kind", "kind, which holds the labels"),

@@ -79,8 +79,8 @@ def test_floor_counts_as_numpy_and_holds_blocks_only_meanwhile(site: DaskSite) -
     [
         # 40 blocks, then sums of 16: 3, then 1.
         ("per-block", 40 + 3 + 1),
-        # Two partitions and their sum; the block lists are sent there once, by a task each.
-        ("spliter", 2 + 2 + 1),
+        # Two partitions and their sum.
+        ("spliter", 2 + 1),
     ],
 )
 def test_number_of_tasks(way: str, tasks: int, site: DaskSite) -> None:

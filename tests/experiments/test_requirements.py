@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 import sys
 from importlib import metadata
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -50,24 +47,6 @@ def test_store_for_dataclay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "redis-server" in look()["key-value store"].advice
 
 
-def test_compss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
-    for variable in ("COMPSS_HOME", "JAVA_HOME"):
-        monkeypatch.setenv(variable, str(tmp_path / "nowhere"))
-    missing = look()
-    assert {missing[what].found for what in ("COMPSS_HOME", "java", "package pycompss")} == {""}
-    assert "comes with COMPSs" in missing["package pycompss"].advice
-    monkeypatch.setenv("COMPSS_HOME", str(tmp_path))
-    assert look()["COMPSS_HOME"].found == str(tmp_path)
-    assert f"{tmp_path}/Bindings/python/3" in look()["package pycompss"].advice
-
-
-def test_java_of_its_own_variable_comes_first(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.touch(mode=0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert look()["java"].found == str(java)
+def test_compss() -> None:
+    """What it needs is tested with its backend."""
+    assert {"COMPSS_HOME", "runcompss", "ssh", "java", "package dislib"} <= set(look())

@@ -47,7 +47,7 @@ class Log:
         )
 
     def run(self, *contenders: Contender, rounds: int = 3, seed: int = 0) -> list[Measurement]:
-        return run_rounds(
+        done = run_rounds(
             contenders,
             rounds=rounds,
             seed=seed,
@@ -56,6 +56,7 @@ class Log:
             judge=Judge(operator.eq),
             step=lambda name: self.events.append(("step", name)),
         )
+        return list(itertools.chain.from_iterable(done))
 
     def ran(self) -> list[str]:
         return [name for event, name in self.events if event == "run"]

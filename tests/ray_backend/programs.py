@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,33 @@ def kill_once(partition: Partition, marker: str) -> int:
         path.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return total(partition)
+
+
+def wait_for(_: Partition, go: str) -> None:
+    """Wait until there is a file."""
+    deadline = time.monotonic() + 60
+    while not Path(go).exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def first_total(first: Partition, _: Partition) -> int:
+    """Sum of all items of the first of two partitions."""
+    return total(first)
+
+
+def process(_: Partition) -> int:
+    """Return the process this is."""
+    return os.getpid()
+
+
+def array_and_lock(_: Partition) -> Any:
+    """Return what cannot be pickled."""
+    return np.ones(100), threading.Lock()
+
+
+def leave(_: Partition) -> None:
+    """End the program, or so it thinks."""
+    sys.exit(3)
 
 
 class Putting:

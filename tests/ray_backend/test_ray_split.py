@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import os
 import pickle
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("ray")
@@ -26,6 +29,7 @@ from spliter import (
     LazyCollectionError,
     Partition,
     TaskFailedError,
+    TaskNotSerializableError,
     UnsupportedCollectionError,
     as_completed,
     reduce,
@@ -133,12 +137,25 @@ def test_dataset_of_ray_data(nodes: RayNodes) -> None:
         dataset = lazy.materialize()
     with pytest.raises(LazyCollectionError, match="materialize"):
         split(lazy)
+    with quiet():
+        computed = split(lazy, persist=True)
+    assert computed.grid.extent == (1000,)
     parts = split(dataset)
     assert (parts.nblocks, parts.grid.extent) == (dataset.num_blocks(), (1000,))
     found = [f.result(WAIT) for f in parts.map(ids_of)]
     for partition, ids in zip(parts, found, strict=True):
         assert ids == partition.get_item_indexes().tolist()
     assert sorted(number for ids in found for number in ids) == list(range(1000))
+
+
+def test_frames_that_tasks_make(nodes: RayNodes) -> None:
+    frames = [pd.DataFrame({"a": [n, n + 1]}) for n in range(4)]
+    parts = split([ray.put(frame) for frame in frames])
+    with pytest.raises(InvalidArgumentError, match="cannot infer what the function returns"):
+        parts.map_blocks(pd.DataFrame.copy)
+    made = parts.map_blocks(lambda frame: frame * 2, meta=frames[0])
+    assert made.dtype is None
+    pd.testing.assert_frame_equal(made.compute(), pd.concat(frames) * 2)
 
 
 def ids_of(partition: Partition) -> list[int]:
@@ -297,16 +314,36 @@ def raise_odd(_: Partition) -> None:
     raise OddError(1, 2)
 
 
-def leave(_: Partition) -> None:
-    raise SystemExit(3)
-
-
 def test_errors_that_cannot_travel(nodes: RayNodes) -> None:
     (partition,) = split([ray.put(np.arange(4))])
     with pytest.raises(TaskFailedError, match=r"(?s)OddError.*raise_odd"):
         partition.submit(raise_odd).result(WAIT)
     with pytest.raises(TaskFailedError, match=r"sys.exit\(3\)"):
-        partition.submit(leave).result(WAIT)
+        partition.submit(programs.leave).result(WAIT)
+
+
+def test_process_lives_on_after_a_task_that_ends_badly(nodes: RayNodes) -> None:
+    (partition,) = split([ray.put(np.arange(4))])
+    process = partition.submit(programs.process).result(WAIT)
+    with pytest.raises(TaskFailedError, match=r"sys.exit\(3\)"):
+        partition.submit(programs.leave).result(WAIT)
+    with pytest.raises(TaskNotSerializableError, match=r"returned a tuple.*lock"):
+        partition.submit(programs.array_and_lock).result(WAIT)
+    os.kill(process, 0)  # is there
+    assert partition.submit(programs.total).result(WAIT) == 6
+
+
+def test_result_that_cannot_be_pickled(nodes: RayNodes) -> None:
+    (partition,) = split([ray.put(np.arange(4))])
+    assert partition.executor is not None
+    for future in (
+        partition.submit(programs.array_and_lock),
+        partition.executor.submit(programs.array_and_lock, (None,), {}),
+        # An argument of another task.
+        partition.submit(lambda _, value: value, partition.submit(programs.array_and_lock)),
+    ):
+        with pytest.raises(TaskNotSerializableError, match=r"returned a tuple.*lock"):
+            future.result(WAIT)
 
 
 def test_errors_as_ray_shows_them(nodes: RayNodes) -> None:
@@ -332,6 +369,48 @@ def test_errors_of_classes_that_only_the_program_has(nodes: RayNodes) -> None:
 def test_partitions_pickle_without_a_connection(nodes: RayNodes) -> None:
     (partition,) = split([ray.put(np.arange(4))])
     assert len(pickle.loads(pickle.dumps(partition))) == 1
+
+
+# --- reports of tasks ---------------------------------------------------------------------------
+
+
+def test_what_moved_is_counted_for_its_own_split(nodes: RayNodes) -> None:
+    """A task on partitions of two Splits reads the blocks of one, which come from elsewhere."""
+    handle, name = nodes.add(num_cpus=0)
+    try:
+        putting = programs.put_all.options(num_cpus=0, scheduling_strategy=at(name))
+        stranded = ray.get(putting.remote([np.ones(20_000, int)]), timeout=WAIT)
+        mine, others = split(stranded), split(stranded)
+        (first,), (second,) = list(mine), list(others)
+        assert first.location == second.location
+        assert task(programs.first_total)(first, second).result(WAIT) == 20_000
+        assert mine.moved.fetched_blocks == 1
+        assert others.moved.blocks == 0
+        assert task(programs.first_total)(second, first).result(WAIT) == 20_000
+        assert mine.moved.fetched_blocks == 1
+    finally:
+        nodes.kill(handle)
+
+
+def test_reports_asked_for_by_submitting(
+    nodes: RayNodes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each task submitted asks about one report at most, however many are pending."""
+    asked = []
+    wait = ray.wait
+
+    def counted(references: list[ObjectRef], **options: Any) -> Any:
+        asked.append(len(references))
+        return wait(references, **options)
+
+    parts = split([ray.put(np.arange(4)) for _ in range(30)], partitions_per_location=30)[:]
+    monkeypatch.setattr(ray, "wait", counted)
+    go = tmp_path / "go"
+    futures = [part.submit(programs.wait_for, str(go)) for _ in range(3) for part in parts]
+    assert sum(asked) <= len(futures)
+    go.touch()
+    for future in futures:
+        future.result(WAIT)
 
 
 # --- where split is called ---------------------------------------------------------------------

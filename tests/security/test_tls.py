@@ -101,7 +101,7 @@ def test_all_apps(points: Any) -> None:
     np.testing.assert_array_equal(np.asarray(nearest)[:, 0], np.arange(5))
     labels = (points[:, 0] > 0.5).astype(int).persist()
     wait(labels)
-    assert CascadeSVM(max_iter=2).fit(points, labels).score(points, labels) > 0.8
+    assert CascadeSVM(max_iter=2, cascade=True).fit(points, labels).score(points, labels) > 0.8
 
 
 @pytest.mark.parametrize("kind", ["tcp", "no certificate", "another authority"])

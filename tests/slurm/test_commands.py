@@ -314,7 +314,7 @@ def test_folder_that_cannot_be_written(tmp_path: Path, fake_slurm: FakeSlurm) ->
         (["9", "--site", "generic", "--nodes", "few"], "--nodes takes whole numbers"),
         (["9", "--site", "generic", "--beside", "redis"], "--beside takes dask or dataclay"),
         (["9", "--site", "generic", "--hours", "0.05"], "asks too much of generic: time"),
-        (["9", "--site", "generic", "--earlier", "nowhere"], "no finished run"),
+        (["9", "--site", "generic", "--earlier", "nowhere"], "there is no folder nowhere"),
     ],
 )
 def test_bad_input(folder: Path, fake_slurm: FakeSlurm, arguments: list[str], said: str) -> None:

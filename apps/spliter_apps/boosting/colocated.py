@@ -30,6 +30,7 @@ from spliter import (
     split,
 )
 from spliter._concatenate import concatenate
+from spliter_apps._row_values import block_like
 
 DATA = "data"
 """Name of the features among the parts."""
@@ -225,22 +226,7 @@ class Colocated:
         list of future
             The engine's own, one per location, in the order of :attr:`blocks_at`.
         """
-        partitions = list(self._parts)
-        threads = _threads_of(partitions)
-        with self._parts.together():
-            return [
-                partition.submit(
-                    _with_rows,
-                    self._names,
-                    number,
-                    len(partitions),
-                    threads[number],
-                    fn,
-                    args,
-                    kwargs,
-                )
-                for number, partition in enumerate(partitions)
-            ]
+        return map_rows([self], fn, *args, **kwargs)
 
     def check_whole_queries(self) -> None:
         """Refuse queries of which rows are at several locations. One task per location.
@@ -266,7 +252,7 @@ class Colocated:
             )
 
     def close(self) -> None:
-        """Let go of the blocks. Idempotent."""
+        """Release the blocks. Idempotent."""
         self._parts.close()
 
     def __enter__(self) -> Colocated:
@@ -313,9 +299,9 @@ def colocate(
         Dask). Those without a block are reported as :attr:`Colocated.empty`.
     backend : str, optional
         As for :func:`spliter.split`.
-    **columns : collection of length n, or None
+    **columns : collection or array-like of length n, or None
         By the names that they are to have: ``label``, ``weight``, ``base_margin``, ``qid``,
-        ``init_score``, ... blocked like `data`. ``None`` is left out.
+        ``init_score``, ... blocked like `data`, or in memory. ``None`` is left out.
 
     Returns
     -------
@@ -325,7 +311,8 @@ def colocate(
     Raises
     ------
     InvalidArgumentError
-        If a column is called ``data``, or `data` is cut along axis 1.
+        If a column is called ``data``, an array in memory has another length than `data`, or
+        `data` is cut along axis 1.
     AlignmentError, LazyCollectionError, UnsupportedCollectionError
         As :func:`spliter.split`.
 
@@ -344,7 +331,8 @@ def colocate(
     given = {name: column for name, column in columns.items() if column is not None}
     if DATA in given:
         raise InvalidArgumentError(f"a column cannot be called {DATA!r}: the features are")
-    parts = split(data, *given.values(), partitions_per_location=1, backend=backend)
+    aligned = block_like(data, given, backend=backend).values()
+    parts = split(data, *aligned, partitions_per_location=1, backend=backend)
     if parts.grid.nblocks != parts.grid.shape[0]:
         shape = parts.grid.shape
         parts.close()
@@ -355,30 +343,101 @@ def colocate(
     return Colocated(parts, (DATA, *given), locations)
 
 
-def _threads_of(partitions: Sequence[Partition]) -> list[int]:
-    """Return how many tasks the location of each partition runs at once."""
-    executor = partitions[0].executor
+def map_rows(
+    several: Sequence[Colocated], fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> list[Any]:
+    """Start one task at each location that has blocks of any of several, all in one message.
+
+    Parameters
+    ----------
+    several : sequence of Colocated
+        Of one engine; the rows to train on and those to validate with, for instance.
+    fn : callable
+        Gets for each of `several`, in this order, a :class:`LocalRows`, or ``None`` if it has no
+        block at the location.
+    *args, **kwargs
+        Further arguments, the same everywhere.
+
+    Returns
+    -------
+    list of future
+        The engine's own, one per location: first those of the first of `several`, in the order
+        of :attr:`Colocated.blocks_at`, then further ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter import gather
+    >>> def count(train, valid):
+    ...     return len(train), len(valid)
+    >>> with colocate([np.ones((4, 1))]) as train, colocate([np.ones((3, 1))]) as valid:
+    ...     gather(map_rows([train, valid], count))
+    [(4, 3)]
+    """
+    at: dict[Location, dict[int, Partition]] = {}
+    for which, rows in enumerate(several):
+        for partition in rows._parts:
+            at.setdefault(partition.location, {})[which] = partition
+    threads = _threads_at(several[0]._parts[0], list(at))
+    names = tuple(rows.names for rows in several)
+    futures = []
+    for number, (location, present) in enumerate(at.items()):
+        place = _Place(names, tuple(present), number, len(at), threads[location])
+        first, *others = present.values()
+        futures.append(first.submit(_with_rows, place, fn, args, kwargs, *others))
+    return futures
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Arguments of a training task: its location and its partitions.
+
+    Parameters
+    ----------
+    names : tuple of tuple of str
+        Names of the parts of each :class:`Colocated`.
+    present : tuple of int
+        Of which of them each partition is.
+    number, locations, threads : int
+        As of :class:`LocalRows`.
+    """
+
+    names: tuple[tuple[str, ...], ...]
+    present: tuple[int, ...]
+    number: int
+    locations: int
+    threads: int
+
+    def rows(self, which: int, partition: Partition) -> LocalRows:
+        """Return the rows of one partition, where it is."""
+        names = self.names[which]
+        indexes, blocks = zip(*partition.items(), strict=True)
+        columns = zip(*blocks, strict=True) if len(names) > 1 else (blocks,)
+        parts = {name: list(column) for name, column in zip(names, columns, strict=True)}
+        positions = tuple(index[0] for index in indexes)
+        return LocalRows(parts, positions, self.number, self.locations, self.threads)
+
+
+def _threads_at(partition: Partition, locations: Sequence[Location]) -> Mapping[Location, int]:
+    """Return how many tasks each location runs at once."""
+    executor = partition.executor
     assert executor is not None, "a Split hands out partitions that can be submitted"
-    capacities = executor.capacities([partition.location for partition in partitions])
-    return [capacities[partition.location] for partition in partitions]
+    return executor.capacities(locations)
 
 
 def _with_rows(
     partition: Partition,
-    names: Sequence[str],
-    number: int,
-    locations: int,
-    threads: int,
+    place: _Place,
     fn: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
+    *others: Partition,
 ) -> Any:
     """Run at a location: call a function with the rows that are there."""
-    indexes, blocks = zip(*partition.items(), strict=True)
-    columns = zip(*blocks, strict=True) if len(names) > 1 else (blocks,)
-    parts = {name: list(column) for name, column in zip(names, columns, strict=True)}
-    positions = tuple(index[0] for index in indexes)
-    return fn(LocalRows(parts, positions, number, locations, threads), *args, **kwargs)
+    here: list[LocalRows | None] = [None] * len(place.names)
+    for which, each in zip(place.present, (partition, *others), strict=True):
+        here[which] = place.rows(which, each)
+    return fn(*here, *args, **kwargs)
 
 
 def _queries_here(rows: LocalRows) -> npt.NDArray[Any]:

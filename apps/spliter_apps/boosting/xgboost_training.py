@@ -17,20 +17,49 @@ worker that went, another task that does not end), the others wait for it no lon
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from spliter import BackendNotUsableError, InvalidArgumentError, Movement, SplIterError, gather
-from spliter_apps.boosting.colocated import DATA, QUERY, Colocated, LocalRows, colocate
+from spliter import InvalidArgumentError, Location, Movement, SplIterError, gather
+from spliter_apps.boosting.colocated import (
+    DATA,
+    QUERY,
+    Colocated,
+    LocalRows,
+    colocate,
+    map_rows,
+)
+from spliter_apps.boosting.xgboost_matrices import (
+    Categories,
+    Features,
+    empty_like,
+    import_xgboost,
+    local_categories,
+    make_matrix,
+    united_categories,
+    with_categories,
+)
 
 Params: TypeAlias = Mapping[str, Any]
 
+
+_COLUMNS = {
+    DATA,
+    "label",
+    "weight",
+    "base_margin",
+    QUERY,
+    "label_lower_bound",
+    "label_upper_bound",
+}
+"""Row columns passed to XGBoost, under its own names."""
 
 _turn = threading.Lock()
 
@@ -66,12 +95,15 @@ class TrainedBooster:
 
 @dataclass(frozen=True)
 class _Job:
-    """What every trainer is told."""
+    """Arguments of every trainer; ``names`` are those of the sets to evaluate the metrics on."""
 
     params: dict[str, Any]
     num_boost_round: int
-    evaluate: bool
+    features: Features
+    categories: Categories
+    names: tuple[str, ...]
     options: dict[str, Any]
+    joining: Mapping[str, Any] | None = None
 
 
 def train_xgboost(
@@ -84,7 +116,13 @@ def train_xgboost(
     qid: Any = None,
     label_lower_bound: Any = None,
     label_upper_bound: Any = None,
+    missing: float | None = None,
+    feature_names: Sequence[str] | None = None,
+    feature_types: Sequence[str] | None = None,
+    feature_weights: Any = None,
+    enable_categorical: bool = False,
     num_boost_round: int = 10,
+    evals: Sequence[tuple[Mapping[str, Any], str]] = (),
     evaluate: bool = False,
     split_queries: bool = False,
     locations: Iterable[str] = (),
@@ -100,12 +138,28 @@ def train_xgboost(
         As for :func:`xgboost.train`. ``nthread`` is by default what the location has.
     data : collection, shape (n, n_features)
         Features, as for :func:`colocate`.
-    label, weight, base_margin, qid, label_lower_bound, label_upper_bound : collection, optional
-        What XGBoost is to know of each row beside its features; of length n, blocked like `data`.
+    label, weight, base_margin, qid, label_lower_bound, label_upper_bound : optional
+        What XGBoost is to know of each row beside its features: collections blocked like `data`,
+        or arrays in memory, of length n.
+    missing : float, optional
+        Value that stands for a missing one; NaN by default.
+    feature_names, feature_types : sequence of str, length n_features, optional
+        Names, and kinds ("q" numbers, "c" numbers of categories, ...) of the columns. DataFrames
+        have both.
+    feature_weights : array_like, shape (n_features,), optional
+        Odds of each column where `params` have columns sampled (``colsample_bynode``, ...).
+    enable_categorical : bool
+        Whether DataFrames may have columns of categories. Where blocks differ in their
+        categories, they are united.
     num_boost_round : int
         Trees (per class).
+    evals : sequence of (mapping of str to collection, str)
+        Sets to evaluate the metrics on after each round, and their names. A set has its features
+        as ``"data"``, and ``"label"``, ``"weight"`` and so on like the training rows; it
+        may be blocked otherwise and be at other locations. ``early_stopping_rounds`` goes by
+        the last one.
     evaluate : bool
-        Whether to evaluate the metrics on the training rows after each round.
+        Whether to evaluate the metrics on the training rows, too, as ``"train"``.
     split_queries : bool
         Whether queries may have rows at several locations (ranking is then the worse for it).
     locations : iterable of str, optional
@@ -117,20 +171,21 @@ def train_xgboost(
         Seconds within which all trainers have to have started, at least 1. What they wait for
         each other later is limited by XGBoost.
     **options
-        Further arguments of :func:`xgboost.train`, the same at each location: ``obj``,
-        ``callbacks``, ``xgb_model``, ...
+        Further arguments of :func:`xgboost.train`, the same at each location:
+        ``early_stopping_rounds``, ``obj``, ``callbacks``, ``xgb_model``, ...
 
     Returns
     -------
     TrainedBooster
-        The model of the first location; all have the same.
+        The model of the first location that has rows to train on; all have the same.
 
     Raises
     ------
     BackendNotUsableError
         If XGBoost is not installed.
     InvalidArgumentError
-        If `timeout` is less than 1, or the data is cut along its features.
+        If `timeout` is less than 1, the data is cut along its features, a set in `evals` is not
+        as described, or ``booster`` is "gblinear", which XGBoost does not train in parts.
     AlignmentError
         If a query has rows at several locations; and as :func:`spliter.split`.
     TrainersMissingError
@@ -153,35 +208,85 @@ def train_xgboost(
     >>> trained = train_xgboost(settings, x, y, num_boost_round=2)
     >>> trained.booster.num_boosted_rounds(), trained.trainers
     (2, 1)
+    >>> valid = {"data": [np.array([[1.0, 2.0], [7.0, 8.0]])], "label": [np.array([0, 1])]}
+    >>> trained = train_xgboost(
+    ...     settings, x, y, num_boost_round=2, evals=[(valid, "valid")], early_stopping_rounds=1
+    ... )
+    >>> list(trained.history), trained.booster.best_iteration
+    (['valid'], 1)
     """
-    _xgboost()
+    import_xgboost()
     if timeout < 1:
         raise InvalidArgumentError(f"timeout must be at least 1 second, got {timeout!r}")
-    job = _Job(dict(params), num_boost_round, evaluate, options)
-    with colocate(
-        data,
-        locations=locations,
-        label=label,
-        weight=weight,
-        base_margin=base_margin,
-        qid=qid,
-        label_lower_bound=label_lower_bound,
-        label_upper_bound=label_upper_bound,
-    ) as rows:
-        if qid is not None and not split_queries:
-            rows.check_whole_queries()
-        results = _train(rows, job, host, timeout)
+    if params.get("booster") == "gblinear":
+        raise InvalidArgumentError(
+            "booster='gblinear' is not supported: XGBoost trains it on the rows of one location "
+            "alone; use 'gbtree' or 'dart', or a linear model with partial_fit"
+        )
+    names = ("train",) * evaluate + tuple(_check_eval(each) for each in evals)
+    if len(set(names)) < len(names):
+        raise InvalidArgumentError(f"each set to evaluate needs a name of its own, got {names}")
+    if feature_weights is not None:
+        feature_weights = np.asarray(feature_weights, dtype=np.float32)
+    features = Features(missing, feature_names, feature_types, feature_weights, enable_categorical)
+    trained_on = {
+        DATA: data,
+        "label": label,
+        "weight": weight,
+        "base_margin": base_margin,
+        QUERY: qid,
+        "label_lower_bound": label_lower_bound,
+        "label_upper_bound": label_upper_bound,
+    }
+    with contextlib.ExitStack() as stack:
+        several = []
+        for columns in (trained_on, *(dict(columns) for columns, _ in evals)):
+            rows = colocate(columns.pop(DATA), locations=locations, **columns)
+            several.append(stack.enter_context(rows))
+            if QUERY in rows.names and not split_queries:
+                rows.check_whole_queries()
+        categories: Categories = {}
+        if enable_categorical:
+            categories = united_categories(gather(map_rows(several, local_categories)))
+        job = _Job(dict(params), num_boost_round, features, categories, names, options)
+        results = _train(several, job, host, timeout)
         booster, history = next(result for result in results if result is not None)
-        return TrainedBooster(booster, history, len(results), rows.empty, rows.moved)
+        counts = zip(*(dataclasses.astuple(rows.moved) for rows in several), strict=True)
+        moved = Movement(*map(sum, counts))
+        places = set(_locations_of(several))
+        empty = tuple(name for name in several[0].empty if name not in places)
+        return TrainedBooster(booster, history, len(results), empty, moved)
 
 
-def _train(rows: Colocated, job: _Job, host: str | None, timeout: int) -> list[Any]:
-    """Start a trainer at each location, and wait for all."""
-    if len(rows) == 1:
-        return gather(rows.map(_train_here, job, None))
-    host = host or _own_address(next(iter(rows.blocks_at)))
-    with _turn, _tracker(len(rows), host, timeout) as joining:
-        futures = rows.map(_train_here, job, joining)
+def _check_eval(given: Any) -> str:
+    """Check a set to evaluate metrics on and return its name."""
+    if (
+        isinstance(given, tuple | list)
+        and len(given) == 2
+        and isinstance(given[0], Mapping)
+        and not {DATA, "label"} - given[0].keys()
+        and not given[0].keys() - _COLUMNS
+        and isinstance(given[1], str)
+    ):
+        return given[1]
+    raise InvalidArgumentError(
+        "evals must be pairs of a mapping, with collections as 'data', 'label' and others of "
+        f"{sorted(_COLUMNS)}, and a name; got {given!r}"
+    )
+
+
+def _locations_of(several: Sequence[Colocated]) -> list[Location]:
+    return list(dict.fromkeys(location for rows in several for location in rows.blocks_at))
+
+
+def _train(several: Sequence[Colocated], job: _Job, host: str | None, timeout: int) -> list[Any]:
+    """Start a trainer at each location that has rows, and wait for all."""
+    places = _locations_of(several)
+    if len(places) == 1:
+        return gather(map_rows(several, _train_here, job=job))
+    host = host or _own_address(places[0])
+    with _turn, _tracker(len(places), host, timeout) as joining:
+        futures = map_rows(several, _train_here, job=dataclasses.replace(job, joining=joining))
         try:
             return gather(futures)
         except BaseException as error:
@@ -190,8 +295,8 @@ def _train(rows: Colocated, job: _Job, host: str | None, timeout: int) -> list[A
                 future.cancel()
             if "bootstrap the communication group" in str(error):
                 raise TrainersMissingError(
-                    f"the {len(rows)} trainers could not all start within {timeout} s at "
-                    f"{', '.join(rows.blocks_at)}: other tasks have the threads there, one of "
+                    f"the {len(places)} trainers could not all start within {timeout} s at "
+                    f"{', '.join(places)}: other tasks have the threads there, one of "
                     "them is gone, or they do not reach this machine (host=...)"
                 ) from error
             raise
@@ -230,75 +335,45 @@ def _own_address(location: str) -> str | None:
         return None
 
 
-def _train_here(rows: LocalRows, job: _Job, joining: Mapping[str, Any] | None) -> Any:
-    """Run at a location: train on its rows, together with the other locations."""
-    xgboost = _xgboost()
-    params = {"nthread": rows.threads, **job.params}
+def _train_here(*several: LocalRows | None, job: _Job) -> Any:
+    """Run at a location: train on its rows, together with the other locations.
+
+    Of the sets to train on and to evaluate, each may have no rows here; not all of them have none.
+    """
+    xgboost = import_xgboost()
+    some = next(rows for rows in several if rows is not None)
+    here = [
+        with_categories(empty_like(some) if rows is None else rows, job.categories)
+        for rows in several
+    ]
+    params = {"nthread": some.threads, **job.params}
     history: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
-        if joining is not None:
-            task = {"dmlc_task_id": f"spliter-{rows.number:06d}"}
-            stack.enter_context(xgboost.collective.CommunicatorContext(**joining, **task))
-        matrix = _matrix(rows, params)
+        if job.joining is not None:
+            task = {"dmlc_task_id": f"spliter-{some.number:06d}"}
+            stack.enter_context(xgboost.collective.CommunicatorContext(**job.joining, **task))
+        matrix = make_matrix(here[0], params, job.features)
+        evaluated = [make_matrix(rows, params, job.features, matrix) for rows in here[1:]]
+        if len(job.names) > len(evaluated):
+            evaluated.insert(0, matrix)
         booster = xgboost.train(
             params,
             matrix,
             num_boost_round=job.num_boost_round,
-            evals=[(matrix, "train")] if job.evaluate else (),
+            evals=list(zip(evaluated, job.names, strict=True)),
             evals_result=history,
             **{"verbose_eval": False, **job.options},
         )
-    return (booster, history) if rows.number == 0 else None
+        first = _first_with_rows(some, matrix.num_row())
+    return (booster, history) if some.number == first else None
 
 
-def _matrix(rows: LocalRows, params: Params) -> Any:
-    """Make XGBoost's own form of the rows."""
-    xgboost = _xgboost()
-    full = rows.without_empty_blocks()
-    if QUERY in full.parts:
-        full = full.sorted_by_query()
-    threads = params["nthread"]
-    if not _by_histograms(params):
-        return xgboost.DMatrix(**full.concatenated(), nthread=threads)
-    bins = params.get("max_bin")
-    if not len(full):
-        nothing = np.empty((0, full.parts[DATA][0].shape[1]))
-        return xgboost.QuantileDMatrix(nothing, max_bin=bins, nthread=threads)
-    return xgboost.QuantileDMatrix(_block_after_block(full), max_bin=bins, nthread=threads)
+def _first_with_rows(here: LocalRows, trained_on: int) -> int:
+    """Return the number of the first location with rows to train on; all locations have to ask.
 
-
-def _by_histograms(params: Params) -> bool:
-    trees = params.get("booster", "gbtree") in {"gbtree", "dart"}
-    return trees and params.get("tree_method", "hist") in {"hist", "auto"}
-
-
-def _block_after_block(rows: LocalRows) -> Any:
-    """Return an iterator of XGBoost's kind over the blocks; they are not put together."""
-    xgboost = _xgboost()
-
-    class Blocks(xgboost.DataIter):  # type: ignore[misc, name-defined]  # known when it runs
-        def __init__(self) -> None:
-            self._at = 0
-            super().__init__(release_data=True)
-
-        def next(self, input_data: Any) -> bool:
-            if self._at == len(rows.parts[DATA]):
-                return False
-            input_data(**{name: blocks[self._at] for name, blocks in rows.parts.items()})
-            self._at += 1
-            return True
-
-        def reset(self) -> None:
-            self._at = 0
-
-    return Blocks()
-
-
-def _xgboost() -> Any:
-    try:
-        import xgboost
-    except ImportError as error:
-        raise BackendNotUsableError(
-            f"XGBoost is not usable here: {error}; pip install xgboost (or xgboost-cpu)"
-        ) from error
-    return xgboost
+    A booster of a location without rows may lack what XGBoost has of the columns.
+    """
+    collective = import_xgboost().collective
+    mine = here.number + (0 if trained_on else here.locations)
+    least = collective.allreduce(np.array([mine], dtype=np.int64), collective.Op.MIN)
+    return int(least[0]) % here.locations

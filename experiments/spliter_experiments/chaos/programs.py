@@ -121,7 +121,12 @@ class KMeansProgram(Program):
 class CascadeProgram(Program):
     """A Cascade SVM and its predictions."""
 
-    settings: Final[Mapping[str, Any]] = {"max_iter": 20, "tol": 1e-6, "svc_tol": 1e-5}
+    settings: Final[Mapping[str, Any]] = {
+        "max_iter": 20,
+        "tol": 1e-6,
+        "svc_tol": 1e-5,
+        "cascade": True,
+    }
 
     def data(self, rng: np.random.Generator, n_rows: int) -> tuple[Array, ...]:
         """Return points of two classes that overlap, and their labels."""

@@ -165,6 +165,8 @@ class ResultsFolder:
             If there is none, or one cannot be read.
         """
         files = sorted((self.path / PLANS).glob("*.json"))
+        if not self.path.is_dir():
+            raise ResultsError(f"there is no folder {self.path}; give that of `experiment run`")
         if not files:
             raise ResultsError(f"{self.path} holds no results of `spliter experiment run`")
         return [_read(file) for file in files]
@@ -184,6 +186,8 @@ class ResultsFolder:
             found = [_record(_read(file), file) for file in files]
         elif (self.path / TABLE).exists():
             found = read_table(self.path / TABLE)
+        elif not self.path.is_dir():
+            raise ResultsError(f"there is no folder {self.path}; give that of `experiment run`")
         else:
             raise ResultsError(f"{self.path} holds no finished run; spliter experiment resume")
         check_together(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 from spliter_experiments._table import NONE, seconds, size, times
 from spliter_experiments.evaluation.figures import LABELS
@@ -44,7 +45,7 @@ def measured_table(scenario: Scenario, bars: Sequence[Bar]) -> Grid:
     reference = {(bar.engine, bar.x): bar.median for bar in bars if bar.configuration == REFERENCE}
     rows = [
         (
-            f"{bar.x:,.6g}",
+            plain(bar.x),
             bar.engine,
             bar.configuration,
             str(bar.runs),
@@ -62,7 +63,31 @@ def measured_table(scenario: Scenario, bars: Sequence[Bar]) -> Grid:
         *(LABELS[scenario.x], "backend", "configuration", "runs", "median", "quartiles"),
         *("over spliter", "init", "split", "rechunk", "iterate", "tasks", "moved", "peak memory"),
     )
-    return Grid(headings, tuple(rows), "Measured here; times in seconds.")
+    return filled(Grid(headings, tuple(rows), "Measured here; times in seconds."))
+
+
+def filled(grid: Grid) -> Grid:
+    """Leave out the columns that have no value in any row.
+
+    Examples
+    --------
+    >>> filled(Grid(("x", "split"), (("1", "-"), ("2", "-")), "")).headings
+    ('x',)
+    """
+    keep = [any(row[at] != NONE for row in grid.rows) for at in range(len(grid.headings))]
+    rows = tuple(tuple(compress(row, keep)) for row in grid.rows)
+    return Grid(tuple(compress(grid.headings, keep)), rows, grid.caption)
+
+
+def plain(value: float) -> str:
+    """Write a number without an exponent.
+
+    Examples
+    --------
+    >>> plain(4_800_000.0), plain(0.5)
+    ('4,800,000', '0.5')
+    """
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.6g}"
 
 
 def paper_table(scenario: Scenario) -> Grid | None:
@@ -82,7 +107,7 @@ def paper_table(scenario: Scenario) -> Grid | None:
                 for point in points
             ]
             rows.append((name, configuration, *cells))
-    headings = ("", "configuration", *(f"{point.x:,.6g}" for point in points))
+    headings = ("", "configuration", *(plain(point.x) for point in points))
     caption = f"The paper's seconds by {LABELS[scenario.x]}, and how many times SplIter's they are."
     return Grid(headings, tuple(rows), caption)
 

@@ -67,7 +67,7 @@ def test_cascade_svm(name: str) -> None:
     X, X_test, y, y_test = csvm_suite.dataset(name)
     rows = [len(X) // 4] * 3 + [len(X) - 3 * (len(X) // 4)]
     with split_on_compss(distribute(cut(X, rows)), distribute(cut(y, rows))) as parts:
-        ours = CascadeSVM().fit(parts)
+        ours = CascadeSVM(cascade=True).fit(parts)
     assert abs(ours.score(X_test, y_test) - SVC().fit(X, y).score(X_test, y_test)) <= 0.02
 
 

@@ -1,0 +1,119 @@
+"""Pickle task functions, each once for as long as nothing that it captures changes.
+
+A function of an imported module is pickled as its name. One of the main program, or one that was
+made inside another function, is pickled with its code, with what it closes over and with the
+globals it uses, which takes up to a millisecond. A loop that starts a task per partition would
+spend more on that than on everything else. So the pickle is kept, together with the state of what
+the function captures; if that has changed, the function is pickled again.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import weakref
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, Final
+
+import cloudpickle
+from dask.sizeof import sizeof
+from distributed.protocol.pickle import dumps
+
+LARGEST_CAPTURED: Final = 64 * 2**10
+"""Bytes of a captured value up to which it is compared; comparing larger ones costs as much as
+pickling them."""
+
+_pickled: weakref.WeakKeyDictionary[FunctionType, tuple[object, bytes]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+class _CannotCompareError(Exception):
+    """A function captures something that may change unnoticed."""
+
+
+def pickle_function(fn: Any) -> bytes:
+    """Pickle a task function.
+
+    Parameters
+    ----------
+    fn : callable
+        Any callable; only plain functions are remembered.
+
+    Returns
+    -------
+    bytes
+        Its pickle, as of now.
+
+    Examples
+    --------
+    >>> from distributed.protocol.pickle import loads
+    >>> factor = 2
+    >>> twice = lambda number: factor * number
+    >>> loads(pickle_function(twice))(3)
+    6
+    >>> factor = 5
+    >>> loads(pickle_function(twice))(3)
+    15
+    """
+    if not isinstance(fn, FunctionType) or cloudpickle.list_registry_pickle_by_value():
+        return _dumps(fn)
+    try:
+        state = _state_of(fn, set())
+    except _CannotCompareError:
+        return _dumps(fn)
+    known = _pickled.get(fn)
+    if known is None or known[0] != state:
+        known = _pickled[fn] = (state, _dumps(fn))
+    return known[1]
+
+
+def _dumps(fn: Any) -> bytes:
+    pickled: bytes = dumps(fn)
+    return pickled
+
+
+def _state_of(value: Any, seen: set[int]) -> object:
+    """Return something that differs if pickling the value by itself would give another result.
+
+    It holds no reference to the function, which is to be freed when the program drops it.
+    """
+    if isinstance(value, ModuleType):
+        return value.__name__
+    if not isinstance(value, FunctionType) and sizeof(value) > LARGEST_CAPTURED:
+        raise _CannotCompareError
+    try:
+        pickled = pickle.dumps(value)
+    except Exception:  # noqa: BLE001 - any class may raise anything
+        pickled = b"__main__"
+    if b"__main__" not in pickled:  # else the plain pickle has a name only, of what may change
+        return pickled
+    if not isinstance(value, FunctionType):
+        raise _CannotCompareError
+    if id(value) in seen:  # a function that refers to itself
+        return None
+    seen.add(id(value))
+    return value.__code__, tuple(_state_of(one, seen) for one in _captured(value))
+
+
+def _captured(fn: FunctionType) -> list[Any]:
+    """Return the values that are pickled with a function."""
+    names = _global_names(fn.__code__)
+    values = [fn.__globals__[name] for name in names if name in fn.__globals__]
+    values += [fn.__defaults__, fn.__kwdefaults__, *fn.__dict__.values()]
+    for cell in fn.__closure__ or ():
+        try:
+            values.append(cell.cell_contents)
+        except ValueError:  # not assigned yet
+            values.append(None)
+    return values
+
+
+@functools.lru_cache(maxsize=1_000)
+def _global_names(code: CodeType) -> tuple[str, ...]:
+    """Return the names that code may look up among its globals, nested functions included."""
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names.update(_global_names(constant))
+    return tuple(sorted(names))

@@ -1,0 +1,52 @@
+"""Which processes of a cluster lack this version of SplIter, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import spliter
+
+VERSION: Final = spliter.__version__
+"""Looked up by name at other processes, which takes both packages to be importable there."""
+
+NAMED: Final = 5
+"""Most processes named in a message."""
+
+PAGE: Final = "docs/dask.md"
+
+
+def wrong_versions(found: Mapping[str, str | None]) -> str:
+    """Say which processes lack this version of SplIter, and how to install it.
+
+    Parameters
+    ----------
+    found : mapping of str to (str or None)
+        The version by process; None where SplIter cannot be imported.
+
+    Returns
+    -------
+    str
+        Empty if all have this version.
+
+    Examples
+    --------
+    >>> wrong_versions({"scheduler": VERSION})
+    ''
+    >>> print(wrong_versions({"scheduler": VERSION, "tcp://b:1": None}))
+    tcp://b:1 has no spliter, this program has ...: install the same version there ...
+    """
+    wrong = [
+        f"{process} has {f'spliter {version}' if version else 'no spliter'}"
+        for process, version in sorted(found.items())
+        if version != spliter.__version__
+    ]
+    if not wrong:
+        return ""
+    more = [f"{len(wrong) - NAMED} more processes too"] if len(wrong) > NAMED else []
+    return (
+        f"{'; '.join(wrong[:NAMED] + more)}, this program has {spliter.__version__}: install the "
+        f"same version there (pip install 'spliter[dask]=={spliter.__version__}') in the "
+        f"environment or image of each process; see {PAGE}, "
+        "'What the scheduler and the workers need'"
+    )

@@ -1,0 +1,84 @@
+"""The names of the ways to compute a thing, and what each of them is.
+
+The modules of the apps say how a way runs; the command's help and the legends of plots need no more
+than this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+FLOOR: Final = "floor"
+"""The way of plain processes, one for each core, without an engine."""
+
+SKLEARN: Final = "sklearn"
+"""The way of scikit-learn in one process, with as many threads as there are cores."""
+
+OFF_CLUSTER: Final = (SKLEARN, FLOOR)
+
+WAYS: Final = {
+    "sum": ("spliter", "per-block", "rechunk-p2p", "rechunk-tasks", "dask", FLOOR),
+    "histogram": ("spliter", "per-block", "rechunk-p2p", "rechunk-tasks", "dask", FLOOR),
+    "kmeans": (
+        "spliter",
+        "spliter-materialized",
+        "spliter-auto",
+        "per-block",
+        "rechunk-p2p",
+        "rechunk-tasks",
+        "by-hand",
+        "dask-ml",
+        SKLEARN,
+        FLOOR,
+    ),
+    "csvm": (
+        "spliter",
+        "spliter-materialized",
+        "per-block",
+        "per-block-paper",
+        "rechunk-p2p",
+        "rechunk-tasks",
+        SKLEARN,
+        FLOOR,
+    ),
+    "knn": (
+        "spliter",
+        "per-block",
+        "per-block-paper",
+        "rechunk-p2p",
+        "rechunk-tasks",
+        SKLEARN,
+        FLOOR,
+    ),
+}
+"""Of each app, in the order in which tables show them."""
+
+MEANINGS: Final = {
+    "spliter": "one task per partition; no block moves",
+    "spliter-materialized": "the same, each partition's blocks concatenated first",
+    "spliter-auto": "the same, concatenated where that pays",
+    "per-block": "one task per block",
+    "per-block-paper": "one task per block, as the paper's program has it",
+    "per-block-affinity": "one task per block, pinned to the block's node",
+    "rechunk-p2p": "rechunk to one chunk per core (P2P), then one task per chunk",
+    "rechunk-tasks": "the same, rechunked by ordinary tasks",
+    "streaming-split": "Ray Data's streaming_split, one consumer per core",
+    "by-hand": "one task per worker in a graph written for Dask alone",
+    "dask": "what dask.array offers for it",
+    "dask-ml": "dask_ml's estimator",
+    SKLEARN: "scikit-learn in one process on this machine",
+    FLOOR: "the same kernel in plain processes, no engine: the least it can take",
+}
+"""One line about each way."""
+
+
+def legend(ways: Iterable[str]) -> list[str]:
+    """Return one line about each of some ways.
+
+    Examples
+    --------
+    >>> legend(["per-block"])
+    ['per-block: one task per block']
+    """
+    return [f"{way}: {MEANINGS[way]}" for way in ways]

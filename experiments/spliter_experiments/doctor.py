@@ -1,0 +1,251 @@
+"""``spliter doctor``: report which backends can be used here, and what the others lack.
+
+This module needs the standard library and the core alone, because what it reports is what is
+missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import spliter
+from spliter import BackendInfo
+from spliter_backends._versions import wrong_versions
+from spliter_experiments._errors import ClusterError, ExperimentError, OptionError
+from spliter_experiments._facts import Facts, facts
+from spliter_experiments._options import words
+from spliter_experiments._requirements import Requirement, missing_packages, requirements
+
+NARROWEST = 30
+"""Columns of text that the last column of a table keeps on a narrow terminal."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What ``spliter doctor`` found.
+
+    Parameters
+    ----------
+    machine : Facts
+        Versions of the packages installed, and the machine.
+    backends : sequence of BackendInfo
+        Every backend, usable or not.
+    needs : sequence of Requirement
+        What some engines need besides Python packages.
+    missing : sequence of str
+        Packages that the other commands need and that are not installed.
+    scheduler : str or None
+        Address or scheduler file of the cluster asked about.
+    cluster : mapping of str to (str or None), optional
+        SplIter's version at the scheduler and each worker of the cluster asked about.
+    """
+
+    machine: Facts
+    backends: Sequence[BackendInfo]
+    needs: Sequence[Requirement]
+    missing: Sequence[str]
+    scheduler: str | None = None
+    cluster: Mapping[str, str | None] | None = None
+
+    def as_json(self) -> str:
+        """Return the report as a JSON object; ``advice`` says what to do about what is missing."""
+        found = dataclasses.asdict(self)
+        for entry, info in zip(found["backends"], self.backends, strict=True):
+            entry["advice"] = advice(info)
+        return json.dumps(found, indent=2, ensure_ascii=False)
+
+    def as_text(self, width: int) -> str:
+        """Return the report as tables of plain text for a terminal of `width` columns."""
+        machine = self.machine
+        parts = [
+            table(
+                "Backends",
+                ("name", "usable", "version", "why not, and what to do"),
+                [
+                    (info.name, yes_no(info.usable), info.version or "-", advice(info))
+                    for info in self.backends
+                ],
+                width,
+            ),
+            table(
+                "What engines need besides",
+                ("for", "what", "found", "where, or what to do"),
+                [
+                    (need.backend, need.what, yes_no(bool(need.found)), need.found or need.advice)
+                    for need in self.needs
+                ],
+                width,
+            ),
+            table(
+                "This machine",
+                ("what", "value"),
+                [
+                    ("system", machine.system),
+                    ("processor", machine.processor),
+                    ("cores", str(machine.cores)),
+                    ("memory", f"{machine.memory / 1e9:.1f} GB"),
+                    *machine.versions.items(),
+                ],
+                width,
+            ),
+        ]
+        if self.cluster is not None:
+            rows = [
+                (process, version or "-", yes_no(version == spliter.__version__))
+                for process, version in sorted(self.cluster.items())
+            ]
+            parts.append(
+                table(
+                    f"Scheduler and workers of {self.scheduler}",
+                    ("process", "spliter", "same as here"),
+                    rows,
+                    width,
+                )
+            )
+        if self.missing:
+            parts.append(
+                f"The other commands also need {', '.join(self.missing)}: "
+                'pip install "spliter[experiments]"\n'
+            )
+        return "\n".join(parts)
+
+
+def yes_no(value: bool) -> str:
+    """Return "yes" or "no"."""
+    return "yes" if value else "no"
+
+
+def advice(info: BackendInfo) -> str:
+    """Return why a backend cannot be used, and the command that installs what it lacks."""
+    if info.usable:
+        return ""
+    install = f'pip install "spliter[{info.extra}]"' if info.extra else ""
+    return "; ".join(filter(None, [info.reason, install if install not in info.reason else ""]))
+
+
+def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
+    """Lay out rows in columns; the last column is wrapped to what is left of `width`.
+
+    Examples
+    --------
+    >>> print(table("Fruit", ("name", "colour"), [("fig", "violet or green")], 14))
+    Fruit
+      name  colour
+      fig   violet
+            or
+            green
+    <BLANKLINE>
+    """
+    lines = [headings, *rows]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(headings) - 1)]
+    indent = 2 + sum(widths) + 2 * len(widths)
+    least = max(map(len, " ".join(headings).split()))
+    rest = max(width - indent, NARROWEST if width > NARROWEST else least)
+    text = [title]
+    for line in lines:
+        first = "  ".join(cell.ljust(size) for cell, size in zip(line, widths, strict=False))
+        pieces = textwrap.wrap(line[-1], rest, break_long_words=False) or [""]
+        text.append(f"  {first}  {pieces[0]}".rstrip())
+        text += [" " * indent + piece for piece in pieces[1:]]
+    return "\n".join(text) + "\n"
+
+
+def examine(scheduler: str | None = None) -> Report:
+    """Collect the report.
+
+    Parameters
+    ----------
+    scheduler : str, optional
+        Address or scheduler file of a Dask cluster whose processes are asked for their version.
+
+    Raises
+    ------
+    ClusterError
+        If that cluster cannot be reached, or Dask is not installed.
+    """
+    return Report(
+        machine=facts(),
+        backends=spliter.backends(),
+        needs=requirements(),
+        missing=missing_packages(),
+        scheduler=scheduler,
+        cluster=None if scheduler is None else _versions_at(scheduler),
+    )
+
+
+def _versions_at(scheduler: str) -> Mapping[str, str | None]:
+    try:
+        from spliter_experiments._dask_cluster import connected, process_versions
+        from spliter_experiments._engine import ClusterChoice
+    except ModuleNotFoundError as error:
+        raise ClusterError(
+            f'--scheduler needs Dask: {error}; pip install "spliter[dask]"'
+        ) from error
+    with connected(ClusterChoice(scheduler, workers=1, threads=1)) as client:
+        return process_versions(client)
+
+
+def run(scheduler: str | None, require: str | None, as_json: bool) -> int:
+    """Print the report and check what was required.
+
+    Parameters
+    ----------
+    scheduler : str or None
+        Dask cluster to examine too.
+    require : str or None
+        Names of backends between commas.
+    as_json : bool
+        Print JSON.
+
+    Returns
+    -------
+    int
+        The exit code: 2 if a required backend cannot be used, or the cluster has another version.
+    """
+    try:
+        report = examine(scheduler)
+        width = shutil.get_terminal_size().columns
+        print(report.as_json() if as_json else report.as_text(width))  # noqa: T201
+        check_required(words(require or ""), report.backends)
+        if report.cluster is not None:
+            check_versions(report.cluster)
+    except ExperimentError as error:
+        print(f"Error: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    return 0
+
+
+def check_required(names: Sequence[str], infos: Sequence[BackendInfo]) -> None:
+    """Check that backends can be used.
+
+    Raises
+    ------
+    OptionError
+        If there is no backend of a name.
+    ClusterError
+        If one cannot be used.
+    """
+    by_name = {info.name: info for info in infos}
+    for name in names:
+        if name not in by_name:
+            raise OptionError(f"there is no backend {name!r}; there are {', '.join(by_name)}")
+        if not by_name[name].usable:
+            raise ClusterError(f"backend {name!r} is required: {advice(by_name[name])}")
+
+
+def check_versions(versions: Mapping[str, str | None]) -> None:
+    """Check that the scheduler and all workers have this version of SplIter.
+
+    Raises
+    ------
+    ClusterError
+        If one has another version, or none.
+    """
+    if wrong := wrong_versions(versions):
+        raise ClusterError(wrong)

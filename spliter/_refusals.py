@@ -1,0 +1,171 @@
+"""Explain why a value is not a blocked collection, and how to make one of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any, Final
+
+from spliter._errors import InvalidArgumentError, UnsupportedCollectionError
+from spliter._protocols import Locator
+
+READERS: Final = {
+    ".csv": "dask.dataframe.read_csv({0}).persist()",
+    ".npy": "numpy.load({0}, mmap_mode='r')",
+    ".parquet": "dask.dataframe.read_parquet({0}).persist()",
+    ".zarr": "zarr.open_array({0}, mode='r')",
+}
+"""How to open a file, by its suffix, so that the result can be split."""
+
+
+def describe_type(value: Any) -> str:
+    """Return the name of a value's type; of a list, with the type of its first element.
+
+    Parameters
+    ----------
+    value : object
+        Anything.
+
+    Returns
+    -------
+    str
+        With the module, unless that is ``builtins``.
+
+    Examples
+    --------
+    >>> describe_type([1.5]), describe_type(())
+    ('a list of float', 'an empty tuple')
+    """
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    if isinstance(value, list | tuple):
+        return f"a {name} of {describe_type(value[0])}" if value else f"an empty {name}"
+    return name
+
+
+def is_in_memory(value: Any) -> bool:
+    """Tell whether a value is one array or table of NumPy, pandas or SciPy in memory.
+
+    Parameters
+    ----------
+    value : object
+        Anything. Memory maps do not count.
+
+    Returns
+    -------
+    bool
+    """
+    packages = {base.__module__.partition(".")[0] for base in type(value).__mro__}
+    return type(value).__name__ != "memmap" and not packages.isdisjoint(
+        {"numpy", "pandas", "scipy"}
+    )
+
+
+def explain_not_a_collection(value: Any, backends: Sequence[str]) -> str:
+    """Return the message for a value that no backend can split.
+
+    Parameters
+    ----------
+    value : object
+        What the caller wanted to split.
+    backends : sequence of str
+        Names of the backends that were tried.
+
+    Returns
+    -------
+    str
+    """
+    name = describe_type(value)
+    if isinstance(value, str | os.PathLike):
+        return _explain_file(os.fspath(value))
+    if name in {"spliter._split.Split", "spliter._partition.Partition"}:
+        return (
+            f"{value!r} has been split already; start a task on each partition, or split the "
+            "collection again"
+        )
+    if hasattr(value, "iloc") and is_in_memory(value):
+        return (
+            f"{name} is one object in memory, not a collection of blocks; pass a list of its "
+            "pieces, or dask.dataframe.from_pandas(df, npartitions=8).persist()"
+        )
+    first = value[0] if isinstance(value, list | tuple) and value else value
+    if is_in_memory(first):
+        return (
+            f"{name} is one object in memory, not a collection of blocks; pass a list of its "
+            "pieces, such as numpy.array_split(x, 8), or a Dask or Zarr array"
+        )
+    return (
+        f"{name} is not a collection whose blocks a backend can find; "
+        f"the backends here are {', '.join(backends)}, which take Dask collections, lists "
+        "of futures, lists of NumPy arrays, NumPy memory maps, Zarr arrays, and lists of "
+        "persistent dataClay objects"
+    )
+
+
+def _explain_file(path: str | bytes) -> str:
+    reader = READERS.get(PurePath(os.fsdecode(path)).suffix, "...")
+    return (
+        f"{path!r} is a name, not a collection; if it is the name of a file, read that and split "
+        f"what you get: x = {reader.format(repr(path))}"
+    )
+
+
+def check_aligned_arguments(locator: Locator, collection: Any, aligned: Sequence[Any]) -> None:
+    """Refuse positional arguments of ``split`` that cannot be aligned with a collection.
+
+    Parameters
+    ----------
+    locator : Locator
+        The one that opens the collections. What it recognises is not refused.
+    collection : object
+        The collection that is split.
+    aligned : sequence of object
+        The other positional arguments.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If one is an option of ``split`` without its keyword.
+    UnsupportedCollectionError
+        If one is a single array or table in memory.
+    """
+    for number, value in enumerate(aligned, start=1):
+        if locator.recognises(value):
+            continue
+        if value is None or isinstance(value, bool | int | float | str):
+            raise InvalidArgumentError(
+                f"aligned collection {number} is {value!r}; {_keyword_for(value)}"
+            )
+        advice = _cut_like(collection)
+        if advice and is_in_memory(value):
+            raise UnsupportedCollectionError(
+                f"aligned collection {number} is one {describe_type(value)} in memory, without "
+                f"blocks; {advice}"
+            )
+
+
+def _keyword_for(value: Any) -> str:
+    """Return how to pass an option that was passed without its name."""
+    if value is None:
+        return "leave it out"
+    if isinstance(value, bool) or value == "auto":
+        return f"options need their names: split(x, materialize={value!r})"
+    if isinstance(value, str):
+        return f"options need their names: split(x, backend={value!r})"
+    return f"options need their names: split(x, partitions_per_location={value!r})"
+
+
+def _cut_like(collection: Any) -> str:
+    """Return how to cut an object in memory into the blocks of a collection, where known."""
+    module = type(collection).__module__
+    if module.startswith("dask.array"):
+        return (
+            "give it those of the first collection: "
+            "y = dask.array.from_array(y, chunks={0: x.chunks[0]}).persist()"
+        )
+    if module.startswith("dask"):
+        return "make a Dask collection of it, with the same partitions, and persist it"
+    if isinstance(collection, list | tuple) and collection and is_in_memory(collection[0]):
+        return "pass a list of its pieces, each with as many rows as the block it belongs to"
+    return ""

@@ -1,0 +1,110 @@
+"""Check the function and the keywords of a task before it is sent to an engine."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from spliter._errors import InvalidArgumentError
+
+_ANNOTATE: Final = "in Dask, start the task inside 'with dask.annotate({name}={value!r}):'"
+_PINNED: Final = "leave it out, a task runs where its partition is"
+
+SUBMIT_OPTIONS: Final = {
+    "allow_other_workers": _PINNED,
+    "priority": _ANNOTATE,
+    "pure": "leave it out, every call runs",
+    "resources": _ANNOTATE,
+    "retries": _ANNOTATE,
+    "workers": _PINNED,
+}
+"""Options of ``distributed.Client.submit`` that are not options here, with what to do instead."""
+
+
+def check_task_function(fn: object) -> None:
+    """Refuse what cannot be run as a task.
+
+    Parameters
+    ----------
+    fn : object
+        What the caller wants to run at a location.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not callable, or is a coroutine function: iterating a partition reads
+        memory and may wait, which would stop an event loop.
+    """
+    if not callable(fn):
+        raise InvalidArgumentError(f"a task has to be a function, got {fn!r}")
+    if inspect.iscoroutinefunction(fn):
+        raise InvalidArgumentError(
+            f"{name_of(fn)} is a coroutine function; a task that iterates a "
+            "partition has to be a plain function, which the engine runs in a thread"
+        )
+
+
+def check_keywords(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuse options of Dask's ``submit`` that the function of a task does not accept.
+
+    Any other wrong keyword is left to Python, which raises ``TypeError`` in the task.
+
+    Parameters
+    ----------
+    fn : callable
+        The task.
+    kwargs : mapping of str to object
+        Keyword arguments of the call.
+
+    Raises
+    ------
+    InvalidArgumentError
+        With the option and how to set it.
+
+    Examples
+    --------
+    >>> check_keywords(lambda part, retries: None, {"retries": 2})
+    >>> try:
+    ...     check_keywords(len, {"workers": "a"})
+    ... except InvalidArgumentError as error:
+    ...     print(error)
+    len() has no argument 'workers', and keywords of a task go to its function; leave it out, ...
+    """
+    if SUBMIT_OPTIONS.keys().isdisjoint(kwargs):
+        return
+    try:
+        parameters = inspect.signature(fn).parameters
+    except (TypeError, ValueError):  # a few built-in functions have no signature
+        return
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
+        return
+    for name, advice in SUBMIT_OPTIONS.items():
+        if name in kwargs and name not in parameters:
+            raise InvalidArgumentError(
+                f"{name_of(fn)}() has no argument {name!r}, and keywords of a task go to its "
+                f"function; {advice.format(name=name, value=kwargs[name])}"
+            )
+
+
+def name_of(fn: object) -> str:
+    """Return the name of a function, for messages.
+
+    Parameters
+    ----------
+    fn : object
+        A function, or any callable object.
+
+    Returns
+    -------
+    str
+        Its ``__name__``, of a partial that of its function; the repr of an object without.
+
+    Examples
+    --------
+    >>> name_of(len)
+    'len'
+    """
+    function = fn.func if isinstance(fn, functools.partial) else fn
+    return str(getattr(function, "__name__", None) or repr(function))

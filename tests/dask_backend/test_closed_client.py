@@ -1,0 +1,81 @@
+"""After ``client.close()`` every use of what belonged to the client says so."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import dask.array as da
+import pytest
+from distributed import Client, wait
+
+import spliter
+from spliter import ClientClosedError, split
+from tests.dask_backend.conftest import start
+from tests.dask_backend.programs import total
+
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(60)]
+
+
+class Closed:
+    """A collection, its Split and results of tasks, of a client that was closed since."""
+
+    def __init__(self, client: Client) -> None:
+        self.x = da.ones((8, 1), chunks=(2, 1)).persist()
+        wait(self.x)
+        self.parts = split(self.x)
+        self.partition = self.parts[0]
+        self.futures = self.parts.map(total)
+        spliter.gather(self.futures)
+        client.close()
+
+
+@pytest.fixture(scope="module")
+def closed() -> Iterator[Closed]:
+    """What is left of a closed client."""
+    with ExitStack() as stack:
+        yield Closed(start(stack))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda closed: split(closed.x),
+        lambda closed: closed.parts.map(total),
+        lambda closed: [total(part) for part in closed.parts],
+        lambda closed: closed.partition.submit(len),
+        lambda closed: closed.parts.map_blocks(abs, dtype=int),
+        lambda closed: closed.parts.refresh(),
+        lambda closed: spliter.gather(closed.futures),
+        lambda closed: spliter.reduce(operator.add, closed.futures),
+        lambda closed: list(spliter.as_completed(closed.futures)),
+    ],
+    ids=[
+        "split",
+        "map",
+        "loop",
+        "submit",
+        "map_blocks",
+        "refresh",
+        "gather",
+        "reduce",
+        "completed",
+    ],
+)
+def test_use_says_that_the_client_is_closed(closed: Closed, use: Callable[[Closed], Any]) -> None:
+    with pytest.raises(ClientClosedError, match="make a new client"):
+        use(closed)
+
+
+def test_estimators_say_that_the_client_is_closed(closed: Closed) -> None:
+    apps = pytest.importorskip("spliter_apps")
+    for collection in (closed.x, closed.parts):
+        with pytest.raises(ClientClosedError):
+            apps.KMeans(2).fit(collection)
+
+
+def test_it_looks_closed(closed: Closed) -> None:
+    assert repr(closed.parts) == "<Split: 4 blocks, not usable: the client was closed>"
+    assert "not usable: the client was closed" in closed.parts._repr_html_()

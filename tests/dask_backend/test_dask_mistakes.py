@@ -1,0 +1,115 @@
+"""Errors for wrong calls on a Dask cluster: each names the value and says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Client, wait
+
+from spliter import (
+    InvalidArgumentError,
+    Partition,
+    Split,
+    TaskNotSerializableError,
+    UnsupportedCollectionError,
+    gather,
+    split,
+)
+from tests.dask_backend.programs import spread
+
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(60)]
+
+
+def test_an_array_in_memory_next_to_a_dask_array(client: Client) -> None:
+    x = da.ones((6, 2), chunks=(2, 2)).persist()
+    y = np.arange(6)
+    with pytest.raises(UnsupportedCollectionError, match=r"numpy\.ndarray in memory") as refused:
+        split(x, y)
+    advice = str(refused.value).partition("y = dask.array.")[2]
+    # What the message advises works.
+    assert advice == "from_array(y, chunks={0: x.chunks[0]}).persist()"
+    labels = da.from_array(y, chunks={0: x.chunks[0]}).persist()
+    assert sum(gather(split(x, labels).map(len))) == 3
+
+
+def test_a_list_of_arrays_next_to_a_dask_array(client: Client) -> None:
+    x = da.ones(6, chunks=2).persist()
+    y = [np.arange(2)] * 3
+    with pytest.raises(UnsupportedCollectionError, match=r"ndarray; .*client.scatter\(blocks"):
+        split(x, y)
+    assert sum(gather(split(x, client.scatter(y, hash=False)).map(len))) == 3
+
+
+def of_split(parts: Split, client: Client) -> Callable[[Partition], Any]:
+    return lambda partition: len(parts)
+
+
+def of_client(parts: Split, client: Client) -> Callable[[Partition], Any]:
+    return lambda partition: client.ncores()
+
+
+class Program:
+    """Keeps its client, and has a task as a method."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def run(self, partition: Partition) -> int:
+        return len(partition)
+
+
+def of_self(parts: Split, client: Client) -> Callable[[Partition], Any]:
+    return Program(client).run
+
+
+@pytest.mark.parametrize(
+    ("closure", "says"),
+    [
+        (of_split, r"parts is a spliter._split.Split, .*Pass the values that the task needs"),
+        (of_client, r"client is a distributed.client.Client, .*worker_client\(\) as client:"),
+        (of_self, r"^run cannot be sent to a worker: self.client is a distributed"),
+    ],
+)
+def test_a_task_that_uses_what_stays_here(
+    closure: Callable[[Split, Client], Callable[[Partition], Any]], says: str, client: Client
+) -> None:
+    parts = split(spread(client, 4))
+    with pytest.raises(TaskNotSerializableError, match=says):
+        parts.map(closure(parts, client))
+
+
+def test_a_split_as_an_argument(client: Client) -> None:
+    parts = split(spread(client, 4))
+    with pytest.raises(TaskNotSerializableError, match=r"argument 2 is a spliter._split.Split"):
+        parts.map(lambda partition, others: len(others), parts)
+
+
+@pytest.mark.parametrize("value", ["abc", "-3s", 0, "5 parsecs", [1], None])
+def test_a_block_timeout_that_is_no_time(value: Any, client: Client) -> None:
+    x = spread(client, 4)
+    says = r"spliter.block-timeout is .*; set a time above 0, such as '5 minutes' or 300"
+    with (
+        dask.config.set({"spliter.block-timeout": value}),
+        pytest.raises(InvalidArgumentError, match=says),
+    ):
+        split(x)
+
+
+def test_retries_are_annotated_as_the_error_says(client: Client) -> None:
+    parts = split(spread(client, 4))
+    with pytest.raises(InvalidArgumentError, match=r"with dask.annotate\(retries=2\):"):
+        parts.map(len, retries=2)
+    with dask.annotate(retries=2):
+        futures = parts.map(len)
+    wait(futures)
+    keys = [future.key for future in futures]
+
+    def retries(dask_scheduler: Any) -> list[int]:
+        return [dask_scheduler.tasks[key].retries for key in keys]
+
+    assert client.run_on_scheduler(retries) == [2] * len(keys)

@@ -1,0 +1,169 @@
+"""Errors for wrong calls: each says what is wrong with the value, and what to do."""
+
+from __future__ import annotations
+
+import operator
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from spliter import (
+    InvalidArgumentError,
+    Partition,
+    Split,
+    TaskFailedError,
+    UnsupportedCollectionError,
+    as_completed,
+    gather,
+    progress,
+    reduce,
+    split,
+    task,
+)
+
+BLOCKS = [np.arange(4.0), np.arange(2.0), np.arange(3.0)]
+
+
+@pytest.fixture(scope="module")
+def parts() -> Iterator[Split]:
+    with split(BLOCKS, partitions_per_location=2) as opened:
+        yield opened
+
+
+@task
+def total(partition: Partition, scale: float = 1.0) -> float:
+    return scale * sum(float(block.sum()) for block in partition)
+
+
+SPLITS: list[tuple[tuple[Any, ...], type[Exception], str]] = [
+    ((BLOCKS, 2), InvalidArgumentError, r"collection 1 is 2; .*partitions_per_location=2"),
+    ((BLOCKS, True), InvalidArgumentError, r"is True; .*materialize=True"),
+    ((BLOCKS, "auto"), InvalidArgumentError, r"is 'auto'; .*materialize='auto'"),
+    ((BLOCKS, "local"), InvalidArgumentError, r"is 'local'; .*backend='local'"),
+    ((BLOCKS, BLOCKS, None), InvalidArgumentError, r"collection 2 is None; leave it out"),
+    (
+        (BLOCKS, np.arange(9)),
+        UnsupportedCollectionError,
+        r"collection 1 is one numpy.ndarray in memory, .*a list of its pieces",
+    ),
+    (
+        (pd.DataFrame({"a": [1]}),),
+        UnsupportedCollectionError,
+        r"pandas.*DataFrame is one object in memory, .*from_pandas\(df, npartitions=8\)",
+    ),
+    ((np.ones(3),), UnsupportedCollectionError, r"numpy.ndarray .*numpy.array_split\(x, 8\)"),
+    (
+        ("rows.parquet",),
+        UnsupportedCollectionError,
+        r"^'rows.parquet' is a name, .*x = dask.dataframe.read_parquet\('rows.parquet'\).persist",
+    ),
+    ((Path("/x/rows.csv"),), UnsupportedCollectionError, r"read_csv\('/x/rows.csv'\)"),
+    (("rows.npy",), UnsupportedCollectionError, r"numpy.load\('rows.npy', mmap_mode='r'\)"),
+    (("rows.zarr",), UnsupportedCollectionError, r"zarr.open_array\('rows.zarr', mode='r'\)"),
+]
+
+
+@pytest.mark.parametrize(("given", "kind", "says"), SPLITS)
+def test_split_of_what_it_does_not_take(
+    given: tuple[Any, ...], kind: type[Exception], says: str
+) -> None:
+    with pytest.raises(kind, match=says):
+        split(*given)
+
+
+def test_a_split_is_not_split_again(parts: Split) -> None:
+    for given in (parts, parts[0]):
+        with pytest.raises(UnsupportedCollectionError, match="split already; start a task on each"):
+            split(given)
+
+
+CALLS: list[tuple[Callable[[Any], Any], str]] = [
+    (total, r"total\(\) got a Split of 2 partitions, .*parts.map\(total\)"),
+    (lambda parts: total(parts[:]), r"total\(\) got a list of 2 partitions"),
+    (lambda parts: total(partition=parts), r"total\(\) got a Split"),
+    (lambda parts: gather(parts.map(len)[0]), r"^gather\(\) takes a list of futures, got <Local"),
+    (lambda _: gather(5), r"^gather\(\) takes a list of futures, got 5; put one future"),  # type: ignore[arg-type]
+    (lambda _: gather([1]), r"^gather\(\) got 1: int is not a future of a known engine; pass what"),
+    (lambda parts: gather([*parts.map(len), 7]), r"^gather\(\) got 7: int is not a future"),
+    (gather, r"^gather\(\) takes futures, got <Partition .*start a task"),
+    (lambda _: list(as_completed([1])), r"^as_completed\(\) got 1"),
+    (lambda parts: list(as_completed(parts.map(len)[0])), r"^as_completed\(\) takes a list"),
+    (lambda _: progress([1], disable=True), r"^progress\(\) got 1"),
+    (lambda _: reduce(operator.add, [1]), r"^reduce\(\) got 1"),
+    (lambda parts: reduce(operator.add, parts), r"reduce\(fn, parts.map\(task\)\)"),
+    (
+        lambda parts: reduce(parts.map(len), operator.add),  # type: ignore[arg-type]
+        r"^reduce\(fn, futures\) takes the function first .*got \[<LocalFuture",
+    ),
+    (
+        lambda parts: parts.map(total, retries=2),
+        r"^total\(\) has no argument 'retries', .*with dask.annotate\(retries=2\):",
+    ),
+    (lambda parts: total(parts[0], workers="a"), r"'workers', .*leave it out, a task runs where"),  # type: ignore[call-arg]
+    (lambda parts: np.asarray(parts[0]), r"^<Partition local: .*loop over it or call its mater"),
+    (np.asarray, r"is not an array"),
+]
+
+
+@pytest.mark.parametrize(("call", "says"), CALLS)
+def test_calls_that_cannot_work(parts: Split, call: Callable[[Any], Any], says: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=says):
+        call(parts)
+
+
+def test_options_of_submit_reach_a_function_that_has_them(parts: Split) -> None:
+    def with_option(partition: Partition, retries: int) -> int:
+        return retries
+
+    def with_any(partition: Partition, **options: int) -> int:
+        return options["priority"]
+
+    assert gather(parts.map(with_option, retries=2)) == [2, 2]
+    assert gather(parts.map(task(with_any), priority=3)) == [3, 3]
+
+
+def test_a_generator_of_futures_raises_its_own_error(parts: Split) -> None:
+    with pytest.raises(TypeError, match="unsupported operand"):
+        gather(len(partition) + "" for partition in parts)  # type: ignore[operator]
+
+
+def test_a_task_passes_lists_of_partitions_on(parts: Split) -> None:
+    @task
+    def with_others(partition: Partition, others: list[Partition]) -> int:
+        return len(others)
+
+    assert with_others(parts[0], list(parts)).result() == 2
+
+
+def test_a_task_may_be_declared_with_parentheses(parts: Split) -> None:
+    @task()
+    def blocks(partition: Partition) -> int:
+        """Count."""
+        return len(partition)
+
+    assert blocks.__doc__ == "Count."
+    assert gather([blocks(partition) for partition in parts]) == [1, 2]
+
+
+def test_a_task_that_exits_does_not_end_the_program(parts: Split) -> None:
+    def leave(partition: Partition) -> None:
+        sys.exit(3)
+
+    def interrupt(partition: Partition) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(TaskFailedError, match=r"(?s)sys.exit\(3\).*in leave\n"):
+        parts[0].submit(leave).result()
+    with pytest.raises(TaskFailedError, match="raised KeyboardInterrupt"):
+        gather(parts.map(interrupt))
+
+
+def test_results_in_this_process_need_not_be_picklable(parts: Split) -> None:
+    locks = gather(parts.map(lambda partition: threading.Lock()))
+    assert [lock.locked() for lock in locks] == [False, False]
