@@ -34,7 +34,7 @@ from planner import placement_of
 from spliter import Location, Partition, Placement, Split, plan, split
 from spliter._grid import BlockGrid
 from spliter._partition import BlockIndexes
-from spliter_apps.k_means import KMeans
+from spliter_apps.kmeans import KMeans
 from spliter_experiments._blocks import cut_rows
 from spliter_experiments._dask_blocks import blocks_of
 from spliter_experiments._dask_steps import merge

@@ -20,8 +20,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from spliter import AlignmentError, InvalidArgumentError, split
-from spliter_apps._csvm_answers import LARGE_MODEL
-from spliter_apps.cascade_svm import CascadeSVM
+from spliter_apps.svm import CascadeSVM
+from spliter_apps.svm.answers import LARGE_MODEL
 from tests.histogram_suite import cut
 from tests.kmeans_suite import heights
 

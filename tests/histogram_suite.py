@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 
-import spliter_apps.histogram
+import spliter_apps.histogram.histogram as implementation
 from spliter import AlignmentError, InvalidArgumentError, Split, split
 from spliter_apps import histogramdd
 from tests.programs import listing5
@@ -252,7 +252,7 @@ class HistogramTests(ABC):
         submitted: list[str] = []
 
         def counting(name: str) -> Any:
-            started = getattr(spliter_apps.histogram, name)
+            started = getattr(implementation, name)
 
             def start(*args: Any) -> Any:
                 submitted.append(name)
@@ -261,7 +261,7 @@ class HistogramTests(ABC):
             return start
 
         for name in ("_count", "_extent"):
-            monkeypatch.setattr(spliter_apps.histogram, name, counting(name))
+            monkeypatch.setattr(implementation, name, counting(name))
         with split(self.collection(points(), [3] * 30), partitions_per_location=1) as parts:
             histogramdd(parts, 3, [(0, 8)] * 3)
             assert submitted == ["_count"] * len(parts)

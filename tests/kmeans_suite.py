@@ -19,8 +19,9 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_bl
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from spliter import AlignmentError, InvalidArgumentError, Partition, Split, gather, split
-from spliter_apps import _kmeans_lloyd, _kmeans_points, _results
-from spliter_apps.k_means import KMeans
+from spliter_apps import _results
+from spliter_apps.kmeans import KMeans, lloyd
+from spliter_apps.kmeans import points as kmeans_points
 from tests.histogram_suite import cut
 
 Array = npt.NDArray[Any]
@@ -430,7 +431,7 @@ class KMeansTests(ABC):
             waited.append(futures)
             return gather(futures)
 
-        for module in (_kmeans_points, _kmeans_lloyd, _results):
+        for module in (kmeans_points, lloyd, _results):
             monkeypatch.setattr(module, "gather", counting)
         points = dataset("blobs")
         x = self.collection(points, [500, 400, 600])

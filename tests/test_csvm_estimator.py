@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from spliter_apps.cascade_svm import CascadeSVM
+from spliter_apps.svm import CascadeSVM
 
 WEIGHTS = (
     "libsvm stops within svc_tol of the optimum, where from depends on the order of points, and "

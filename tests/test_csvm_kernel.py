@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from sklearn.datasets import make_classification
 from sklearn.svm import SVC
 
-import spliter_apps._csvm_margins as margins
 from spliter import InvalidArgumentError, Location, Partition, split
 from spliter_apps._blocks import Schema
-from spliter_apps._csvm_balance import (
+from spliter_apps.svm import CascadeSVM, margins
+from spliter_apps.svm.balance import (
     doubt,
     missing_mass,
     quotas,
@@ -26,8 +26,8 @@ from spliter_apps._csvm_balance import (
     stand_in_counts,
     standing_in,
 )
-from spliter_apps._csvm_columns import label_column, weight_column
-from spliter_apps._csvm_kernel import (
+from spliter_apps.svm.columns import label_column, weight_column
+from spliter_apps.svm.kernel import (
     Rows,
     SupportSet,
     conclude,
@@ -37,9 +37,8 @@ from spliter_apps._csvm_kernel import (
     support,
     train,
 )
-from spliter_apps._csvm_loop import in_order
-from spliter_apps._csvm_survey import Findings, Moments, Summary
-from spliter_apps.cascade_svm import CascadeSVM
+from spliter_apps.svm.loop import in_order
+from spliter_apps.svm.survey import Findings, Moments, Summary
 from spliter_backends._local_executor import LocalExecutor
 from tests.csvm_suite import cascading, dataset
 from tests.histogram_suite import cut

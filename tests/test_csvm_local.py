@@ -15,10 +15,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from spliter import split
-from spliter_apps import _csvm_loop
-from spliter_apps._csvm_choice import kept_share
-from spliter_apps._csvm_kernel import Rows, merge, train
-from spliter_apps.cascade_svm import PIECE_ROWS, CascadeSVM
+from spliter_apps.svm import CascadeSVM, loop
+from spliter_apps.svm.choice import kept_share
+from spliter_apps.svm.estimator import PIECE_ROWS
+from spliter_apps.svm.kernel import Rows, merge, train
 from tests.csvm_suite import CascadeSVMTests, cascading, dataset, rbf
 from tests.histogram_suite import cut
 
@@ -52,8 +52,8 @@ def test_a_small_array_is_svc_itself() -> None:
 
 def test_a_long_array_is_trained_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert PIECE_ROWS > 1000
-    monkeypatch.setattr("spliter_apps.cascade_svm.ONE_SVC_ROWS", 300)
-    monkeypatch.setattr("spliter_apps.cascade_svm.PIECE_ROWS", 100)
+    monkeypatch.setattr("spliter_apps.svm.estimator.ONE_SVC_ROWS", 300)
+    monkeypatch.setattr("spliter_apps.svm.estimator.PIECE_ROWS", 100)
     X, X_test, y, y_test = dataset("breast cancer")
     ours, theirs = cascading().fit(X, y), SVC().fit(X, y)
     assert ours.n_iter_ > 1
@@ -73,7 +73,7 @@ def overlapping(n: int, part: float) -> tuple[Array, Array]:
 def test_many_points_show_whether_a_cascade_is_worth_it(
     part: float, n_iter: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_csvm_loop, "ONE_SVC_ROWS", 1000)
+    monkeypatch.setattr(loop, "ONE_SVC_ROWS", 1000)
     X, y = overlapping(4000, part)
     # Sorted by class: a sample of the first block would have one class alone.
     order = np.argsort(y, kind="stable")

@@ -18,15 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spliter import InvalidArgumentError, SplIterError
-from spliter_apps._histogram_blocks import block_members, real_array, weights_column
-from spliter_apps._histogram_edges import (
+from spliter_apps.histogram.blocks import block_members, real_array, weights_column
+from spliter_apps.histogram.edges import (
     Extent,
     checked_edges,
     columns_without_range,
     finish,
     resolve_edges,
 )
-from spliter_apps._histogram_kernel import BinAxis, HistogramAccumulator
+from spliter_apps.histogram.kernel import BinAxis, HistogramAccumulator
 
 Array = npt.NDArray[Any]
 

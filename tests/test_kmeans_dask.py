@@ -20,7 +20,7 @@ import dask.array as da
 from distributed import Client, futures_of, wait
 
 from spliter import InvalidArgumentError, split
-from spliter_apps.k_means import KMeans
+from spliter_apps.kmeans import KMeans
 from tests.dask_backend.conftest import start as start_cluster
 from tests.dask_backend.placing import ShuffledCollections, shuffled
 from tests.dask_backend.programs import kill
@@ -162,7 +162,7 @@ def test_a_pickled_estimator_predicts_without_the_cluster() -> None:
 def test_first_centres_are_dealt_out_in_a_bounded_number_of_passes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import spliter_apps._kmeans_init as init
+    from spliter_apps.kmeans import init
 
     passes: list[str] = []
 

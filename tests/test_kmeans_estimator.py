@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from spliter_apps.k_means import KMeans
+from spliter_apps.kmeans import KMeans
 
 # scikit-learn's own KMeans is let off these two as well, for the same reason.
 WEIGHTS = (

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-import spliter_apps._kmeans_kernel as kernel
 from spliter import split
 from spliter_apps._data import PIECE_ROWS
-from spliter_apps._kmeans_kernel import assign, partial_sums
-from spliter_apps._kmeans_pieces import SCRATCH_BYTES, piece_rows, pieces
-from spliter_apps._kmeans_points import Moments, Points
-from spliter_apps._kmeans_seeds import Centers, reach, row_masses, rows_at, uniforms
+from spliter_apps.kmeans import kernel
+from spliter_apps.kmeans.kernel import assign, partial_sums
+from spliter_apps.kmeans.pieces import SCRATCH_BYTES, piece_rows, pieces
+from spliter_apps.kmeans.points import Moments, Points
+from spliter_apps.kmeans.seeds import Centers, reach, row_masses, rows_at, uniforms
 
 Array = npt.NDArray[Any]
 Blocks = list[tuple[Any, Any]]

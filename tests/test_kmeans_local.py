@@ -21,10 +21,10 @@ from threadpoolctl import (
 
 from spliter import InvalidArgumentError, UnsupportedCollectionError, split
 from spliter_apps._data import PIECE_ROWS
-from spliter_apps._kmeans_init import Seeder
-from spliter_apps._kmeans_points import Points, Reading
-from spliter_apps._kmeans_seeds import Centers, Levels, find
-from spliter_apps.k_means import KMeans
+from spliter_apps.kmeans import KMeans
+from spliter_apps.kmeans.init import Seeder
+from spliter_apps.kmeans.points import Points, Reading
+from spliter_apps.kmeans.seeds import Centers, Levels, find
 from tests.histogram_suite import cut
 from tests.kmeans_suite import KMeansTests, dataset, heights, start
 

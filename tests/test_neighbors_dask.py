@@ -19,8 +19,7 @@ from dask.sizeof import sizeof
 from distributed import Client
 
 from spliter import InvalidArgumentError, split
-from spliter_apps import _neighbors_forest
-from spliter_apps.neighbors import KNeighborsClassifier, NearestNeighbors
+from spliter_apps.neighbors import KNeighborsClassifier, NearestNeighbors, forest
 from tests.dask_backend.conftest import start
 from tests.dask_backend.placing import ShuffledCollections, shuffled
 from tests.dask_backend.programs import kill
@@ -129,7 +128,7 @@ def test_a_query_takes_a_task_per_tree_and_piece(
     search.kneighbors(lattice(200))  # which go with the tasks
     assert sorted(submitted) == ["ask_tree", "ask_tree", "conclude_answer"]
     submitted.clear()
-    monkeypatch.setattr(_neighbors_forest, "PIECE_NBYTES", 2 * lattice(200).nbytes - 1)
+    monkeypatch.setattr(forest, "PIECE_NBYTES", 2 * lattice(200).nbytes - 1)
     search.kneighbors(lattice(200))
     assert sorted(submitted) == ["ask_tree", "ask_tree", "conclude_answer", "hold"]
     submitted.clear()
@@ -147,7 +146,7 @@ def test_the_scheduler_knows_how_large_trees_are(client: Client) -> None:
 
 
 def test_many_trees_are_merged_in_a_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_neighbors_forest, "MOST_MERGED", 3)
+    monkeypatch.setattr(forest, "MOST_MERGED", 3)
     points, queries = lattice(), lattice(20, seed=1)
     x = da.from_array(points, chunks=(20, 2)).persist()
     with split(x, partitions_per_location=6) as parts:

@@ -21,13 +21,15 @@ from scipy.spatial import cKDTree
 from sklearn.metrics import accuracy_score, r2_score
 
 from spliter import InvalidArgumentError
-from spliter_apps import _neighbors_given, _neighbors_kernel, _neighbors_tree
-from spliter_apps._neighbors_kernel import Candidates, Tree, build_tree, merge_nearest, nearest
-from spliter_apps._neighbors_metric import Search, resolve_search
-from spliter_apps._neighbors_radius import merge_within, within
-from spliter_apps._neighbors_sample import stack
-from spliter_apps._neighbors_tree import CACHE_NBYTES, FEWEST_IN_TURN, ask
-from spliter_apps._neighbors_votes import (
+from spliter_apps.neighbors import given as given_rows
+from spliter_apps.neighbors import kernel
+from spliter_apps.neighbors import tree as trees
+from spliter_apps.neighbors.kernel import Candidates, Tree, build_tree, merge_nearest, nearest
+from spliter_apps.neighbors.metric import Search, resolve_search
+from spliter_apps.neighbors.radius import merge_within, within
+from spliter_apps.neighbors.sample import stack
+from spliter_apps.neighbors.tree import CACHE_NBYTES, FEWEST_IN_TURN, ask
+from spliter_apps.neighbors.votes import (
     Spread,
     averages,
     hits,
@@ -118,7 +120,7 @@ def test_places_do_not_show_where_numbers_are_rounded(
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_all_points_are_one(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Small batches, and queries of which some are repeated.
-    monkeypatch.setattr(_neighbors_kernel, "BATCH_ELEMENTS", 64)
+    monkeypatch.setattr(kernel, "BATCH_ELEMENTS", 64)
     tree = build_tree(np.ones((500, 2)), np.arange(500)[::-1].copy(), Search(algorithm))
     queries = np.repeat(np.arange(6.0), 2).reshape(6, 2)
     found = nearest(tree, queries, 3)
@@ -130,13 +132,13 @@ def test_only_queries_with_a_tie_are_asked_again(
     algorithm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[tuple[int, int]] = []
-    ask = _neighbors_tree.ask
+    ask = trees.ask
 
     def counting(tree: Tree, points: Any, k: int) -> Any:
         sizes.append((len(points), k))
         return ask(tree, points, k)
 
-    monkeypatch.setattr(_neighbors_kernel, "ask", counting)
+    monkeypatch.setattr(kernel, "ask", counting)
     rng = np.random.default_rng(0)
     points = np.concatenate([rng.normal(size=(200, 2)), np.full((3, 2), 10.0)])
     tree = build_tree(points, np.arange(203), Search(algorithm))
@@ -476,7 +478,7 @@ def test_points_far_from_zero_need_no_more_candidates(
         asked.append(len(points) * k)
         return ask(tree, points, k)
 
-    monkeypatch.setattr(_neighbors_kernel, "ask", counting)
+    monkeypatch.setattr(kernel, "ask", counting)
     draw = np.random.default_rng(0).normal
     points, queries = draw(offset, 1.0, (1_000, 20)), draw(offset, 1.0, (50, 20))
     tree = build_tree(points, np.arange(1_000), Search("brute", metric))
@@ -497,7 +499,7 @@ def test_points_far_from_zero_need_no_more_candidates(
 @pytest.mark.parametrize("batch", [1, 90, 10_000])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_given_distances(batch: int, sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_neighbors_given, "BATCH_ELEMENTS", batch)
+    monkeypatch.setattr(given_rows, "BATCH_ELEMENTS", batch)
     distances = np.random.default_rng(0).integers(1, 6, (20, 40)).astype(np.float64)
     asked = scipy.sparse.csr_matrix(distances) if sparse else distances
     tree = build_tree(np.zeros((40, 40)), np.arange(40), Search("brute", "precomputed"))

@@ -15,12 +15,12 @@ import sklearn.neighbors
 from sklearn.pipeline import make_pipeline
 
 from spliter import InvalidArgumentError
-from spliter_apps import _neighbors_forest
 from spliter_apps.neighbors import (
     KNeighborsClassifier,
     KNeighborsRegressor,
     NearestNeighbors,
     RadiusNeighborsRegressor,
+    forest,
 )
 from tests.histogram_suite import cut
 from tests.neighbors_data import (
@@ -55,8 +55,8 @@ class TestListsOfBlocks(NeighborsTests):
 
 @pytest.mark.parametrize("piece_rows", [1, 7, 256])
 def test_queries_in_pieces(piece_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_neighbors_forest, "PIECE_ROWS", piece_rows)
-    monkeypatch.setattr(_neighbors_forest, "PIECE_NBYTES", 16 * piece_rows)
+    monkeypatch.setattr(forest, "PIECE_ROWS", piece_rows)
+    monkeypatch.setattr(forest, "PIECE_NBYTES", 16 * piece_rows)
     points, queries = lattice(), lattice(50, seed=1)
     search = NearestNeighbors(algorithm="kd_tree", radius=1.0).fit(points)
     expected = by_distance_and_number(points, queries, 5)
@@ -236,7 +236,7 @@ def test_unpickled_in_the_order_of_the_rows() -> None:
 
 
 def tree_of(tree: Any, rows: Array) -> Any:
-    from spliter_apps._neighbors_kernel import build_tree
+    from spliter_apps.neighbors.kernel import build_tree
 
     return build_tree(tree.points[rows], tree.items[rows], tree.search)
 

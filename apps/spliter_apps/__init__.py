@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from spliter_apps.histogram import histogramdd
 
 if TYPE_CHECKING:
-    from spliter_apps.cascade_svm import CascadeSVM
-    from spliter_apps.k_means import KMeans
+    from spliter_apps.kmeans import KMeans
     from spliter_apps.neighbors import (
         KNeighborsClassifier,
         KNeighborsRegressor,
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
         RadiusNeighborsClassifier,
         RadiusNeighborsRegressor,
     )
+    from spliter_apps.svm import CascadeSVM
 
 __all__ = [
     "CascadeSVM",
@@ -35,8 +35,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "CascadeSVM": "cascade_svm",
-    "KMeans": "k_means",
+    "CascadeSVM": "svm",
+    "KMeans": "kmeans",
     "KNeighborsClassifier": "neighbors",
     "KNeighborsRegressor": "neighbors",
     "NearestNeighbors": "neighbors",

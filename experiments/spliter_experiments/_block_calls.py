@@ -11,9 +11,9 @@ from typing import Any, Protocol, TypeAlias
 
 from sklearn.svm import SVC
 
-from spliter_apps._csvm_kernel import Missing, SupportSet, conclude, improve, missing
-from spliter_apps._kmeans_kernel import Partial
-from spliter_apps._neighbors_kernel import Candidates, merge_nearest, nearest
+from spliter_apps.kmeans.kernel import Partial
+from spliter_apps.neighbors.kernel import Candidates, merge_nearest, nearest
+from spliter_apps.svm.kernel import Missing, SupportSet, conclude, improve, missing
 from spliter_experiments import _csvm, _histogram, _kmeans, _knn, _sum
 from spliter_experiments._comparison import Site
 from spliter_experiments._csvm import Classifier, Trial

@@ -1,11 +1,11 @@
 """``spliter compare csvm``: the ways to train a support vector classifier as a cascade.
 
-All but ``sklearn`` run the same kernel (:mod:`spliter_apps._csvm_kernel`): parts of the data are
+All but ``sklearn`` run the same kernel (:mod:`spliter_apps.svm.kernel`): parts of the data are
 trained on, the support vectors merged and trained on until one set is left, and that is fed back to
 the parts in the next iteration, in all of them. What differs is what a part is:
 
 ========================  ====================================================================
-``spliter``               a partition: :class:`spliter_apps.cascade_svm.CascadeSVM`
+``spliter``               a partition: :class:`spliter_apps.svm.CascadeSVM`
 ``spliter-materialized``  the same, told to put the blocks of each partition into one
 ``per-block``             a block, however small; many sets are merged at once
 ``per-block-paper``       a block; two sets are merged at once, and nothing but support vectors
@@ -33,9 +33,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-from spliter_apps._csvm_kernel import conclude, improve, missing
-from spliter_apps._csvm_margins import dual_objective
-from spliter_apps.cascade_svm import CascadeSVM
+from spliter_apps.svm import CascadeSVM
+from spliter_apps.svm.kernel import conclude, improve, missing
+from spliter_apps.svm.margins import dual_objective
 from spliter_experiments._arranged import hold_out
 from spliter_experiments._blocks import check_finite
 from spliter_experiments._comparison import Site

@@ -1,6 +1,6 @@
 """What the tasks of a Cascade SVM of our own do: train on a part of the data, and merge.
 
-The numerics are those of :class:`spliter_apps.cascade_svm.CascadeSVM`; what a part is, and how many
+The numerics are those of :class:`spliter_apps.svm.CascadeSVM`; what a part is, and how many
 sets are merged at once, is up to the caller. It runs in tasks of any engine and in plain processes.
 """
 
@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.svm import SVC
 
-from spliter_apps._csvm_balance import doubt
-from spliter_apps._csvm_kernel import Rows, SupportSet, merge, support, train, united
-from spliter_apps._csvm_margins import bounds, dual_objective, slacks
+from spliter_apps.svm.balance import doubt
+from spliter_apps.svm.kernel import Rows, SupportSet, merge, support, train, united
+from spliter_apps.svm.margins import bounds, dual_objective, slacks
 from spliter_experiments._inputs import Codes, Floats
 
 

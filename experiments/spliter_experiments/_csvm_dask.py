@@ -13,7 +13,7 @@ from typing import Any
 from distributed import Client, Future
 from sklearn.svm import SVC
 
-from spliter_apps._csvm_kernel import SupportSet, conclude, improve, missing
+from spliter_apps.svm.kernel import SupportSet, conclude, improve, missing
 from spliter_experiments._blocks import cut_rows, row_starts
 from spliter_experiments._csvm import ESTIMATOR, Classifier, Trial
 from spliter_experiments._csvm_cascade import (

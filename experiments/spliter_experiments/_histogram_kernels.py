@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from spliter_apps._histogram_kernel import HistogramAccumulator
+from spliter_apps.histogram.kernel import HistogramAccumulator
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Counts: TypeAlias = npt.NDArray[Any]

@@ -1,10 +1,10 @@
 """``spliter compare kmeans``: the ways to run Lloyd's algorithm from the same centres.
 
-All but ``dask-ml`` and ``sklearn`` run the same kernel (:mod:`spliter_apps._kmeans_kernel`), once
+All but ``dask-ml`` and ``sklearn`` run the same kernel (:mod:`spliter_apps.kmeans.kernel`), once
 in each iteration and once more for the labels in the end; what differs is what a task is:
 
 ========================  ====================================================================
-``spliter``               one per partition: :class:`spliter_apps.k_means.KMeans`
+``spliter``               one per partition: :class:`spliter_apps.kmeans.KMeans`
 ``spliter-materialized``  the same, with the blocks of each partition put into one first
 ``spliter-auto``          the same, where that pays
 ``per-block``             one per block, and a tree of sums
@@ -30,9 +30,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from spliter_apps._kmeans_kernel import Assignment, Partial, assign, partial_sums
-from spliter_apps._kmeans_lloyd import averages
-from spliter_apps.k_means import KMeans as SplitKMeans
+from spliter_apps.kmeans import KMeans as SplitKMeans
+from spliter_apps.kmeans.kernel import Assignment, Partial, assign, partial_sums
+from spliter_apps.kmeans.lloyd import averages
 from spliter_experiments._blocks import check_finite
 from spliter_experiments._comparison import Site
 from spliter_experiments._datasets import InputChoice, open_points

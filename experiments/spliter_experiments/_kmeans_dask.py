@@ -15,8 +15,8 @@ from dask import delayed
 from dask.typing import Key
 from distributed import Client, Future, get_worker
 
-from spliter_apps._kmeans_kernel import Assignment, Partial
-from spliter_apps._kmeans_lloyd import averages
+from spliter_apps.kmeans.kernel import Assignment, Partial
+from spliter_apps.kmeans.lloyd import averages
 from spliter_experiments._dask_blocks import blocks_of
 from spliter_experiments._dask_engine import DaskEngine
 from spliter_experiments._dask_steps import DaskSite, merge, rechunk_to_cores, seconds_until

@@ -1,7 +1,7 @@
 """``spliter compare knn``: the ways to find the nearest neighbours of points held out.
 
 The clock runs while the points are made searchable and all queries are answered; the queries come
-from the client. All but ``sklearn`` run the same kernel (:mod:`spliter_apps._neighbors_kernel`):
+from the client. All but ``sklearn`` run the same kernel (:mod:`spliter_apps.neighbors.kernel`):
 every query meets every tree, and the best of all trees are merged. What differs is what a tree
 holds:
 
@@ -28,14 +28,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from spliter_apps._neighbors_kernel import (
+from spliter_apps.neighbors import NearestNeighbors
+from spliter_apps.neighbors.kernel import (
     Tree,
     build_tree,
     merge_nearest,
     nearest,
 )
-from spliter_apps._neighbors_metric import Search
-from spliter_apps.neighbors import NearestNeighbors
+from spliter_apps.neighbors.metric import Search
 from spliter_experiments._arranged import hold_out
 from spliter_experiments._blocks import check_finite
 from spliter_experiments._comparison import Site

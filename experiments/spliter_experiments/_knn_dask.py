@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from distributed import Client, Future
 
-from spliter_apps._neighbors_kernel import Candidates, merge_nearest, nearest
+from spliter_apps.neighbors.kernel import Candidates, merge_nearest, nearest
 from spliter_experiments._blocks import cut_rows, row_starts
 from spliter_experiments._dask_blocks import blocks_of
 from spliter_experiments._dask_steps import DaskSite, merge, rechunk_to_cores, seconds_until

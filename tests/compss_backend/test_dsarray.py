@@ -11,7 +11,7 @@ import scipy.sparse
 import tests.compss_backend.conftest  # noqa: F401 -- before dislib, which imports PyCOMPSs
 from spliter import AlignmentError, InvalidArgumentError, is_collection, split
 from spliter_apps import histogramdd
-from spliter_apps.k_means import KMeans
+from spliter_apps.kmeans import KMeans
 from tests.compss_backend.dsarrays import check_rows, formats, numbers
 from tests.compss_backend.placing import made
 from tests.histogram_suite import cut

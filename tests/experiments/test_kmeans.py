@@ -12,7 +12,7 @@ import pytest
 from distributed import Client
 from sklearn.cluster import KMeans as SingleKMeans
 
-from spliter_apps._kmeans_kernel import Partial
+from spliter_apps.kmeans.kernel import Partial
 from spliter_experiments import _kmeans_dask
 from spliter_experiments._arranged import TiledPoints
 from spliter_experiments._dask_engine import DaskEngine

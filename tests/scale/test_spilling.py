@@ -14,7 +14,7 @@ import numpy as np
 from distributed import Client, wait
 
 from spliter import NotEnoughMemoryError, split
-from spliter_apps.k_means import KMeans
+from spliter_apps.kmeans import KMeans
 from tests.scale.conftest import MEMORY
 from tests.scale.disk import Traffic, start_counting, traffic
 from tests.scale.passes import (

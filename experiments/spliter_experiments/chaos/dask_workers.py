@@ -34,8 +34,8 @@ METHOD: Final = "distributed.worker.multiprocessing-method"
 PRELOADED: Final = (
     "distributed",
     "dask.array",
-    "spliter_apps.cascade_svm",
-    "spliter_apps.k_means",
+    "spliter_apps.svm",
+    "spliter_apps.kmeans",
     "spliter_apps.neighbors",
     "spliter_backends.dask_backend",
 )

@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
-from spliter_apps._csvm_kernel import Rows, SupportSet, conclude, improve, missing, support
-from spliter_apps._neighbors_kernel import merge_nearest, nearest
+from spliter_apps.neighbors.kernel import merge_nearest, nearest
+from spliter_apps.svm.kernel import Rows, SupportSet, conclude, improve, missing, support
 from spliter_experiments._csvm import CascadeSvm
 from spliter_experiments._csvm_cascade import (
     FEW_PARTS,

@@ -12,8 +12,8 @@ import numpy as np
 import psutil
 from threadpoolctl import threadpool_limits
 
-from spliter_apps._neighbors_kernel import Tree, build_tree, nearest
-from spliter_apps._neighbors_metric import Search
+from spliter_apps.neighbors.kernel import Tree, build_tree, nearest
+from spliter_apps.neighbors.metric import Search
 from spliter_experiments._comparison import Listener
 from spliter_experiments._inputs import GeneratedPoints
 from spliter_experiments._knn import ALGORITHM

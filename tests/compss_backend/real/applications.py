@@ -23,7 +23,7 @@ from spliter import (
     task,
 )
 from spliter_apps import histogramdd
-from spliter_apps.k_means import KMeans
+from spliter_apps.kmeans import KMeans
 from spliter_backends.compss_backend import CompssFuture, make_blocks
 from tests.compss_backend.dsarrays import check_rows, numbers
 from tests.compss_backend.placing import made

@@ -14,9 +14,9 @@ from sklearn.svm import SVC
 
 from spliter import Partition, gather, split
 from spliter_apps import histogramdd
-from spliter_apps.cascade_svm import CascadeSVM
-from spliter_apps.k_means import KMeans
+from spliter_apps.kmeans import KMeans
 from spliter_apps.neighbors import NearestNeighbors
+from spliter_apps.svm import CascadeSVM
 from spliter_backends._compss_api import storage_is_configured
 from spliter_backends._compss_persistent import nodes_of_backends
 from spliter_backends.compss_backend import configure

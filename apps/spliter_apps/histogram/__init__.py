@@ -1,0 +1,7 @@
+"""Histograms of distributed data, with NumPy's interface; needs NumPy alone."""
+
+from __future__ import annotations
+
+from spliter_apps.histogram.histogram import histogramdd
+
+__all__ = ["histogramdd"]

@@ -1,0 +1,237 @@
+"""The histogram of a distributed collection of points: NumPy's ``histogramdd`` on any engine.
+
+One task per partition counts the points of its blocks where they are; the partial histograms are
+added up. Only these, as big as the histogram, cross the network. The numerics are in
+:mod:`spliter_apps.histogram.kernel`; this module is the loop around them.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter import InvalidArgumentError, Partition, Split, split, task
+from spliter_apps._results import combine
+from spliter_apps._row_values import as_array, block_like, is_in_memory
+from spliter_apps.histogram.blocks import block_members
+from spliter_apps.histogram.edges import (
+    Edges,
+    Extent,
+    check_density,
+    columns_without_range,
+    finish,
+    resolve_edges,
+)
+from spliter_apps.histogram.kernel import HistogramAccumulator
+
+EXTENT_NBYTES = 1_000
+"""About the size of the extremes of the columns."""
+
+PIECE_ROWS = 2**18
+"""Rows of the pieces that an array in memory is cut into: enough to be worth a task."""
+
+
+def histogramdd(
+    sample: Any,
+    bins: Any = 10,
+    range: Any = None,
+    density: bool | None = False,
+    weights: Any = None,
+) -> tuple[npt.NDArray[np.float64], list[npt.NDArray[Any]]]:
+    """Compute the multidimensional histogram of a blocked collection of points.
+
+    The result is that of ``numpy.histogramdd`` on the whole sample: counts to the last bit,
+    sums of weights to rounding. Values on an edge, out of range, infinite or NaN are
+    treated alike.
+
+    Parameters
+    ----------
+    sample : collection of N points with D columns
+        One of
+
+        - a blocked collection of shape (N, D), or (N,) for D = 1, that
+          :func:`spliter.split` takes: a Dask array or DataFrame in memory, a list of
+          arrays, a Zarr array, ... Blocks may have any number of rows;
+        - a *tuple* of such collections, blocked alike, that are columns side by side (for
+          example D collections of shape (N,));
+        - a :class:`spliter.Split` of any of these, to reuse it over several calls;
+        - one array of shape (N, D) in memory or memory-mapped.
+
+        A *list* of arrays is always one collection, the arrays being its blocks. (NumPy
+        would take a list of D arrays for D columns; pass a tuple for that.)
+    bins : int, or sequence of D (int or sequence of float), default 10
+        The number of bins of all columns, or of each; or the bin edges.
+    range : sequence of D (pair of float or None), optional
+        Outer edges of the columns whose `bins` is a number. Where there is none, the least
+        and greatest value of the column are looked for in an extra pass.
+    density : bool, default False
+        Whether to return the probability density instead of counts.
+    weights : array-like or collection of shape (N,), optional
+        Real weights: in memory, or blocked like the sample along its rows. A list of numbers
+        is one array, a list of arrays a collection.
+
+    Returns
+    -------
+    H : ndarray of float64, shape (nbins_1, ..., nbins_D)
+        The number of points in each bin, or the sum of their weights, or the density.
+    edges : list of D ndarray, shape (nbins + 1,)
+        The bin edges of each column.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If bins, range, the columns of the sample, their dtypes or the weights cannot be
+        used. It is a ``ValueError``. Sparse blocks, masked elements and complex numbers are
+        among that.
+    AlignmentError
+        If columns or weights are not blocked alike along the rows.
+    UnsupportedCollectionError, LazyCollectionError, BlockLostError
+        As :func:`spliter.split`.
+
+    Notes
+    -----
+    *Columns in several blocks.* A collection with ``numblocks`` and ``blocks`` (a Dask array)
+    may be chunked along its columns: the blocks of a row are brought together at the first
+    one's location. To see what that moved, split it by hand and look at
+    :attr:`spliter.Split.moved`: ``parts = split(x.blocks[:, 0], x.blocks[:, 1])`` and
+    ``histogramdd(parts)``. Other such collections have to be rechunked.
+
+    *Dates.* A column of ``datetime64`` or ``timedelta64`` needs edges of that kind, in any
+    unit. ``NaT`` is in no bin. As in ``numpy.histogramdd`` there are no equal bins and no
+    density of dates.
+
+    *DataFrames.* All columns must be numbers. Columns of pandas' own number types are taken as
+    float64, missing values as NaN.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter_apps import histogramdd
+    >>> blocks = [np.array([[0.5, 1.0], [0.1, 2.0]]), np.array([[0.9, 1.5]])]
+    >>> H, edges = histogramdd(blocks, bins=(2, 1), range=[(0, 1), (1, 2)])
+    >>> H
+    array([[1.],
+           [2.]])
+    >>> edges[0]
+    array([0. , 0.5, 1. ])
+    """
+    columns = _columns(sample)
+    if isinstance(columns, Split):
+        if weights is not None:
+            raise InvalidArgumentError(
+                "weights go with the collections, not with a Split of them; pass the "
+                "collection as sample"
+            )
+        return _histogramdd(columns, bins, range, density, weighted=False)
+    aligned = [*columns, *([] if weights is None else [_weights(weights, sample)])]
+    with split(*aligned) as parts:
+        return _histogramdd(parts, bins, range, density, weighted=weights is not None)
+
+
+def _histogramdd(
+    parts: Split, bins: Any, range_: Any, density: bool | None, *, weighted: bool
+) -> tuple[npt.NDArray[np.float64], list[npt.NDArray[Any]]]:
+    _check_grid(parts)
+    edges = _edges(parts, bins, range_, weighted)
+    if density:
+        check_density(edges)
+    partials = [_count(partition, edges, weighted) for partition in parts]
+    # A new array for each sum: the engine may still need the partial ones, to send or to repeat.
+    counts = combine(operator.add, partials, 8 * math.prod(len(edge) - 1 for edge in edges))
+    return finish(counts, edges, bool(density)), list(edges)
+
+
+@task
+def _count(partition: Partition, edges: Edges, weighted: bool) -> npt.NDArray[np.float64]:
+    """Count the points of one partition."""
+    accumulator = HistogramAccumulator(edges, weighted)
+    for block in partition:
+        if weighted:
+            *points, weights = block
+            accumulator.add(tuple(points), weights)
+        else:
+            accumulator.add(block)
+    return accumulator.counts()
+
+
+@task
+def _extent(partition: Partition, weighted: bool) -> Extent:
+    """Find the extremes of the columns of one partition."""
+    extents = [Extent.of(block_members(block[:-1] if weighted else block)) for block in partition]
+    result = extents[0]
+    for extent in extents[1:]:
+        result = result.merged(extent)
+    return result
+
+
+def _edges(parts: Split, bins: Any, range_: Any, weighted: bool) -> Edges:
+    """Resolve the edges, with a pass over the data only if they depend on it."""
+    ndim = _ndim(bins, range_)
+    if ndim is not None and not columns_without_range(bins, range_, ndim):
+        return resolve_edges(bins, range_, ndim)
+    extents = [_extent(partition, weighted) for partition in parts]
+    extent = combine(Extent.merged, extents, EXTENT_NBYTES)
+    return resolve_edges(bins, range_, extent.ncolumns, extent.low or None, extent.high or None)
+
+
+def _ndim(bins: Any, range_: Any) -> int | None:
+    """Return the number of columns that the arguments ask for, None if they do not say."""
+    for argument in (range_, bins):
+        try:
+            return len(argument)
+        except TypeError:
+            continue
+    return None
+
+
+def _columns(sample: Any) -> Split | list[Any]:
+    """Return what to split: collections side by side, or the Split that there is already."""
+    if isinstance(sample, Split):
+        return sample
+    if not isinstance(sample, tuple):
+        return _side_by_side(sample)
+    if not sample:
+        raise InvalidArgumentError("the sample is an empty tuple; pass at least one column")
+    return [column for member in sample for column in _side_by_side(member)]
+
+
+def _side_by_side(collection: Any) -> list[Any]:
+    """Return a collection as collections that are not cut along their columns."""
+    if isinstance(collection, np.ndarray):
+        return [_pieces(collection)]
+    # Asked of the type first: there are objects that make up any attribute they are asked for.
+    if hasattr(type(collection), "numblocks") and hasattr(type(collection), "blocks"):
+        numblocks: tuple[int, ...] = collection.numblocks
+        if len(numblocks) == 2 and numblocks[1] > 1:
+            return [collection.blocks[:, at] for at in range(numblocks[1])]
+    return [collection]
+
+
+def _pieces(array: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+    """Cut an array in memory into views, so that several tasks can share it."""
+    if not array.ndim:
+        raise InvalidArgumentError("a sample must have shape (N, D) or (N,), got a single value")
+    return [array[at : at + PIECE_ROWS] for at in range(0, max(len(array), 1), PIECE_ROWS)]
+
+
+def _weights(weights: Any, sample: Any) -> Any:
+    """Return weights as a collection that can be split with the sample."""
+    members = sample if isinstance(sample, tuple) else (sample,)
+    if not is_in_memory(weights):
+        return weights
+    for member in members:
+        if not isinstance(member, np.ndarray):
+            return block_like(_side_by_side(member)[0], {"weights": weights})["weights"]
+    return _pieces(as_array("weights", weights))
+
+
+def _check_grid(parts: Split) -> None:
+    if any(nblocks > 1 for nblocks in parts.grid.shape[1:]):
+        raise InvalidArgumentError(
+            f"the rows of the sample are cut: its grid of blocks is {parts.grid.shape}; rechunk "
+            "it to one block along the columns, or pass a tuple of its columns"
+        )

@@ -1,0 +1,363 @@
+"""Count points in bins, block by block: the numerics of the histogram, NumPy only.
+
+:class:`HistogramAccumulator` gives every value the same bin as ``numpy.histogramdd`` does, but
+takes the points in any number of pieces of any size, at the same cost per point. Points are
+first copied, column by column, into a *tile* that fits a core's cache. Each column of the tile
+is then binned, the bin numbers of a row are combined to one flat number, and the flat numbers are
+counted. All scratch arrays are made once.
+
+How a column with equally wide bins is binned exactly, without a search::
+
+    t(x) = (x - low) * scale            in floating point, so a little off
+    edges      e0 ............ e1 ............ e2 ............ e3
+    t(edges)   0.0             1.0000000002    1.9999999999    3.0
+
+``t`` never decreases when ``x`` grows, rounding included. So if the edges land within ``margin``
+of the whole numbers, an ``x`` with ``k + margin < t(x) < k + 1 - margin`` lies between ``e_k`` and
+``e_{k+1}``, whatever the rounding was: its bin is ``floor(t(x))``. Where a tile holds a value for
+which that is not so (one on an edge, or out of range, or NaN), the nearest edge of every value of
+that column is looked up and compared with it instead. Other bins are found with ``searchsorted``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter import InvalidArgumentError
+from spliter_apps.histogram.blocks import DATE_KINDS, Member, block_members, weights_column
+from spliter_apps.histogram.edges import checked_edges
+
+Column: TypeAlias = npt.NDArray[Any]
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+TILE_BYTES = 2**20
+"""About the size of all scratch arrays together: the level-2 cache of one core."""
+
+LEAST_MARGIN = 2.0**-40
+"""Margin around whole numbers when the edges land on them: room for rounding in ``t - floor(t)``,
+and still met by one random value in 10^12 only."""
+
+MOST_MARGIN = 2.0**-5
+"""Beyond this the bins count as unequal. Below 1/2 the nearest edge of a value bounds its bin."""
+
+FLOAT_INTEGERS = 2**53
+"""Integers below it are exact in float64."""
+
+
+@dataclass(frozen=True, eq=False)
+class BinAxis:
+    """The bins of one column.
+
+    Parameters
+    ----------
+    edges : ndarray, shape (nbins + 1,)
+        Edges of a real dtype, or dates, never decreasing.
+    edges64 : ndarray of float64, shape (nbins + 1,)
+        The same in float64.
+    scale, margin : float
+        See the module; `scale` is 0 where the bins are not equally wide.
+    """
+
+    edges: Column
+    edges64: Floats
+    scale: float
+    margin: float
+
+    @classmethod
+    def of(cls, edges: Column) -> BinAxis:
+        """Look at the edges once, for all tiles."""
+        # Extended precision may not fit; its edges are used as they are.
+        with np.errstate(all="ignore"):
+            edges64 = edges.astype(np.float64)
+        is_date = edges.dtype.kind in DATE_KINDS
+        scale, margin = (0.0, 0.0) if is_date else _equal_width(edges64)
+        return cls(edges, edges64, scale, margin)
+
+    @property
+    def nbins(self) -> int:
+        """Number of bins."""
+        return len(self.edges) - 1
+
+    def compares_in_float64(self, dtype: np.dtype[Any]) -> bool:
+        """Whether values of `dtype` meet the edges in float64, or exactly, in NumPy.
+
+        Then they may be converted beforehand. Not so for extended precision, and for
+        integers against integer edges too big for float64, and dates.
+        """
+        kinds = {dtype.kind, self.edges.dtype.kind}
+        if kinds & set(DATE_KINDS):
+            return False
+        if "f" in kinds:
+            return np.result_type(dtype, self.edges.dtype).itemsize <= np.float64().itemsize
+        return all(abs(int(edge)) < FLOAT_INTEGERS for edge in self.edges[[0, -1]])
+
+
+def _equal_width(edges: Floats) -> tuple[float, float]:
+    """Return scale and margin for equally wide bins, (0, 0) if they are not."""
+    with np.errstate(all="ignore"):
+        scale = (len(edges) - 1) / (edges[-1] - edges[0])
+        off = np.abs((edges - edges[0]) * scale - np.arange(len(edges)))
+        margin = max(2 * float(off.max()), LEAST_MARGIN)
+    usable = math.isfinite(scale) and scale > 0 and margin <= MOST_MARGIN
+    return (float(scale), margin) if usable else (0.0, 0.0)
+
+
+def _check_dates(axes: Sequence[BinAxis], dtypes: Sequence[np.dtype[Any]]) -> None:
+    """Refuse to compare dates with numbers or with durations."""
+    for at, (axis, dtype) in enumerate(zip(axes, dtypes, strict=True)):
+        kinds = {dtype.kind, axis.edges.dtype.kind}
+        if kinds & set(DATE_KINDS) and len(kinds) > 1:
+            raise InvalidArgumentError(
+                f"column {at} has dtype {dtype} and edges of dtype {axis.edges.dtype}; dates "
+                "(datetime64) need edges that are dates, durations (timedelta64) edges that are "
+                "durations"
+            )
+
+
+class HistogramAccumulator:
+    """Counts points in bins; the points come in blocks.
+
+    Every value gets the bin that ``numpy.histogramdd`` gives it: bins hold their left
+    edge, the last one its right edge too; a row with a value out of range, infinite or NaN
+    is not counted. Counts are the same to the last bit; sums of weights are when the blocks
+    come in row order.
+
+    Parameters
+    ----------
+    edges : sequence of ndarray
+        Bin edges of each column, as :func:`resolve_edges` returns them.
+    weighted : bool
+        Whether weights are summed instead of rows counted.
+    tile_rows : int, optional
+        Rows binned at once; by default such that the scratch arrays take about 1 MiB.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there are no edges, they are not increasing numbers, or there are too many bins.
+
+    Notes
+    -----
+    Memory: the histogram, and 1 MiB. Not safe for use from several threads at once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> accumulator = HistogramAccumulator([np.array([0.0, 1.0, 2.0])])
+    >>> accumulator.add(np.array([[0.0], [0.5], [1.0], [2.0], [np.nan]]))
+    >>> accumulator.counts()
+    array([2., 2.])
+    """
+
+    def __init__(
+        self,
+        edges: Sequence[Column],
+        weighted: bool = False,
+        tile_rows: int | None = None,
+    ) -> None:
+        self._axes = tuple(BinAxis.of(checked_edges(of, at)) for at, of in enumerate(edges))
+        if not self._axes:
+            raise InvalidArgumentError("a histogram needs the edges of at least one column")
+        self._shape = tuple(axis.nbins for axis in self._axes)
+        self._total = math.prod(self._shape)
+        if self._total >= np.iinfo(np.intp).max // np.float64().itemsize:
+            raise InvalidArgumentError(
+                f"{' x '.join(map(str, self._shape))} bins are more than an array can hold; "
+                "use fewer bins or fewer columns"
+            )
+        # One more, for the rows that are in no bin.
+        self._counts = np.zeros(self._total + 1)
+        ndim = len(self._axes)
+        # Bytes of a row in all the arrays below.
+        row_bytes = 8 * (ndim + 5) + 2
+        # Whole cache lines, for the vector units.
+        rows = tile_rows or max(TILE_BYTES // row_bytes // 64 * 64, 512)
+        self._tile = np.empty((ndim, rows))
+        self._tile_weights = np.empty(rows) if weighted else None
+        self._filled = 0
+        self._in_float64: dict[tuple[tuple[np.dtype[Any], int], ...], bool] = {}
+        self._scaled, self._bins, self._flat = np.empty((3, rows))
+        self._index = np.empty(rows, dtype=np.intp)
+        self._inside, self._flags = np.empty((2, rows), dtype=np.bool_)
+
+    def add(self, block: Any, weights: Any = None) -> None:
+        """Count the rows of one block.
+
+        Parameters
+        ----------
+        block : ndarray of shape (n, ndim), DataFrame, or tuple of columns
+            Points, of any real dtype and memory order; `n` may be 0. All that
+            :func:`spliter_apps.histogram.blocks.block_members` takes.
+        weights : ndarray of shape (n,), or Series, optional
+            One real weight per row; needed exactly if the histogram is weighted.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If shapes do not fit, a dtype is not real, an element is masked, or weights are
+            missing or not wanted.
+        """
+        members = block_members(block)
+        ncolumns = sum(member.shape[1] for member in members)
+        if ncolumns != len(self._axes):
+            raise InvalidArgumentError(
+                f"a block of points has {ncolumns} columns where the histogram has "
+                f"{len(self._axes)}"
+            )
+        checked = self._checked_weights(weights, len(members[0]))
+        if self._compare_in_float64(tuple((member.dtype, member.shape[1]) for member in members)):
+            self._fill_tiles(members, checked)
+        else:
+            self._count_unconverted(members, checked)
+
+    def counts(self) -> Floats:
+        """Return the histogram of all rows so far.
+
+        Returns
+        -------
+        ndarray of float64, shape (nbins_1, ..., nbins_ndim)
+            A copy; more blocks can be added.
+        """
+        self._count_tile()
+        return self._counts[: self._total].reshape(self._shape).copy()
+
+    def _compare_in_float64(self, members: tuple[tuple[np.dtype[Any], int], ...]) -> bool:
+        # Asked for every block, and blocks may be small.
+        if members not in self._in_float64:
+            dtypes = [dtype for dtype, ncolumns in members for _ in range(ncolumns)]
+            _check_dates(self._axes, dtypes)
+            self._in_float64[members] = all(
+                axis.compares_in_float64(dtype)
+                for axis, dtype in zip(self._axes, dtypes, strict=True)
+            )
+        return self._in_float64[members]
+
+    def _checked_weights(self, weights: Any, rows: int) -> Column | None:
+        if (weights is None) == (self._tile_weights is not None):
+            raise InvalidArgumentError(
+                "every block of a weighted histogram needs weights, and no other may have any"
+            )
+        if weights is None:
+            return None
+        checked = weights_column(weights)
+        if len(checked) != rows:
+            raise InvalidArgumentError(f"a block of {rows} rows has {len(checked)} weights")
+        return checked
+
+    def _fill_tiles(self, members: Sequence[Member], weights: Column | None) -> None:
+        """Copy rows to the tile; count it whenever it is full."""
+        size = self._tile.shape[1]
+        rows, done = len(members[0]), 0
+        while done < rows:
+            here = min(size - self._filled, rows - done)
+            taken, place = slice(done, done + here), slice(self._filled, self._filled + here)
+            first = 0
+            for member in members:
+                last = first + member.shape[1]
+                self._tile[first:last, place] = member[taken].T
+                first = last
+            if weights is not None and self._tile_weights is not None:
+                self._tile_weights[place] = weights[taken]
+            self._filled += here
+            done += here
+            if self._filled == size:
+                self._count_tile()
+
+    def _count_tile(self) -> None:
+        rows, self._filled = self._filled, 0
+        weights = None if self._tile_weights is None else self._tile_weights[:rows]
+        self._count(self._tile[:, :rows], weights, converted=True)
+
+    def _count_unconverted(self, members: Sequence[Member], weights: Column | None) -> None:
+        """Count rows in their own dtypes, tile by tile."""
+        # After those in the tile, so that weights are summed in row order.
+        self._count_tile()
+        columns = [column for member in members for column in member.T]
+        size = self._tile.shape[1]
+        for start in range(0, len(members[0]), size):
+            taken = slice(start, start + size)
+            self._count(
+                [column[taken] for column in columns],
+                None if weights is None else weights[taken],
+                converted=False,
+            )
+
+    def _count(
+        self, columns: Sequence[Column] | Floats, weights: Column | None, *, converted: bool
+    ) -> None:
+        """Bin every column, combine the bins of each row in C order, and count."""
+        rows = len(columns[0])
+        if not rows:
+            return
+        flat, index = self._flat[:rows], self._index[:rows]
+        inside: npt.NDArray[np.bool_] | None = None
+        # Infinities and NaNs make invalid operations on the way to being found out of range, and
+        # NumPy adds up infinite weights without a warning.
+        with np.errstate(all="ignore"):
+            for number, (axis, column) in enumerate(zip(self._axes, columns, strict=True)):
+                bins = self._bins[:rows] if number else flat
+                if not converted:
+                    found = self._search(axis.edges, column, bins)
+                elif axis.scale:
+                    found = self._scale(axis, column, bins)
+                else:
+                    found = self._search(axis.edges64, column, bins)
+                if found is not None:
+                    inside = found.copy() if inside is None else np.logical_and(inside, found)
+                if number:
+                    np.multiply(flat, axis.nbins, out=flat)
+                    np.add(flat, bins, out=flat)
+            np.copyto(index, flat, casting="unsafe")
+            if inside is not None:
+                index[~inside] = self._total
+            np.add.at(self._counts, index, 1.0 if weights is None else weights)
+
+    def _scale(self, axis: BinAxis, column: Floats, bins: Floats) -> npt.NDArray[np.bool_] | None:
+        """Bin values among equally wide bins; return which are inside, None if all are."""
+        scaled = self._scaled[: len(column)]
+        np.subtract(column, axis.edges64[0], out=scaled)
+        np.multiply(scaled, axis.scale, out=scaled)
+        np.floor(scaled, out=bins)
+        np.subtract(scaled, bins, out=scaled)
+        if (
+            bins.min() >= 0
+            and bins.max() < axis.nbins
+            and scaled.min() > axis.margin
+            and scaled.max() < 1 - axis.margin
+        ):
+            return None
+        return self._compare(axis, column, bins)
+
+    def _compare(self, axis: BinAxis, column: Floats, bins: Floats) -> npt.NDArray[np.bool_] | None:
+        """Bin values by comparing each with the edge nearest to it."""
+        rows = len(column)
+        nearest, index, flags = self._scaled[:rows], self._index[:rows], self._flags[:rows]
+        np.subtract(column, axis.edges64[0], out=bins)
+        np.multiply(bins, axis.scale, out=bins)
+        np.rint(bins, out=bins)
+        # Values outside may get any number here, as long as it is an index.
+        np.copyto(index, bins, casting="unsafe")
+        np.take(axis.edges64, index, out=nearest, mode="clip")
+        np.less(column, nearest, out=flags)
+        np.subtract(bins, flags, out=bins)
+        # On the last edge.
+        np.minimum(bins, axis.nbins - 1, out=bins)
+        inside = self._inside[:rows]
+        np.greater_equal(column, axis.edges64[0], out=inside)
+        np.less_equal(column, axis.edges64[-1], out=flags)
+        np.logical_and(inside, flags, out=inside)
+        return None if inside.all() else inside
+
+    def _search(self, edges: Column, column: Column, bins: Floats) -> npt.NDArray[np.bool_] | None:
+        """Bin values among any edges, with NumPy's own two steps."""
+        after = np.searchsorted(edges, column, side="right")
+        after[column == edges[-1]] -= 1
+        np.subtract(after, 1, out=bins, casting="unsafe")
+        inside = (bins >= 0) & (bins < len(edges) - 1)
+        return None if inside.all() else inside

@@ -1,0 +1,450 @@
+"""k-means on a distributed collection of points, with scikit-learn's interface.
+
+Tasks add up the points of the blocks of each partition by their nearest centre; these sums, as big
+as the centres, are all that crosses the network. The numerics are in
+:mod:`spliter_apps.kmeans.kernel`, the iteration in :mod:`spliter_apps.kmeans.lloyd`, the choice
+of first centres in :mod:`spliter_apps.kmeans.init`; this module is the estimator around them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from spliter import InvalidArgumentError, gather
+from spliter_apps._blocks import Expected, keep_schema
+from spliter_apps._data import Data, Materialize, check_members, is_blocked, open_data
+from spliter_apps.kmeans.init import checked_centers, seeds
+from spliter_apps.kmeans.lloyd import Run, lloyd
+from spliter_apps.kmeans.points import Points, checked_weights
+from spliter_apps.kmeans.threads import one_blas_thread
+from spliter_apps.kmeans.use import distances, inertia, nearest, refuse_container
+
+Init = Literal["auto", "k-means++", "k-means||", "random"] | Callable[..., Any] | Any
+
+SAME = 100
+"""Rounding errors up to which two inertias are those of the same clusters."""
+
+
+class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """Cluster points in blocks around means.
+
+    From the same first centres Lloyd's algorithm converges to the clusters of
+    ``sklearn.cluster.KMeans``, in as many iterations, unless points are exactly as far from one
+    centre as from another. The same `random_state` leads to the same first centres. Neither
+    depends on how the points are cut into blocks, nor on where these are.
+
+    Parameters
+    ----------
+    n_clusters : int, default 8
+        How many clusters to form.
+    init : {"auto", "k-means++", "k-means||", "random"}, array or callable, default "auto"
+        Where to start.
+
+        - ``"auto"``: ``"k-means++"`` for up to 16 clusters, ``"k-means||"`` for more.
+        - ``"k-means++"``: points far from each other, chosen one after the other, the best of
+          a few candidates each time; two passes over the data per cluster. The choice of
+          scikit-learn for the same `random_state`.
+        - ``"k-means||"``: many candidates in twelve passes whatever the number of clusters,
+          which the client clusters (Bahmani et al. 2012): for many clusters.
+        - ``"random"``: points at random, by weight.
+        - an array of shape (n_clusters, n_features): these centres.
+        - a callable: gets `X` as it was passed to :meth:`fit`, `n_clusters` and
+          ``random_state=``, and returns such an array.
+    n_init : "auto" or int, default "auto"
+        How often to start; the best result is kept. ``"auto"`` is 10 for ``"random"`` or a
+        callable, else 1.
+    max_iter : int, default 300
+        Most iterations of one start.
+    tol : float, default 1e-4
+        Iteration ends when the squared shifts of the centres add up to at most this, times
+        the mean variance of the features.
+    verbose : int, default 0
+        Print the inertia of every iteration. Doubles the passes over the data.
+    random_state : int, RandomState or None, default None
+        Where random numbers come from; an int makes fits repeatable.
+    copy_x : bool, default True
+        There for scikit-learn's interface: points are never written to.
+    algorithm : {"lloyd"}, default "lloyd"
+        There for scikit-learn's interface.
+    materialize : bool or "auto", default "auto"
+        Whether to put the blocks of each partition into one, as for :func:`spliter.split`.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features)
+        The centres; float32 if the points are, else float64.
+    labels_ : ndarray of int32, shape (n,), or collection
+        Number of each point's cluster. Of points in blocks a collection of the same engine,
+        with the same blocks along axis 0, left where the points are; without these a pickled
+        estimator comes back.
+    inertia_ : float
+        Sum of the squared distances of the points to their centre, times their weight.
+    n_iter_ : int
+        Iterations made.
+    n_features_in_ : int
+        Columns of the points.
+    feature_names_in_ : ndarray of object, shape (n_features_in_,)
+        Their names; only if the points are DataFrames with names that are strings.
+
+    Notes
+    -----
+    Points are what scikit-learn takes, arrays, DataFrames and CSR matrices in memory, or a
+    collection of blocks of them that :func:`spliter.split` takes, or a :class:`spliter.Split` (of
+    points, or of points and weights). Lazy collections are computed and kept in the engine's
+    memory for the time of a call. In a pipeline, scale with dask-ml: scikit-learn's scalers gather
+    the points here. Blocks of any number of rows cost about what one array costs; scratch memory
+    is a few MB per task.
+
+    A cluster that is left without points gets the point that is farthest from its centre, as
+    in scikit-learn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter_apps import KMeans
+    >>> blocks = [np.array([[1.0, 2], [1, 4], [1, 0]]), np.array([[10.0, 2], [10, 4], [10, 0]])]
+    >>> kmeans = KMeans(n_clusters=2, random_state=0).fit(blocks)
+    >>> kmeans.cluster_centers_
+    array([[10.,  2.],
+           [ 1.,  2.]])
+    >>> kmeans.labels_
+    [array([1, 1, 1], dtype=int32), array([0, 0, 0], dtype=int32)]
+    >>> kmeans.predict([[0, 0], [12, 3]])
+    array([1, 0], dtype=int32)
+    >>> kmeans.inertia_, kmeans.n_iter_
+    (16.0, 2)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Init = "auto",
+        n_init: int | Literal["auto"] = "auto",
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        verbose: int = 0,
+        random_state: int | np.random.RandomState | None = None,
+        copy_x: bool = True,
+        algorithm: Literal["lloyd"] = "lloyd",
+        materialize: Materialize = "auto",
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.verbose = verbose
+        self.random_state = random_state
+        self.copy_x = copy_x
+        self.algorithm = algorithm
+        self.materialize = materialize
+
+    def fit(self, X: Any, y: object = None, sample_weight: Any = None) -> Self:
+        """Find clusters.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or collection of shape (n, n_features)
+            The points. See the notes of the class.
+        y : ignored
+            There for scikit-learn's interface.
+        sample_weight : array-like or collection of shape (n,), optional
+            Weight of each point, not negative; in memory, or blocked like `X`.
+
+        Returns
+        -------
+        KMeans
+            Itself.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the points are not finite numbers in two dimensions, are fewer than the
+            clusters, weights do not go with them, or a parameter cannot be used. It is a
+            ``ValueError``; for input in memory the error is scikit-learn's own.
+        AlignmentError, UnsupportedCollectionError, LazyCollectionError, BlockLostError
+            As :func:`spliter.split`.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If there are fewer clusters than asked for, as there are too few different points.
+        """
+        self._check_parameters()
+        with one_blas_thread(), self._opened(X, sample_weight, reset=True) as data:
+            points = Points.inspected(data.parts, with_moments=self.tol > 0)
+            if not data.in_memory:
+                keep_schema(self, points.schema)
+            self._check_points(points)
+            run = self._best(points, X, check_random_state(self.random_state))
+            self._keep(run, points, data)
+        return self
+
+    def _opened(self, X: Any, sample_weight: Any, *, reset: bool) -> Data:
+        """Split points and weights; those in memory after checking them."""
+        if not is_blocked(X):
+            X = self._validated(X, reset=reset)
+            if sample_weight is not None:
+                if isinstance(sample_weight, Real):
+                    sample_weight = np.full(X.shape[0], float(sample_weight))
+                sample_weight = checked_weights(sample_weight, X.shape[0], "sample_weight")
+        data = open_data(X, sample_weight, materialize=self.materialize, names=["sample_weight"])
+        if data.parts.ncollections > 2:
+            check_members(data, 2, "split(X), or split(X, sample_weight)")
+        return data
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        return validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            order="C",
+            accept_large_sparse=False,
+        )
+
+    def _check_parameters(self) -> None:
+        _check_number("n_clusters", self.n_clusters, Integral, 1)
+        _check_number("max_iter", self.max_iter, Integral, 1)
+        _check_number("tol", self.tol, Real, 0)
+        if not (isinstance(self.n_init, str) and self.n_init == "auto"):
+            _check_number("n_init", self.n_init, Integral, 1, 'or "auto"')
+        if self.algorithm != "lloyd":
+            raise InvalidArgumentError(
+                f'algorithm must be "lloyd", got {self.algorithm!r}; from the same first centres '
+                '"elkan" leads to the same clusters'
+            )
+        ways = ("auto", "k-means++", "k-means||", "random")
+        if isinstance(self.init, str) and self.init not in ways:
+            raise InvalidArgumentError(
+                f"init must be one of {ways}, an array of centres or a callable, got {self.init!r}"
+            )
+
+    def _check_points(self, points: Points) -> None:
+        n_items = points.schema.n_items
+        if not n_items or n_items < self.n_clusters:
+            raise InvalidArgumentError(
+                f"n_samples={n_items} should be >= n_clusters={self.n_clusters}."
+            )
+        if not points.masses.any():
+            raise InvalidArgumentError("Sample weights must contain at least one non-zero number.")
+
+    def _best(self, points: Points, X: Any, random_state: np.random.RandomState) -> Run:
+        """Start as often as asked for; return the run of least inertia."""
+        same = max(SAME * float(np.finfo(points.schema.dtype).eps), 1e-10)
+        best: Run | None = None
+        for _ in range(self._n_starts()):
+            start = self._first_centers(points, X, random_state)
+            if self.verbose:
+                print("Initialization complete")  # noqa: T201 - what `verbose` asks for
+            run = lloyd(
+                points,
+                start,
+                max_iter=int(self.max_iter),
+                tol=float(self.tol) * points.variance,
+                report=print if self.verbose else None,
+            )
+            if best is None or run.inertia < best.inertia * (1 - same):
+                best = run
+        assert best is not None
+        return best
+
+    def _n_starts(self) -> int:
+        given = not (isinstance(self.init, str) or callable(self.init))
+        if self.n_init == "auto":
+            return 10 if callable(self.init) or (not given and self.init == "random") else 1
+        if given and self.n_init != 1:
+            warnings.warn(
+                "Explicit initial center position passed: performing only one init in "
+                f"{type(self).__name__} instead of n_init={self.n_init}.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+            return 1
+        return int(self.n_init)
+
+    def _first_centers(
+        self, points: Points, X: Any, random_state: np.random.RandomState
+    ) -> npt.NDArray[np.float64]:
+        if isinstance(self.init, str):
+            return seeds(points, self.init, int(self.n_clusters), random_state)
+        if callable(self.init):
+            given = self.init(X, self.n_clusters, random_state=random_state)
+        else:
+            given = self.init
+        return checked_centers(given, points.schema, self.n_clusters)
+
+    def _keep(self, run: Run, points: Points, data: Data) -> None:
+        if run.n_used < self.n_clusters:
+            warnings.warn(
+                f"Number of distinct clusters ({run.n_used}) found smaller than n_clusters "
+                f"({self.n_clusters}). Possibly due to duplicate points in X.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.cluster_centers_ = run.centers.astype(points.schema.dtype)
+        self._n_features_out = len(run.centers)
+        self.labels_ = data.gathered(points.parts.assemble(run.labels, dtype=np.int32, output=0))
+        self.inertia_ = run.inertia
+        self.n_iter_ = run.n_iter
+
+    def predict(self, X: Any) -> Any:
+        """Return the number of the nearest centre of each point.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or collection of shape (n, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of int32, shape (n,), or collection
+            A collection with the same blocks if `X` is one.
+
+        Raises
+        ------
+        NotFittedError
+            If there has been no fit.
+        InvalidArgumentError
+            If `X` has other columns, or is not of finite numbers.
+        """
+        return self._for_each_block(X, nearest, np.int32, ())
+
+    def transform(self, X: Any) -> Any:
+        """Return the distance of each point to each centre.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or collection of shape (n, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n, n_clusters), or collection
+            A collection with the same blocks if `X` is one. float32 if the centres are.
+
+        Raises
+        ------
+        NotFittedError, InvalidArgumentError
+            As :meth:`predict`; also for a collection if ``set_output`` asks for a DataFrame.
+        """
+        check_is_fitted(self)
+        refuse_container(self, X)
+        dtype = self.cluster_centers_.dtype
+        return self._for_each_block(X, distances, dtype, (len(self.cluster_centers_),))
+
+    def _for_each_block(
+        self, X: Any, fn: Callable[..., Any], dtype: npt.DTypeLike, trailing: tuple[int, ...]
+    ) -> Any:
+        check_is_fitted(self)
+        expected = self._expected()
+        with self._opened(X, None, reset=False) as data:
+            expected.check_grid(data.parts)
+            made = data.parts.map_blocks(
+                fn, expected, self.cluster_centers_, dtype=dtype, trailing_shape=trailing
+            )
+            return data.gathered(made)
+
+    def score(self, X: Any, y: object = None, sample_weight: Any = None) -> float:
+        """Return the negative of the inertia that points have with these centres.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or collection of shape (n, n_features)
+            Points.
+        y : ignored
+            There for scikit-learn's interface.
+        sample_weight : array-like or collection of shape (n,), optional
+            Weight of each point; in memory, or blocked like `X`.
+
+        Returns
+        -------
+        float
+            The greater the better.
+
+        Raises
+        ------
+        NotFittedError, InvalidArgumentError
+            As :meth:`predict`.
+        """
+        check_is_fitted(self)
+        expected = self._expected()
+        with self._opened(X, sample_weight, reset=False) as data:
+            expected.check_grid(data.parts)
+            parts = data.parts
+            args = (expected, self.cluster_centers_, parts.ncollections == 2)
+            return -float(sum(gather(parts.map(inertia, *args))))
+
+    def _expected(self) -> Expected:
+        return Expected.by(self, self.cluster_centers_.dtype, accept_sparse=True)
+
+    def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
+        """Find clusters and return the number of each point's: ``fit(X).labels_``.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        ndarray of int32, shape (n,), or collection
+            As `labels_`.
+        """
+        return self.fit(X, sample_weight=sample_weight).labels_
+
+    def fit_transform(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
+        """Find clusters and return the distance of each point to each centre.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_clusters), or collection
+            As :meth:`transform`.
+        """
+        refuse_container(self, X)
+        return self.fit(X, sample_weight=sample_weight).transform(X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy: what comes is the estimator's own dictionary.
+        state: dict[str, Any] = dict(super().__getstate__())
+        # An engine's collection leads to its memory, which the receiver may not reach.
+        if not isinstance(state.get("labels_"), np.ndarray | list):
+            state.pop("labels_", None)
+        return state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _check_number(name: str, value: object, kind: Any, least: int, other: str = "") -> None:
+    # A bool is an int to Python, and a mistake here.
+    if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
+        what = "an int" if kind is Integral else "a number"
+        raise InvalidArgumentError(
+            f"{name} must be {what} >= {least}{other and ' ' + other}, got {value!r}"
+        )

@@ -1,0 +1,102 @@
+"""What is handed out about neighbours: arrays, arrays of arrays, graphs. Pure functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from spliter_apps.neighbors.kernel import Candidates
+from spliter_apps.neighbors.radius import Neighbourhoods
+
+Array = npt.NDArray[Any]
+
+
+def as_arrays(found: Candidates, return_distance: bool) -> tuple[Array, ...]:
+    """Return distances and numbers of the nearest neighbours.
+
+    Parameters
+    ----------
+    found : Candidates
+        The neighbours.
+    return_distance : bool
+        Whether distances are wanted.
+
+    Returns
+    -------
+    tuple of ndarray, shape (n_queries, k)
+        Distances, if they are, and numbers.
+    """
+    return (found.distances, found.items) if return_distance else (found.items,)
+
+
+def as_graph(found: Candidates, n_items: int, with_distances: bool) -> tuple[Any]:
+    """Return the nearest neighbours as the rows of a graph.
+
+    Parameters
+    ----------
+    found : Candidates
+        The neighbours.
+    n_items : int
+        Number of fitted points.
+    with_distances : bool
+        Whether edges have the distance as value, or 1.
+
+    Returns
+    -------
+    tuple of csr_matrix of float64, shape (n_queries, n_items)
+        One matrix; columns in the order of the neighbours.
+    """
+    n_queries, k = found.items.shape
+    values = found.distances.ravel() if with_distances else np.ones(found.items.size)
+    starts = np.arange(n_queries + 1, dtype=np.int64) * k
+    return (sparse.csr_matrix((values, found.items.ravel(), starts), shape=(n_queries, n_items)),)
+
+
+def as_arrays_of_arrays(
+    found: Neighbourhoods, return_distance: bool, by_distance: bool
+) -> tuple[npt.NDArray[np.object_], ...]:
+    """Return distances and numbers of all neighbours within a radius.
+
+    Parameters
+    ----------
+    found : Neighbourhoods
+        The neighbours.
+    return_distance : bool
+        Whether distances are wanted.
+    by_distance : bool
+        Whether to order them by distance, or by number.
+
+    Returns
+    -------
+    tuple of ndarray of object, shape (n_queries,)
+        Of ndarrays: distances, if they are wanted, and numbers.
+    """
+    ordered = found.by_distance() if by_distance else found
+    items = ordered.one_array_each(ordered.items)
+    return (ordered.one_array_each(ordered.distances), items) if return_distance else (items,)
+
+
+def as_radius_graph(
+    found: Neighbourhoods, n_items: int, with_distances: bool, by_distance: bool
+) -> tuple[Any]:
+    """Return all neighbours within a radius as the rows of a graph.
+
+    Parameters
+    ----------
+    found, n_items, with_distances
+        As for :func:`as_graph`.
+    by_distance : bool
+        Whether to order the edges of a row by distance, or by number.
+
+    Returns
+    -------
+    tuple of csr_matrix of float64, shape (n_queries, n_items)
+        One matrix.
+    """
+    ordered = found.by_distance() if by_distance else found
+    values = ordered.distances if with_distances else np.ones(len(ordered.items))
+    shape = (ordered.n_queries, n_items)
+    return (sparse.csr_matrix((values, ordered.items, ordered.starts()), shape=shape),)

@@ -1,0 +1,206 @@
+"""Base class of the neighbours' estimators: fit a forest of trees, and query it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.base import BaseEstimator, MultiOutputMixin
+from sklearn.utils.validation import validate_data
+
+from spliter import InvalidArgumentError, Partition, Split, gather
+from spliter_apps._blocks import Expected, keep_schema
+from spliter_apps._data import check_members, is_blocked, open_data
+from spliter_apps.neighbors.forest import Forest, in_item_order
+from spliter_apps.neighbors.given import check_format, check_not_negative
+from spliter_apps.neighbors.kernel import build_tree
+from spliter_apps.neighbors.metric import TREES, resolve_search
+from spliter_apps.neighbors.sample import Choice, TargetKind, Targets
+from spliter_apps.neighbors.tasks import (
+    Conclude,
+    Question,
+    cut_answers,
+    stacked,
+)
+
+Output = tuple[npt.DTypeLike, tuple[int, ...]]
+"""What one of the arrays in an answer is: dtype, and shape without the rows."""
+
+PARAMS = ("n_neighbors", "radius", "algorithm", "leaf_size", "metric", "p", "metric_params")
+"""Parameters that scikit-learn's estimator of one machine has too."""
+
+
+class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
+    """A forest of trees, one per location, behind scikit-learn's interface."""
+
+    metric: Any
+    n_samples_fit_: int
+    n_features_in_: int
+    _forest: Forest
+    _kind: TargetKind | None = None
+    """What the targets are, in estimators that have some."""
+
+    def _fit(self, X: Any, y: Any = None) -> None:
+        """Check what was given, choose the search, build the trees (or start to)."""
+        if is_blocked(X):
+            self._fit_blocks(X, y)
+        else:
+            self._fit_array(X, y)
+
+    def _fit_array(self, X: Any, y: Any) -> None:
+        if self._takes_distances():
+            check_format(X)
+        checks: dict[str, Any] = {"accept_sparse": "csr", "order": "C"}
+        checks["ensure_all_finite"] = self._finite()
+        if self._kind is None:
+            points, targets = validate_data(self, X, **checks), None
+        else:
+            points, targets = validate_data(self, X, y, multi_output=True, **checks)
+        if self._takes_distances():
+            check_not_negative(points)
+            if points.shape[0] != points.shape[1]:
+                raise InvalidArgumentError(
+                    "Precomputed matrix must be square. Input is a "
+                    f"{points.shape[0]}x{points.shape[1]} matrix."
+                )
+        if targets is not None:
+            targets = self._keep_targets(Targets.of(targets, self._kind or "values"), targets)
+        n_items, n_features = points.shape
+        is_sparse = sparse.issparse(points)
+        if is_sparse and self._params()["algorithm"] in TREES:
+            warnings.warn("cannot use tree with sparse input: using brute force", stacklevel=3)
+        search = resolve_search(
+            self._params(), n_items=n_items, n_features=n_features, is_sparse=is_sparse
+        )
+        tree = build_tree(
+            points.astype(search.dtype, copy=False), np.arange(n_items), search, targets
+        )
+        self._keep(Forest(search, (tree,)), n_items)
+
+    def _fit_blocks(self, X: Any, y: Any) -> None:
+        if self._takes_distances():
+            raise InvalidArgumentError(
+                "metric='precomputed' needs all distances in one matrix in memory, and the "
+                "points are in blocks; pass points and a metric"
+            )
+        with ExitStack() as stack:
+            given = () if self._kind is None else (y,)
+            data = open_data(X, *given, materialize=False, partitions_per_location=1)
+            stack.enter_context(data)
+            if self._kind is None:
+                check_members(data, 1, "split(X)")
+            else:
+                if data.parts.ncollections == 1:
+                    raise InvalidArgumentError(
+                        f"This {type(self).__name__} estimator requires y to be passed, but the "
+                        "target y is None: pass a collection blocked like the points, or the "
+                        "Split of both, split(X, y)"
+                    )
+                check_members(data, 2, "split(X, y)")
+            data.parts.resolve_item_indexes()
+            n_items = int(data.parts.grid.row_counts.sum())
+            choice = Choice(self._params(), self._kind, n_items)
+            forest, sample = Forest.plant(data.parts, choice)
+            keep_schema(self, sample.schema)
+            if sample.targets is not None:
+                self._keep_targets(sample.targets, None)
+            self._keep(forest, sample.schema.n_items)
+            # The forest needs the blocks if a tree is lost, or asked about its own points.
+            stack.pop_all()
+
+    def _params(self) -> dict[str, Any]:
+        known = self.get_params(deep=False)
+        return {name: known[name] for name in PARAMS if name in known}
+
+    def _takes_distances(self) -> bool:
+        return isinstance(self.metric, str) and self.metric == "precomputed"
+
+    def _finite(self) -> bool | str:
+        return "allow-nan" if self.metric == "nan_euclidean" else True
+
+    def _keep(self, forest: Forest, n_items: int) -> None:
+        self._forest = forest
+        self.n_samples_fit_ = n_items
+        self.effective_metric_ = forest.search.metric
+        self.effective_metric_params_ = dict(forest.search.metric_params or {})
+
+    def _keep_targets(self, found: Targets, targets: Any) -> Any:
+        """Set the attributes that describe targets; return those in memory as trees have them."""
+        # Not abstract: the estimator without targets, NearestNeighbors, is never asked.
+        raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: of blocked training data all trees, gathered here."""
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "_forest" in state:
+            state["_forest"] = state["_forest"].gathered()
+        return state
+
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.metric == "nan_euclidean"
+        tags.input_tags.pairwise = self._takes_distances()
+        tags.input_tags.positive_only = tags.input_tags.pairwise
+        return tags
+
+    def _asked(
+        self, X: Any, question: Question, conclude: Conclude, outputs: Sequence[Output]
+    ) -> tuple[Any, ...]:
+        """Ask the forest about queries of any kind; the answer is of the same kind."""
+        forest = self._forest
+        if X is None:
+            found = forest.about_itself(question, conclude)
+            if forest.parts is not None:
+                return _assembled(forest.parts, found, outputs)
+            answers = [stacked(gather(futures)) for _, futures in found]
+            return in_item_order(answers, [tree.items for tree in forest.trees])
+        if is_blocked(X):
+            with open_data(X, materialize=False) as data:
+                return _assembled(
+                    data.parts, self._asked_blocks(data.parts, question, conclude), outputs
+                )
+        return forest.about_array(self._queries(X), question, conclude)
+
+    def _asked_blocks(
+        self, parts: Split, question: Question, conclude: Conclude
+    ) -> list[tuple[Partition, list[Any]]]:
+        search = self._forest.search
+        expected = Expected.by(self, search.dtype, accept_sparse=search.algorithm == "brute")
+        expected.check_grid(parts)
+        return self._forest.about_blocks(parts, expected, question, conclude)
+
+    def _queries(self, X: Any) -> Any:
+        """Check queries in memory."""
+        if self._takes_distances():
+            check_format(X)
+        checked = validate_data(
+            self,
+            X,
+            accept_sparse="csr",
+            reset=False,
+            order="C",
+            ensure_all_finite=self._finite(),
+        )
+        search = self._forest.search
+        if sparse.issparse(checked) and search.algorithm in TREES:
+            raise InvalidArgumentError(
+                f"{search.algorithm} does not work with sparse matrices. Densify the data, or "
+                "set algorithm='brute'"
+            )
+        return checked.astype(search.dtype, copy=False)
+
+
+def _assembled(parts: Split, found: Any, outputs: Sequence[Output]) -> tuple[Any, ...]:
+    """Make collections, blocked like `parts`, of the answers for its partitions."""
+    cut = [(partition, partition.submit(cut_answers, futures)) for partition, futures in found]
+    return tuple(
+        parts.assemble(cut, dtype=dtype, trailing_shape=trailing, output=number)
+        for number, (dtype, trailing) in enumerate(outputs)
+    )

@@ -1,0 +1,220 @@
+"""The k nearest neighbours: what one tree knows of them, and what several know together.
+
+Pure functions on arrays; nothing here knows of blocks or engines. Each tree holds the points of
+one location with their global numbers and answers every query with *candidates*, its k best.
+Merging the candidates of all trees leaves the k best of all points.
+
+**Ties.** Among points at one distance the one with the smallest number comes first, so that the
+answer does not depend on which tree holds which point. scikit-learn returns any of the points
+that are tied at the k-th place. So k + 1 neighbours are asked for; for the queries where the
+last two are (about) equally far more are asked for, until a farther one turns up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter_apps.neighbors.tree import (
+    BATCH_ELEMENTS,
+    Floats,
+    Ints,
+    Tree,
+    alike,
+    ask,
+    build_tree,
+    distinct,
+    exact_distances,
+    nbytes,
+    reach,
+)
+
+__all__ = ["Candidates", "Tree", "build_tree", "merge_nearest", "nearest"]
+
+MORE = 4
+"""By how much the number of neighbours asked for grows while there is a tie at the last one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Neighbours of each query, ordered by distance, and by number where that is the same.
+
+    Parameters
+    ----------
+    distances : ndarray of float64, shape (n_queries, k)
+        Distances, ascending.
+    items : ndarray of int64, shape (n_queries, k)
+        Global numbers of the neighbours.
+    targets : ndarray of shape (n_queries, k) or (n_queries, k, n_outputs), or None
+        Their targets, if these were asked for.
+    """
+
+    distances: Floats
+    items: Ints
+    targets: npt.NDArray[Any] | None = None
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of the arrays."""
+        return 500 + sum(map(nbytes, (self.distances, self.items, self.targets)))
+
+    def columns(self, chosen: npt.NDArray[np.intp]) -> Candidates:
+        """Return the neighbours in some columns, which may differ by query.
+
+        Parameters
+        ----------
+        chosen : ndarray of intp, shape (n_queries, m)
+            Columns.
+
+        Returns
+        -------
+        Candidates
+            In that order.
+        """
+        rows = np.arange(len(self.items))[:, None]
+        targets = None if self.targets is None else self.targets[rows, chosen]
+        return Candidates(self.distances[rows, chosen], self.items[rows, chosen], targets)
+
+    def without(self, own: Ints) -> Candidates:
+        """Return the neighbours other than the query itself, one column less.
+
+        Parameters
+        ----------
+        own : ndarray of int64, shape (n_queries,)
+            Global numbers of the queries.
+
+        Returns
+        -------
+        Candidates
+            Where the query is not among its neighbours (it has many duplicates), without
+            the last one.
+        """
+        # Stable, so that the query goes last and the others stay in order.
+        order = np.argsort(self.items == own[:, None], axis=1, kind="stable")
+        return self.columns(order[:, :-1])
+
+
+def nearest(tree: Tree, points: Any, k: int, *, with_targets: bool = False) -> Candidates:
+    """Return the nearest neighbours that one tree knows.
+
+    Parameters
+    ----------
+    tree : Tree
+        Of any number of points.
+    points : ndarray or CSR matrix of shape (n_queries, n_features)
+        Queries.
+    k : int
+        How many neighbours; fewer if the tree has fewer points.
+    with_targets : bool
+        Whether to return their targets too.
+
+    Returns
+    -------
+    Candidates
+        Of ``min(k, len(tree))`` columns.
+
+    Examples
+    --------
+    >>> from spliter_apps.neighbors.metric import Search
+    >>> tree = build_tree(np.ones((3, 1)), np.array([4, 0, 2]), Search("ball_tree"))
+    >>> nearest(tree, np.zeros((1, 1)), 2)
+    Candidates(distances=array([[1., 1.]]), items=array([[0, 2]]), targets=None)
+    """
+    k = min(k, len(tree))
+    if k and points.shape[0]:
+        distances, places = _nearest(tree, alike(points, tree), k)
+    else:
+        distances = np.empty((points.shape[0], k))
+        places = np.empty((points.shape[0], k), dtype=np.intp)
+    targets = tree.targets[places] if with_targets and tree.targets is not None else None
+    return Candidates(distances, tree.items[places], targets)
+
+
+def _nearest(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
+    """Ask for one neighbour more than wanted, and for more still where there is a tie."""
+    if tree.search.is_given:
+        return ask(tree, points, k)  # which puts ties in order
+    asked = min(k + 1, len(tree))
+    distances, places = ask(tree, points, asked)
+    tied = np.flatnonzero(_is_tied(tree, points, distances, k))
+    distances, places = _in_order(tree, points, distances, places, k)
+    if len(tied):
+        rows, back = distinct(points[tied])
+        settled = _settle(tree, rows, k, asked)
+        distances[tied], places[tied] = settled[0][back], settled[1][back]
+    return distances, places
+
+
+def _settle(tree: Tree, points: Any, k: int, asked: int) -> tuple[Floats, npt.NDArray[np.intp]]:
+    """Ask for more and more neighbours of queries, until the k best are beyond doubt."""
+    best = np.empty((points.shape[0], k))
+    at_places = np.empty((points.shape[0], k), dtype=np.intp)
+    open_rows = np.arange(points.shape[0])
+    while len(open_rows):
+        asked = min(asked * MORE, len(tree))
+        size = max(BATCH_ELEMENTS // asked, 1)
+        still_open = []
+        for start in range(0, len(open_rows), size):
+            rows = open_rows[start : start + size]
+            queries = points[rows]
+            distances, places = ask(tree, queries, asked)
+            tied = _is_tied(tree, queries, distances, k)
+            best[rows], at_places[rows] = _in_order(tree, queries, distances, places, k)
+            still_open.append(rows[tied])
+        open_rows = np.concatenate(still_open)
+    return best, at_places
+
+
+def _is_tied(tree: Tree, points: Any, distances: Floats, k: int) -> npt.NDArray[np.bool_]:
+    """Whether points that were not returned may be as near as the k-th of those that were."""
+    if distances.shape[1] == len(tree):
+        return np.zeros(len(distances), dtype=np.bool_)
+    return distances[:, -1] <= reach(tree, points, distances[:, k - 1])
+
+
+def _in_order(
+    tree: Tree, points: Any, distances: Floats, places: npt.NDArray[np.intp], k: int
+) -> tuple[Floats, npt.NDArray[np.intp]]:
+    """Return the k best by exact distance and number."""
+    if tree.search.recomputes:
+        rows = np.repeat(np.arange(len(places)), places.shape[1])
+        distances = exact_distances(tree, points, rows, places.ravel()).reshape(places.shape)
+    order = np.lexsort((tree.items[places], distances), axis=-1)[:, :k]
+    at = np.arange(len(places))[:, None]
+    return distances[at, order], places[at, order]
+
+
+def merge_nearest(candidates: Sequence[Candidates], k: int) -> Candidates:
+    """Return the nearest of the neighbours that several trees know.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidates
+        For the same queries, from trees of different points; at least one.
+    k : int
+        How many; fewer if they are fewer together.
+
+    Returns
+    -------
+    Candidates
+        The same for any order of `candidates`.
+
+    Examples
+    --------
+    >>> one = Candidates(np.array([[1.0, 3.0]]), np.array([[5, 1]]))
+    >>> other = Candidates(np.array([[1.0, 2.0]]), np.array([[4, 0]]))
+    >>> merge_nearest([one, other], 3).items
+    array([[4, 5, 0]])
+    """
+    if len(candidates) == 1 and candidates[0].items.shape[1] <= k:
+        return candidates[0]
+    distances = np.concatenate([found.distances for found in candidates], axis=1)
+    items = np.concatenate([found.items for found in candidates], axis=1)
+    targets = None
+    if candidates[0].targets is not None:
+        targets = np.concatenate([found.targets for found in candidates], axis=1)
+    order = np.lexsort((items, distances), axis=-1)[:, :k]
+    return Candidates(distances, items, targets).columns(order)

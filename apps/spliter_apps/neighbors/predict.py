@@ -1,0 +1,411 @@
+"""Predict from neighbours: targets next to points, and scores of blocks."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.validation import check_is_fitted
+
+from spliter import InvalidArgumentError, Partition, split
+from spliter_apps._data import check_members, is_blocked, open_data
+from spliter_apps._results import combine
+from spliter_apps._row_values import block_like, persisted
+from spliter_apps.neighbors.base import NeighborsEstimator, Output
+from spliter_apps.neighbors.sample import Targets, stack
+from spliter_apps.neighbors.search import KNeighborsMixin, RadiusNeighborsMixin
+from spliter_apps.neighbors.tasks import Answer, Conclude, Question, stacked
+from spliter_apps.neighbors.votes import (
+    Outliers,
+    Spread,
+    Weights,
+    averages,
+    check_weights,
+    hits,
+    mean_dtype,
+    probabilities,
+    winners,
+)
+
+Tally = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | None], Any]
+"""Takes truth, prediction and weights of some rows; returns something to be merged."""
+
+
+TALLY_NBYTES = 1000
+"""About what the comparison of a partition comes to: some numbers per output."""
+
+
+class NeighborsPredictor(NeighborsEstimator):
+    """An estimator whose trees have targets next to their points."""
+
+    weights: Weights
+
+    def _fit(self, X: Any, y: Any = None) -> None:
+        check_weights(self.weights)
+        super()._fit(X, y)
+
+    @abstractmethod
+    def _question(self, X: Any) -> Question:
+        """Return what to ask the trees about queries, their neighbours' targets included."""
+
+    @abstractmethod
+    def predict(self, X: Any) -> Any:
+        """Return predictions for queries."""
+
+    def _predicted(self, X: Any, conclude: Conclude, outputs: Sequence[Any]) -> tuple[Any, ...]:
+        """Ask for the neighbours' targets and conclude from them, where the queries are."""
+        return self._asked(X, self._question(X), conclude, outputs)
+
+    def _is_in_blocks(self, X: Any) -> bool:
+        """Whether points, or the fitted ones if that is ``None``, are in blocks."""
+        check_is_fitted(self, "n_samples_fit_")
+        return is_blocked(X) if X is not None else self._forest.parts is not None
+
+    def _tallied(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        conclude: Conclude,
+        tally: Tally,
+        merge: Callable[[Any, Any], Any],
+    ) -> Any:
+        """Compare predictions for blocks with the truth, where the blocks are."""
+        if X is None:
+            return self._tallied_fitted(y, sample_weight, tally, merge)
+        with open_data(X, y, sample_weight, materialize=False) as data:
+            if data.parts.ncollections != 3:
+                check_members(data, 2, "split(X, y) or split(X, y, sample_weight)")
+            found = self._asked_blocks(data.parts, self._question(X), conclude)
+            tallies = [
+                partition.submit(tally_answers, answers, tally) for partition, answers in found
+            ]
+            return combine(merge, tallies, TALLY_NBYTES)
+
+    def _tallied_fitted(
+        self, y: Any, sample_weight: Any, tally: Tally, merge: Callable[[Any, Any], Any]
+    ) -> Any:
+        """Compare predictions for the fitted points, each without itself, with the truth."""
+        if y is None:
+            raise InvalidArgumentError("score(None) needs y, the targets of the fitted points")
+        predicted = persisted(self.predict(None))
+        truth = block_like(predicted, {"y": y, "sample_weight": sample_weight})
+        with split(predicted, *truth.values()) as parts:
+            return combine(merge, parts.map(tally_rows, tally), TALLY_NBYTES)
+
+
+def tally_answers(partition: Partition, answers: Sequence[Answer], tally: Tally) -> Any:
+    """Run at a location: compare answers about queries with the truth next to these."""
+    (predicted,) = stacked(answers)
+    members = zip(*(block[1:] for block in partition), strict=True)
+    return _tally(predicted, members, tally)
+
+
+def tally_rows(partition: Partition, tally: Tally) -> Any:
+    """Run at a location: compare blocks of predictions with the truth next to them."""
+    predicted, *members = zip(*partition, strict=True)
+    return _tally(stack(predicted, None), members, tally)
+
+
+def _tally(predicted: Any, members: Iterable[Sequence[Any]], tally: Tally) -> Any:
+    truth, *weights = (stack(map(np.asarray, blocks), None) for blocks in members)
+    if (truth.shape[1:] or (1,)) != (predicted.shape[1:] or (1,)):
+        raise InvalidArgumentError("y has another number of outputs than it had during fit")
+    return tally(truth, predicted, *(weights or [None]))
+
+
+class KNeighborsPredictor(KNeighborsMixin, NeighborsPredictor):
+    """A predictor from the k nearest neighbours."""
+
+    def __init__(
+        self,
+        n_neighbors: int = 5,
+        *,
+        weights: Weights = "uniform",
+        algorithm: str = "auto",
+        leaf_size: int = 30,
+        p: float = 2,
+        metric: Any = "minkowski",
+        metric_params: dict[str, Any] | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.weights = weights
+        self.algorithm = algorithm
+        self.leaf_size = leaf_size
+        self.p = p
+        self.metric = metric
+        self.metric_params = metric_params
+        self.n_jobs = n_jobs
+
+    def _question(self, X: Any) -> Question:
+        return self._nearest(X, with_targets=True)[0]
+
+
+class RadiusNeighborsPredictor(RadiusNeighborsMixin, NeighborsPredictor):
+    """A predictor from all neighbours within a radius."""
+
+    def __init__(
+        self,
+        radius: float = 1.0,
+        *,
+        weights: Weights = "uniform",
+        algorithm: str = "auto",
+        leaf_size: int = 30,
+        p: float = 2,
+        metric: Any = "minkowski",
+        metric_params: dict[str, Any] | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.radius = radius
+        self.weights = weights
+        self.algorithm = algorithm
+        self.leaf_size = leaf_size
+        self.p = p
+        self.metric = metric
+        self.metric_params = metric_params
+        self.n_jobs = n_jobs
+
+    def _question(self, X: Any) -> Question:
+        return self._within(with_targets=True)
+
+
+class NeighborsClassifier(ClassifierMixin, NeighborsPredictor):  # type: ignore[misc]
+    """A predictor of classes, by the votes of neighbours."""
+
+    _kind = "classes"
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Put the points of each location, with their labels, into a tree there.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, or blocked collection, of shape (n, n_features)
+            Points.
+        y : array-like or collection of shape (n,) or (n, n_outputs)
+            Labels, in memory or blocked like `X`. With a Split as `X`, made by
+            ``split(X, y)``, left out.
+
+        Returns
+        -------
+        Self
+            The estimator.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the points, the labels or a parameter cannot be used. It is a ``ValueError``.
+        AlignmentError
+            If `y` is not blocked like `X`.
+        """
+        self._fit(X, y)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return the class that most neighbours have.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or blocked collection of shape (n_queries, n_features)
+            Points; ``None`` for the fitted ones, without their own vote.
+
+        Returns
+        -------
+        ndarray of shape (n_queries,) or (n_queries, n_outputs), or collection
+            Labels; the first of several with as many votes. Blocked like the points.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the queries do not fit the training data, or no neighbour of one counts.
+        """
+        return self._predicted(X, self._winners(X), [self._output_of_labels()])[0]
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the part of the votes that each class has.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or blocked collection of shape (n_queries, n_features)
+            As for :meth:`predict`.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_queries, n_classes), or collection
+            In the order of ``classes_``; a list of one per output if labels have several
+            columns.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the queries do not fit the training data, or no neighbour of one counts.
+        """
+        check_is_fitted(self, "n_samples_fit_")
+        classes = self._classes()
+        conclude = partial(
+            probabilities,
+            classes=classes,
+            weights=self.weights,
+            outliers=self._labels_of_outliers(),
+        )
+        outputs: list[Output] = [(np.float64, (len(known),)) for known in classes]
+        found = self._predicted(X, conclude, outputs)
+        return list(found) if self.outputs_2d_ else found[0]
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the mean accuracy; of labels with several columns, all have to be right.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or blocked collection of shape (n, n_features)
+            Points; or a Split made by ``split(X, y)`` or ``split(X, y, sample_weight)``;
+            ``None`` for the fitted ones, without their own vote.
+        y : array-like or collection of shape (n,) or (n, n_outputs)
+            Their labels, in memory or blocked like the points.
+        sample_weight : array-like or collection of shape (n,), optional
+            Their weights, likewise.
+
+        Returns
+        -------
+        float
+            Between 0 and 1.
+        """
+        if not self._is_in_blocks(X):
+            return float(super().score(X, y, sample_weight))
+        right, counted = self._tallied(
+            X, y, sample_weight, self._winners(X), hits, operator.add
+        ).tolist()
+        return float(right / counted)
+
+    def _winners(self, X: Any) -> Any:
+        check_is_fitted(self, "n_samples_fit_")
+        return partial(
+            winners,
+            classes=self._classes(),
+            weights=self.weights,
+            one_output=not self.outputs_2d_,
+            outliers=self._labels_of_outliers(),
+        )
+
+    def _labels_of_outliers(self) -> Outliers:
+        """Return a label per output for queries without neighbours, if there may be any."""
+        return None
+
+    def _classes(self) -> list[Any]:
+        return list(self.classes_) if self.outputs_2d_ else [self.classes_]
+
+    def _output_of_labels(self) -> Output:
+        classes = self._classes()
+        return np.result_type(*classes), (len(classes),) if self.outputs_2d_ else ()
+
+    def _keep_targets(self, found: Targets, targets: Any) -> Any:
+        if found.n_outputs == 1:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected. Please change the "
+                "shape of y to (n_samples,), for example using ravel().",
+                DataConversionWarning,
+                stacklevel=5,
+            )
+        self.outputs_2d_ = found.n_outputs not in {None, 1}
+        self.classes_ = list(found.classes) if self.outputs_2d_ else found.classes[0]
+        return targets if targets is None or self.outputs_2d_ else targets.ravel()
+
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+class NeighborsRegressor(RegressorMixin, NeighborsPredictor):  # type: ignore[misc]
+    """A predictor of values, the means of those of neighbours."""
+
+    _kind = "values"
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Put the points of each location, with their values, into a tree there.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, or blocked collection, of shape (n, n_features)
+            Points.
+        y : array-like or collection of shape (n,) or (n, n_outputs)
+            Values, in memory or blocked like `X`. With a Split as `X`, made by
+            ``split(X, y)``, left out.
+
+        Returns
+        -------
+        Self
+            The estimator.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the points, the values or a parameter cannot be used. It is a ``ValueError``.
+        AlignmentError
+            If `y` is not blocked like `X`.
+        """
+        self._fit(X, y)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return the mean value of the neighbours.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or blocked collection of shape (n_queries, n_features)
+            Points; ``None`` for the fitted ones, each without its own value.
+
+        Returns
+        -------
+        ndarray of shape (n_queries,) or (n_queries, n_outputs), or collection
+            Means. Blocked like the points.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the queries do not fit the training data.
+        """
+        check_is_fitted(self, "n_samples_fit_")
+        return self._predicted(X, self._averages(), [self._output])[0]
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination, the mean of those of all outputs.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or blocked collection of shape (n, n_features)
+            Points; or a Split made by ``split(X, y)`` or ``split(X, y, sample_weight)``;
+            ``None`` for the fitted ones, each without its own value.
+        y : array-like or collection of shape (n,) or (n, n_outputs)
+            Their values, in memory or blocked like the points.
+        sample_weight : array-like or collection of shape (n,), optional
+            Their weights, likewise.
+
+        Returns
+        -------
+        float
+            At most 1.
+        """
+        if not self._is_in_blocks(X):
+            return float(super().score(X, y, sample_weight))
+        spread: Spread = self._tallied(
+            X, y, sample_weight, self._averages(), Spread.of, Spread.merged
+        )
+        return spread.r2()
+
+    def _averages(self) -> Any:
+        return partial(averages, weights=self.weights)
+
+    def _keep_targets(self, found: Targets, targets: Any) -> Any:
+        mean = mean_dtype(found.dtype, self.weights)
+        self._output = (mean, () if found.n_outputs is None else (found.n_outputs,))
+        return targets

@@ -1,0 +1,176 @@
+"""All neighbours within a radius: what one tree knows of them, and what several know together.
+
+Pure functions on arrays, like :mod:`spliter_apps.neighbors.kernel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter_apps.neighbors.tree import Floats, Ints, Tree, alike, ask_within, nbytes
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhoods:
+    """The neighbours of each query, one query after the other.
+
+    Parameters
+    ----------
+    n_queries : int
+        Number of queries.
+    rows : ndarray of intp, shape (n,)
+        The query that each neighbour belongs to, ascending.
+    distances : ndarray of float64, shape (n,)
+        Distance of each neighbour.
+    items : ndarray of int64, shape (n,)
+        Its global number; ascending within a query.
+    targets : ndarray of shape (n,) or (n, n_outputs), or None
+        Its target, if targets were asked for.
+    """
+
+    n_queries: int
+    rows: npt.NDArray[np.intp]
+    distances: Floats
+    items: Ints
+    targets: npt.NDArray[Any] | None = None
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of the arrays."""
+        return 500 + sum(map(nbytes, (self.rows, self.distances, self.items, self.targets)))
+
+    def picked(self, which: npt.NDArray[Any]) -> Neighbourhoods:
+        """Return some neighbours, or all in another order.
+
+        Parameters
+        ----------
+        which : ndarray of bool or intp
+            An index into the neighbours.
+
+        Returns
+        -------
+        Neighbourhoods
+            For the same queries.
+        """
+        return Neighbourhoods(
+            self.n_queries,
+            self.rows[which],
+            self.distances[which],
+            self.items[which],
+            None if self.targets is None else self.targets[which],
+        )
+
+    def without(self, own: Ints) -> Neighbourhoods:
+        """Return the neighbours other than the queries themselves.
+
+        Parameters
+        ----------
+        own : ndarray of int64, shape (n_queries,)
+            Global numbers of the queries.
+
+        Returns
+        -------
+        Neighbourhoods
+            For the same queries.
+        """
+        return self.picked(self.items != own[self.rows])
+
+    def by_distance(self) -> Neighbourhoods:
+        """Return the neighbours of each query ordered by distance, then by number."""
+        return self.picked(np.lexsort((self.items, self.distances, self.rows)))
+
+    def starts(self) -> npt.NDArray[np.intp]:
+        """Return where each query's neighbours start, and the end; shape (n_queries + 1,)."""
+        return np.searchsorted(self.rows, np.arange(self.n_queries + 1))
+
+    def one_array_each(self, values: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
+        """Cut values, one per neighbour, into an array per query.
+
+        Parameters
+        ----------
+        values : ndarray, shape (n,)
+            :attr:`distances` or :attr:`items`.
+
+        Returns
+        -------
+        ndarray of object, shape (n_queries,)
+            Of ndarrays.
+        """
+        cut = np.empty(self.n_queries, dtype=object)
+        starts = self.starts().tolist()
+        for row in range(self.n_queries):
+            cut[row] = values[starts[row] : starts[row + 1]]
+        return cut
+
+
+def within(tree: Tree, points: Any, radius: float, *, with_targets: bool = False) -> Neighbourhoods:
+    """Return all neighbours within a radius that one tree knows.
+
+    Parameters
+    ----------
+    tree : Tree
+        Of any number of points.
+    points : ndarray or CSR matrix of shape (n_queries, n_features)
+        Queries.
+    radius : float
+        Neighbours at this distance count.
+    with_targets : bool
+        Whether to return their targets too.
+
+    Returns
+    -------
+    Neighbourhoods
+        Ordered by number.
+
+    Examples
+    --------
+    >>> from spliter_apps.neighbors.metric import Search
+    >>> from spliter_apps.neighbors.tree import build_tree
+    >>> tree = build_tree(np.array([[2.0], [5.0], [1.0]]), np.arange(3), Search("kd_tree"))
+    >>> within(tree, np.array([[0.0]]), 2.0).items
+    array([0, 2])
+    """
+    n_queries = points.shape[0]
+    rows = places = np.empty(0, dtype=np.intp)
+    distances = np.empty(0)
+    if n_queries and len(tree):
+        rows, distances, places = ask_within(tree, alike(points, tree), radius)
+    targets = tree.targets[places] if with_targets and tree.targets is not None else None
+    return _by_item(Neighbourhoods(n_queries, rows, distances, tree.items[places], targets))
+
+
+def merge_within(found: Sequence[Neighbourhoods]) -> Neighbourhoods:
+    """Return the neighbours that several trees know.
+
+    Parameters
+    ----------
+    found : sequence of Neighbourhoods
+        For the same queries, from trees of different points; at least one.
+
+    Returns
+    -------
+    Neighbourhoods
+        The same for any order of `found`.
+    """
+    if len(found) == 1:
+        return found[0]
+    targets = None
+    if found[0].targets is not None:
+        targets = np.concatenate([each.targets for each in found])
+    return _by_item(
+        Neighbourhoods(
+            found[0].n_queries,
+            np.concatenate([each.rows for each in found]),
+            np.concatenate([each.distances for each in found]),
+            np.concatenate([each.items for each in found]),
+            targets,
+        )
+    )
+
+
+def _by_item(found: Neighbourhoods) -> Neighbourhoods:
+    return found.picked(np.lexsort((found.items, found.rows)))

@@ -1,0 +1,391 @@
+"""From the targets of the nearest neighbours to a prediction, and from that to a score.
+
+Pure functions on arrays. A prediction is computed where the queries are, from candidates that
+carry their targets; only its inputs have crossed the network, never the labels of all points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter import InvalidArgumentError
+from spliter_apps.neighbors.kernel import Candidates
+from spliter_apps.neighbors.radius import Neighbourhoods
+from spliter_apps.neighbors.tree import Floats
+
+Array: TypeAlias = npt.NDArray[Any]
+Found: TypeAlias = Candidates | Neighbourhoods
+Weights: TypeAlias = Literal["uniform", "distance"] | Callable[[Any], Any] | None
+Outliers: TypeAlias = Sequence[Any] | None
+
+
+def check_weights(weights: Any) -> None:
+    """Refuse weights that scikit-learn refuses.
+
+    Parameters
+    ----------
+    weights : object
+        Parameter of an estimator.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is neither a name, nor callable, nor ``None``.
+    """
+    known = isinstance(weights, str) and weights in {"uniform", "distance"}
+    if not (weights is None or known or callable(weights)):
+        raise InvalidArgumentError(
+            "the 'weights' parameter must be 'uniform', 'distance', a callable or None, got "
+            f"{weights!r}"
+        )
+
+
+def neighbour_weights(found: Found, weights: Weights) -> Floats | None:
+    """Return how much each neighbour counts.
+
+    Parameters
+    ----------
+    found : Candidates or Neighbourhoods
+        Neighbours.
+    weights : {'uniform', 'distance'}, callable or None
+        As in scikit-learn: a function gets an array of distances of shape (n_queries, k), or,
+        of neighbours within a radius, an array of arrays.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,), or None
+        For all neighbours of the first query, then of the second one, ...; ``None`` if all
+        count alike.
+
+    Examples
+    --------
+    >>> found = Candidates(np.array([[0.5, 2.0], [0.0, 2.0]]), np.array([[4, 1], [3, 8]]))
+    >>> neighbour_weights(found, "distance")
+    array([2. , 0.5, 1. , 0. ])
+    """
+    if weights is None or (isinstance(weights, str) and weights == "uniform"):
+        return None
+    if callable(weights):
+        if isinstance(found, Candidates):
+            return np.asarray(weights(found.distances), dtype=np.float64).ravel()
+        given = weights(found.one_array_each(found.distances))
+        return np.concatenate([np.empty(0), *given]).astype(np.float64, copy=False)
+    flat = in_rows(found)
+    with np.errstate(divide="ignore"):
+        inverse = 1.0 / flat.distances
+    # At a point of the training data that point alone counts, and its duplicates.
+    at_point = np.isinf(inverse)
+    exact = np.isin(flat.rows, flat.rows[at_point])
+    inverse[exact] = at_point[exact]
+    return inverse
+
+
+def in_rows(found: Found) -> Neighbourhoods:
+    """Return neighbours one after the other, whatever their number per query.
+
+    Parameters
+    ----------
+    found : Candidates or Neighbourhoods
+        Neighbours.
+
+    Returns
+    -------
+    Neighbourhoods
+        The same ones, in the same order.
+    """
+    if not isinstance(found, Candidates):
+        return found
+    n_queries, k = found.items.shape
+    targets = found.targets
+    return Neighbourhoods(
+        n_queries,
+        np.repeat(np.arange(n_queries), k),
+        found.distances.ravel(),
+        found.items.ravel(),
+        None if targets is None else targets.reshape(n_queries * k, *targets.shape[2:]),
+    )
+
+
+def votes(
+    found: Found, classes: Sequence[Array], weights: Weights, outliers: Outliers = None
+) -> list[Floats]:
+    """Add up the weights of the neighbours of each class.
+
+    Parameters
+    ----------
+    found : Candidates or Neighbourhoods
+        With targets.
+    classes : sequence of ndarray, shape (n_classes,)
+        Sorted labels of each output.
+    weights : {'uniform', 'distance'}, callable or None
+        How much each neighbour counts.
+    outliers : sequence of label, or None
+        For each output what queries without neighbours are; such a label has their only vote
+        if it is among the classes. ``None`` if there must not be any.
+
+    Returns
+    -------
+    list of ndarray of float64, shape (n_queries, n_classes)
+        One array per output.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If no neighbour of a query counts, or there is none within the radius and no label
+        for that.
+    """
+    flat, counted = in_rows(found), neighbour_weights(found, weights)
+    alone = np.bincount(flat.rows, minlength=flat.n_queries) == 0
+    if alone.any() and outliers is None:
+        raise InvalidArgumentError(
+            f"No neighbors found for {alone.sum()} of the test samples, you can try using larger "
+            "radius, giving a label for outliers (outlier_label=...), or considering removing "
+            "them from your dataset."
+        )
+    counts = None if counted is None else np.bincount(flat.rows, counted != 0, flat.n_queries)
+    if outliers is None and counts is not None and not counts.all():
+        raise InvalidArgumentError(
+            "All neighbors of some sample is getting zero weights. Please modify 'weights' to "
+            "avoid this case if you are using a user-defined function."
+        )
+    assert flat.targets is not None
+    labels = flat.targets if flat.targets.ndim == 2 else flat.targets[:, None]
+    totals = []
+    for output, known in enumerate(classes):
+        cells = flat.rows * len(known) + np.searchsorted(known, labels[:, output])
+        total = np.bincount(cells, counted, flat.n_queries * len(known)).astype(np.float64)
+        total = total.reshape(flat.n_queries, len(known))
+        if outliers is not None:
+            total[np.ix_(alone, known == outliers[output])] = 1.0
+        totals.append(total)
+    return totals
+
+
+def probabilities(
+    found: Found, classes: Sequence[Array], weights: Weights, outliers: Outliers = None
+) -> tuple[Floats, ...]:
+    """Return the part of the votes that each class has; see :func:`votes`.
+
+    Parameters
+    ----------
+    found, classes, weights, outliers
+        As for :func:`votes`.
+
+    Returns
+    -------
+    tuple of ndarray of float64, shape (n_queries, n_classes)
+        One array per output; rows of zeros where no class has a vote.
+    """
+    shares = []
+    for total in votes(found, classes, weights, outliers):
+        of_query = total.sum(axis=1, keepdims=True)
+        shares.append(total / np.where(of_query == 0, 1.0, of_query))
+    return tuple(shares)
+
+
+def winners(
+    found: Found,
+    classes: Sequence[Array],
+    weights: Weights,
+    one_output: bool,
+    outliers: Outliers = None,
+) -> tuple[Array]:
+    """Return the class of most votes, the first of several with as many.
+
+    Parameters
+    ----------
+    found, classes, weights, outliers
+        As for :func:`votes`.
+    one_output : bool
+        Whether labels are one-dimensional.
+
+    Returns
+    -------
+    tuple of ndarray, shape (n_queries,) or (n_queries, n_outputs)
+        One array, of the labels' type.
+    """
+    won = []
+    for output, total in enumerate(votes(found, classes, weights, outliers)):
+        won.append(classes[output][np.argmax(total, axis=1)])
+        if outliers is not None:
+            won[-1][~total.any(axis=1)] = outliers[output]
+    return (won[0] if one_output else np.stack(won, axis=1),)
+
+
+def averages(found: Found, weights: Weights) -> tuple[Array]:
+    """Return the mean target of the neighbours.
+
+    Parameters
+    ----------
+    found : Candidates or Neighbourhoods
+        With targets.
+    weights : {'uniform', 'distance'}, callable or None
+        How much each neighbour counts.
+
+    Returns
+    -------
+    tuple of ndarray, shape (n_queries,) or (n_queries, n_outputs)
+        One array; NaN for queries without neighbours.
+    """
+    assert found.targets is not None
+    counted = neighbour_weights(found, weights)
+    if isinstance(found, Candidates):
+        # As many for each query: with scikit-learn's own sums, and their rounding.
+        if counted is None:
+            return (np.mean(found.targets, axis=1),)
+        one_each = counted.reshape(*found.items.shape, *[1] * (found.targets.ndim - 2))
+        total = (found.targets * one_each).sum(axis=1)
+        return (np.asarray(total / one_each.sum(axis=1), dtype=np.float64),)
+    columns = _in_columns(found.targets)
+    weighted = columns if counted is None else columns * counted[:, None]
+    totals = [np.bincount(found.rows, column, found.n_queries) for column in weighted.T]
+    with np.errstate(invalid="ignore"):
+        means = (
+            np.stack(totals, axis=1) / np.bincount(found.rows, counted, found.n_queries)[:, None]
+        )
+    dtype = mean_dtype(found.targets.dtype, weights)
+    shape = (found.n_queries, *found.targets.shape[1:])
+    return (means.reshape(shape).astype(dtype, copy=False),)
+
+
+def mean_dtype(targets: npt.DTypeLike, weights: Weights) -> np.dtype[Any]:
+    """Return the type of means of targets, which is scikit-learn's.
+
+    Parameters
+    ----------
+    targets : dtype
+        Of the targets.
+    weights : {'uniform', 'distance'}, callable or None
+        How much each neighbour counts.
+
+    Returns
+    -------
+    dtype
+        float32 for means of float32 that count alike, else float64 (for all usual targets).
+    """
+    uniform = weights is None or (isinstance(weights, str) and weights == "uniform")
+    return np.mean(np.zeros(1, targets)).dtype if uniform else np.dtype(np.float64)
+
+
+def _in_columns(values: Array) -> Array:
+    return values if values.ndim == 2 else values[:, None]
+
+
+def hits(truth: Array, predicted: Array, sample_weight: Array | None) -> Floats:
+    """Return the weight of the rows predicted right in all outputs, and of all rows.
+
+    Parameters
+    ----------
+    truth, predicted : ndarray of shape (n,) or (n, n_outputs)
+        Labels.
+    sample_weight : ndarray of shape (n,), or None
+        Weights of the rows.
+
+    Returns
+    -------
+    ndarray of float64, shape (2,)
+        To be added up.
+    """
+    right = _in_columns(truth) == _in_columns(predicted)
+    counted = np.ones(len(predicted)) if sample_weight is None else sample_weight
+    return np.array([counted[right.all(axis=1)].sum(), counted.sum()], dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """What the coefficient of determination of some rows is computed from, for each output.
+
+    Parameters
+    ----------
+    weight : float
+        Of all rows.
+    mean, squares : ndarray of float64, shape (n_outputs,)
+        Mean of the truth, and its squared deviations from that.
+    errors : ndarray of float64, shape (n_outputs,)
+        Squared errors of the prediction.
+    """
+
+    weight: float
+    mean: Floats
+    squares: Floats
+    errors: Floats
+
+    @classmethod
+    def of(cls, truth: Array, predicted: Array, sample_weight: Array | None) -> Spread:
+        """Return that of rows.
+
+        Parameters
+        ----------
+        truth, predicted : ndarray of shape (n,) or (n, n_outputs)
+            Targets.
+        sample_weight : ndarray of shape (n,), or None
+            Weights of the rows.
+
+        Returns
+        -------
+        Spread
+            Of weight 0 if there are no rows.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a prediction is NaN.
+        """
+        expected = _in_columns(truth).astype(np.float64)
+        counted = np.ones(len(predicted)) if sample_weight is None else sample_weight
+        counted = counted.astype(np.float64)[:, None]
+        weight = float(counted.sum())
+        mean = (counted * expected).sum(axis=0) / (weight or 1.0)
+        errors = expected - _in_columns(predicted)
+        if (unknown := np.isnan(errors).any(axis=1).sum()) > 0:
+            raise InvalidArgumentError(
+                f"the prediction for {unknown} points is NaN, which has no score: no neighbour is "
+                "within the radius; use a larger one"
+            )
+        return cls(
+            weight,
+            mean,
+            (counted * (expected - mean) ** 2).sum(axis=0),
+            (counted * errors**2).sum(axis=0),
+        )
+
+    def merged(self, other: Spread) -> Spread:
+        """Return that of these rows and others.
+
+        Parameters
+        ----------
+        other : Spread
+            Of the other rows.
+
+        Returns
+        -------
+        Spread
+            Of all of them.
+        """
+        weight = self.weight + other.weight
+        apart = other.mean - self.mean
+        share = other.weight / weight if weight else 0.0
+        return Spread(
+            weight,
+            self.mean + apart * share,
+            self.squares + other.squares + apart**2 * self.weight * share,
+            self.errors + other.errors,
+        )
+
+    def r2(self) -> float:
+        """Return the mean coefficient of determination of the outputs.
+
+        Returns
+        -------
+        float
+            For an output that is constant 1.0 if it is predicted right, else 0.0.
+        """
+        varies = self.squares > 0
+        scores = np.where(self.errors > 0, 0.0, 1.0)
+        scores[varies] = 1.0 - self.errors[varies] / self.squares[varies]
+        return float(scores.mean())

@@ -1,0 +1,153 @@
+"""What a fitted Cascade SVM says about points in blocks: one task per partition."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.svm import SVC
+
+from spliter import InvalidArgumentError, Partition, task
+from spliter_apps._blocks import Expected
+from spliter_apps._data import Data, open_data
+from spliter_apps._results import combine
+from spliter_apps.svm.columns import label_column, weight_column
+
+LARGE_MODEL = 100_000
+"""Bytes of support vectors from which on a model is sent to the tasks once, not with each."""
+
+COUNTS_NBYTES = 16
+"""Size of what a partition returns for a score."""
+
+
+def check_labelled(data: Data) -> None:
+    """Refuse data without labels; closes what was opened for them.
+
+    Parameters
+    ----------
+    data : Data
+        To train on or to take a score of.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there are neither two collections, points and labels, nor three.
+    """
+    if data.parts.ncollections not in {2, 3}:
+        found = data.parts.ncollections
+        with data:
+            raise InvalidArgumentError(
+                "This CascadeSVM estimator requires y to be passed, but the target y is None: pass "
+                "points and labels, or their Split, split(X, y), or that with weights, "
+                f"split(X, y, sample_weight); got a Split of {found} collections"
+            )
+
+
+def ask_blocks(
+    estimator: Any, method: str, X: Any, *, dtype: npt.DTypeLike, width: int | None = None
+) -> Any:
+    """Ask the model of an estimator about points in blocks.
+
+    Parameters
+    ----------
+    estimator : CascadeSVM
+        Fitted.
+    method : str
+        Of its model: "predict" or "decision_function".
+    X : blocked collection or Split of shape (n, n_features)
+        Points; of a Split of several collections the first one.
+    dtype : dtype
+        Of the answers.
+    width : int, optional
+        Columns of the answers; ``None`` for one number each.
+
+    Returns
+    -------
+    collection
+        Blocked like the points.
+    """
+    with open_data(X, materialize=False) as data:
+        expected = Expected.by(estimator, accept_sparse=True)
+        expected.check_grid(data.parts)
+        return data.parts.map_blocks(
+            _answer,
+            expected,
+            _sent(data.parts[0], estimator),
+            method,
+            dtype=dtype,
+            trailing_shape=() if width is None else (width,),
+        )
+
+
+def score_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any) -> float:
+    """Return the accuracy of an estimator on points in blocks.
+
+    Parameters
+    ----------
+    estimator : CascadeSVM
+        Fitted.
+    X : blocked collection or Split of shape (n, n_features)
+        Points; a Split is of points and labels, and weights if there are any.
+    y, sample_weight : blocked collection of shape (n,), or None
+        Labels and weights.
+
+    Returns
+    -------
+    float
+        The weight of what is told rightly, as a part of all.
+    """
+    with open_data(X, y, sample_weight, materialize=False) as data:
+        check_labelled(data)
+        expected = Expected.by(estimator, accept_sparse=True)
+        expected.check_grid(data.parts)
+        model = _sent(data.parts[0], estimator)
+        counted = [_right_and_all(partition, expected, model) for partition in data.parts]
+        right, of_all = combine(operator.add, counted, COUNTS_NBYTES)
+    if not of_all:
+        raise InvalidArgumentError("there are no points, or no weight, to take a score of")
+    return float(right / of_all)
+
+
+def _sent(partition: Partition, estimator: Any) -> Any:
+    """Return the model, or where it is large a future of it: it then leaves here once."""
+    vectors = estimator.support_vectors_
+    nbytes = vectors.nbytes if isinstance(vectors, np.ndarray) else vectors.data.nbytes
+    model = estimator.estimator_
+    return model if nbytes < LARGE_MODEL else _held(partition, model)
+
+
+@task
+def _held(partition: Partition, model: SVC) -> SVC:
+    """Be a result that tasks at other locations can get."""
+    return model
+
+
+def _answer(block: Any, expected: Expected, model: SVC, method: str) -> npt.NDArray[Any]:
+    """Ask a model about the points of one block."""
+    points = expected.points(block[0] if isinstance(block, tuple) else block)
+    # libsvm wants one point at least; what it says about that has the right shape.
+    if not points.shape[0]:
+        return _asked(model, method, np.zeros((1, points.shape[1])))[:0]
+    return _asked(model, method, points)
+
+
+def _asked(model: SVC, method: str, points: Any) -> npt.NDArray[Any]:
+    answer: npt.NDArray[Any] = getattr(model, method)(points)
+    return answer
+
+
+@task
+def _right_and_all(partition: Partition, expected: Expected, model: SVC) -> npt.NDArray[np.float64]:
+    """Weigh the right answers of one partition, and all."""
+    total = np.zeros(2)
+    for index, (points, labels, *weights) in partition.items():
+        answer = _answer(points, expected, model, "predict")
+        right = answer == label_column(labels, len(answer), f"block {index} of y")
+        if weights:
+            of_block = weight_column(weights[0], len(answer), f"block {index} of sample_weight")
+            total += [of_block[right].sum(), of_block.sum()]
+        else:
+            total += [right.sum(), len(right)]
+    return total

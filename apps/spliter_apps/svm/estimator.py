@@ -1,0 +1,444 @@
+"""A support vector classifier of distributed points, trained as a cascade.
+
+The numerics are in :mod:`spliter_apps.svm.kernel`, the loop over partitions in
+:mod:`spliter_apps.svm.loop`; this module is the estimator around them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from spliter_apps._blocks import keep_schema
+from spliter_apps._data import Data, Materialize, is_blocked, open_data
+from spliter_apps.svm.answers import ask_blocks, check_labelled, score_blocks
+from spliter_apps.svm.choice import ONE_SVC_ROWS
+from spliter_apps.svm.kernel import SupportSet, support
+from spliter_apps.svm.loop import Cascade, survey
+from spliter_apps.svm.settings import needs_variance, scaled, unfitted_svc
+from spliter_apps.svm.survey import Findings
+
+Array: TypeAlias = npt.NDArray[Any]
+
+PIECE_ROWS = 1_024
+"""Rows of the pieces that a longer array in memory is cut into, so that partitions are even."""
+
+
+class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """C-support vector classification of points in blocks.
+
+    Each partition trains a :class:`sklearn.svm.SVC` on its own points, where they are.
+    The support vectors, and points close to the margins, are merged and trained on, a few
+    sets at a time, until one set is left. This set is fed back to the partitions, which look
+    for points that could still add something; the set is trained again with these. It ends when
+    there are none, or the dual objective stands still (after Graf, Cosatto, Bottou, Dourdanovic
+    and Vapnik, "Parallel Support Vector Machines: The Cascade SVM", 2004). What is merged and fed
+    back moves; all other points stay where they are. Where nearly all points would be merged, or
+    there are few, all of them move to one location, which trains one SVC.
+
+    Parameters
+    ----------
+    C : float, default 1.0
+        Regularisation, as for SVC: strictly positive, the smaller the stronger.
+    kernel : {"linear", "poly", "rbf", "sigmoid"} or callable, default "rbf"
+        As for SVC. A callable gets two arrays of points and returns their kernel matrix; it
+        must be picklable where the engine has other processes.
+    degree : int, default 3
+        Of the kernel "poly".
+    gamma : {"scale", "auto"} or float, default "scale"
+        Of the kernels "rbf", "poly" and "sigmoid". "scale" is
+        ``1 / (n_features * X.var())`` with the variance of *all* points, also in
+        partitions; "auto" is ``1 / n_features``.
+    coef0 : float, default 0.0
+        Of the kernels "poly" and "sigmoid".
+    shrinking : bool, default True
+        Whether libsvm shrinks its problems.
+    class_weight : dict of label to float, or "balanced", optional
+        What `C` is multiplied by for each class; "balanced" by the frequencies in all data.
+    cascade_arity : int, default 2
+        Sets of support vectors merged by one task.
+    max_iter : int, default 5
+        Most iterations of the cascade, the first one included; -1 for no limit.
+    tol : float, default 1e-3
+        The cascade has converged when the dual objective cannot be greater by more than
+        this part of itself, or has changed by no more than that.
+    svc_tol : float, default 1e-3
+        The tolerance that each SVC is trained to, and within which points count as on the
+        margin.
+    svc_max_iter : int, default -1
+        Most iterations of libsvm for each SVC; -1 for no limit.
+    cache_size : float, default 200
+        Megabytes of kernel cache of each SVC; as many are trained at once at a location as it
+        has partitions.
+    decision_function_shape : {"ovr", "ovo"}, default "ovr"
+        As for SVC: one decision value per class, or one per pair of classes.
+    break_ties : bool, default False
+        As for SVC: whether ties between more than two classes are broken by decision
+        values.
+    materialize : bool or "auto", default "auto"
+        Whether the blocks of each partition are put together once and kept so during
+        :meth:`fit`, or in every pass. Training needs them in one array, so "auto" keeps
+        them. Of a Split given as `X` the Split's own setting counts.
+    cascade : bool or "auto", default "auto"
+        ``True`` trains a cascade, ``False`` one SVC on all points, at one location. "auto" trains
+        one SVC if there are at most 8,192 points, or if more than 0.8 of a sample of 2,048 points
+        are within or close to the margins.
+    probability : False
+        Accepted as scikit-learn has it. For probabilities, wrap the estimator in
+        :class:`sklearn.calibration.CalibratedClassifierCV`.
+    random_state : int, RandomState or None, default None
+        Accepted as scikit-learn has it, without effect: nothing is random.
+
+    Attributes
+    ----------
+    estimator_ : SVC
+        The last one trained, which makes all predictions. It is an ordinary SVC with the
+        classes of all data and a number for gamma.
+    classes_ : ndarray, shape (n_classes,)
+        The labels, sorted.
+    support_ : ndarray of int64, shape (n_support,)
+        Row numbers of the support vectors in the whole collection, by class.
+    support_vectors_ : ndarray or CSR matrix of float64, shape (n_support, n_features)
+        The support vectors.
+    n_support_ : ndarray of int32, shape (n_classes,)
+        How many there are of each class.
+    dual_coef_ : ndarray or CSR matrix of float64, shape (n_classes - 1, n_support)
+        Their coefficients, laid out as SVC does.
+    intercept_ : ndarray of float64, shape (n_classes * (n_classes - 1) / 2,)
+        Constants of the decision functions.
+    coef_ : ndarray or CSR matrix of float64, shape (n_pairs, n_features)
+        Weights of the features; with the linear kernel only.
+    n_iter_ : int
+        Iterations of the cascade; 1 where one SVC was trained on all points.
+    converged_ : bool
+        Whether the optimum was reached within `tol`: neither `max_iter` nor `svc_max_iter` ended
+        the training.
+    objective_ : ndarray of float64, shape (n_iter_,)
+        The dual objective after each iteration, summed over pairs of classes. (If no
+        partition had anything to add to the last solution it is there twice.)
+    n_features_in_ : int
+        Columns of the points.
+    feature_names_in_ : ndarray of str, shape (n_features_in_,)
+        Their names, where points were DataFrames whose column names are all strings.
+
+    See Also
+    --------
+    sklearn.svm.SVC : What is trained in each step, for data of one machine.
+
+    Notes
+    -----
+    *Several classes.* Each SVC trains one machine per pair of classes, as libsvm does, and what
+    any of them may need goes up.
+
+    *One SVC.* With one partition, or where `cascade` chooses it, the result is that of SVC
+    itself on all points. A long array in memory is cut, and a cascade of it is trained by as
+    many threads as there are cores.
+
+    *When it ends.* By duality the objective of all data is no greater than that of a solution
+    plus `C` times the slack of each point that is no support vector. A partition whose slack
+    is within its share of `tol` does not train again; when none does, the solution is within
+    `tol` of the optimum. (With "sigmoid", and callables that are no kernels in the strict
+    sense, this is a rule of thumb.)
+
+    *What the result depends on.* The optimum of the whole problem does not depend on where
+    blocks are. Which part of the tolerances is used up does: objectives differ by `tol` at most,
+    decision values a little, and a few points at the margin may or may not be support vectors.
+    The same partitions give the same result, whatever runs first.
+
+    *Points close to the margins.* The margins of a machine trained on few points are about
+    those of one trained on all, the nearer the more points there are. So what a partition
+    passes on in the first iteration is not only its support vectors, but also what is less
+    outside than the margins may be off: ``min(0.5, 25 / sqrt(points))`` of their width. The
+    second iteration then mostly has nothing to add.
+
+    *Blocks sorted by class.* A partition that has much less of a class than its share trains
+    with a sample of all data (2,048 points at most), whose weights make up for what is
+    missing. The sample moves to the partitions that need it, once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter_apps.svm import CascadeSVM
+    >>> X = [np.array([[0.0], [1.0]]), np.array([[4.0]]), np.array([[5.0]])]
+    >>> y = [np.array(["low", "low"]), np.array(["high"]), np.array(["high"])]
+    >>> model = CascadeSVM(kernel="linear").fit(X, y)
+    >>> model.support_vectors_
+    array([[4.],
+           [1.]])
+    >>> model.support_
+    array([2, 1])
+    >>> model.predict([[2.4], [2.6]])
+    array(['low', 'high'], dtype='<U4')
+    >>> model.predict([np.array([[2.0]]), np.array([[7.0], [8.0]])])
+    [array(['low'], dtype='<U4'), array(['high', 'high'], dtype='<U4')]
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        kernel: Literal["linear", "poly", "rbf", "sigmoid"] | Callable[..., Array] = "rbf",
+        degree: int = 3,
+        gamma: Literal["scale", "auto"] | float = "scale",
+        coef0: float = 0.0,
+        shrinking: bool = True,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        cascade_arity: int = 2,
+        max_iter: int = 5,
+        tol: float = 1e-3,
+        svc_tol: float = 1e-3,
+        svc_max_iter: int = -1,
+        cache_size: float = 200,
+        decision_function_shape: Literal["ovr", "ovo"] = "ovr",
+        break_ties: bool = False,
+        materialize: Materialize = "auto",
+        cascade: bool | Literal["auto"] = "auto",
+        probability: Literal[False] = False,
+        random_state: Any = None,
+    ) -> None:
+        self.C = C
+        self.kernel = kernel
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.shrinking = shrinking
+        self.class_weight = class_weight
+        self.cascade_arity = cascade_arity
+        self.max_iter = max_iter
+        self.tol = tol
+        self.svc_tol = svc_tol
+        self.svc_max_iter = svc_max_iter
+        self.cache_size = cache_size
+        self.decision_function_shape = decision_function_shape
+        self.break_ties = break_ties
+        self.materialize = materialize
+        self.cascade = cascade
+        self.probability = probability
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags: sparse points are taken."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CascadeSVM:
+        """Train on points and labels.
+
+        Parameters
+        ----------
+        X : array_like, sparse matrix, blocked collection or Split, of shape (n, n_features)
+            Points: in memory as scikit-learn takes them, or in blocks as
+            :func:`spliter.split` takes them. A Split has to be made of points and labels,
+            and weights if there are any: ``split(X, y)``, ``split(X, y, sample_weight)``.
+        y : array_like or blocked collection of shape (n,)
+            Labels, of the same kind as the points and blocked like them; left out with a
+            Split.
+        sample_weight : array_like or blocked collection of shape (n,), optional
+            What `C` is multiplied by for each item. Items whose weight is not positive
+            are left out, as SVC does.
+
+        Returns
+        -------
+        CascadeSVM
+            Itself.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a parameter, points, labels or weights cannot be used; it is a
+            ``ValueError``. Among that: NaN and infinity, one class only, a class without a
+            positive weight, labels that are no classes. (From data in memory some of these
+            are scikit-learn's own ``ValueError``.)
+        AlignmentError
+            If labels or weights are not blocked like the points.
+        UnsupportedCollectionError, LazyCollectionError, BlockLostError
+            As :func:`spliter.split`.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If it ended with `max_iter`, or the last SVC with `svc_max_iter`.
+        """
+        svc = unfitted_svc(self)
+        with self._opened(X, y, sample_weight) as data:
+            data.parts.resolve_item_indexes()
+            findings = survey(data.parts, needs_variance(svc))
+            if not data.in_memory:
+                keep_schema(self, findings.schema)
+            svc = scaled(svc, findings)
+            cascade = Cascade(svc, findings, self.cascade_arity, self.tol, self.cascade)
+            solution = cascade.run(data.parts, self.max_iter)
+        self._keep(solution, findings)
+        return self
+
+    def _opened(self, X: Any, y: Any, sample_weight: Any) -> Data:
+        if not is_blocked(X):
+            X, y = validate_data(
+                self,
+                X,
+                y,
+                dtype=np.float64,
+                order="C",
+                accept_sparse="csr",
+                accept_large_sparse=False,
+            )
+            if sample_weight is not None:
+                sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        materialize = True if self.materialize == "auto" else self.materialize
+        rows = X.shape[0] if not is_blocked(X) else 0
+        # Of few rows the moments are SVC's own to the last bit if they are not cut.
+        one_piece = not self.cascade or rows <= ONE_SVC_ROWS
+        data = open_data(
+            X,
+            y,
+            sample_weight,
+            materialize=materialize,
+            piece_rows=max(rows, 1) if one_piece else PIECE_ROWS,
+        )
+        check_labelled(data)
+        return data
+
+    def _keep(self, solution: SupportSet, findings: Findings) -> None:
+        """Set the fitted attributes."""
+        model = solution.model
+        assert model is not None
+        kept = support(solution)
+        # It was trained on class numbers.
+        model.classes_ = self.classes_ = findings.classes
+        if self.class_weight is not None:
+            by_label = zip(findings.classes.tolist(), model.class_weight_.tolist(), strict=True)
+            model.set_params(class_weight=dict(by_label))
+        self.estimator_ = model
+        self.support_ = kept.indexes
+        self.support_vectors_ = kept.points
+        self.n_support_ = model.n_support_
+        self.dual_coef_ = model.dual_coef_
+        self.intercept_ = model.intercept_
+        self.objective_ = np.array(solution.objectives)
+        self.n_iter_ = len(solution.objectives)
+        self.converged_ = solution.converged and not model.fit_status_
+        if not solution.converged:
+            warnings.warn(
+                f"the cascade has not converged in {self.n_iter_} iterations (objectives "
+                f"{self.objective_}); raise max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if model.fit_status_:
+            warnings.warn(
+                f"the last SVC has not converged in svc_max_iter={self.svc_max_iter} "
+                "iterations; raise it, or scale the points",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def coef_(self) -> Any:
+        """Weights of the features; an ``AttributeError`` without the linear kernel."""
+        return self.estimator_.coef_
+
+    def predict(self, X: Any) -> Any:
+        """Return the label of each point.
+
+        Parameters
+        ----------
+        X : array_like, sparse matrix, blocked collection or Split, of shape (n, n_features)
+            Points; of a Split of several collections the first one.
+
+        Returns
+        -------
+        ndarray of shape (n,), or collection
+            Labels; of points in blocks a collection of the engine's kind, blocked like
+            them.
+
+        Raises
+        ------
+        NotFittedError
+            Before :meth:`fit`.
+        InvalidArgumentError
+            If the points have other columns than those of the fit, or cannot be used.
+        """
+        check_is_fitted(self)
+        if is_blocked(X):
+            return ask_blocks(self, "predict", X, dtype=self.classes_.dtype)
+        return self.estimator_.predict(self._validated(X))
+
+    def decision_function(self, X: Any) -> Any:
+        """Return the decision values of each point.
+
+        Parameters
+        ----------
+        X : array_like, sparse matrix, blocked collection or Split, of shape (n, n_features)
+            Points; of a Split of several collections the first one.
+
+        Returns
+        -------
+        ndarray of float64, or collection
+            Of shape (n,) for two classes, positive for the second one; else (n, n_classes),
+            or (n, n_classes * (n_classes - 1) / 2) for ``decision_function_shape="ovo"``. Of
+            points in blocks a collection blocked like them.
+
+        Raises
+        ------
+        NotFittedError
+            Before :meth:`fit`.
+        InvalidArgumentError
+            If the points have other columns than those of the fit, or cannot be used.
+        """
+        check_is_fitted(self)
+        if not is_blocked(X):
+            return self.estimator_.decision_function(self._validated(X))
+        nclasses = len(self.classes_)
+        if nclasses == 2:
+            return ask_blocks(self, "decision_function", X, dtype=float)
+        ovr = self.estimator_.decision_function_shape == "ovr"
+        width = nclasses if ovr else nclasses * (nclasses - 1) // 2
+        return ask_blocks(self, "decision_function", X, dtype=float, width=width)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the part of the points whose label is predicted.
+
+        Parameters
+        ----------
+        X : array_like, sparse matrix, blocked collection or Split, of shape (n, n_features)
+            Points; a Split is of points and labels, and weights if there are any.
+        y : array_like or blocked collection of shape (n,)
+            Their labels, of the same kind as the points; left out with a Split.
+        sample_weight : array_like or blocked collection of shape (n,), optional
+            Weights of the points.
+
+        Returns
+        -------
+        float
+            The accuracy.
+
+        Raises
+        ------
+        NotFittedError
+            Before :meth:`fit`.
+        InvalidArgumentError
+            If points, labels or weights cannot be used.
+        """
+        check_is_fitted(self)
+        if is_blocked(X):
+            return score_blocks(self, X, y, sample_weight)
+        return float(super().score(X, y, sample_weight))
+
+    def _validated(self, X: Any) -> Any:
+        return validate_data(
+            self,
+            X,
+            reset=False,
+            dtype=np.float64,
+            order="C",
+            accept_sparse="csr",
+            accept_large_sparse=False,
+        )

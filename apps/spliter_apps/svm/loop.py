@@ -1,0 +1,343 @@
+"""The loop of a Cascade SVM: which partition trains and merges what, and when it is enough.
+
+Every step is a task at a partition. The fed-back solution is the result of the last merge and goes
+from there to the partitions, not through the client, which only hears whether it is enough. Where
+a cascade would keep nearly all points (:mod:`spliter_apps.svm.choice`), the points go to one
+partition instead, which trains one SVC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.svm import SVC
+
+from spliter import Location, Partition, Split, gather, reduce, task
+from spliter_apps._results import wait
+from spliter_apps.svm.balance import (
+    DOUBT_OF_SAMPLES,
+    Counts,
+    Floats,
+    doubt,
+    missing_mass,
+    quotas,
+    sample,
+    stand_in_counts,
+    standing_in,
+)
+from spliter_apps.svm.choice import MOST_KEPT, ONE_SVC_ROWS, kept_share, sample_counts
+from spliter_apps.svm.kernel import (
+    Missing,
+    Rows,
+    SupportSet,
+    conclude,
+    improve,
+    merge,
+    missing,
+    train,
+    united,
+)
+from spliter_apps.svm.survey import BlockIndex, Findings, read, summarise
+
+MOST_JOINED = 16
+"""Parts whose findings go to one task; those of more are joined in a tree of tasks."""
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """How the sets of support vectors are trained and merged.
+
+    Parameters
+    ----------
+    svc : SVC
+        Not trained, with a number for gamma and class weights by class number.
+    findings : Findings
+        Of the first pass over the data.
+    arity : int
+        Sets merged by one task, at least 2.
+    tol : float
+        The relative change of the dual objective that does not matter.
+    cascade : bool or "auto"
+        Whether to train a cascade, or one SVC on all points; "auto" chooses by the number of
+        points and by a sample of them.
+    """
+
+    svc: SVC
+    findings: Findings
+    arity: int
+    tol: float
+    cascade: bool | Literal["auto"]
+
+    def run(self, parts: Split, max_iter: int) -> SupportSet:
+        """Iterate until the solution stands.
+
+        Parameters
+        ----------
+        parts : Split
+            Of points, labels and perhaps weights, with known item indexes.
+        max_iter : int
+            Most iterations, at least 1; -1 for no limit.
+
+        Returns
+        -------
+        SupportSet
+            The solution.
+        """
+        partitions = in_order(list(parts))
+        one_svc = self._is_one_svc(partitions)
+        solution = self._one_svc(partitions) if one_svc else self._first(partitions)
+        iteration = 1
+        while not one_svc and iteration != max_iter:
+            partitions = in_order(list(parts))
+            solution = self._again(partitions, solution)
+            iteration += 1
+            # There is nothing to ask about the first solution: whether it holds shows when the
+            # partitions have looked at it. So both iterations are started without a wait.
+            if iteration != max_iter and wait(_has_converged(partitions[0], solution)):
+                break
+        found: SupportSet = wait(solution)
+        return found
+
+    def _is_one_svc(self, partitions: Sequence[Partition]) -> bool:
+        """Choose between one SVC on all points and a cascade."""
+        if len(partitions) == 1 or self.cascade != "auto":
+            return len(partitions) == 1 or not self.cascade
+        totals = self.findings.positive
+        nitems = int(totals.sum())
+        if nitems <= ONE_SVC_ROWS:
+            return True
+        drawn = self._sample(partitions, sample_counts(totals))
+        return bool(wait(_kept_share(partitions[0], self.svc, nitems, drawn)) > MOST_KEPT)
+
+    def _one_svc(self, partitions: Sequence[Partition]) -> Any:
+        """Train on all points at the first partition and return the future of the solution."""
+        sets = [_read_all(partition, self.findings.classes) for partition in partitions]
+        return _conclude(partitions[0], self.svc, True, *sets)
+
+    def _first(self, partitions: Sequence[Partition]) -> Any:
+        """Start the first iteration and return the future of its solution."""
+        findings = self.findings
+        counts = [_counts(findings.positive_of, partition) for partition in partitions]
+        drawn = None
+        if any(_is_wanting(of_one, findings) for of_one in counts):
+            drawn = self._sample(partitions, stand_in_counts(findings.positive))
+        share = self._share(drawn)
+        level = [
+            _Pending(
+                partition,
+                of_one,
+                _train(partition, findings.classes, self.svc, *share(of_one)),
+            )
+            for partition, of_one in zip(partitions, counts, strict=True)
+        ]
+        return self._merged(level, share)
+
+    def _sample(self, partitions: Sequence[Partition], wanted: Counts) -> Any:
+        """Draw a sample of all data with some items of each class; return its future."""
+        counts = [_counts(self.findings.positive_of, partition) for partition in partitions]
+        several = [
+            _draw(partition, self.findings.classes, quota)
+            for partition, quota in zip(
+                partitions, quotas(counts, self.findings.positive, wanted), strict=True
+            )
+        ]
+        return _put_together(partitions[0], *several)
+
+    def _share(self, drawn: Any) -> _Share:
+        """Return what tells parts how far to trust themselves, by the classes they have."""
+
+        def share(counts: Counts) -> _How:
+            mass = missing_mass(counts, self.findings.positive)
+            if mass is None:
+                return doubt(int(counts.sum())), None, None
+            return DOUBT_OF_SAMPLES, mass, drawn
+
+        return share
+
+    def _again(self, partitions: Sequence[Partition], solution: Any) -> Any:
+        """Start a further iteration and return the future of its solution."""
+        found = [
+            _look_again(partition, self.findings.classes, solution) for partition in partitions
+        ]
+        if len(found) > MOST_JOINED:
+            found = [reduce(Missing.joined, found)]
+        return _improve(partitions[0], self.svc, self.tol, solution, *found)
+
+    def _merged(self, level: list[_Pending], share: _Share) -> Any:
+        """Merge level by level; each merge where the first of its sets is."""
+        while len(level) > self.arity:
+            level = [
+                self._merge(level[at : at + self.arity], share)
+                for at in range(0, len(level), self.arity)
+            ]
+        sets = [pending.result for pending in level]
+        return _conclude(level[0].partition, self.svc, False, *sets)
+
+    def _merge(self, group: Sequence[_Pending], share: _Share) -> _Pending:
+        if len(group) == 1:
+            return group[0]
+        counts = np.sum([pending.counts for pending in group], axis=0)
+        sets = [pending.result for pending in group]
+        at = group[0].partition
+        return _Pending(at, counts, _merge(at, self.svc, *share(counts), *sets))
+
+
+@dataclass(frozen=True, eq=False)
+class _Pending:
+    """The set of some partitions, not there yet: where it will be, what it stands for."""
+
+    partition: Partition
+    counts: Counts
+    result: Any
+
+
+_How: TypeAlias = tuple[float, Floats | None, Any]
+"""How far a part doubts its margins; what it lacks of each class, and a future of the sample that
+stands in for that, or ``None`` and nothing to be sent there."""
+
+_Share: TypeAlias = Callable[[Counts], _How]
+
+
+def _counts(positive_of: Mapping[BlockIndex, Counts], partition: Partition) -> Counts:
+    """Look up the classes of a partition; nothing is known of one that was planned anew."""
+    nclasses = len(next(iter(positive_of.values())))
+    return positive_of.get(partition.get_indexes()[0], np.zeros(nclasses, dtype=np.int64))
+
+
+def _is_wanting(counts: Counts, findings: Findings) -> bool:
+    """Tell whether a part has too little of some class to be trained on by itself."""
+    return missing_mass(counts, findings.positive) is not None
+
+
+def survey(parts: Split, moments: bool) -> Findings:
+    """Check all data and find out what only all of them tell.
+
+    Parameters
+    ----------
+    parts : Split
+        Of points, labels and perhaps weights, with known item indexes.
+    moments : bool
+        Whether the variance of the points is wanted.
+
+    Returns
+    -------
+    Findings
+        Of all data.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the data cannot be used, saying where.
+    """
+    summaries = [summarise(partition, moments) for partition in parts]
+    return Findings.of(gather(summaries))
+
+
+def in_order(partitions: Sequence[Partition]) -> list[Partition]:
+    """Return partitions in the order in which their sets are merged.
+
+    Parameters
+    ----------
+    partitions : sequence of Partition
+        In any order.
+
+    Returns
+    -------
+    list of Partition
+        Those of one location side by side, else in the order of the collection, whatever
+        the locations are called.
+    """
+    ordered = sorted(partitions, key=lambda each: each.get_indexes()[0])
+    home: dict[Location, int] = {}
+    for partition in ordered:
+        home.setdefault(partition.location, len(home))
+    return sorted(ordered, key=lambda each: home[each.location])
+
+
+@task
+def _draw(partition: Partition, classes: npt.NDArray[Any], quota: Counts) -> Rows:
+    """Take a few items of each class."""
+    return sample(read(partition, classes), quota)
+
+
+@task
+def _put_together(partition: Partition, *several: Rows) -> Rows:
+    """Make one sample of those of all partitions."""
+    return Rows.concatenated(several)
+
+
+@task
+def _kept_share(partition: Partition, svc: SVC, nitems: int, drawn: Rows) -> float:
+    """Estimate from a sample which share of the points a cascade would keep."""
+    return kept_share(drawn, svc, nitems)
+
+
+@task
+def _read_all(partition: Partition, classes: npt.NDArray[Any]) -> SupportSet:
+    """Return all items of a partition, not trained on."""
+    return SupportSet(read(partition, classes))
+
+
+@task
+def _train(
+    partition: Partition,
+    classes: npt.NDArray[Any],
+    svc: SVC,
+    doubtful: float,
+    mass: Floats | None,
+    drawn: Rows | None,
+) -> SupportSet | None:
+    """Train on the items of one partition."""
+    rows = read(partition, classes)
+    return train(rows, svc, stand_ins=_stand_ins(rows, mass, drawn), doubt=doubtful)
+
+
+def _stand_ins(rows: Rows, mass: Floats | None, drawn: Rows | None) -> Rows | None:
+    return None if mass is None or drawn is None else standing_in(drawn, rows, mass)
+
+
+@task
+def _look_again(partition: Partition, classes: npt.NDArray[Any], solution: SupportSet) -> Missing:
+    """Look for what the solution, fed back to a partition, lacks of its items."""
+    return missing(read(partition, classes), solution)
+
+
+@task
+def _merge(
+    partition: Partition,
+    svc: SVC,
+    doubtful: float,
+    mass: Floats | None,
+    drawn: Rows | None,
+    *sets: SupportSet | None,
+) -> SupportSet | None:
+    """Train on the sets of several partitions."""
+    present = [found for found in sets if found is not None]
+    if not doubtful or not present:
+        return merge(present, svc)
+    rows = united(present)
+    return train(rows, svc, stand_ins=_stand_ins(rows, mass, drawn), doubt=doubtful)
+
+
+@task
+def _conclude(partition: Partition, svc: SVC, exact: bool, *sets: SupportSet | None) -> SupportSet:
+    """Train on the sets that are left."""
+    return conclude(sets, svc, exact=exact)
+
+
+@task
+def _improve(
+    partition: Partition, svc: SVC, tol: float, last: SupportSet, *found: Missing
+) -> SupportSet:
+    """Train the solution again with what it lacks, and see whether that changes anything."""
+    return improve(found, svc, tol, last)
+
+
+@task
+def _has_converged(partition: Partition, solution: SupportSet) -> bool:
+    """Tell the client what it has to know of a solution."""
+    return solution.converged

@@ -1,0 +1,158 @@
+"""The parameters of a Cascade SVM: checked, and as each of its SVCs gets them.
+
+What ``gamma="scale"`` and ``class_weight="balanced"`` mean depends on all data. The SVCs of a
+cascade see parts of them, so they get numbers.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.svm import SVC
+from sklearn.utils.class_weight import compute_class_weight
+
+from spliter import InvalidArgumentError
+from spliter_apps.svm.survey import Findings
+
+
+def unfitted_svc(estimator: Any) -> SVC:
+    """Check the parameters of an estimator.
+
+    Parameters
+    ----------
+    estimator : CascadeSVM
+        Its parameters are looked at.
+
+    Returns
+    -------
+    SVC
+        With the same parameters, where SVC has them.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If one of them cannot be used.
+    """
+    _check_int("cascade_arity", estimator.cascade_arity, 2)
+    if estimator.max_iter != -1:
+        _check_int("max_iter", estimator.max_iter, 1, " (or -1, for no limit)")
+    if estimator.cascade not in (True, False, "auto"):
+        raise InvalidArgumentError(
+            f"cascade must be True, False or 'auto', got {estimator.cascade!r}"
+        )
+    if estimator.probability:
+        raise InvalidArgumentError(
+            f"probability={estimator.probability!r} is not supported; fit without it and pass the "
+            "model to sklearn.calibration.CalibratedClassifierCV"
+        )
+    tol = estimator.tol
+    if isinstance(tol, bool) or not isinstance(tol, Real) or not float(tol) >= 0:
+        raise InvalidArgumentError(f"tol must be a number >= 0, got {tol!r}")
+    if isinstance(estimator.kernel, str) and estimator.kernel == "precomputed":
+        raise InvalidArgumentError(
+            "kernel='precomputed' has a matrix of all points by all points and no points to "
+            "split; pass a callable that computes the kernel of any two sets of points"
+        )
+    svc = SVC(
+        C=estimator.C,
+        kernel=estimator.kernel,
+        degree=estimator.degree,
+        gamma=estimator.gamma,
+        coef0=estimator.coef0,
+        shrinking=estimator.shrinking,
+        class_weight=estimator.class_weight,
+        tol=estimator.svc_tol,
+        max_iter=estimator.svc_max_iter,
+        cache_size=estimator.cache_size,
+        decision_function_shape=estimator.decision_function_shape,
+        break_ties=estimator.break_ties,
+    )
+    try:
+        svc._validate_params()
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"{error} (what is 'tol' and 'max_iter' there is svc_tol and svc_max_iter here)"
+        ) from error
+    return svc
+
+
+def _check_int(name: str, value: Any, least: int, or_else: str = "") -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise InvalidArgumentError(f"{name} must be an int >= {least}{or_else}, got {value!r}")
+
+
+def needs_variance(svc: SVC) -> bool:
+    """Tell whether an SVC needs the variance of all points.
+
+    Parameters
+    ----------
+    svc : SVC
+        As :func:`unfitted_svc` returns it.
+
+    Returns
+    -------
+    bool
+        Whether its kernel has a gamma, and that is "scale".
+    """
+    with_gamma = isinstance(svc.kernel, str) and svc.kernel in {"poly", "rbf", "sigmoid"}
+    return with_gamma and isinstance(svc.gamma, str) and svc.gamma == "scale"
+
+
+def scaled(svc: SVC, findings: Findings) -> SVC:
+    """Return an SVC with numbers for what depends on all data.
+
+    Parameters
+    ----------
+    svc : SVC
+        As :func:`unfitted_svc` returns it.
+    findings : Findings
+        Of the first pass over the data.
+
+    Returns
+    -------
+    SVC
+        Its gamma is a number, and its class weights, if any, are by class number.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the class weights are not for these classes.
+    """
+    copy: SVC = clone(svc)
+    return copy.set_params(
+        gamma=_gamma(svc, findings), class_weight=_class_weight(svc.class_weight, findings)
+    )
+
+
+def _gamma(svc: SVC, findings: Findings) -> float:
+    if not isinstance(svc.gamma, str):
+        return float(svc.gamma)
+    if svc.gamma == "auto":
+        return 1.0 / findings.schema.n_features
+    # Kernels without gamma ignore it.
+    if findings.moments is None or findings.moments.variance == 0:
+        return 1.0
+    variance = findings.moments.variance
+    if not np.isfinite(variance):
+        raise InvalidArgumentError(
+            f"gamma='scale' needs the variance of the points, which is {variance}: values are too "
+            "large for their squares; scale the points, or leave out those that are wrong"
+        )
+    return 1.0 / (findings.schema.n_features * variance)
+
+
+def _class_weight(class_weight: Any, findings: Findings) -> dict[int, float] | None:
+    if class_weight is None:
+        return None
+    counts, classes = findings.counts, findings.classes
+    if isinstance(class_weight, str):
+        weights = counts.sum() / (len(counts) * counts.astype(np.float64))
+    else:
+        try:
+            weights = compute_class_weight(class_weight, classes=classes, y=classes)
+        except ValueError as error:
+            raise InvalidArgumentError(str(error)) from error
+    return dict(enumerate(weights.tolist()))

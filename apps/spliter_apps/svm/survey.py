@@ -1,0 +1,299 @@
+"""The first pass of a Cascade SVM over its data, and how each later one reads them.
+
+One task per partition checks points, labels and weights and returns what only all of them
+together tell: the classes and how many items each has, and the variance of the points (for
+``gamma="scale"``). The summaries are merged here in the order of the blocks, so that rounding
+does not depend on the order in which tasks finish.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.multiclass import check_classification_targets
+
+from spliter import InvalidArgumentError, Partition, task
+from spliter_apps._blocks import Schema, points_of, survey
+from spliter_apps.svm.columns import Array, distinct, encoded, label_column, weight_column
+from spliter_apps.svm.kernel import Rows, stacked
+
+BlockIndex: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and variance of all elements of some points, whatever the column.
+
+    Parameters
+    ----------
+    count : int
+        Number of elements.
+    mean, variance : float
+        Of the elements; the variance as by ``numpy.var``.
+    """
+
+    count: int
+    mean: float
+    variance: float
+
+    @classmethod
+    def of(cls, points: Any) -> Moments:
+        """Compute them, for points alone exactly as scikit-learn's SVC does.
+
+        Parameters
+        ----------
+        points : ndarray or CSR matrix of float64, shape (n, n_features)
+            Points.
+
+        Returns
+        -------
+        Moments
+            Zeros if there are no elements.
+        """
+        count = points.shape[0] * points.shape[1]
+        if not count:
+            return cls(0, 0.0, 0.0)
+        # Whether the variance can be used is decided once, for all points.
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = float(points.mean())
+            if not isinstance(points, np.ndarray):
+                squares = points.multiply(points).mean()
+                return cls(count, mean, float(squares - mean * mean))
+            return cls(count, mean, float(points.var()))
+
+    def merged(self, other: Moments) -> Moments:
+        """Return the moments of both together, without cancellation.
+
+        Parameters
+        ----------
+        other : Moments
+            Of other points.
+
+        Returns
+        -------
+        Moments
+            Of all.
+
+        Examples
+        --------
+        >>> Moments(2, 1.0, 1.0).merged(Moments(2, 3.0, 1.0))
+        Moments(count=4, mean=2.0, variance=2.0)
+        """
+        if not self.count or not other.count:
+            return self if self.count else other
+        count = self.count + other.count
+        mine, theirs = self.count / count, other.count / count
+        apart = other.mean - self.mean
+        return Moments(
+            count,
+            self.mean + apart * theirs,
+            self.variance * mine + other.variance * theirs + apart * apart * mine * theirs,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """What the first pass finds in one partition.
+
+    Parameters
+    ----------
+    first : tuple of int
+        Index of its first block.
+    schema : Schema
+        Of its points.
+    classes : ndarray, shape (n_classes,)
+        Its labels, sorted.
+    counts, positive : ndarray of int64, shape (n_classes,)
+        How many items have each label, and how many of these a positive weight.
+    moments : Moments or None
+        Of its points, if asked for.
+    """
+
+    first: BlockIndex
+    schema: Schema
+    classes: Array
+    counts: npt.NDArray[np.int64]
+    positive: npt.NDArray[np.int64]
+    moments: Moments | None
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What the first pass finds in all data.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the points.
+    classes : ndarray, shape (n_classes,)
+        All labels, sorted; at least two.
+    counts, positive : ndarray of int64, shape (n_classes,)
+        How many items have each label, and how many of these a positive weight.
+    moments : Moments or None
+        Of the points, if asked for.
+    positive_of : mapping of tuple of int to ndarray of int64, shape (n_classes,)
+        The same for each partition, by its first block.
+    """
+
+    schema: Schema
+    classes: Array
+    counts: npt.NDArray[np.int64]
+    positive: npt.NDArray[np.int64]
+    moments: Moments | None
+    positive_of: Mapping[BlockIndex, npt.NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, summaries: Iterable[Summary]) -> Findings:
+        """Merge the summaries of all partitions, in the order of their first blocks.
+
+        Parameters
+        ----------
+        summaries : iterable of Summary
+            In any order.
+
+        Returns
+        -------
+        Findings
+            Of all data.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If points of different partitions differ in their columns, labels in their
+            kind, or there are fewer than two classes with positive weights.
+        """
+        ordered = sorted(summaries, key=operator.attrgetter("first"))
+        schema = functools.reduce(Schema.merged, [found.schema for found in ordered])
+        if not schema.n_items:
+            raise InvalidArgumentError(
+                "Found array with 0 sample(s) while a minimum of 1 is required"
+            )
+        classes = distinct([found.classes for found in ordered if len(found.classes)])
+        counts = np.zeros(len(classes), dtype=np.int64)
+        positive_of = {}
+        for found in ordered:
+            codes = encoded(found.classes, classes)
+            counts[codes] += found.counts
+            positive_of[found.first] = np.zeros(len(classes), dtype=np.int64)
+            positive_of[found.first][codes] = found.positive
+        positive = np.sum(list(positive_of.values()), axis=0)
+        if len(classes) < 2:
+            raise InvalidArgumentError(
+                f"The number of classes has to be greater than one; got 1 class: {classes[0]!r}"
+            )
+        if not positive.all():
+            raise InvalidArgumentError(
+                f"no item of class {classes[positive == 0][0]!r} has a positive weight; leave "
+                "the class out"
+            )
+        moments = [found.moments for found in ordered if found.moments is not None]
+        total = functools.reduce(Moments.merged, moments) if moments else None
+        return cls(schema, classes, counts, positive, total, positive_of)
+
+
+def _members(block: Any) -> tuple[Any, Any, Any]:
+    """Return points, labels and weights (or ``None``) of a block."""
+    points, labels, *weights = block
+    return points, labels, weights[0] if weights else None
+
+
+def summarised(partition: Partition, moments: bool) -> Summary:
+    """Check the blocks of a partition, at its location, and sum them up.
+
+    Parameters
+    ----------
+    partition : Partition
+        Of points, labels and perhaps weights.
+    moments : bool
+        Whether the moments of the points are wanted.
+
+    Returns
+    -------
+    Summary
+        Of this partition.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Naming a block that cannot be used.
+    """
+    schema = survey(partition, accept_sparse=True)
+    labels, wanted = [], []
+    for index, block in partition.items():
+        points, of_block, weights = _members(block)
+        rows = points.shape[0]
+        labels.append(label_column(of_block, rows, f"block {index} of y"))
+        if weights is None:
+            wanted.append(np.ones(rows, dtype=bool))
+        else:
+            wanted.append(weight_column(weights, rows, f"block {index} of sample_weight") > 0)
+    filled = [column for column in labels if len(column)] or labels[:1]
+    try:
+        check_classification_targets(np.concatenate(filled)) if schema.n_items else None
+    except ValueError as error:
+        raise InvalidArgumentError(f"{error} (in blocks from {index} on)") from error
+    classes = distinct(filled)
+    codes = encoded(np.concatenate(filled), classes)
+    positive = codes[np.concatenate(wanted)]
+    return Summary(
+        partition.get_indexes()[0],
+        schema,
+        classes,
+        np.bincount(codes, minlength=len(classes)),
+        np.bincount(positive, minlength=len(classes)),
+        _moments(partition) if moments else None,
+    )
+
+
+def _moments(partition: Partition) -> Moments:
+    return functools.reduce(
+        Moments.merged,
+        (Moments.of(points_of(_members(block)[0], np.float64)) for block in partition),
+    )
+
+
+def read(partition: Partition, classes: Array) -> Rows:
+    """Return the items of a partition that has been surveyed, at its location.
+
+    Parameters
+    ----------
+    partition : Partition
+        Of points, labels and perhaps weights. The points are copied only if they are not
+        one block of float64.
+    classes : ndarray, shape (n_classes,)
+        All labels, sorted.
+
+    Returns
+    -------
+    Rows
+        Items with a positive weight.
+    """
+    blocks = [_members(block) for block in partition]
+    several = [_sorted_csr(points_of(points, np.float64)) for points, _, _ in blocks]
+    labels = [np.asarray(of_block).reshape(-1) for _, of_block, _ in blocks]
+    weights = [np.asarray(w, np.float64).reshape(-1) for _, _, w in blocks if w is not None]
+    rows = Rows(
+        several[0] if len(several) == 1 else stacked(several),
+        np.concatenate([encoded(column, classes) for column in labels]),
+        np.concatenate(weights) if weights else None,
+        partition.get_item_indexes(),
+    )
+    if rows.weights is not None and not (rows.weights > 0).all():
+        return rows.taken(rows.weights > 0)
+    return rows
+
+
+def _sorted_csr(points: Any) -> Any:
+    """Return a CSR matrix with sorted indices; SVC would sort those of the block in place."""
+    if isinstance(points, np.ndarray) or points.has_sorted_indices:
+        return points
+    return points.sorted_indices()
+
+
+summarise = task(summarised)
