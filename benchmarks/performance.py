@@ -28,8 +28,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spliter_experiments._facts import facts
-from spliter_experiments._results import Comparison, Stand, read_results
+from spliter_experiments.compare.results import Comparison, Stand, read_results
+from spliter_experiments.harness.facts import facts
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "benchmarks" / "performance.toml"

@@ -35,10 +35,10 @@ from spliter import Location, Partition, Placement, Split, plan, split
 from spliter._grid import BlockGrid
 from spliter._partition import BlockIndexes
 from spliter_apps.kmeans import KMeans
-from spliter_experiments._blocks import cut_rows
-from spliter_experiments._dask_blocks import blocks_of
-from spliter_experiments._dask_steps import merge
-from spliter_experiments._kmeans import add_partials, sum_block, sum_blocks
+from spliter_experiments.compare.data.blocks import cut_rows
+from spliter_experiments.compare.engines.dask_blocks import blocks_of
+from spliter_experiments.compare.workloads.dask_steps import merge
+from spliter_experiments.compare.workloads.kmeans import add_partials, sum_block, sum_blocks
 
 ROWS = 50
 COLUMNS = 20

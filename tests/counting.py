@@ -10,7 +10,7 @@ from typing import Any
 
 from distributed import Client, Scheduler, SchedulerPlugin
 
-from spliter_experiments._dask_meter import ClusterMeter
+from spliter_experiments.compare.engines.dask_meter import ClusterMeter
 
 PATIENCE_SECONDS = 60.0
 LOOK_SECONDS = 0.05

@@ -23,7 +23,7 @@ from sklearn.metrics import roc_auc_score
 
 from spliter import AlignmentError, InvalidArgumentError, split
 from spliter_apps.boosting import TrainersMissingError, train_xgboost
-from spliter_experiments._dask_meter import ClusterMeter
+from spliter_experiments.compare.engines.dask_meter import ClusterMeter
 from tests.dask_backend.conftest import start
 from tests.dask_workers import workers_of
 

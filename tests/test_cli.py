@@ -27,22 +27,16 @@ from typer.testing import CliRunner, Result
 
 import spliter
 from spliter import BackendInfo
-from spliter_experiments import (
-    _compare_cli,
-    _dask_cluster,
-    _dask_engine,
-    _engines,
-    _histogram_dask,
-    _kmeans,
-    _kmeans_dask,
-)
-from spliter_experiments._comparison import Listener
-from spliter_experiments._dask_steps import DaskSite
-from spliter_experiments._histogram import Histogram
-from spliter_experiments._histogram_kernels import Edges
-from spliter_experiments._results import read_results
-from spliter_experiments._rounds import Answer
 from spliter_experiments.cli import app
+from spliter_experiments.compare import cli as compare_cli
+from spliter_experiments.compare.comparison import Listener
+from spliter_experiments.compare.engines import dask_cluster, dask_engine, loading
+from spliter_experiments.compare.results import read_results
+from spliter_experiments.compare.workloads import histogram_dask, kmeans, kmeans_dask
+from spliter_experiments.compare.workloads.dask_steps import DaskSite
+from spliter_experiments.compare.workloads.histogram import Histogram
+from spliter_experiments.compare.workloads.histogram_kernels import Edges
+from spliter_experiments.harness.runner import Answer
 from tests.conftest import SOURCE_ROOTS, RunPython
 
 pytestmark = pytest.mark.backend("dask")
@@ -116,7 +110,7 @@ def test_rounds_before_an_interrupt_are_kept(
     def progress() -> Iterator[Listener]:
         yield Listener(step=step)
 
-    monkeypatch.setattr(_compare_cli, "progress", progress)
+    monkeypatch.setattr(compare_cli, "progress", progress)
     monkeypatch.setattr("logging.disable", lambda: None)  # the command ends; this process does not
     result = compare(
         "--scheduler", cluster.scheduler_address, "--rows", "300", "--bins", "2",
@@ -239,14 +233,14 @@ def test_columns_left_out_by_default_are_told(cluster: LocalCluster) -> None:
 
 
 def test_wrong_way_is_caught(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    per_block = _histogram_dask.WAYS.run["per-block"]
+    per_block = histogram_dask.WAYS.run["per-block"]
 
     def one_too_many(site: DaskSite, edges: Edges) -> Answer:
         counts = per_block(site, edges).value
         counts.flat[0] += 1
         return Answer(counts)
 
-    table = _histogram_dask.WAYS.run
+    table = histogram_dask.WAYS.run
     assert isinstance(table, dict)
     monkeypatch.setitem(table, "per-block", one_too_many)
     result = compare(
@@ -259,7 +253,7 @@ def test_wrong_way_is_caught(cluster: LocalCluster, monkeypatch: pytest.MonkeyPa
 def test_floor_is_left_out_where_workers_are_elsewhere(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_dask_engine, "is_on_this_machine", lambda _: False)
+    monkeypatch.setattr(dask_engine, "is_on_this_machine", lambda _: False)
     common = ["--scheduler", cluster.scheduler_address, "--rows", "50", "--bins", "2", *SMALL]
     result = compare(*common)
     assert result.exit_code == 0, result.output
@@ -372,13 +366,13 @@ def test_points_with_gaps_are_refused(cluster: LocalCluster, tmp_path: Path) -> 
 
 
 def test_way_that_is_not_installed(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_kmeans_dask, "why_no_dask_ml", lambda client: "it is not there")
+    monkeypatch.setattr(kmeans_dask, "why_no_dask_ml", lambda client: "it is not there")
     common = ["--scheduler", cluster.scheduler_address, *APPS["kmeans"], *SMALL]
     asked = run("compare", "kmeans", *common, "--ways", "dask-ml")
     assert asked.exit_code == 2
     assert "--ways dask-ml: it is not there" in " ".join(asked.stderr.split())
-    monkeypatch.setattr(_dask_engine, "is_on_this_machine", lambda _: False)
-    monkeypatch.setattr(_kmeans.KMeans, "ways", ("spliter", "dask-ml", "sklearn"))
+    monkeypatch.setattr(dask_engine, "is_on_this_machine", lambda _: False)
+    monkeypatch.setattr(kmeans.KMeans, "ways", ("spliter", "dask-ml", "sklearn"))
     result = run("compare", "kmeans", *common)
     assert result.exit_code == 0, result.output
     assert "dask-ml is left out: it is not there" in result.stderr
@@ -449,7 +443,7 @@ def test_what_cannot_be_done_ends_with_2_and_says_why(arguments: list[str], comp
 
 
 def test_engine_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_engines.MODULES, "dataclay", "spliter_experiments._no_such_module")
+    monkeypatch.setitem(loading.MODULES, "dataclay", "spliter_experiments._no_such_module")
     result = compare("--backend", "dataclay")
     assert result.exit_code == 2
     assert "--backend dataclay cannot be used here: No module named" in result.stderr
@@ -471,7 +465,7 @@ def test_fewer_rows_than_blocks_is_told_before_anything_is_loaded(cluster: Local
 
 
 def test_scheduler_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_dask_cluster, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 1)
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
@@ -481,7 +475,7 @@ def test_scheduler_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPa
 
 
 def test_cluster_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_dask_cluster, "WORKERS_SECONDS", 0.5)
+    monkeypatch.setattr(dask_cluster, "WORKERS_SECONDS", 0.5)
     with LocalCluster(n_workers=0, dashboard_address=":0") as empty:
         result = compare("--scheduler", empty.scheduler_address)
     assert result.exit_code == 2

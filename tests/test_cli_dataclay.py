@@ -20,9 +20,9 @@ from typer.testing import CliRunner, Result
 
 import spliter
 from spliter_backends.dataclay_cluster import EmbeddedDataClay
-from spliter_experiments import _dataclay_cluster
-from spliter_experiments._results import read_results
 from spliter_experiments.cli import app
+from spliter_experiments.compare.engines import dataclay_cluster
+from spliter_experiments.compare.results import read_results
 from tests.conftest import SOURCE_ROOTS
 
 pytestmark = pytest.mark.backend("dataclay")
@@ -95,7 +95,7 @@ def test_backends_with_another_version_are_refused(
 
 
 def test_nobody_answers_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_dataclay_cluster, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(dataclay_cluster, "CONNECT_SECONDS", 1)
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()

@@ -28,13 +28,19 @@ from sklearn.exceptions import ConvergenceWarning
 from spliter import reduce, split
 from spliter_apps import CascadeSVM, KMeans, NearestNeighbors, histogramdd
 from spliter_backends import _dask_batch
-from spliter_experiments import _csvm_dask, _histogram_dask, _kmeans_dask, _knn_dask, _sum_dask
-from spliter_experiments._csvm import CascadeSvm
-from spliter_experiments._datasets import InputChoice
-from spliter_experiments._histogram import Histogram
-from spliter_experiments._kmeans import KMeans as KMeansComparison
-from spliter_experiments._knn import Neighbors
-from spliter_experiments._sum import Sum
+from spliter_experiments.compare.data.datasets import InputChoice
+from spliter_experiments.compare.workloads import (
+    csvm_dask,
+    histogram_dask,
+    kmeans_dask,
+    knn_dask,
+    sums_dask,
+)
+from spliter_experiments.compare.workloads.csvm import CascadeSvm
+from spliter_experiments.compare.workloads.histogram import Histogram
+from spliter_experiments.compare.workloads.kmeans import KMeans as KMeansComparison
+from spliter_experiments.compare.workloads.knn import Neighbors
+from spliter_experiments.compare.workloads.sums import Sum
 from tests.conftest import ROOT
 from tests.counting import Counts, counter, settle
 from tests.dask_backend.programs import total
@@ -121,11 +127,11 @@ def app_programs(client: Client, nblocks: int) -> dict[str, Program]:
 
 
 COMPARED: dict[str, tuple[Any, Any]] = {
-    "sum": (Sum(passes=1), _sum_dask.WAYS),
-    "histogram": (Histogram(bins=3), _histogram_dask.WAYS),
-    "kmeans": (KMeansComparison(clusters=3, iterations=3, seed=0), _kmeans_dask.WAYS),
-    "csvm": (CascadeSvm(label=None, iterations=1, tol=0.0), _csvm_dask.WAYS),
-    "knn": (Neighbors(neighbors=2, queries=20), _knn_dask.WAYS),
+    "sum": (Sum(passes=1), sums_dask.WAYS),
+    "histogram": (Histogram(bins=3), histogram_dask.WAYS),
+    "kmeans": (KMeansComparison(clusters=3, iterations=3, seed=0), kmeans_dask.WAYS),
+    "csvm": (CascadeSvm(label=None, iterations=1, tol=0.0), csvm_dask.WAYS),
+    "knn": (Neighbors(neighbors=2, queries=20), knn_dask.WAYS),
 }
 COUNTED_WAYS = ("per-block", "spliter")
 

@@ -35,10 +35,11 @@ pytest.importorskip("distributed")
 import typer
 from typer.testing import CliRunner
 
-from spliter_experiments import _compare_cli, cli
-from spliter_experiments._command_options import CommonOptions
-from spliter_experiments._errors import ClusterError
+from spliter_experiments import cli
+from spliter_experiments.compare import cli as compare_cli
+from spliter_experiments.compare.options import CommonOptions
 from spliter_experiments.evaluation import catalog
+from spliter_experiments.harness.errors import ClusterError
 
 PAGES: Final = [
     ROOT / "README.md",
@@ -207,7 +208,7 @@ class Desk:
             return
         assert not self.shown.printed, "what it prints is not looked at"
         if leaf[:1] == ("compare",):
-            self.patch.setattr(_compare_cli, "_compare", read_options)
+            self.patch.setattr(compare_cli, "_compare", read_options)
             self._run(arguments)
         else:
             commands_below(command)[leaf].callback = None

@@ -94,7 +94,7 @@ class TestOnDask:
 
     def test_only_the_model_moves(self, client: Any) -> None:
         x = self.futures(client, [np.full((50_000, 2), float(at)) for at in range(6)])
-        from spliter_experiments._dask_meter import ClusterMeter
+        from spliter_experiments.compare.engines.dask_meter import ClusterMeter
 
         with ClusterMeter(client) as meter:
             client.gather([client.submit(len, future, pure=False) for future in x])

@@ -19,7 +19,7 @@ import spliter
 
 COMMANDS = {
     "compare": (
-        "spliter_experiments._compare_cli:compare",
+        "spliter_experiments.compare.cli:compare",
         "Compare SplIter with other ways, on your data.",
     ),
     "profile": (

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import spliter
 from spliter import BackendInfo
 from spliter_backends._versions import wrong_versions
-from spliter_experiments._errors import ClusterError, ExperimentError, OptionError
-from spliter_experiments._facts import Facts, facts
-from spliter_experiments._options import words
 from spliter_experiments._requirements import Requirement, missing_packages, requirements
+from spliter_experiments.harness.errors import ClusterError, ExperimentError, OptionError
+from spliter_experiments.harness.facts import Facts, facts
+from spliter_experiments.harness.options import words
 
 NARROWEST = 30
 """Columns of text that the last column of a table keeps on a narrow terminal."""
@@ -181,8 +181,8 @@ def examine(scheduler: str | None = None) -> Report:
 
 def _versions_at(scheduler: str) -> Mapping[str, str | None]:
     try:
-        from spliter_experiments._dask_cluster import connected, process_versions
-        from spliter_experiments._engine import ClusterChoice
+        from spliter_experiments.compare.engines.dask_cluster import connected, process_versions
+        from spliter_experiments.compare.engines.engine import ClusterChoice
     except ModuleNotFoundError as error:
         raise ClusterError(
             f'--scheduler needs Dask: {error}; pip install "spliter[dask]"'

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from spliter import BlockLostError
-from spliter_experiments._errors import ResultsError
 from spliter_experiments.chaos.arena import Arena, NothingToStrikeError
 from spliter_experiments.chaos.campaign import (
     command_of,
@@ -29,6 +28,7 @@ from spliter_experiments.chaos.programs import (
     HistogramProgram,
 )
 from spliter_experiments.chaos.runner import run_case
+from spliter_experiments.harness.errors import ResultsError
 
 
 class FakeArena(Arena):

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from spliter_experiments._blocks import cut_rows, no_points
-from spliter_experiments._compss_engine import CompssEngine
-from spliter_experiments._engine import ClusterChoice
-from spliter_experiments._errors import ClusterError, InputError
-from spliter_experiments._floor import Floor, start_floor
-from spliter_experiments._inputs import Floats, GeneratedPoints
-from spliter_experiments._on_compss import ENGINE
-from spliter_experiments._placement import Placement
+from spliter_experiments.compare.data.blocks import cut_rows, no_points
+from spliter_experiments.compare.data.sources import Floats, GeneratedPoints
+from spliter_experiments.compare.engines.compss_engine import CompssEngine
+from spliter_experiments.compare.engines.engine import ClusterChoice
+from spliter_experiments.compare.engines.on_compss import ENGINE
+from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.floor import Floor, start_floor
+from spliter_experiments.harness.errors import ClusterError, InputError
 from tests.compss_backend.conftest import NODES
 from tests.experiments.call_ways import APPS, NBLOCKS, check_ways, pose, ways_of
 

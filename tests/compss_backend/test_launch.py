@@ -13,29 +13,29 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from spliter_experiments import _compss_launch
-from spliter_experiments._compss_launch import (
+from spliter_experiments.cli import app
+from spliter_experiments.compare.engines import compss_launch
+from spliter_experiments.compare.engines.compss_launch import (
     LAUNCHED,
     OPTIONS,
     launch,
     launched_progress,
     launched_resources,
 )
-from spliter_experiments._compss_nodes import (
+from spliter_experiments.compare.engines.compss_nodes import (
     PORT_RANGE,
     PORTS,
     free_ports,
     units_in,
     write_nodes,
 )
-from spliter_experiments._compss_watch import STARTING, Progress
-from spliter_experiments._engine import ClusterChoice
-from spliter_experiments._errors import ClusterError, OptionError
-from spliter_experiments._on_compss import ENGINE
-from spliter_experiments.cli import app
+from spliter_experiments.compare.engines.compss_watch import STARTING, Progress
+from spliter_experiments.compare.engines.engine import ClusterChoice
+from spliter_experiments.compare.engines.on_compss import ENGINE
 from spliter_experiments.evaluation.launched import run_launched
-from spliter_experiments.evaluation.records import ResultsFolder
 from spliter_experiments.evaluation.runner import request_for
+from spliter_experiments.harness.errors import ClusterError, OptionError
+from spliter_experiments.harness.records import ResultsFolder
 from tests.conftest import SOURCE_ROOTS
 
 HERE = ClusterChoice(None, workers=3, threads=2)
@@ -77,7 +77,7 @@ class Fake:
 @pytest.fixture
 def outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """Be no COMPSs application, on a machine without any."""
-    monkeypatch.setattr(_compss_launch, "runs_inside", lambda: False)
+    monkeypatch.setattr(compss_launch, "runs_inside", lambda: False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("COMPSS_HOME", "/compss")
     return monkeypatch
@@ -156,7 +156,7 @@ HANGING = """\
 #!{python}
 import json, os, time
 from pathlib import Path
-from spliter_experiments._compss_watch import Progress
+from spliter_experiments.compare.engines.compss_watch import Progress
 
 with open(r"{note}", "a") as note:
     note.write("started\\n")
@@ -165,7 +165,7 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize(("about", "starts"), [("a way", 1), (STARTING, _compss_launch.STARTS)])
+@pytest.mark.parametrize(("about", "starts"), [("a way", 1), (STARTING, compss_launch.STARTS)])
 def test_an_application_that_hangs(
     outside: pytest.MonkeyPatch, tmp_path: Path, about: str, starts: int
 ) -> None:
@@ -247,9 +247,9 @@ import sys
 
 sys.modules["pycompss"] = None
 from spliter_experiments.evaluation import load_scenario, plan_runs
-from spliter_experiments._engine import ClusterChoice
-from spliter_experiments._engines import load_engine
-from spliter_experiments._errors import ClusterError
+from spliter_experiments.compare.engines.engine import ClusterChoice
+from spliter_experiments.compare.engines.loading import load_engine
+from spliter_experiments.harness.errors import ClusterError
 
 runs = plan_runs(load_scenario("12"), "full", engine="compss")
 print(sorted({run.configuration for run in runs}), max(run.nodes for run in runs))

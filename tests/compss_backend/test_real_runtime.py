@@ -26,7 +26,7 @@ from pathlib import Path
 import pytest
 
 from spliter_backends._compss_requirements import JVM_OPTION
-from spliter_experiments._compss_launch import OPTIONS
+from spliter_experiments.compare.engines.compss_launch import OPTIONS
 from tests.compss_backend.real.nodes import nodes_by_software
 from tests.conftest import ROOT, SOURCE_ROOTS
 

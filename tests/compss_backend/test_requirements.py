@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spliter_backends._compss_requirements import JVM_OPTION, Requirement, requirements
-from spliter_experiments._compss_nodes import write_nodes
+from spliter_experiments.compare.engines.compss_nodes import write_nodes
 from tests.conftest import ROOT
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from spliter_experiments.evaluation.records import ResultsFolder
 from spliter_experiments.evaluation.runner import request_for, run_request
+from spliter_experiments.harness.records import ResultsFolder
 from tests.evaluation.scenes import slowly
 
 if __name__ == "__main__":

@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from spliter_experiments._comparison import Listener
+from spliter_experiments.compare.comparison import Listener
 from spliter_experiments.evaluation.bench import Measured, interleaved
 from spliter_experiments.evaluation.plan import PlannedRun
-from spliter_experiments.evaluation.records import ResultsFolder
 from spliter_experiments.evaluation.runner import Request, request_for, run_request
 from spliter_experiments.evaluation.schema import Scenario
+from spliter_experiments.harness.records import ResultsFolder
 
 SMALL = """
 schema_version = 1

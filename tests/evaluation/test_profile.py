@@ -8,7 +8,6 @@ from distributed import Client, LocalCluster, SpecCluster, wait
 from rich.console import Console
 from typer.testing import CliRunner
 
-from spliter_experiments._errors import InputError
 from spliter_experiments.cli import app
 from spliter_experiments.evaluation import _profile_preload
 from spliter_experiments.evaluation.profile import (
@@ -20,6 +19,7 @@ from spliter_experiments.evaluation.profile import (
     write_profile_figure,
 )
 from spliter_experiments.evaluation.profile_cli import profile_table, run_profiled
+from spliter_experiments.harness.errors import InputError
 
 PROGRAM = """
 import sys

@@ -13,16 +13,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from spliter_experiments._errors import ResultsError
 from spliter_experiments.evaluation._errors import IncompatibleResultsError
-from spliter_experiments.evaluation.records import (
+from spliter_experiments.evaluation.runner import run_request
+from spliter_experiments.harness.errors import ResultsError
+from spliter_experiments.harness.records import (
     COLUMNS,
     VERSION_KEY,
     ResultsFolder,
     check_together,
     read_table,
 )
-from spliter_experiments.evaluation.runner import run_request
 from tests.evaluation.scenes import SMALL, pretend, pretended, small_request
 
 

@@ -9,11 +9,11 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
-from spliter_experiments._errors import ResultsError
 from spliter_experiments.evaluation.catalog import parse_scenario
 from spliter_experiments.evaluation.figures import draw
 from spliter_experiments.evaluation.report import write_report
 from spliter_experiments.evaluation.statistics import Bar
+from spliter_experiments.harness.errors import ResultsError
 from tests.evaluation.scenes import SMALL, pretended
 from tests.evaluation.test_verdicts import bar
 

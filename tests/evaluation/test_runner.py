@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from spliter_experiments._comparison import Listener
-from spliter_experiments._errors import ClusterError
+from spliter_experiments.compare.comparison import Listener
 from spliter_experiments.evaluation._errors import PlanError
 from spliter_experiments.evaluation.bench import Measured
 from spliter_experiments.evaluation.plan import PlannedRun
-from spliter_experiments.evaluation.records import ResultsFolder
 from spliter_experiments.evaluation.runner import pending, requests_in, run_request
 from spliter_experiments.evaluation.schema import Scenario
+from spliter_experiments.harness.errors import ClusterError
+from spliter_experiments.harness.records import ResultsFolder
 from tests.evaluation.scenes import SMALL, pretend, pretended, small_request, written
 
 ROOT = Path(__file__).parents[2]

@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from spliter_experiments._comparison import App, Site, ways_on
-from spliter_experiments._csvm import CascadeSvm
-from spliter_experiments._datasets import InputChoice
-from spliter_experiments._engine import Engine, EngineKind
-from spliter_experiments._floor import Floor
-from spliter_experiments._histogram import Histogram
-from spliter_experiments._kmeans import KMeans
-from spliter_experiments._knn import Neighbors
-from spliter_experiments._sum import Sum
-from spliter_experiments._ways import OFF_CLUSTER
+from spliter_experiments.compare.comparison import App, Site, ways_on
+from spliter_experiments.compare.data.datasets import InputChoice
+from spliter_experiments.compare.engines.engine import Engine, EngineKind
+from spliter_experiments.compare.floor import Floor
+from spliter_experiments.compare.ways import OFF_CLUSTER
+from spliter_experiments.compare.workloads.csvm import CascadeSvm
+from spliter_experiments.compare.workloads.histogram import Histogram
+from spliter_experiments.compare.workloads.kmeans import KMeans
+from spliter_experiments.compare.workloads.knn import Neighbors
+from spliter_experiments.compare.workloads.sums import Sum
 from tests.experiments.staging import answer, staged, tasks_of
 
 NBLOCKS = 20

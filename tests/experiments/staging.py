@@ -8,13 +8,13 @@ from typing import Any
 
 from distributed import Client
 
-from spliter_experiments._blocks import NO_LABELS, cut_rows, no_points
-from spliter_experiments._comparison import App, Site
-from spliter_experiments._dask_engine import DaskEngine
-from spliter_experiments._engine import Engine, Ways
-from spliter_experiments._inputs import Dataset, Rows
-from spliter_experiments._placement import Placement
-from spliter_experiments._ways import OFF_CLUSTER
+from spliter_experiments.compare.comparison import App, Site
+from spliter_experiments.compare.data.blocks import NO_LABELS, cut_rows, no_points
+from spliter_experiments.compare.data.sources import Dataset, Rows
+from spliter_experiments.compare.engines.dask_engine import DaskEngine
+from spliter_experiments.compare.engines.engine import Engine, Ways
+from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.ways import OFF_CLUSTER
 
 
 @contextmanager

@@ -10,17 +10,17 @@ import pytest
 from distributed import Client
 from sklearn.svm import SVC
 
-from spliter_experiments import _csvm, _csvm_dask
-from spliter_experiments._csvm import CascadeSvm, Classifier, Trial
-from spliter_experiments._csvm_cascade import MANY_PARTS, PAPER
-from spliter_experiments._csvm_dask import WAYS
-from spliter_experiments._dask_blocks import blocks_of
-from spliter_experiments._dask_rest import Rest
-from spliter_experiments._dask_steps import DaskSite
-from spliter_experiments._datasets import InputChoice
-from spliter_experiments._errors import OptionError
-from spliter_experiments._floor import start_floor
-from spliter_experiments._inputs import Dataset
+from spliter_experiments.compare.data.datasets import InputChoice
+from spliter_experiments.compare.data.sources import Dataset
+from spliter_experiments.compare.engines.dask_blocks import blocks_of
+from spliter_experiments.compare.engines.dask_rest import Rest
+from spliter_experiments.compare.floor import start_floor
+from spliter_experiments.compare.workloads import csvm, csvm_dask
+from spliter_experiments.compare.workloads.csvm import CascadeSvm, Classifier, Trial
+from spliter_experiments.compare.workloads.csvm_cascade import MANY_PARTS, PAPER
+from spliter_experiments.compare.workloads.csvm_dask import WAYS
+from spliter_experiments.compare.workloads.dask_steps import DaskSite
+from spliter_experiments.harness.errors import OptionError
 from tests.experiments import staging
 from tests.experiments.staging import phases, staged_on_dask
 
@@ -115,7 +115,7 @@ def test_what_is_fed_back_is_used(
     way: str, site: DaskSite, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # With nothing but support vectors going up, the first solution lacks something.
-    for module in (_csvm, _csvm_dask):
+    for module in (csvm, csvm_dask):
         monkeypatch.setattr(module, "FEW_PARTS", PAPER)
     first = answer(way, site, limited(trial, 1))
     last = answer(way, site, trial)

@@ -12,21 +12,21 @@ import pytest
 pytest.importorskip("spliter_backends.dataclay_backend", exc_type=ImportError)
 
 from spliter import split
-from spliter_experiments._blocks import (
+from spliter_experiments.compare.data.blocks import (
     bounds_of,
     check_finite,
     cut_rows,
     no_points,
     row_starts,
 )
-from spliter_experiments._columns import Columns
-from spliter_experiments._dataclay_cluster import knock, parse_address
-from spliter_experiments._dataclay_engine import DataClayEngine, LoadedArray, connect
-from spliter_experiments._dataclay_rest import kept_at
-from spliter_experiments._engine import ClusterChoice, Reading
-from spliter_experiments._errors import ClusterError, InputError, OptionError
-from spliter_experiments._inputs import Floats, GeneratedPoints, Points
-from spliter_experiments._placement import Placement
+from spliter_experiments.compare.data.columns import Columns
+from spliter_experiments.compare.data.sources import Floats, GeneratedPoints, Points
+from spliter_experiments.compare.engines.dataclay_cluster import knock, parse_address
+from spliter_experiments.compare.engines.dataclay_engine import DataClayEngine, LoadedArray, connect
+from spliter_experiments.compare.engines.dataclay_rest import kept_at
+from spliter_experiments.compare.engines.engine import ClusterChoice, Reading
+from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.harness.errors import ClusterError, InputError, OptionError
 
 pytestmark = pytest.mark.backend("dataclay")
 

@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("spliter_backends.dataclay_backend", exc_type=ImportError)
 
-from spliter_experiments._dataclay_engine import DataClayEngine
-from spliter_experiments._engine import ClusterChoice
-from spliter_experiments._floor import Floor, start_floor
-from spliter_experiments._on_dataclay import ENGINE
+from spliter_experiments.compare.engines.dataclay_engine import DataClayEngine
+from spliter_experiments.compare.engines.engine import ClusterChoice
+from spliter_experiments.compare.engines.on_dataclay import ENGINE
+from spliter_experiments.compare.floor import Floor, start_floor
 from tests.experiments.call_ways import APPS, NBLOCKS, Posed, check_ways, pose, ways_of
 
 pytestmark = pytest.mark.backend("dataclay")

@@ -13,11 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spliter_experiments._arranged import Shuffled, hold_out
-from spliter_experiments._columns import Columns
-from spliter_experiments._datasets import InputChoice, open_labelled, open_points, read_held_out
-from spliter_experiments._errors import InputError, OptionError
-from spliter_experiments._inputs import (
+from spliter_experiments.compare.data.arranged import Shuffled, hold_out
+from spliter_experiments.compare.data.columns import Columns
+from spliter_experiments.compare.data.datasets import (
+    InputChoice,
+    open_labelled,
+    open_points,
+    read_held_out,
+)
+from spliter_experiments.compare.data.readers import CLASSIFIED
+from spliter_experiments.compare.data.sources import (
     Dataset,
     Floats,
     GeneratedBlobs,
@@ -26,7 +31,7 @@ from spliter_experiments._inputs import (
     Points,
     RowNumbers,
 )
-from spliter_experiments._readers import CLASSIFIED
+from spliter_experiments.harness.errors import InputError, OptionError
 
 Labelled = tuple[Points, Points, tuple[float, ...]]
 

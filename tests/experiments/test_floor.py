@@ -14,11 +14,11 @@ import numpy as np
 import psutil
 import pytest
 
-from spliter_experiments._columns import Columns
-from spliter_experiments._errors import FloorError
-from spliter_experiments._floor import start_floor
-from spliter_experiments._inputs import Floats, GeneratedPoints, RowNumbers
-from spliter_experiments._readers import ArrayFilePoints
+from spliter_experiments.compare.data.columns import Columns
+from spliter_experiments.compare.data.readers import ArrayFilePoints
+from spliter_experiments.compare.data.sources import Floats, GeneratedPoints, RowNumbers
+from spliter_experiments.compare.floor import start_floor
+from spliter_experiments.harness.errors import FloorError
 from tests.conftest import ROOT, SOURCE_ROOTS
 
 POINTS = GeneratedPoints(rows=1000, dims=2, seed=3)
@@ -158,7 +158,7 @@ def test_dead_process_is_noticed_before_it_is_asked() -> None:
 
 KILLED_PARENT = """
 import os, signal
-from spliter_experiments._floor import start_floor
+from spliter_experiments.compare.floor import start_floor
 from tests.experiments.test_floor import describe
 if __name__ == "__main__":
     with start_floor(2) as floor:

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from spliter_experiments._blocks import cut_rows, finite_bounds
-from spliter_experiments._dask_rest import Rest
-from spliter_experiments._dask_steps import DaskSite
-from spliter_experiments._floor import Floor, start_floor
-from spliter_experiments._histogram import Histogram
-from spliter_experiments._histogram_dask import WAYS
-from spliter_experiments._histogram_kernels import Edges, add_counts, equal_bins
-from spliter_experiments._inputs import Dataset, GeneratedPoints
+from spliter_experiments.compare.data.blocks import cut_rows, finite_bounds
+from spliter_experiments.compare.data.sources import Dataset, GeneratedPoints
+from spliter_experiments.compare.engines.dask_rest import Rest
+from spliter_experiments.compare.floor import Floor, start_floor
+from spliter_experiments.compare.workloads.dask_steps import DaskSite
+from spliter_experiments.compare.workloads.histogram import Histogram
+from spliter_experiments.compare.workloads.histogram_dask import WAYS
+from spliter_experiments.compare.workloads.histogram_kernels import Edges, add_counts, equal_bins
 from tests.experiments.staging import phases, staged_on_dask, tasks_of
 
 pytestmark = pytest.mark.backend("dask")

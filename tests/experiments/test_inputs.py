@@ -15,11 +15,11 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spliter_experiments._arranged import TiledPoints
-from spliter_experiments._datasets import InputChoice, open_points
-from spliter_experiments._errors import InputError, OptionError
-from spliter_experiments._inputs import Floats, GeneratedPoints, Points
-from spliter_experiments._readers import BUNDLED, load_bundled
+from spliter_experiments.compare.data.arranged import TiledPoints
+from spliter_experiments.compare.data.datasets import InputChoice, open_points
+from spliter_experiments.compare.data.readers import BUNDLED, load_bundled
+from spliter_experiments.compare.data.sources import Floats, GeneratedPoints, Points
+from spliter_experiments.harness.errors import InputError, OptionError
 
 ROWS = 23
 NAMES = ["a", "b", "c"]

@@ -13,15 +13,14 @@ from distributed import Client
 from sklearn.cluster import KMeans as SingleKMeans
 
 from spliter_apps.kmeans.kernel import Partial
-from spliter_experiments import _kmeans_dask
-from spliter_experiments._arranged import TiledPoints
-from spliter_experiments._dask_engine import DaskEngine
-from spliter_experiments._dask_rest import Rest
-from spliter_experiments._dask_steps import DaskSite
-from spliter_experiments._errors import InputError, OptionError
-from spliter_experiments._floor import start_floor
-from spliter_experiments._inputs import Dataset, Floats, GeneratedPoints
-from spliter_experiments._kmeans import (
+from spliter_experiments.compare.data.arranged import TiledPoints
+from spliter_experiments.compare.data.sources import Dataset, Floats, GeneratedPoints
+from spliter_experiments.compare.engines.dask_engine import DaskEngine
+from spliter_experiments.compare.engines.dask_rest import Rest
+from spliter_experiments.compare.floor import start_floor
+from spliter_experiments.compare.workloads import kmeans_dask
+from spliter_experiments.compare.workloads.dask_steps import DaskSite
+from spliter_experiments.compare.workloads.kmeans import (
     IN_PROCESSES,
     Clustering,
     KMeans,
@@ -30,7 +29,8 @@ from spliter_experiments._kmeans import (
     iterate,
     sum_blocks,
 )
-from spliter_experiments._kmeans_dask import DASK_ML, WAYS, why_no_dask_ml
+from spliter_experiments.compare.workloads.kmeans_dask import DASK_ML, WAYS, why_no_dask_ml
+from spliter_experiments.harness.errors import InputError, OptionError
 from tests.experiments import staging
 from tests.experiments.staging import phases, staged_on_dask
 
@@ -214,8 +214,8 @@ def test_dask_ml_that_is_here_and_not_at_a_worker(
 ) -> None:
     for name in ("dask_ml", "dask_ml.cluster"):
         monkeypatch.setitem(sys.modules, name, sys)
-    monkeypatch.setattr(_kmeans_dask, "DASK_ML", "no-such-distribution")
+    monkeypatch.setattr(kmeans_dask, "DASK_ML", "no-such-distribution")
     reason = why_no_dask_ml(client)
     assert all(worker in reason for worker in client.nthreads())
-    monkeypatch.setattr(_kmeans_dask, "DASK_ML", "numpy")
+    monkeypatch.setattr(kmeans_dask, "DASK_ML", "numpy")
     assert why_no_dask_ml(client) == ""

@@ -9,14 +9,14 @@ import pytest
 from distributed import Client
 from sklearn.neighbors import NearestNeighbors as SingleSearch
 
-from spliter_experiments._dask_rest import Rest
-from spliter_experiments._dask_steps import DaskSite
-from spliter_experiments._datasets import InputChoice
-from spliter_experiments._errors import InputError, OptionError
-from spliter_experiments._floor import start_floor
-from spliter_experiments._inputs import Dataset, Floats
-from spliter_experiments._knn import Neighbors, Quest
-from spliter_experiments._knn_dask import WAYS
+from spliter_experiments.compare.data.datasets import InputChoice
+from spliter_experiments.compare.data.sources import Dataset, Floats
+from spliter_experiments.compare.engines.dask_rest import Rest
+from spliter_experiments.compare.floor import start_floor
+from spliter_experiments.compare.workloads.dask_steps import DaskSite
+from spliter_experiments.compare.workloads.knn import Neighbors, Quest
+from spliter_experiments.compare.workloads.knn_dask import WAYS
+from spliter_experiments.harness.errors import InputError, OptionError
 from tests.experiments.staging import answer, phases, staged_on_dask, tasks_of
 
 pytestmark = pytest.mark.backend("dask")

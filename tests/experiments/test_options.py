@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spliter_experiments._columns import Wanted, choose_columns
-from spliter_experiments._errors import InputError, OptionError
-from spliter_experiments._options import parse_sweep, parse_ways
+from spliter_experiments.compare.data.columns import Wanted, choose_columns
+from spliter_experiments.harness.errors import InputError, OptionError
+from spliter_experiments.harness.options import parse_sweep, parse_ways
 
 
 def test_sweep_is_sorted_and_has_no_repetitions() -> None:

@@ -13,10 +13,7 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.patches import Rectangle
 from rich.console import Console
 
-from spliter_experiments._errors import ResultsError
-from spliter_experiments._facts import Facts, facts
-from spliter_experiments._plot import draw, write_plot
-from spliter_experiments._results import (
+from spliter_experiments.compare.results import (
     Comparison,
     Stand,
     long_table,
@@ -24,8 +21,11 @@ from spliter_experiments._results import (
     read_results,
     write_results,
 )
-from spliter_experiments._rounds import Measurement
-from spliter_experiments._table import comparison_table
+from spliter_experiments.harness.errors import ResultsError
+from spliter_experiments.harness.facts import Facts, facts
+from spliter_experiments.harness.plot import draw, write_plot
+from spliter_experiments.harness.runner import Measurement
+from spliter_experiments.harness.table import comparison_table
 
 SECONDS = {"spliter": 1.0, "rechunk-p2p": 2.0, "floor": 0.5}
 

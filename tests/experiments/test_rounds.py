@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from spliter_experiments._engine import Reading
-from spliter_experiments._errors import OptionError, WaysDisagreeError
-from spliter_experiments._rounds import (
+from spliter_experiments.compare.engines.engine import Reading
+from spliter_experiments.harness.errors import OptionError, WaysDisagreeError
+from spliter_experiments.harness.runner import (
     Answer,
     Contender,
     Judge,

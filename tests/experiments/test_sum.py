@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 from distributed import Client
 
-from spliter_experiments._dask_steps import DaskSite
-from spliter_experiments._errors import OptionError
-from spliter_experiments._floor import start_floor
-from spliter_experiments._inputs import Dataset, GeneratedPoints
-from spliter_experiments._sum import Sum
-from spliter_experiments._sum_dask import WAYS
+from spliter_experiments.compare.data.sources import Dataset, GeneratedPoints
+from spliter_experiments.compare.floor import start_floor
+from spliter_experiments.compare.workloads.dask_steps import DaskSite
+from spliter_experiments.compare.workloads.sums import Sum
+from spliter_experiments.compare.workloads.sums_dask import WAYS
+from spliter_experiments.harness.errors import OptionError
 from tests.experiments.staging import answer, staged_on_dask, tasks_of
 
 pytestmark = pytest.mark.backend("dask")

@@ -18,13 +18,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from spliter_experiments._columns import Wanted
-from spliter_experiments._errors import ExperimentError, InputError
-from spliter_experiments._readers import open_source
 from spliter_experiments.cli import app
+from spliter_experiments.compare.data.columns import Wanted
+from spliter_experiments.compare.data.readers import open_source
 from spliter_experiments.evaluation import plan_runs
 from spliter_experiments.evaluation._console import plan_table
 from spliter_experiments.evaluation.catalog import parse_scenario, read_scenario
+from spliter_experiments.harness.errors import ExperimentError, InputError
 from spliter_experiments.slurm.site import SHIPPED, parse_site
 
 SCENARIO = read_scenario("9")[0]

@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("ray")
 
 from spliter import Location
-from spliter_experiments._on_ray import ENGINE
-from spliter_experiments._ray_engine import RayEngine
-from spliter_experiments._ways import OFF_CLUSTER
+from spliter_experiments.compare.engines.on_ray import ENGINE
+from spliter_experiments.compare.engines.ray_engine import RayEngine
+from spliter_experiments.compare.ways import OFF_CLUSTER
 from tests.conftest import RunPython
 from tests.experiments.call_ways import APPS, NBLOCKS, Posed, check_ways, pose, ways_of
 from tests.ray_backend.cluster import N_NODES, RayNodes, quiet

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from spliter_experiments._columns import Wanted
-from spliter_experiments._errors import ExperimentError, InputError, ResultsError
-from spliter_experiments._readers import open_source
 from spliter_experiments.cli import app
+from spliter_experiments.compare.data.columns import Wanted
+from spliter_experiments.compare.data.readers import open_source
 from spliter_experiments.evaluation import plan_runs
 from spliter_experiments.evaluation._errors import PlanError, ScenarioError
 from spliter_experiments.evaluation.catalog import parse_scenario, read_scenario
-from spliter_experiments.evaluation.records import ResultsFolder
+from spliter_experiments.harness.errors import ExperimentError, InputError, ResultsError
+from spliter_experiments.harness.records import ResultsFolder
 from spliter_experiments.slurm.site import parse_site
 from tests.conftest import ROOT
 from tests.security.hostile import FILES, Bomb

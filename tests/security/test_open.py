@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from spliter import reduce, split
-from spliter_experiments._columns import Wanted
-from spliter_experiments._engine import ClusterChoice
-from spliter_experiments._readers import ArrayFilePoints, open_source
+from spliter_experiments.compare.data.columns import Wanted
+from spliter_experiments.compare.data.readers import ArrayFilePoints, open_source
+from spliter_experiments.compare.engines.engine import ClusterChoice
 from tests.conftest import ROOT
 from tests.dask_backend.programs import total
 
@@ -73,7 +73,7 @@ def test_local_backend_opens_nothing() -> None:
 def test_embedded_dask_cluster_is_for_this_host_and_user() -> None:
     import dask.array as da
 
-    from spliter_experiments._dask_cluster import connected
+    from spliter_experiments.compare.engines.dask_cluster import connected
 
     known = {process.pid for process in processes()[1:]}
     before = listening(processes())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from spliter_experiments.evaluation import PlannedRun
-from spliter_experiments.evaluation.records import Record, ResultsFolder
+from spliter_experiments.harness.records import Record, ResultsFolder
 from spliter_experiments.slurm import control
 from spliter_experiments.slurm.errors import (
     SlurmError,

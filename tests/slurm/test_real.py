@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from spliter_experiments.evaluation.records import ResultsFolder
+from spliter_experiments.harness.records import ResultsFolder
 from spliter_experiments.slurm.folder import ends, last_state
 from tests.conftest import SOURCE_ROOTS
 from tests.slurm.cluster import VirtualSlurm, virtual_slurm, wait_until

@@ -10,11 +10,11 @@ from typing import Final
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from spliter_experiments._errors import OptionError, ResultsError
 from spliter_experiments.chaos.arena import Arena
 from spliter_experiments.chaos.cases import BACKENDS, KINDS, Case, draw_case
 from spliter_experiments.chaos.outcomes import Outcome, Record
 from spliter_experiments.chaos.runner import run_case
+from spliter_experiments.harness.errors import OptionError, ResultsError
 
 FRESH_AFTER: Final = 100
 """Runs after which a cluster is started anew."""

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from spliter_experiments._errors import OptionError
 from spliter_experiments.chaos.campaign import (
     command_of,
     error_table,
@@ -20,6 +19,7 @@ from spliter_experiments.chaos.campaign import (
 from spliter_experiments.chaos.cases import BACKENDS
 from spliter_experiments.chaos.outcomes import Record
 from spliter_experiments.evaluation._console import errors_reported, note, progress
+from spliter_experiments.harness.errors import OptionError
 
 
 def chaos(

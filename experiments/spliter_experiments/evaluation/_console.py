@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from spliter_experiments._comparison import Listener
-from spliter_experiments._errors import ExperimentError
-from spliter_experiments._interrupt import remembered_interrupt
-from spliter_experiments._table import size as bytes_said
+from spliter_experiments.compare.comparison import Listener
 from spliter_experiments.evaluation.plan import PlannedRun, stands_of
+from spliter_experiments.harness.errors import ExperimentError
+from spliter_experiments.harness.interrupt import remembered_interrupt
+from spliter_experiments.harness.table import size as bytes_said
 
 
 @contextmanager

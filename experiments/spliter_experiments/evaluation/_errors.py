@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spliter_experiments._errors import ExperimentError, ResultsError
+from spliter_experiments.harness.errors import ExperimentError, ResultsError
 
 
 class ScenarioError(ExperimentError, ValueError):

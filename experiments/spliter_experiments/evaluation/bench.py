@@ -15,19 +15,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from spliter import split
-from spliter_experiments._blocks import NO_LABELS, cut_rows, no_points
-from spliter_experiments._comparison import App, Listener, Site
-from spliter_experiments._csvm import CascadeSvm
-from spliter_experiments._datasets import InputChoice
-from spliter_experiments._engine import ClusterChoice, Engine
-from spliter_experiments._engines import load_engine
-from spliter_experiments._errors import ClusterError
-from spliter_experiments._histogram import Histogram
-from spliter_experiments._kmeans import KMeans
-from spliter_experiments._knn import Neighbors
-from spliter_experiments._placement import Placement
-from spliter_experiments._rounds import Contender, Judge, Measurement, measure
-from spliter_experiments.evaluation._memory import held_by_children, held_by_workers, watched
+from spliter_experiments.compare.comparison import App, Listener, Site
+from spliter_experiments.compare.data.blocks import NO_LABELS, cut_rows, no_points
+from spliter_experiments.compare.data.datasets import InputChoice
+from spliter_experiments.compare.engines.engine import ClusterChoice, Engine
+from spliter_experiments.compare.engines.loading import load_engine
+from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.workloads.csvm import CascadeSvm
+from spliter_experiments.compare.workloads.histogram import Histogram
+from spliter_experiments.compare.workloads.kmeans import KMeans
+from spliter_experiments.compare.workloads.knn import Neighbors
 from spliter_experiments.evaluation.plan import PlannedRun
 from spliter_experiments.evaluation.schema import (
     CascadeParameters,
@@ -35,6 +32,9 @@ from spliter_experiments.evaluation.schema import (
     KMeansParameters,
     Scenario,
 )
+from spliter_experiments.harness.errors import ClusterError
+from spliter_experiments.harness.memory import held_by_children, held_by_workers, watched
+from spliter_experiments.harness.runner import Contender, Judge, Measurement, measure
 
 JOIN_SECONDS = 180
 """How long workers may take to join a cluster that is not started here."""
@@ -219,7 +219,7 @@ def _call(scene: _Scene, run: PlannedRun) -> Callable[[], Any]:
 
 def one_chunk_per_worker(engine: Any) -> Engine:
     """Return a Dask engine that says it has as many cores as workers, to rechunk by."""
-    from spliter_experiments._dask_engine import DaskEngine
+    from spliter_experiments.compare.engines.dask_engine import DaskEngine
 
     class OnePerWorker(DaskEngine):
         """Told apart by nothing else."""

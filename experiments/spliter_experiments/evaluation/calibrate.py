@@ -17,8 +17,8 @@ import numpy as np
 from distributed import Client, wait
 
 from spliter import Partition, Split, split
-from spliter_experiments._dask_cluster import connected
-from spliter_experiments._engine import WAIT_SECONDS, ClusterChoice
+from spliter_experiments.compare.engines.dask_cluster import connected
+from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice
 from spliter_experiments.evaluation._errors import PlanError
 from spliter_experiments.evaluation.calibrate_kernels import (
     REPEATS,

@@ -12,19 +12,19 @@ from threadpoolctl import threadpool_limits
 
 from spliter_apps.neighbors.kernel import merge_nearest, nearest
 from spliter_apps.svm.kernel import Rows, SupportSet, conclude, improve, missing, support
-from spliter_experiments._csvm import CascadeSvm
-from spliter_experiments._csvm_cascade import (
+from spliter_experiments.compare.data.datasets import InputChoice
+from spliter_experiments.compare.data.sources import Floats, GeneratedPoints
+from spliter_experiments.compare.workloads.csvm import CascadeSvm
+from spliter_experiments.compare.workloads.csvm_cascade import (
     FEW_PARTS,
     Training,
     merge_sets,
     numbered,
     train_part,
 )
-from spliter_experiments._datasets import InputChoice
-from spliter_experiments._histogram_kernels import count_block, equal_bins
-from spliter_experiments._inputs import Floats, GeneratedPoints
-from spliter_experiments._kmeans import sum_block
-from spliter_experiments._knn import build_from_block
+from spliter_experiments.compare.workloads.histogram_kernels import count_block, equal_bins
+from spliter_experiments.compare.workloads.kmeans import sum_block
+from spliter_experiments.compare.workloads.knn import build_from_block
 from spliter_experiments.evaluation._errors import PlanError
 from spliter_experiments.evaluation.costs import CascadeCosts, Curve, NeighborCosts
 from spliter_experiments.evaluation.schema import (

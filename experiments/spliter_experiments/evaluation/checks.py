@@ -17,8 +17,8 @@ import dask.array as da
 from distributed import Client, wait
 
 from spliter import Partition, Split, split
-from spliter_experiments._comparison import Listener
-from spliter_experiments._engine import WAIT_SECONDS
+from spliter_experiments.compare.comparison import Listener
+from spliter_experiments.compare.engines.engine import WAIT_SECONDS
 from spliter_experiments.evaluation.bench import on_cluster
 from spliter_experiments.evaluation.calibrate import run_naps, sleeping_cluster
 from spliter_experiments.evaluation.calibrate_kernels import median_of

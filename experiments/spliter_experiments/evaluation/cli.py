@@ -15,9 +15,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from spliter_experiments._engines import MODULES, load_engine
-from spliter_experiments._errors import OptionError
-from spliter_experiments._options import is_count, words
+from spliter_experiments.compare.engines.loading import MODULES, load_engine
 from spliter_experiments.evaluation._console import (
     errors_reported,
     note,
@@ -33,7 +31,6 @@ from spliter_experiments.evaluation.costs import Costs
 from spliter_experiments.evaluation.launched import run_launched
 from spliter_experiments.evaluation.model import block_seconds
 from spliter_experiments.evaluation.plan import PROCESS, PlannedRun
-from spliter_experiments.evaluation.records import ResultsFolder
 from spliter_experiments.evaluation.report import write_report
 from spliter_experiments.evaluation.runner import (
     Request,
@@ -51,6 +48,9 @@ from spliter_experiments.evaluation.simulate import (
     simulate,
     write_simulation,
 )
+from spliter_experiments.harness.errors import OptionError
+from spliter_experiments.harness.options import is_count, words
+from spliter_experiments.harness.records import ResultsFolder
 
 app = typer.Typer(
     no_args_is_help=True, help="Reproduce the paper's evaluation, one figure per command."

@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from spliter_experiments._errors import ResultsError
 from spliter_experiments.evaluation.catalog import file_stem
 from spliter_experiments.evaluation.schema import Scenario
 from spliter_experiments.evaluation.statistics import Bar
+from spliter_experiments.harness.errors import ResultsError
 
 SUFFIXES = (".png", ".svg")
 

@@ -14,13 +14,13 @@ from threadpoolctl import threadpool_limits
 
 from spliter_apps.neighbors.kernel import Tree, build_tree, nearest
 from spliter_apps.neighbors.metric import Search
-from spliter_experiments._comparison import Listener
-from spliter_experiments._inputs import GeneratedPoints
-from spliter_experiments._knn import ALGORITHM
-from spliter_experiments.evaluation._memory import held_by, watched
+from spliter_experiments.compare.comparison import Listener
+from spliter_experiments.compare.data.sources import GeneratedPoints
+from spliter_experiments.compare.workloads.knn import ALGORITHM
 from spliter_experiments.evaluation.bench import Measured, interleaved
 from spliter_experiments.evaluation.plan import PlannedRun
 from spliter_experiments.evaluation.schema import NeighborsParameters, Scenario
+from spliter_experiments.harness.memory import held_by, watched
 
 
 def in_process(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from spliter_experiments._comparison import Listener
-from spliter_experiments._engine import ClusterChoice, EngineKind
-from spliter_experiments._engines import load_engine
-from spliter_experiments._errors import ClusterError
+from spliter_experiments.compare.comparison import Listener
+from spliter_experiments.compare.engines.engine import ClusterChoice, EngineKind
+from spliter_experiments.compare.engines.loading import load_engine
 from spliter_experiments.evaluation.plan import PROCESS, PlannedRun, command_of, visits_of
-from spliter_experiments.evaluation.records import ResultsFolder
 from spliter_experiments.evaluation.runner import Request, pending
+from spliter_experiments.harness.errors import ClusterError
+from spliter_experiments.harness.records import ResultsFolder
 
 
 def run_launched(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from spliter_experiments._csvm_cascade import FEW_PARTS, MANY_PARTS, PAPER, Scheme
+from spliter_experiments.compare.workloads.csvm_cascade import FEW_PARTS, MANY_PARTS, PAPER, Scheme
 from spliter_experiments.evaluation._errors import PlanError
 from spliter_experiments.evaluation.costs import (
     CascadeCosts,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spliter_experiments._engines import MODULES, load_engine
+from spliter_experiments.compare.engines.loading import MODULES, load_engine
 from spliter_experiments.evaluation._errors import PlanError
 from spliter_experiments.evaluation.catalog import file_stem
 from spliter_experiments.evaluation.schema import Configuration, Scenario, Size, SizeName

@@ -29,7 +29,7 @@ from typing import Any
 from distributed import Client, Scheduler, SchedulerPlugin
 from matplotlib.figure import Figure
 
-from spliter_experiments._errors import ResultsError
+from spliter_experiments.harness.errors import ResultsError
 
 WORTH = 1.25
 """From what gain on splitting is said to help."""

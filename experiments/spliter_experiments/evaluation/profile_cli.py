@@ -15,12 +15,12 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from spliter_experiments._errors import InputError
-from spliter_experiments._table import seconds, size
 from spliter_experiments.evaluation import _profile_preload
 from spliter_experiments.evaluation._console import errors_reported, note
 from spliter_experiments.evaluation.profile import Pass, Profile, write_profile_figure
 from spliter_experiments.evaluation.profile_local import LocalWatcher
+from spliter_experiments.harness.errors import InputError
+from spliter_experiments.harness.table import seconds, size
 
 SHOWN = 20
 """Passes in the table; those that take longest."""

@@ -14,16 +14,16 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
-from spliter_experiments._errors import ResultsError
-from spliter_experiments._table import size as bytes_said
 from spliter_experiments.evaluation.catalog import FIGURES
 from spliter_experiments.evaluation.figures import write_figure
-from spliter_experiments.evaluation.records import Record, ResultsFolder
 from spliter_experiments.evaluation.runner import pending, requests_in
 from spliter_experiments.evaluation.schema import Scenario
 from spliter_experiments.evaluation.statistics import summarise
 from spliter_experiments.evaluation.tables import Grid, kernel_table, measured_table, paper_table
 from spliter_experiments.evaluation.verdict import Finding, findings
+from spliter_experiments.harness.errors import ResultsError
+from spliter_experiments.harness.records import Record, ResultsFolder
+from spliter_experiments.harness.table import size as bytes_said
 
 PAGE = "report.html"
 SUMMARY = "report.md"

@@ -9,9 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from spliter_experiments._comparison import Listener
-from spliter_experiments._errors import ResultsError
-from spliter_experiments._facts import Facts, facts
+from spliter_experiments.compare.comparison import Listener
 from spliter_experiments.evaluation._errors import IncompatibleResultsError, PlanError
 from spliter_experiments.evaluation.bench import Bench, Measured, on_cluster
 from spliter_experiments.evaluation.catalog import file_stem, parse_scenario, read_scenario
@@ -23,8 +21,10 @@ from spliter_experiments.evaluation.plan import (
     plan_runs,
     visits_of,
 )
-from spliter_experiments.evaluation.records import Record, ResultsFolder, check_together
 from spliter_experiments.evaluation.schema import Scenario, SizeName
+from spliter_experiments.harness.errors import ResultsError
+from spliter_experiments.harness.facts import Facts, facts
+from spliter_experiments.harness.records import Record, ResultsFolder, check_together
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,6 @@ from pathlib import Path
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from spliter_experiments._errors import ResultsError
-from spliter_experiments._table import seconds, size
 from spliter_experiments.evaluation.checks import Check
 from spliter_experiments.evaluation.costs import Costs
 from spliter_experiments.evaluation.figures import LABELS, write_figure
@@ -22,6 +20,8 @@ from spliter_experiments.evaluation.model import most_blocks_per_core, predict
 from spliter_experiments.evaluation.plan import PlannedRun
 from spliter_experiments.evaluation.schema import Scenario
 from spliter_experiments.evaluation.statistics import Bar
+from spliter_experiments.harness.errors import ResultsError
+from spliter_experiments.harness.table import seconds, size
 
 LABEL = "PREDICTED, not measured"
 

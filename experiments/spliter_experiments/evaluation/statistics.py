@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spliter_experiments.evaluation.records import Record
 from spliter_experiments.evaluation.schema import Scenario
+from spliter_experiments.harness.records import Record
 
 FEWEST = 5
 """Runs from which on outliers are told from the others, as in the authors' analysis."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
 
-from spliter_experiments._table import NONE, seconds, size, times
 from spliter_experiments.evaluation.figures import LABELS
 from spliter_experiments.evaluation.schema import Scenario
 from spliter_experiments.evaluation.statistics import Bar
 from spliter_experiments.evaluation.verdict import PAPER_NAMES, published
+from spliter_experiments.harness.table import NONE, seconds, size, times
 
 REFERENCE = "spliter"
 

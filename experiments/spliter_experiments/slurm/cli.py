@@ -13,9 +13,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from spliter_experiments._errors import OptionError
-from spliter_experiments._options import is_count, words
 from spliter_experiments.evaluation._console import errors_reported, note, total
+from spliter_experiments.harness.errors import OptionError
+from spliter_experiments.harness.options import is_count, words
 from spliter_experiments.slurm import control
 from spliter_experiments.slurm.errors import SubmissionError
 from spliter_experiments.slurm.folder import Folder, Submission

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spliter_experiments.evaluation.records import ResultsFolder
+from spliter_experiments.harness.records import ResultsFolder
 from spliter_experiments.slurm.earlier import seconds_of
 from spliter_experiments.slurm.errors import SlurmError, SlurmRefusedError, SubmissionError
 from spliter_experiments.slurm.folder import Folder, JobEntry, Submission, last_state

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spliter_experiments.evaluation import PlannedRun
-from spliter_experiments.evaluation.records import Record, ResultsFolder
+from spliter_experiments.harness.records import Record, ResultsFolder
 from spliter_experiments.slurm.folder import Folder
 from spliter_experiments.slurm.request import Measured
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spliter_experiments._errors import ExperimentError
+from spliter_experiments.harness.errors import ExperimentError
 
 
 class ProfileError(ExperimentError, ValueError):

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from spliter_experiments._errors import ExperimentError
+from spliter_experiments.harness.errors import ExperimentError
 from spliter_experiments.slurm.errors import ServiceError
 
 LOOK_SECONDS = 0.2
@@ -161,7 +161,7 @@ def dask_ready(
     seconds: Seconds,
 ) -> None:
     """Wait until all workers have come to a Dask scheduler."""
-    from spliter_experiments._dask_cluster import _client_of
+    from spliter_experiments.compare.engines.dask_cluster import _client_of
 
     deadline = time.monotonic() + seconds
     with _client_of(str(scheduler_file)) as client:
@@ -181,8 +181,8 @@ def dataclay_ready(store: Address, metadata: Address, backends: Count, seconds: 
     """Wait until dataClay's metadata service answers and all backends are known."""
     import redis
 
-    from spliter_experiments._dataclay_cluster import knock, parse_address
-    from spliter_experiments._errors import ClusterError
+    from spliter_experiments.compare.engines.dataclay_cluster import knock, parse_address
+    from spliter_experiments.harness.errors import ClusterError
 
     deadline = time.monotonic() + seconds
     host, port = parse_address(store)

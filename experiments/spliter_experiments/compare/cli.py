@@ -1,0 +1,195 @@
+"""``spliter compare``: SplIter beside other ways, on the user's data and cluster."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from spliter_experiments.compare.comparison import App, run_comparison
+from spliter_experiments.compare.data.datasets import InputChoice
+from spliter_experiments.compare.data.sources import Points
+from spliter_experiments.compare.options import (
+    CommonOptions,
+    DimsOption,
+    RowsOption,
+    ways_option,
+    with_common_options,
+)
+from spliter_experiments.compare.results import Comparison, make_folder, write_results
+from spliter_experiments.compare.ways import legend
+from spliter_experiments.evaluation._console import errors_reported, note, progress
+from spliter_experiments.harness.table import comparison_table
+
+compare = typer.Typer(no_args_is_help=True, help="Compare SplIter with other ways, on your data.")
+
+
+@compare.command(name="sum")
+@with_common_options
+def add_up(
+    common: CommonOptions,
+    rows: RowsOption = 20_000_000,
+    dims: DimsOption = 5,
+    passes: Annotated[int, typer.Option(help="Passes over the data, split once for all.")] = 1,
+    ways: Annotated[str | None, ways_option("sum")] = None,
+) -> None:
+    """Add up all values every way: next to no work, so that it shows what tasks cost."""
+    from spliter_experiments.compare.workloads.sums import Sum
+
+    with errors_reported():
+        _compare(Sum(passes), common, common.choices(rows, dims), ways)
+
+
+@compare.command()
+@with_common_options
+def histogram(
+    common: CommonOptions,
+    rows: RowsOption = 20_000_000,
+    dims: DimsOption = 5,
+    bins: Annotated[int, typer.Option(help="Bins in each column.")] = 10,
+    ways: Annotated[str | None, ways_option("histogram")] = None,
+) -> None:
+    """Compute the same histogram every way, in interleaved rounds, and show what each took."""
+    from spliter_experiments.compare.workloads.histogram import Histogram
+
+    with errors_reported():
+        _compare(Histogram(bins), common, common.choices(rows, dims), ways)
+
+
+@compare.command()
+@with_common_options
+def kmeans(
+    common: CommonOptions,
+    rows: RowsOption = 2_000_000,
+    dims: DimsOption = 20,
+    clusters: Annotated[int, typer.Option(help="Clusters to form.")] = 8,
+    iterations: Annotated[int, typer.Option(help="Iterations of Lloyd's algorithm.")] = 10,
+    ways: Annotated[str | None, ways_option("kmeans")] = None,
+) -> None:
+    """Find the same clusters every way, in interleaved rounds, and show what each took."""
+    from spliter_experiments.compare.workloads.kmeans import KMeans
+
+    with errors_reported():
+        app = KMeans(clusters, iterations, common.seed)
+        _compare(app, common, common.choices(rows, dims), ways)
+
+
+@compare.command()
+@with_common_options
+def csvm(
+    common: CommonOptions,
+    rows: RowsOption = 8_000,
+    dims: DimsOption = 20,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the input that holds the classes, as numbers or text. Data of "
+            "scikit-learn's have classes of their own."
+        ),
+    ] = None,
+    iterations: Annotated[
+        int, typer.Option(help="Iterations of the cascade, at most; after few, ways may differ.")
+    ] = 5,
+    tol: Annotated[
+        float,
+        typer.Option(help="Relative change of the dual objective that ends the cascade before."),
+    ] = 1e-3,
+    ways: Annotated[str | None, ways_option("csvm")] = None,
+) -> None:
+    """Train the same classifier every way, in interleaved rounds, and show what each took."""
+    from spliter_experiments.compare.workloads.csvm import CascadeSvm
+
+    with errors_reported():
+        _compare(CascadeSvm(label, iterations, tol), common, common.choices(rows, dims), ways)
+
+
+@compare.command()
+@with_common_options
+def knn(
+    common: CommonOptions,
+    rows: RowsOption = 200_000,
+    dims: DimsOption = 8,
+    neighbors: Annotated[int, typer.Option(help="Neighbours to find of each query.")] = 5,
+    queries: Annotated[
+        int, typer.Option(help="Queries: generated on top of the points, or rows held out.")
+    ] = 20_000,
+    ways: Annotated[str | None, ways_option("knn")] = None,
+) -> None:
+    """Find the same neighbours every way, in interleaved rounds, and show what each took."""
+    from spliter_experiments.compare.workloads.knn import Neighbors
+
+    with errors_reported():
+        _compare(Neighbors(neighbors, queries), common, common.choices(rows, dims), ways)
+
+
+def _compare(
+    app: App[Any], common: CommonOptions, choices: Sequence[InputChoice], ways: str | None
+) -> None:
+    settings = common.settings(ways, app, shlex.join(["spliter", *sys.argv[1:]]))
+    if common.output is not None:
+        make_folder(common.output)
+    launch = settings.engine.launcher()
+    if launch is not None:
+        raise typer.Exit(launch(settings.cluster, sys.argv[1:]))
+    with ExitStack() as stack:
+        datasets = [stack.enter_context(app.open(choice)) for choice in choices]
+        _say_columns(datasets[0].points)
+        with progress() as shown:
+            listener = replace(
+                shown, interrupted=lambda partial: _show(partial, app.detail(), common.output)
+            )
+            comparison = run_comparison(app, settings, datasets, listener)
+    _show(comparison, app.detail(), common.output)
+
+
+def _say_columns(points: Points) -> None:
+    chosen = points.columns
+    if len(chosen) < chosen.numeric:
+        note(
+            f"columns: {', '.join(chosen.names)} ({len(chosen)} of {chosen.numeric} numeric ones; "
+            "choose with --columns)"
+        )
+
+
+def _show(comparison: Comparison, detail: str, output: Path | None) -> None:
+    """Print the table and, if asked, write the files."""
+    title = _title(comparison, detail)
+    console = Console(markup=False)
+    console.print(comparison_table(comparison, title))
+    console.print("\n".join(legend(comparison.ways)), highlight=False, style="dim")
+    if output is not None:
+        from spliter_experiments.harness.plot import write_plot
+
+        files = write_results(comparison, output) + write_plot(comparison, output, title)
+        note(f"written: {', '.join(map(str, files))}")
+
+
+def _title(comparison: Comparison, detail: str) -> str:
+    about = comparison.settings
+    columns = about["columns"]
+    assert isinstance(columns, list)
+    blocks = ", ".join(f"{stand.blocks_per_core}" for stand in comparison.stands)
+    sets = f" on each of {about['datasets']} sets" if about["datasets"] != 1 else ""
+    return (
+        f"{comparison.app} of {about['input']}: {about['rows']:,} x {len(columns)}, {detail}\n"
+        f"{about['backend']}: {about['workers']} workers, {about['cores']} cores, {blocks} blocks "
+        f"per core, {_rounds(comparison)} rounds{sets}"
+    )
+
+
+def _rounds(comparison: Comparison) -> str:
+    """Return the number of rounds asked for, or the fewest there are of an interrupted run."""
+    if not comparison.settings.get("interrupted"):
+        return str(comparison.settings["rounds"])
+    done = min(
+        sum(run.way == comparison.ways[0] for run in stand.measurements)
+        for stand in comparison.stands
+    )
+    return f"interrupted after {done}"

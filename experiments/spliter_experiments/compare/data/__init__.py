@@ -1,0 +1,3 @@
+"""Data to compare on: sources, files, columns, blocks."""
+
+from __future__ import annotations

@@ -1,0 +1,190 @@
+"""The rows of a source in another arrangement: repeated, shuffled, or some held out.
+
+All of these are sources themselves, whose rows do not depend on how they are cut.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from spliter_experiments.compare.data.columns import Columns
+from spliter_experiments.compare.data.sources import Codes, Floats, Points
+from spliter_experiments.harness.errors import InputError
+
+
+@dataclass(frozen=True)
+class TiledPoints:
+    """The rows of a source again and again, up to a number of rows.
+
+    Examples
+    --------
+    >>> from spliter_experiments.compare.data.sources import GeneratedPoints
+    >>> TiledPoints(GeneratedPoints(rows=2, dims=1, seed=0), rows=5).read(1, 5).shape
+    (4, 1)
+    """
+
+    points: Points
+    rows: int
+
+    @property
+    def origin(self) -> str:
+        """What the user calls it."""
+        return f"{self.points.origin}, repeated"
+
+    @property
+    def columns(self) -> Columns:
+        """Those of the source."""
+        return self.points.columns
+
+    def read(self, start: int, stop: int) -> Floats:
+        """Return rows `start` to `stop` of the endless repetition."""
+        period = self.points.rows
+        pieces = []
+        while start < stop:
+            offset = start % period
+            length = min(period - offset, stop - start)
+            pieces.append(self.points.read(offset, offset + length))
+            start += length
+        return np.concatenate(pieces) if pieces else self.points.read(0, 0)
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """The rows of a source in random order.
+
+    The whole source is kept in memory wherever some of its rows are read.
+
+    Examples
+    --------
+    >>> from spliter_experiments.compare.data.sources import GeneratedPoints
+    >>> points = GeneratedPoints(rows=9, dims=1, seed=0)
+    >>> mixed = Shuffled(points, seed=1).read(0, 9)
+    >>> sorted(mixed[:, 0]) == sorted(points.read(0, 9)[:, 0])
+    True
+    """
+
+    points: Points
+    seed: int
+
+    @property
+    def origin(self) -> str:
+        """What the user calls it."""
+        return self.points.origin
+
+    @property
+    def rows(self) -> int:
+        """As many as the source has."""
+        return self.points.rows
+
+    @property
+    def columns(self) -> Columns:
+        """Those of the source."""
+        return self.points.columns
+
+    def read(self, start: int, stop: int) -> Floats:
+        """Return some rows of the random order."""
+        return _all_rows(self.points)[_order(self.points.rows, self.seed)[start:stop]]
+
+
+@functools.lru_cache(maxsize=2)
+def _all_rows(points: Points) -> Floats:
+    return points.read(0, points.rows)
+
+
+@functools.lru_cache(maxsize=1)
+def _order(rows: int, seed: int) -> Codes:
+    return np.random.default_rng(seed).permutation(rows)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Rows of a source that are kept from the others: one of every `step`, the first `rows`."""
+
+    points: Points
+    step: int
+    rows: int
+
+    @property
+    def origin(self) -> str:
+        """What the user calls it."""
+        return self.points.origin
+
+    @property
+    def columns(self) -> Columns:
+        """Those of the source."""
+        return self.points.columns
+
+    def read(self, start: int, stop: int) -> Floats:
+        """Return some of the rows held out."""
+        # The one that is held out is the last of its group.
+        return self.points.read(start * self.step, stop * self.step)[self.step - 1 :: self.step]
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """The rows of a source that are not held out, in their order."""
+
+    points: Points
+    step: int
+    held: int
+
+    @property
+    def origin(self) -> str:
+        """What the user calls it."""
+        return self.points.origin
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.points.rows - self.held
+
+    @property
+    def columns(self) -> Columns:
+        """Those of the source."""
+        return self.points.columns
+
+    def read(self, start: int, stop: int) -> Floats:
+        """Return some of the rows that are left."""
+        first, last = self._place(start), self._place(stop)
+        row = np.arange(first, last)
+        left = (row % self.step != self.step - 1) | (row >= self.held * self.step)
+        return np.compress(left, self.points.read(first, last), axis=0)
+
+    def _place(self, row: int) -> int:
+        """Return where in the source a row stands."""
+        taken = row // (self.step - 1) if self.step > 1 else self.held
+        return row + min(taken, self.held)
+
+
+def hold_out(points: Points, count: int) -> tuple[Remaining, HeldOut]:
+    """Part rows into those to learn from and, evenly spread among them, some to ask about.
+
+    Parameters
+    ----------
+    points : Points
+        All rows.
+    count : int
+        How many to hold out.
+
+    Raises
+    ------
+    InputError
+        If there are not more rows than that.
+
+    Examples
+    --------
+    >>> from spliter_experiments.compare.data.sources import GeneratedPoints
+    >>> rest, held = hold_out(GeneratedPoints(rows=10, dims=1, seed=0), 3)
+    >>> rest.rows, held.rows
+    (7, 3)
+    """
+    if not 0 < count < points.rows:
+        raise InputError(
+            f"{count} of {points.rows} rows of {points.origin} cannot be held out; there must be "
+            "1 at least, and rows left"
+        )
+    step = points.rows // count
+    return Remaining(points, step, count), HeldOut(points, step, count)

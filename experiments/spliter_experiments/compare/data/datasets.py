@@ -1,0 +1,169 @@
+"""From the options of the command to the data: points, and labels or rows held out for an app."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from spliter_experiments.compare.data.arranged import Shuffled, TiledPoints
+from spliter_experiments.compare.data.columns import Wanted
+from spliter_experiments.compare.data.readers import (
+    SKLEARN,
+    SklearnTargets,
+    open_labels,
+    open_source,
+)
+from spliter_experiments.compare.data.sources import (
+    Dataset,
+    Floats,
+    GeneratedBlobs,
+    GeneratedPoints,
+    Points,
+)
+from spliter_experiments.harness.errors import InputError, OptionError
+
+MOST_CLASSES = 100
+"""More values than that in a column of labels are no classes: the column is a measurement."""
+
+
+@dataclass(frozen=True)
+class InputChoice:
+    """What the user asks for.
+
+    Parameters
+    ----------
+    source : str or None
+        A file or ``sklearn:NAME``; None to generate points.
+    columns : str or None
+        Names or numbers of columns, between commas.
+    tile : int or None
+        Repeat the rows of the source up to this number.
+    rows, dims, seed : int
+        What to generate.
+    """
+
+    source: str | None
+    columns: str | None
+    tile: int | None
+    rows: int
+    dims: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.source is None and (self.columns is not None or self.tile is not None):
+            raise OptionError(
+                "--columns and --tile go with --input; use --dims and --rows for generated points"
+            )
+        if self.tile is not None and self.tile < 1:
+            raise OptionError(f"--tile must be at least 1 row, got {self.tile}")
+
+
+@contextmanager
+def open_points(choice: InputChoice, most: int | None = None, extra: int = 0) -> Iterator[Points]:
+    """Open points, for the time of the comparison.
+
+    Parameters
+    ----------
+    choice : InputChoice
+        What the user asks for.
+    most : int or None
+        How many columns to take where the user chooses none.
+    extra : int
+        Points to generate on top of those asked for: an app is going to hold them out.
+
+    Yields
+    ------
+    Points
+        With at least one row and one column.
+    """
+    if choice.source is None:
+        # Before they are added up: none asked for would go unnoticed.
+        asked = GeneratedPoints(choice.rows, choice.dims, choice.seed)
+        yield GeneratedPoints(asked.rows + extra, choice.dims, choice.seed)
+        return
+    with open_source(choice.source, Wanted(choice.columns, most)) as points:
+        yield _sized(points, choice.tile)
+
+
+@contextmanager
+def open_labelled(
+    choice: InputChoice, label: str | None, extra: int = 0
+) -> Iterator[tuple[Points, Points, tuple[float, ...]]]:
+    """Open points and their classes, for the time of the comparison.
+
+    Rows of an input are shuffled: many are sorted by class, and blocks of one class alone are
+    another problem.
+
+    Parameters
+    ----------
+    choice : InputChoice
+        What the user asks for.
+    label : str or None
+        Column of the classes; None for generated points and for data of scikit-learn's, which
+        have classes of their own.
+    extra : int
+        Points to generate on top of those asked for.
+
+    Yields
+    ------
+    tuple of Points, Points and tuple of float
+        The points, a column with the values that stand for their classes, and all these values.
+    """
+    if choice.source is None:
+        if label is not None:
+            raise OptionError("--label goes with --input; generated points have classes")
+        asked = GeneratedPoints(choice.rows, choice.dims, choice.seed)
+        blobs = GeneratedBlobs(asked.rows + extra, choice.dims, choice.seed)
+        yield blobs, blobs.classes(), (0.0, 1.0)
+        return
+    with ExitStack() as stack:
+        wanted = Wanted(choice.columns, without=label)
+        points = stack.enter_context(open_source(choice.source, wanted))
+        if label is not None:
+            column = stack.enter_context(open_labels(choice.source, label))
+        elif choice.source.startswith(SKLEARN):
+            column = SklearnTargets.open(choice.source.removeprefix(SKLEARN))
+        else:
+            raise OptionError(
+                f"--label NAME has to say which column of {points.origin} holds the classes"
+            )
+        classes = _classes(column)
+        points, column = (_sized(source, choice.tile) for source in (points, column))
+        yield Shuffled(points, choice.seed), Shuffled(column, choice.seed), classes
+
+
+def _sized(points: Points, rows: int | None) -> Points:
+    if points.rows < 1:
+        raise InputError(f"{points.origin} holds no rows")
+    return points if rows is None else TiledPoints(points, rows)
+
+
+def _classes(column: Points) -> tuple[float, ...]:
+    (name,) = column.columns.names
+    values = np.unique(column.read(0, column.rows))
+    if not np.isfinite(values).all():
+        raise InputError(f"{column.origin}: missing or infinite values in {name}, the label")
+    if not 2 <= len(values) <= MOST_CLASSES:
+        raise InputError(
+            f"{column.origin}: {name}, the label, has {len(values)} different values; there have "
+            f"to be 2 classes, {MOST_CLASSES} at most"
+        )
+    return tuple(values.tolist())
+
+
+def read_held_out(dataset: Dataset) -> Floats:
+    """Return the points held out, in memory.
+
+    Raises
+    ------
+    InputError
+        If some values are not finite.
+    """
+    assert dataset.held_out is not None
+    points = dataset.held_out.read(0, dataset.held_out.rows)
+    if not np.isfinite(points).all():
+        raise InputError(f"{dataset.held_out.origin}: missing or infinite values in rows held out")
+    return points

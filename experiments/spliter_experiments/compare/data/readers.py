@@ -1,0 +1,342 @@
+"""Read points from files and from the data that scikit-learn ships.
+
+``.npy`` and ``.zarr`` are read by rows as they are, Parquet by row groups. CSV has no rows that
+can be found without reading all before them: it is read once, into a temporary ``.npy`` file.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter_experiments.compare.data.columns import Columns, Wanted, choose_columns
+from spliter_experiments.compare.data.sources import Floats, Points
+from spliter_experiments.harness.errors import InputError, TextColumnError
+
+SKLEARN = "sklearn:"
+BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")
+"""Data that comes with scikit-learn: nothing is downloaded."""
+
+CLASSIFIED = ("breast_cancer", "digits", "iris", "wine")
+"""Those of them whose points belong to classes."""
+
+NUMERIC_KINDS = "biuf"
+
+
+def open_source(source: str, wanted: Wanted) -> AbstractContextManager[Points]:
+    """Open a file by its suffix, or scikit-learn's data by name.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read as a table of numbers.
+    """
+    if source.startswith(SKLEARN):
+        return nullcontext(SklearnPoints.open(source.removeprefix(SKLEARN), wanted))
+    path = Path(source).resolve()
+    opener = _OPENERS.get(path.suffix.lower())
+    if opener is None:
+        raise InputError(
+            f"{source}: do not know how to read {path.suffix or 'a file without a suffix'}; "
+            f"--input takes {', '.join(_OPENERS)} and {SKLEARN}NAME"
+        )
+    if not path.exists():
+        raise InputError(f"{source}: there is no such file")
+    return opener(path, wanted)
+
+
+@dataclass(frozen=True)
+class ArrayFilePoints:
+    """A two-dimensional array in a ``.npy`` file or a Zarr store; a vector is one column."""
+
+    path: Path
+    origin: str
+    rows: int
+    columns: Columns
+
+    @classmethod
+    def open(cls, path: Path, wanted: Wanted) -> ArrayFilePoints:
+        """Look at the shape and type; no rows are read."""
+        array = open_array(path)
+        if array.ndim not in (1, 2):
+            raise InputError(
+                f"{path} holds an array of shape {array.shape}; points are rows of a table"
+            )
+        if array.dtype.kind not in NUMERIC_KINDS:
+            raise InputError(f"{path} holds values of type {array.dtype}, not numbers")
+        width = 1 if array.ndim == 1 else array.shape[1]
+        names = tuple(map(str, range(width)))
+        chosen = choose_columns(names, [True] * width, wanted, str(path))
+        return cls(path, path.name, array.shape[0], chosen)
+
+    def read(self, start: int, stop: int) -> Floats:
+        """Copy rows into memory, so that a block does not lie in the file."""
+        rows = open_array(self.path)[start:stop]
+        if rows.ndim == 1:
+            rows = rows[:, np.newaxis]
+        if self.columns.positions != tuple(range(rows.shape[1])):
+            rows = rows[:, list(self.columns.positions)]
+        return np.array(rows, dtype=np.float64, order="C")
+
+
+def open_array(path: Path) -> Any:
+    """Open an array file without reading its values."""
+    if path.suffix.lower() == ".npy":
+        try:
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        except Exception as error:  # of a damaged header NumPy's parser lets out errors of any kind
+            raise InputError(f"{path} cannot be read as a .npy file: {error}") from error
+    import zarr
+
+    try:
+        return zarr.open_array(path, mode="r")
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path} cannot be read as one Zarr array: {error}") from error
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A part of a Parquet input that is read at once."""
+
+    path: Path
+    number: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class ParquetPoints:
+    """Columns of a Parquet file, or of a folder of them in the order of their names."""
+
+    path: Path
+    groups: tuple[RowGroup, ...]
+    columns: Columns
+
+    @classmethod
+    def open(cls, path: Path, wanted: Wanted) -> ParquetPoints:
+        """Look at the schema and the row groups; no rows are read."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+        if not files:
+            raise InputError(f"{path} holds no .parquet file")
+        try:
+            metadata = [parquet.read_metadata(file) for file in files]
+            schemas = [parquet.read_schema(file) for file in files]
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{path} cannot be read as Parquet: {error}") from error
+        schema = schemas[0]
+        if any(other.names != schema.names for other in schemas):
+            raise InputError(f"the files in {path} do not have the same columns")
+        numeric = [
+            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+            for kind in schema.types
+        ]
+        groups: list[RowGroup] = []
+        start = 0
+        for file, about in zip(files, metadata, strict=True):
+            for number in range(about.num_row_groups):
+                stop = start + about.row_group(number).num_rows
+                groups.append(RowGroup(file, number, start, stop))
+                start = stop
+        return cls(path, tuple(groups), choose_columns(schema.names, numeric, wanted, str(path)))
+
+    @property
+    def origin(self) -> str:
+        """Name of the file."""
+        return self.path.name
+
+    @property
+    def rows(self) -> int:
+        """Rows in all row groups."""
+        return self.groups[-1].stop if self.groups else 0
+
+    def read(self, start: int, stop: int) -> Floats:
+        """Decode the row groups that hold these rows; nulls become NaN."""
+        pieces = [
+            read_row_group(group, self.columns.names)[
+                max(start - group.start, 0) : stop - group.start
+            ]
+            for group in self.groups
+            if group.start < stop and start < group.stop
+        ]
+        return np.concatenate(pieces) if pieces else np.empty((0, len(self.columns)))
+
+
+@functools.lru_cache(maxsize=2)
+def read_row_group(group: RowGroup, names: tuple[str, ...]) -> Floats:
+    """Decode a row group; kept, because the next block mostly starts in the same one."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(group.path) as file:
+        table = file.read_row_group(group.number, columns=list(names))
+    columns = [table.column(name).cast(pa.float64()).to_numpy() for name in names]
+    return np.stack(columns, axis=1)
+
+
+@contextmanager
+def open_csv(path: Path, wanted: Wanted) -> Iterator[Points]:
+    """Read a CSV file once; its points live in a temporary ``.npy`` file."""
+    import pandas as pd
+
+    try:
+        first = pd.read_csv(path, header=None, nrows=1)
+        table = pd.read_csv(path, header=None if _all_numbers(first) else 0)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as CSV: {error}") from error
+    names = [str(name) for name in table.columns]
+    numeric = [pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]
+    chosen = choose_columns(names, numeric, wanted, str(path))
+    values = table.iloc[:, list(chosen.positions)].to_numpy(dtype=np.float64)
+    with tempfile.TemporaryDirectory(prefix="spliter-csv-") as folder:
+        copy = Path(folder) / "table.npy"
+        np.save(copy, np.ascontiguousarray(values))
+        rows = len(values)
+        del table, values  # not held in memory beside the blocks
+        everything = Columns(chosen.names, tuple(range(len(chosen))), chosen.numeric)
+        yield ArrayFilePoints(copy, path.name, rows, everything)
+
+
+@contextmanager
+def open_labels(source: str, name: str) -> Iterator[Points]:
+    """Open a column of labels; text labels are replaced by their rank among the sorted labels.
+
+    Parameters
+    ----------
+    source : str
+        A file, or ``sklearn:NAME``.
+    name : str
+        Name or number of the column.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    with ExitStack() as stack:
+        try:
+            column = stack.enter_context(open_source(source, Wanted(name)))
+        except TextColumnError:
+            column = stack.enter_context(_open_text(Path(source).resolve(), name))
+        yield column
+
+
+@contextmanager
+def _open_text(path: Path, name: str) -> Iterator[Points]:
+    """Write the rank of each text into a temporary ``.npy`` file and open that."""
+    import pandas as pd
+
+    table = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
+    texts = table[name] if name in table.columns else table.iloc[:, int(name)]
+    codes, _ = pd.factorize(texts, sort=True)
+    values = np.where(codes < 0, np.nan, codes).astype(np.float64)
+    with tempfile.TemporaryDirectory(prefix="spliter-labels-") as folder:
+        copy = Path(folder) / "labels.npy"
+        np.save(copy, values[:, np.newaxis])
+        yield ArrayFilePoints(copy, path.name, len(values), Columns((name,), (0,), 1))
+
+
+def _all_numbers(first: Any) -> bool:
+    """Whether the first line is data: names of columns are no numbers."""
+    return all(kind.kind in NUMERIC_KINDS for kind in first.dtypes)
+
+
+@dataclass(frozen=True)
+class SklearnPoints:
+    """Data that ships with scikit-learn, loaded where it is read."""
+
+    name: str
+    rows: int
+    columns: Columns
+
+    @classmethod
+    def open(cls, name: str, wanted: Wanted) -> SklearnPoints:
+        """Load it once to learn its size and columns."""
+        data, names = load_bundled(name)
+        numeric = [True] * len(names)
+        return cls(name, len(data), choose_columns(names, numeric, wanted, SKLEARN + name))
+
+    @property
+    def origin(self) -> str:
+        """Name as the user wrote it."""
+        return SKLEARN + self.name
+
+    def read(self, start: int, stop: int) -> Floats:
+        """Return rows of it."""
+        data, _ = load_bundled(self.name)
+        return np.array(data[start:stop][:, list(self.columns.positions)], order="C")
+
+
+@dataclass(frozen=True)
+class SklearnTargets:
+    """The classes of data that ships with scikit-learn, as a column of numbers."""
+
+    name: str
+    rows: int
+
+    @classmethod
+    def open(cls, name: str) -> SklearnTargets:
+        """Load them once to learn how many there are."""
+        if name in BUNDLED and name not in CLASSIFIED:
+            raise InputError(
+                f"{SKLEARN}{name} has no classes; those that have are {', '.join(CLASSIFIED)}"
+            )
+        return cls(name, len(_load_bunch(name).target))
+
+    @property
+    def origin(self) -> str:
+        """What the user calls it."""
+        return f"target of {SKLEARN}{self.name}"
+
+    @property
+    def columns(self) -> Columns:
+        """One."""
+        return Columns(("target",), (0,), 1)
+
+    def read(self, start: int, stop: int) -> Floats:
+        """Return some of them, shape (stop - start, 1)."""
+        return np.array(_load_bunch(self.name).target[start:stop, np.newaxis], dtype=np.float64)
+
+
+def load_bundled(name: str) -> tuple[npt.NDArray[np.float64], Sequence[str]]:
+    """Return the points that ship with scikit-learn under a name, and names of their columns."""
+    bunch = _load_bunch(name)
+    return np.asarray(bunch.data, dtype=np.float64), [str(word) for word in bunch.feature_names]
+
+
+@functools.cache
+def _load_bunch(name: str) -> Any:
+    """Load data that ships with scikit-learn, once per process."""
+    if name not in BUNDLED:
+        raise InputError(f"scikit-learn ships no {name!r}; there are {', '.join(BUNDLED)}")
+    try:
+        from sklearn import datasets
+    except ImportError as error:
+        raise InputError(
+            f'{SKLEARN}{name} needs scikit-learn: pip install "spliter[apps]"'
+        ) from error
+    return getattr(datasets, f"load_{name}")()
+
+
+def _opened(
+    opener: Callable[[Path, Wanted], Points],
+) -> Callable[[Path, Wanted], AbstractContextManager[Points]]:
+    return lambda path, wanted: nullcontext(opener(path, wanted))
+
+
+_OPENERS: dict[str, Callable[[Path, Wanted], AbstractContextManager[Points]]] = {
+    ".npy": _opened(ArrayFilePoints.open),
+    ".zarr": _opened(ArrayFilePoints.open),
+    ".parquet": _opened(ParquetPoints.open),
+    ".csv": open_csv,
+}

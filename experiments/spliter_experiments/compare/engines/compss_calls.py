@@ -1,0 +1,66 @@
+"""The PyCOMPSs tasks of a program without SplIter: a function of a block, as it is written there.
+
+Imported by the workers. Functions are told by name, and blocks come as COMPSs brings them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from pycompss.api.task import task
+
+from spliter_backends._compss_api import compss_delete_object, compss_wait_on
+
+NO_NUMBER = -1
+"""In place of the number of a block's first row, for functions that do not take it."""
+
+
+@task(returns=object)  # type: ignore[untyped-decorator]
+def call_on_block(kernel: str, block: Any, start: int, shared: tuple[Any, ...]) -> Any:
+    """Call a function on a block."""
+    return _found(kernel)(block, *_leading(start), *shared)
+
+
+@task(returns=object)  # type: ignore[untyped-decorator]
+def call_on_blocks(kernel: str, block: Any, other: Any, start: int, shared: tuple[Any, ...]) -> Any:
+    """Call a function on a block and the one that goes with it."""
+    return _found(kernel)(block, other, *_leading(start), *shared)
+
+
+def _leading(start: int) -> tuple[int, ...]:
+    return () if start == NO_NUMBER else (start,)
+
+
+def _found(kernel: str) -> Callable[..., Any]:
+    module, _, name = kernel.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def name_of(kernel: Callable[..., Any]) -> str:
+    """Return by what name the workers find a function.
+
+    Examples
+    --------
+    >>> from spliter_experiments.compare.workloads.sums import add_up
+    >>> name_of(add_up)
+    'spliter_experiments.compare.workloads.sums:add_up'
+    """
+    return f"{kernel.__module__}:{kernel.__qualname__}"
+
+
+def results_of(futures: list[Any], shared: tuple[Any, ...]) -> list[Any]:
+    """Wait for tasks, and have COMPSs forget what was given to all of them.
+
+    Parameters
+    ----------
+    futures : list of future
+        Of the tasks.
+    shared : tuple
+        The very one that they were given.
+    """
+    found: list[Any] = compss_wait_on(futures)
+    compss_delete_object(shared)
+    return found

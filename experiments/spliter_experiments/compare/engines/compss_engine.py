@@ -1,0 +1,197 @@
+"""COMPSs as an engine to compare on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy.typing as npt
+
+from spliter_backends._compss_api import compss_barrier, compss_delete_object
+from spliter_backends._compss_blocks import known_facts
+from spliter_backends._compss_tasks import started
+from spliter_backends.compss_collections import CompssCollection, make_blocks
+from spliter_experiments.compare.data.blocks import row_starts
+from spliter_experiments.compare.data.sources import Rows
+from spliter_experiments.compare.engines.compss_calls import (
+    NO_NUMBER,
+    call_on_block,
+    call_on_blocks,
+    name_of,
+    results_of,
+)
+from spliter_experiments.compare.engines.compss_cluster import Nodes, connected
+from spliter_experiments.compare.engines.compss_launch import launched_progress
+from spliter_experiments.compare.engines.compss_watch import START_SECONDS, STARTING, Progress
+from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice, Reading
+from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.harness.errors import ExperimentError, InputError
+
+
+@dataclass(frozen=True)
+class CompssRest:
+    """The state in which no task is under way.
+
+    Parameters
+    ----------
+    progress : Progress
+        Told that a way begins.
+    """
+
+    progress: Progress
+
+    def wait(self) -> None:
+        """Wait for all tasks; what is to be deleted is when the next one starts."""
+        compss_barrier()
+        self.progress.tell(WAIT_SECONDS, "a way")
+
+
+@dataclass
+class TaskMeter:
+    """Counts the tasks that this program has started.
+
+    Bytes are not known: COMPSs moves objects between nodes by itself, and does not tell.
+
+    Parameters
+    ----------
+    own : int
+        Those that are not SplIter's.
+    """
+
+    own: int = 0
+
+    def __enter__(self) -> TaskMeter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing was changed that had to be changed back."""
+
+    def reading(self) -> Reading:
+        """Read the counters."""
+        return Reading(self.own + started(), None)
+
+
+@dataclass(frozen=True)
+class CompssEngine:
+    """A COMPSs application's nodes; implements :class:`.per_block.CallsBlocks`.
+
+    Parameters
+    ----------
+    nodes : Nodes
+        Those that there are.
+    progress : Progress
+        Told what is waited for.
+    counter : TaskMeter
+        Counts tasks.
+    """
+
+    nodes: Nodes
+    progress: Progress
+    counter: TaskMeter = field(default_factory=TaskMeter)
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at once."""
+        return sum(self.nodes.units.values())
+
+    @property
+    def workers(self) -> int:
+        """How many nodes there are."""
+        return len(self.nodes.units)
+
+    def is_on_this_machine(self) -> bool:
+        """Whether all nodes are this host."""
+        return self.nodes.on_this_machine
+
+    @contextmanager
+    def persisted(
+        self,
+        source: Rows,
+        row_chunks: Sequence[int],
+        like: npt.NDArray[Any],
+        placement: Placement,
+    ) -> Iterator[CompssCollection]:
+        """Have tasks read rows into blocks, which are deleted at the end."""
+        self.progress.tell(WAIT_SECONDS, f"loading {len(row_chunks)} blocks")
+        starts = row_starts(row_chunks)
+        calls = [
+            (source, start, start + rows) for start, rows in zip(starts, row_chunks, strict=True)
+        ]
+        chunks = (tuple(row_chunks), *((size,) for size in like.shape[1:]))
+        nodes: Literal["in turn"] | None = None if placement is Placement.COMPSS else "in turn"
+        blocks = make_blocks(read_rows, calls, chunks=chunks, nodes=nodes)
+        try:
+            for block in blocks:
+                known_facts(block)
+        except ExperimentError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"the workers cannot read {source.origin}: {error}; a file has to be at the same "
+                "path on every node"
+            ) from error
+        try:
+            yield blocks
+        finally:
+            for block in blocks:
+                compss_delete_object(block)
+
+    def call_blocks(
+        self,
+        array: CompssCollection,
+        kernel: Callable[..., Any],
+        *shared: Any,
+        aligned: CompssCollection | None = None,
+        numbered: bool = False,
+    ) -> list[Any]:
+        """Run a PyCOMPSs task for every block; see :class:`.per_block.CallsBlocks`."""
+        self.progress.tell(WAIT_SECONDS, f"{len(array)} tasks")
+        name = name_of(kernel)
+        starts = row_starts(array.chunks[0]) if numbered else [NO_NUMBER] * len(array)
+        if aligned is None:
+            futures = [
+                call_on_block(name, block, start, shared)
+                for block, start in zip(array, starts, strict=True)
+            ]
+        else:
+            futures = [
+                call_on_blocks(name, block, other, start, shared)
+                for block, other, start in zip(array, aligned, starts, strict=True)
+            ]
+        self.counter.own += len(futures)
+        return results_of(futures, shared)
+
+    def on_blocks(self, kernel: Callable[[Any], Any], collection: CompssCollection) -> list[Any]:
+        """Run a kernel on each block and return what it returns."""
+        return self.call_blocks(collection, kernel)
+
+    def rest(self, collections: Sequence[CompssCollection] = ()) -> CompssRest:
+        """Take the state without tasks: COMPSs leaves blocks where they are."""
+        return CompssRest(self.progress)
+
+    def meter(self) -> TaskMeter:
+        """Count the tasks."""
+        return self.counter
+
+
+def read_rows(source: Rows, start: int, stop: int) -> Any:
+    """Read the rows of one block; runs at a node."""
+    return source.read(start, stop)
+
+
+@contextmanager
+def connect(choice: ClusterChoice) -> Iterator[CompssEngine]:
+    """Find the nodes of the application that this is the main program of.
+
+    Raises
+    ------
+    ClusterError
+        If it is none, or its nodes cannot be used.
+    """
+    progress = launched_progress()
+    progress.tell(START_SECONDS, STARTING)
+    with connected(choice) as nodes:
+        progress.tell(WAIT_SECONDS, "loading the first blocks")
+        yield CompssEngine(nodes, progress)

@@ -1,0 +1,229 @@
+"""Run the command inside COMPSs: ``runcompss`` starts the runtime, and the command in it.
+
+A COMPSs program is started by ``runcompss``, which makes the runtime part of its process. So a
+command that is given ``--backend compss`` outside of one runs ``runcompss``, with itself as the
+application, and hands on its exit status.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+
+from spliter_experiments.compare.engines.compss_nodes import free_ports, write_nodes
+from spliter_experiments.compare.engines.compss_watch import START_SECONDS, STARTING, Progress
+from spliter_experiments.compare.engines.engine import ClusterChoice, Launch
+from spliter_experiments.harness.errors import ClusterError, OptionError
+
+LAUNCHED = "SPLITER_COMPSS_LAUNCHED"
+"""Variable of the environment that tells the command inside its arguments, and the nodes."""
+
+OPTIONS = "SPLITER_RUNCOMPSS"
+"""Variable of the environment with further options for ``runcompss``."""
+
+LIMIT_SECONDS = 2 * 60 * 60
+"""After which COMPSs is to end the application."""
+
+END_SECONDS = 60
+"""How long processes that are killed may take to end."""
+
+POLL_SECONDS = 0.5
+
+STARTS = 3
+"""How often it is started if nodes do not come up: on a busy machine some do not."""
+
+APPLICATION = """\
+from spliter_experiments.compare.engines.compss_launch import main_inside
+
+if __name__ == "__main__":
+    main_inside()
+"""
+
+
+class NodesNotUpError(ClusterError):
+    """Not all nodes of an application have run a task in time; it may go well the next time."""
+
+
+def runs_inside() -> bool:
+    """Whether this process is the main program of a COMPSs application."""
+    if importlib.util.find_spec("pycompss") is None:
+        return False
+    from spliter_backends._compss_api import runtime_is_up
+
+    return runtime_is_up()
+
+
+def launcher() -> Launch | None:
+    """Return what runs the command inside COMPSs; None if this is inside already."""
+    return None if runs_inside() else launch
+
+
+def launch(choice: ClusterChoice, arguments: Sequence[str]) -> int:
+    """Run the command inside COMPSs.
+
+    Parameters
+    ----------
+    choice : ClusterChoice
+        Its address is a resources file, with ``project.xml`` beside it; without one, nodes are
+        started on this machine.
+    arguments : sequence of str
+        Of the command.
+
+    Returns
+    -------
+    int
+        Its exit status.
+
+    Raises
+    ------
+    ClusterError
+        If there is no ``runcompss``, or the application does not get on.
+    OptionError
+        If there are no files at the address.
+    """
+    runcompss = shutil.which("runcompss")
+    if runcompss is None:
+        raise ClusterError(
+            "--backend compss needs COMPSs: there is no runcompss on PATH; load your site's "
+            "COMPSs module, or install COMPSs (spliter doctor says what is missing)"
+        )
+    for attempt in range(1, STARTS + 1):
+        try:
+            return _launch_once(choice, arguments, Path(runcompss))
+        except NodesNotUpError as error:
+            if attempt == STARTS:
+                raise
+            sys.stderr.write(f"{error}; it is started again\n")
+    raise AssertionError("it has been started once at least")
+
+
+def _launch_once(choice: ClusterChoice, arguments: Sequence[str], runcompss: Path) -> int:
+    with TemporaryDirectory(prefix="spliter-compss-") as name:
+        folder = Path(name)
+        project, resources, here = _files(choice, folder, runcompss)
+        application = folder / "spliter_command.py"
+        application.write_text(APPLICATION, encoding="utf-8")
+        progress = folder / "progress"
+        told = {
+            "arguments": list(arguments),
+            "resources": str(resources),
+            "progress": str(progress),
+        }
+        command = [
+            *(str(runcompss), "--lang=python", f"--project={project}", f"--resources={resources}"),
+            f"--python_interpreter={sys.executable}",
+            f"--pythonpath={os.pathsep.join(path for path in sys.path if path)}",
+            f"--log_dir={folder}",
+            f"--wall_clock_limit={LIMIT_SECONDS}",
+            *here,
+            *shlex.split(os.environ.get(OPTIONS, "")),
+            str(application),
+        ]
+        try:
+            environment = {**os.environ, LAUNCHED: json.dumps(told)}
+            return _run(command, environment, Progress(progress))
+        finally:
+            _end_what_is_left(folder)
+
+
+def _files(
+    choice: ClusterChoice, folder: Path, runcompss: Path
+) -> tuple[Path, Path, tuple[str, ...]]:
+    """Return the project file, the resources file, and options for nodes on this machine."""
+    if choice.address is None:
+        # runcompss is at <home>/Runtime/scripts/user
+        home = Path(os.environ.get("COMPSS_HOME") or runcompss.resolve().parents[3])
+        master, *starts = free_ports(1 + choice.workers)
+        here = (
+            "--master_name=localhost",
+            # Left alone it draws one of those that the system hands out to whoever connects.
+            f"--master_port={master}",
+            # Workers on one machine would all take its first core.
+            "--cpu_affinity=disabled",
+        )
+        return *write_nodes(folder, home, starts, choice.threads), here
+    resources = Path(choice.address).resolve()
+    project = resources.with_name("project.xml")
+    for file in resources, project:
+        if not file.is_file():
+            raise OptionError(
+                f"--address: there is no {file}; for COMPSs it is the resources file, with "
+                "project.xml beside it"
+            )
+    return project, resources, ()
+
+
+def _run(command: Sequence[str], environment: dict[str, str], progress: Progress) -> int:
+    """Run it in a session of its own, so that all of it can be ended."""
+    progress.tell(START_SECONDS, STARTING)
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    # Whoever ends this process means the application too.
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        return _watched(process, progress)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _watched(process: subprocess.Popen[bytes], progress: Progress) -> int:
+    """Wait for it as long as it gets on."""
+    while True:
+        try:
+            return process.wait(POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            about = progress.overdue()
+        if about is not None:
+            kind = NodesNotUpError if about == STARTING else ClusterError
+            raise kind(
+                f"the COMPSs application has not come to an end with {about} in time; its logs may "
+                "say why (a node that did not start, a task whose input was lost)"
+            )
+
+
+def _end_what_is_left(folder: Path) -> None:
+    """End workers of an application that could not do so: the folder is in their arguments."""
+    left = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any(str(folder) in word for word in process.info["cmdline"] or ())
+    ]
+    for process in left:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(left, timeout=END_SECONDS)
+
+
+def launched_resources() -> Path | None:
+    """Return the resources file of the application, where :func:`launch` has started it."""
+    told = os.environ.get(LAUNCHED)
+    return None if told is None else Path(json.loads(told)["resources"])
+
+
+def launched_progress() -> Progress:
+    """Return where the application tells that it gets on; nowhere if nobody watches it."""
+    told = os.environ.get(LAUNCHED)
+    return Progress(None if told is None else Path(json.loads(told)["progress"]))
+
+
+def main_inside() -> None:
+    """Run the command, as the application."""
+    from spliter_experiments.__main__ import main
+
+    sys.argv = ["spliter", *json.loads(os.environ[LAUNCHED])["arguments"]]
+    main()

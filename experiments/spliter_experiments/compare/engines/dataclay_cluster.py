@@ -1,0 +1,136 @@
+"""A dataClay for the time of a command: an embedded one, or the user's own."""
+
+from __future__ import annotations
+
+import pydoc
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+import spliter
+from spliter import BackendNotUsableError, Location
+from spliter_backends._dataclay_quiet import quiet
+from spliter_backends.dataclay_cluster import EmbeddedDataClay
+from spliter_backends.dataclay_executor import DataClayExecutor, current_executor
+from spliter_experiments.compare.engines.engine import ClusterChoice, result_of
+from spliter_experiments.harness.errors import ClusterError, OptionError
+
+with quiet():
+    from dataclay import Client
+
+CONNECT_SECONDS = 10
+
+HEALTH_SERVICE = "dataclay.proto.metadata.MetadataService"
+
+
+@contextmanager
+def connected(choice: ClusterChoice) -> Iterator[DataClayExecutor]:
+    """Connect to a dataClay with at least one backend, started and stopped here if embedded.
+
+    Raises
+    ------
+    ClusterError
+        If it cannot be started or reached in time, or has no backend.
+    """
+    try:
+        if choice.address is None:
+            with EmbeddedDataClay(choice.workers, threads=choice.threads) as cluster:
+                cluster.client()
+                yield current_executor()
+            return
+        host, port = parse_address(choice.address)
+        knock(host, port)
+        with quiet(), Client(host=host, port=port):
+            yield current_executor()
+    except BackendNotUsableError as error:
+        raise ClusterError(str(error)) from error
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Read host and port of a metadata service.
+
+    Raises
+    ------
+    OptionError
+        If it is something else.
+
+    Examples
+    --------
+    >>> parse_address("127.0.0.1:16587")
+    ('127.0.0.1', 16587)
+    """
+    host, colon, port = address.rpartition(":")
+    if not host or not colon or not port.isdecimal():
+        raise OptionError(f"--address takes HOST:PORT of a metadata service, got {address!r}")
+    return host, int(port)
+
+
+def knock(host: str, port: int) -> None:
+    """Ask whether a metadata service is there: dataClay itself would ask for ever.
+
+    Raises
+    ------
+    ClusterError
+        If nobody answers.
+    """
+    question = health_pb2.HealthCheckRequest(service=HEALTH_SERVICE)
+    with grpc.insecure_channel(f"{host}:{port}") as channel:
+        try:
+            health_pb2_grpc.HealthStub(channel).Check(question, timeout=CONNECT_SECONDS)
+        except grpc.RpcError as error:
+            raise ClusterError(
+                f"no metadata service of dataClay answers at {host}:{port}: {error.details()}"
+            ) from error
+
+
+def backends_of(executor: DataClayExecutor) -> list[Location]:
+    """Return the backends that are there.
+
+    Raises
+    ------
+    ClusterError
+        If there are none.
+    """
+    session = executor.session
+    found = [Location(str(backend)) for backend in session.wait(session.backend_ids())]
+    if not found:
+        raise ClusterError("this dataClay has no backends; start some")
+    return found
+
+
+def hosts_of(executor: DataClayExecutor, backends: list[Location]) -> set[str]:
+    """Return the names of the machines on which backends run."""
+    return set(_ask_all(executor, backends, socket.gethostname))
+
+
+def check_backends(executor: DataClayExecutor, backends: list[Location]) -> None:
+    """Make sure that all backends have this version of SplIter.
+
+    Raises
+    ------
+    ClusterError
+        If one has not.
+    """
+    found = _ask_all(executor, backends, pydoc.locate, "spliter.__version__")
+    wrong = [
+        f"{backend} has {version}"
+        for backend, version in zip(backends, found, strict=True)
+        if version != spliter.__version__
+    ]
+    if wrong:
+        raise ClusterError(
+            f"backends without spliter {spliter.__version__}: {'; '.join(wrong)}; install "
+            "the same version there, with its extras [experiments,dataclay]"
+        )
+
+
+def _ask_all(
+    executor: DataClayExecutor, backends: list[Location], function: Callable[..., Any], *args: Any
+) -> list[Any]:
+    """Run a function of the standard library at each backend: it can be run on any."""
+    asked = [executor.submit(function, args, {}, backend) for backend in backends]
+    return [result_of(future) for future in asked]

@@ -1,0 +1,189 @@
+"""dataClay as an engine to compare on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter import Location
+from spliter_backends._dataclay_quiet import quiet
+from spliter_backends.dataclay_collections import DataClayArray
+from spliter_backends.dataclay_executor import DataClayExecutor
+from spliter_experiments.compare.data.blocks import row_starts
+from spliter_experiments.compare.data.sources import Rows
+from spliter_experiments.compare.engines.dataclay_cluster import (
+    backends_of,
+    check_backends,
+    connected,
+    hosts_of,
+)
+from spliter_experiments.compare.engines.dataclay_meter import CallMeter
+from spliter_experiments.compare.engines.dataclay_objects import ArrayBlock
+from spliter_experiments.compare.engines.dataclay_rest import DataClayRest
+from spliter_experiments.compare.engines.engine import ClusterChoice, result_of
+from spliter_experiments.compare.engines.placement import Placement, seats
+from spliter_experiments.harness.errors import ExperimentError, InputError
+
+with quiet():
+    from dataclay.event_loop import get_dc_event_loop
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedArray(DataClayArray):
+    """A collection of our own persistent objects.
+
+    Parameters
+    ----------
+    objects : tuple of ArrayBlock
+        References to them: asking dataClay for one by its id takes a call.
+    """
+
+    objects: tuple[ArrayBlock, ...]
+
+
+@dataclass(frozen=True)
+class DataClayEngine:
+    """A dataClay that is connected to; implements :class:`.engine.Engine`.
+
+    Parameters
+    ----------
+    executor : DataClayExecutor
+        Of the client.
+    capacities : mapping of str to int
+        For each backend, how many active methods it runs at once.
+    on_this_machine : bool
+        Whether all backends run on this host.
+    """
+
+    executor: DataClayExecutor
+    capacities: Mapping[Location, int]
+    on_this_machine: bool
+
+    @property
+    def cores(self) -> int:
+        """How many active methods run at once."""
+        return sum(self.capacities.values())
+
+    @property
+    def workers(self) -> int:
+        """How many backends there are."""
+        return len(self.capacities)
+
+    def is_on_this_machine(self) -> bool:
+        """Whether all backends run on this host."""
+        return self.on_this_machine
+
+    @contextmanager
+    def persisted(
+        self,
+        source: Rows,
+        row_chunks: Sequence[int],
+        like: npt.NDArray[Any],
+        placement: Placement,
+    ) -> Iterator[LoadedArray]:
+        """Have the backends read rows into persistent objects, which are deleted at the end."""
+        backends = self._seats(len(row_chunks), placement)
+        loading = [
+            self.executor.submit(make_block, (source, start, start + rows), {}, backend)
+            for backend, start, rows in zip(
+                backends, row_starts(row_chunks), row_chunks, strict=True
+            )
+        ]
+        try:
+            objects = tuple(result_of(future) for future in loading)
+        except ExperimentError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"the backends cannot read {source.origin}: {error}; a file has to be at the same "
+                "path on the machine of every backend"
+            ) from error
+        ids = tuple(block._dc_meta.id for block in objects)
+        chunks = (tuple(row_chunks), *((size,) for size in like.shape[1:]))
+        row_nbytes = like.itemsize * int(np.prod(like.shape[1:]))
+        nbytes = np.asarray(row_chunks, dtype=np.int64) * row_nbytes
+        array = LoadedArray(ids, chunks, like.dtype, nbytes, objects)
+        try:
+            yield array
+        finally:
+            array.delete()
+
+    def _seats(self, nblocks: int, placement: Placement) -> list[Location]:
+        """Return the backend of each block; the same for the same number of them."""
+        if placement is Placement.DATACLAY:
+            numbers = np.random.default_rng(nblocks).integers(self.workers, size=nblocks)
+            return [list(self.capacities)[number] for number in numbers]
+        return seats(nblocks, self.capacities, placement)
+
+    def call_blocks(
+        self,
+        array: LoadedArray,
+        kernel: Callable[..., Any],
+        *shared: Any,
+        aligned: LoadedArray | None = None,
+        numbered: bool = False,
+    ) -> list[Any]:
+        """Call an active method on all blocks at once; see :class:`.per_block.CallsBlocks`.
+
+        As fast as dataClay's client makes calls: from its own event loop, without a thread for
+        each, which is somewhat faster than threads.
+        """
+        runtime = self.executor.session.runtime
+        arguments: list[tuple[Any, ...]] = [shared] * array.nblocks
+        if numbered:
+            arguments = [(start, *shared) for start in row_starts(array.chunks[0])]
+        others = [()] * array.nblocks if aligned is None else [(it,) for it in aligned.objects]
+
+        async def call_all() -> list[Any]:
+            calls = [
+                runtime.call_remote_method(block, "apply", (kernel, other, args), {})
+                for block, other, args in zip(array.objects, others, arguments, strict=True)
+            ]
+            return list(await asyncio.gather(*calls))
+
+        calling = asyncio.run_coroutine_threadsafe(call_all(), get_dc_event_loop())
+        found: list[Any] = result_of(calling)
+        return found
+
+    def on_blocks(self, kernel: Callable[[Any], Any], collection: LoadedArray) -> list[Any]:
+        """Run a kernel on each block and return what it returns."""
+        return self.call_blocks(collection, kernel)
+
+    def rest(self, collections: Sequence[LoadedArray] = ()) -> DataClayRest:
+        """Take what is kept now, and where blocks are."""
+        ids = [object_id for array in collections for object_id in array.object_ids]
+        return DataClayRest.now(self.executor, list(self.capacities), ids)
+
+    def meter(self) -> CallMeter:
+        """Count calls, and bytes between this process and the backends."""
+        return CallMeter(self.executor)
+
+
+def make_block(source: Rows, start: int, stop: int) -> ArrayBlock:
+    """Read the rows of one block and keep them; runs at a backend."""
+    block = ArrayBlock(source.read(start, stop))
+    block.make_persistent()
+    return block
+
+
+@contextmanager
+def connect(choice: ClusterChoice) -> Iterator[DataClayEngine]:
+    """Connect to a dataClay with at least one backend, started and stopped here if embedded.
+
+    Raises
+    ------
+    ClusterError
+        If it cannot be started or reached in time, or a backend has another SplIter.
+    """
+    with connected(choice) as executor:
+        backends = backends_of(executor)
+        check_backends(executor, backends)
+        here = hosts_of(executor, backends) == {socket.gethostname()}
+        yield DataClayEngine(executor, executor.capacities(backends), here)

@@ -1,0 +1,225 @@
+"""What a comparison needs of an engine: a cluster to connect to, and the ways of each app on it.
+
+An engine is one module that says all of it as an :class:`EngineKind`; :mod:`.loading` knows
+where. Nothing else asks which engine it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy.typing as npt
+
+from spliter_experiments.compare.data.sources import Rows
+from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.harness.errors import ClusterError, OptionError
+
+WAIT_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class ClusterChoice:
+    """Which cluster to use.
+
+    Parameters
+    ----------
+    address : str or None
+        Where the user's cluster is; None to start one.
+    workers, threads : int
+        Processes, and threads in each, of the one to start.
+    """
+
+    address: str | None
+    workers: int
+    threads: int
+
+    def __post_init__(self) -> None:
+        if self.workers < 1 or self.threads < 1:
+            raise OptionError(
+                f"--workers and --threads must be at least 1, got {self.workers} and {self.threads}"
+            )
+
+
+class Reading(NamedTuple):
+    """What the counters say; the difference of two readings is what happened in between.
+
+    Bytes are None where the engine does not tell.
+    """
+
+    tasks: int
+    nbytes: int | None
+
+    def since(self, earlier: Reading) -> Reading:
+        """Return what was counted after `earlier`.
+
+        Examples
+        --------
+        >>> Reading(5, 80).since(Reading(2, 30))
+        Reading(tasks=3, nbytes=50)
+        """
+        tasks = self.tasks - earlier.tasks
+        if self.nbytes is None or earlier.nbytes is None:
+            return Reading(tasks, None)
+        return Reading(tasks, self.nbytes - earlier.nbytes)
+
+
+class Meter(Protocol):
+    """Counts what ways cost."""
+
+    def reading(self) -> Reading:
+        """Read the counters."""
+
+
+class Resting(Protocol):
+    """A state of the cluster to come back to."""
+
+    def wait(self) -> None:
+        """Wait until the cluster is in that state again.
+
+        Raises
+        ------
+        ClusterError
+            If that takes too long.
+        """
+
+
+class Engine(Protocol):
+    """A cluster, for the time of a comparison."""
+
+    @property
+    def cores(self) -> int:
+        """How many tasks it runs at once."""
+
+    @property
+    def workers(self) -> int:
+        """How many processes it has that run tasks."""
+
+    def is_on_this_machine(self) -> bool:
+        """Whether all of it runs on this host, so that plain processes here compare with it."""
+
+    def persisted(
+        self,
+        source: Rows,
+        row_chunks: Sequence[int],
+        like: npt.NDArray[Any],
+        placement: Placement,
+    ) -> AbstractContextManager[Any]:
+        """Load rows at the workers, in blocks, for the time of a context.
+
+        Parameters
+        ----------
+        source : Rows
+            Where the rows come from.
+        row_chunks : sequence of int
+            Rows of each block.
+        like : ndarray
+            A block without rows: says the dtype, and the size of further axes.
+        placement : Placement
+            How the blocks are spread over the workers. Sources that are loaded alike are at the
+            same places if it is even.
+
+        Yields
+        ------
+        collection
+            One of the engine's, with ``shape`` and ``chunks``.
+
+        Raises
+        ------
+        InputError
+            If the workers cannot read the source.
+        """
+
+    def on_blocks(self, kernel: Callable[[Any], Any], collection: Any) -> list[Any]:
+        """Run a kernel on each block of a collection and return what it returns, in order."""
+
+    def rest(self, collections: Sequence[Any] = ()) -> Resting:
+        """Take the state that there is now, with these collections at the workers."""
+
+    def meter(self) -> AbstractContextManager[Meter]:
+        """Count what is going on, for the time of a context."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """The ways of one app on one engine.
+
+    Parameters
+    ----------
+    run : mapping of str to callable
+        By name; called with site and problem, each returns an answer.
+    absent : callable
+        Given the engine, returns the ways that cannot run on this cluster, with the reason.
+    own : tuple of str
+        Those of `run` that no other engine has, so that the app does not name them.
+    """
+
+    run: Mapping[str, Callable[[Any, Any], Any]]
+    absent: Callable[[Any], Mapping[str, str]] = field(default=lambda _: {})
+    own: tuple[str, ...] = ()
+
+
+Launch: TypeAlias = Callable[[ClusterChoice, Sequence[str]], int]
+"""Runs the command, with these arguments, inside an engine; returns its exit status."""
+
+
+@dataclass(frozen=True)
+class EngineKind:
+    """An engine before it is connected to.
+
+    Parameters
+    ----------
+    name : str
+        What the user calls it.
+    address_option : str
+        The option of the command by which the user says where a cluster is.
+    placements : frozenset of Placement
+        Those that it can do.
+    connect : callable
+        Given a choice, a context with the connected engine.
+    ways : mapping of str to Ways
+        By name of the app.
+    launcher : callable
+        Returns what runs the command anew inside the engine's own launcher; or None if there is no
+        need to, as this process can connect.
+    node_is_worker : bool
+        Whether it has one worker on a node, with all of its cores, however many a plan has there.
+    """
+
+    name: str
+    address_option: str
+    placements: frozenset[Placement]
+    connect: Callable[[ClusterChoice], AbstractContextManager[Engine]]
+    ways: Mapping[str, Ways]
+    launcher: Callable[[], Launch | None] = lambda: None
+    node_is_worker: bool = False
+
+    def check(self, placement: Placement) -> None:
+        """Refuse a placement that is another engine's.
+
+        Raises
+        ------
+        OptionError
+            If it is.
+        """
+        if placement not in self.placements:
+            raise OptionError(
+                f"--placement {placement} is none of {self.name}'s; take one of "
+                f"{', '.join(sorted(self.placements))}"
+            )
+
+
+def result_of(future: Any) -> Any:
+    """Wait for a future of any engine and return its result.
+
+    Raises
+    ------
+    ClusterError
+        If that takes longer than ten minutes.
+    """
+    try:
+        return future.result(timeout=WAIT_SECONDS)
+    except TimeoutError as error:
+        raise ClusterError(f"no result after {WAIT_SECONDS} s") from error

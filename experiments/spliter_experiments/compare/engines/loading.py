@@ -1,0 +1,43 @@
+"""The engines that can be compared on, each imported when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+
+from spliter_experiments.compare.engines.engine import EngineKind
+from spliter_experiments.harness.errors import ClusterError, OptionError
+
+MODULES = {
+    "dask": "spliter_experiments.compare.engines.on_dask",
+    "dataclay": "spliter_experiments.compare.engines.on_dataclay",
+    "compss": "spliter_experiments.compare.engines.on_compss",
+    "ray": "spliter_experiments.compare.engines.on_ray",
+}
+"""Modules that say what their engine is, as ``ENGINE``."""
+
+
+def load_engine(name: str) -> EngineKind:
+    """Return an engine by name.
+
+    Raises
+    ------
+    OptionError
+        If there is none of that name.
+    ClusterError
+        If it is not installed.
+
+    Examples
+    --------
+    >>> load_engine("dask").name
+    'dask'
+    """
+    if name not in MODULES:
+        raise OptionError(f"--backend: there is no {name!r}; take one of {', '.join(MODULES)}")
+    try:
+        engine = importlib.import_module(MODULES[name]).ENGINE
+    except ImportError as error:
+        raise ClusterError(
+            f'--backend {name} cannot be used here: {error}; pip install "spliter[{name}]"'
+        ) from error
+    assert isinstance(engine, EngineKind)
+    return engine

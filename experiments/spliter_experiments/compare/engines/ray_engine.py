@@ -1,0 +1,219 @@
+"""Ray as an engine to compare on."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+import ray
+from ray import ObjectRef, cloudpickle
+
+from spliter import Location
+from spliter_backends._ray_blocks import affinity
+from spliter_backends._ray_errors import told
+from spliter_backends.ray_collections import RayArray
+from spliter_experiments.compare.data.blocks import row_starts
+from spliter_experiments.compare.data.sources import Rows
+from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice
+from spliter_experiments.compare.engines.placement import Placement, seats
+from spliter_experiments.compare.engines.ray_cluster import (
+    check_nodes,
+    connected,
+    nodes_of,
+    on_this_machine,
+)
+from spliter_experiments.compare.engines.ray_meter import RayMeter, RayRest
+from spliter_experiments.harness.errors import ClusterError, ExperimentError, InputError
+
+MOST_INLINE = 100_000
+"""Bytes of an argument up to which it goes along with every task; larger ones are put once."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedArray(RayArray):
+    """A collection that was loaded at nodes.
+
+    Parameters
+    ----------
+    seats : tuple of Location
+        The node of each block.
+    """
+
+    seats: tuple[Location, ...] = ()
+
+    @functools.cached_property
+    def dataset(self) -> Any:
+        """The same rows as a dataset of Ray Data, in blocks of the same rows."""
+        with warnings.catch_warnings():
+            # Ray Data warns of settings that are its own defaults.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            import ray.data
+
+            ray.data.DataContext.get_current().enable_progress_bars = False
+            return ray.data.from_numpy_refs(list(self.blocks)).materialize()
+
+    @property
+    def blocks_of_dataset(self) -> int:
+        """How many objects it consists of; none before it is asked for."""
+        made = vars(self).get("dataset")
+        return 0 if made is None else int(made.num_blocks())
+
+
+@dataclass(frozen=True)
+class RayEngine:
+    """A Ray cluster that is connected to; implements :class:`.per_block.CallsBlocks`.
+
+    Parameters
+    ----------
+    nodes : mapping of Location to int
+        For each node, how many tasks it runs at once.
+    here : bool
+        Whether all of them are on this host.
+    pinned : bool
+        Whether the tasks of blocks are given an affinity to the node of their block.
+    """
+
+    nodes: Mapping[Location, int]
+    here: bool
+    pinned: bool = False
+
+    @property
+    def cores(self) -> int:
+        """How many tasks it runs at once."""
+        return sum(self.nodes.values())
+
+    @property
+    def workers(self) -> int:
+        """How many nodes it has."""
+        return len(self.nodes)
+
+    def is_on_this_machine(self) -> bool:
+        """Whether all nodes are this host."""
+        return self.here
+
+    @contextmanager
+    def persisted(
+        self,
+        source: Rows,
+        row_chunks: Sequence[int],
+        like: npt.NDArray[Any],
+        placement: Placement,
+    ) -> Iterator[LoadedArray]:
+        """Have tasks read rows at nodes; they go when nobody refers to them any more."""
+        places = seats(len(row_chunks), self.nodes, placement)
+        given = ray.put(source)
+        blocks = tuple(
+            read_rows.options(scheduling_strategy=affinity(place)).remote(
+                given, start, start + rows
+            )
+            for place, start, rows in zip(places, row_starts(row_chunks), row_chunks, strict=True)
+        )
+        try:
+            results(self.call_tasks(touched, [(block,) for block in blocks], places))
+        except ExperimentError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"the nodes cannot read {source.origin}: {error}; a file has to be at the same "
+                "path on every node"
+            ) from error
+        chunks = (tuple(row_chunks), *((size,) for size in like.shape[1:]))
+        yield LoadedArray(blocks, chunks, like.dtype, tuple(places))
+
+    def call_tasks(
+        self, function: Any, calls: Sequence[tuple[Any, ...]], seats: Sequence[Location] | None
+    ) -> list[ObjectRef]:
+        """Start a task for each of several calls, at given nodes or where Ray puts it."""
+        if seats is None:
+            return [function.remote(*call) for call in calls]
+        at = {seat: function.options(scheduling_strategy=affinity(seat)) for seat in set(seats)}
+        return [at[seat].remote(*call) for seat, call in zip(seats, calls, strict=True)]
+
+    def call_blocks(
+        self,
+        array: LoadedArray,
+        kernel: Callable[..., Any],
+        *shared: Any,
+        aligned: LoadedArray | None = None,
+        numbered: bool = False,
+    ) -> list[Any]:
+        """Start a task for every block; see :class:`.per_block.CallsBlocks`."""
+        none: list[tuple[Any, ...]] = [()] * array.nblocks
+        others = none if aligned is None else [(block,) for block in aligned.blocks]
+        numbers = [(start,) for start in row_starts(array.chunks[0])] if numbered else none
+        given = tuple(_put_if_large(value) for value in shared)
+        calls = [
+            (kernel, block, *other, *number, *given)
+            for block, other, number in zip(array.blocks, others, numbers, strict=True)
+        ]
+        return results(self.call_tasks(call, calls, array.seats if self.pinned else None))
+
+    def on_blocks(self, kernel: Callable[[Any], Any], collection: LoadedArray) -> list[Any]:
+        """Run a kernel on each block and return what it returns."""
+        return self.call_blocks(collection, kernel)
+
+    def rest(self, collections: Sequence[LoadedArray] = ()) -> RayRest:
+        """Take what is in the object stores now; datasets of the collections may come."""
+        return RayRest.now(lambda: sum(array.blocks_of_dataset for array in collections))
+
+    def meter(self) -> RayMeter:
+        """Count tasks, and bytes that come into object stores."""
+        return RayMeter()
+
+
+def results(references: Sequence[ObjectRef]) -> list[Any]:
+    """Wait for tasks and return their results.
+
+    Raises
+    ------
+    ClusterError
+        If that takes longer than ten minutes.
+    """
+    try:
+        return list(ray.get(list(references), timeout=WAIT_SECONDS))
+    except ray.exceptions.RayTaskError as error:
+        raise told(error) from error
+    except TimeoutError as error:
+        raise ClusterError(f"no result after {WAIT_SECONDS} s") from error
+
+
+def _put_if_large(value: Any) -> Any:
+    return ray.put(value) if len(cloudpickle.dumps(value)) > MOST_INLINE else value
+
+
+@ray.remote  # type: ignore[untyped-decorator]
+def read_rows(source: Rows, start: int, stop: int) -> Any:
+    """Read the rows of one block."""
+    return source.read(start, stop)
+
+
+@ray.remote  # type: ignore[untyped-decorator]
+def touched(block: Any) -> int:
+    """Make sure that a block is there."""
+    return len(block)
+
+
+@ray.remote  # type: ignore[untyped-decorator]
+def call(kernel: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function on a block."""
+    return kernel(*arguments)
+
+
+@contextmanager
+def connect(choice: ClusterChoice) -> Iterator[RayEngine]:
+    """Connect to a cluster with at least one node, started and stopped here if embedded.
+
+    Raises
+    ------
+    ClusterError
+        If it cannot be started or reached in time, or a node has another SplIter.
+    """
+    with connected(choice):
+        nodes = nodes_of(choice)
+        check_nodes(nodes)
+        yield RayEngine(nodes, on_this_machine(nodes))

@@ -1,0 +1,206 @@
+"""The options that every comparison of the command takes, declared once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, ParamSpec, get_type_hints
+
+import typer
+
+from spliter_experiments.compare.comparison import App, Settings, ways_on
+from spliter_experiments.compare.data.datasets import InputChoice
+from spliter_experiments.compare.engines.engine import ClusterChoice, EngineKind
+from spliter_experiments.compare.engines.loading import MODULES, load_engine
+from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.ways import WAYS, legend
+from spliter_experiments.harness.errors import OptionError
+from spliter_experiments.harness.options import parse_sweep, parse_ways
+
+P = ParamSpec("P")
+
+MOST_DATASETS = 1_000
+"""All sets of points are open at once."""
+
+
+@dataclass(frozen=True)
+class CommonOptions:
+    """What the user asked of a comparison, beside what is the app's own."""
+
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            help=".npy, .zarr, .parquet or .csv, or sklearn:NAME for data that ships with "
+            "scikit-learn. Without it, points are generated.",
+        ),
+    ] = None
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns of the input by name or number, between commas. "
+            "Without it, the numeric ones (for a histogram, the first five)."
+        ),
+    ] = None
+    tile: Annotated[
+        int | None, typer.Option(help="Repeat the rows of the input up to this number.")
+    ] = None
+    seed: Annotated[int, typer.Option(help="Of the points and of the order of the ways.")] = 0
+    datasets: Annotated[
+        int,
+        typer.Option(
+            help="Sets of points to generate, with this seed and those after it; all rounds are "
+            "run on each. For what takes longer or shorter by which points happen to be together."
+        ),
+    ] = 1
+    backend: Annotated[str, typer.Option(help=f"What to compare on: {' or '.join(MODULES)}.")] = (
+        "dask"
+    )
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="Use this Dask cluster: ADDRESS or scheduler FILE. Without it, one is started."
+        ),
+    ] = None
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="Use this dataClay: HOST:PORT of its metadata service; or these nodes of COMPSs: "
+            "the resources file, with project.xml beside it. Without it, a cluster is started."
+        ),
+    ] = None
+    embedded: Annotated[
+        bool,
+        typer.Option("--embedded", help="Start a cluster here, which is done anyway without one."),
+    ] = False
+    workers: Annotated[int, typer.Option(help="Processes of the cluster started here.")] = 2
+    threads: Annotated[int, typer.Option(help="Threads in each of them.")] = 1
+    blocks_per_core: Annotated[int, typer.Option(help="Blocks that each core gets.")] = 48
+    sweep: Annotated[
+        str | None,
+        typer.Option(help="Several numbers of blocks per core, such as 1,4,16,48,192."),
+    ] = None
+    placement: Annotated[
+        Placement,
+        typer.Option(
+            help="Blocks in turn over the workers, a range of neighbours at each, or where the "
+            "engine happens to put them."
+        ),
+    ] = Placement.EVEN
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds, after a warm-up.")] = 5
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder for results.parquet, summary.json and a plot."),
+    ] = None
+
+    def settings(self, ways: str | None, app: App[Any], command: str) -> Settings:
+        """Return what the comparison is told.
+
+        Parameters
+        ----------
+        ways : str or None
+            Those that the user wants.
+        app : App
+            Has those that there are.
+        command : str
+            The command line.
+
+        Raises
+        ------
+        OptionError
+            If an option has a value that cannot be used.
+        """
+        engine = load_engine(self.backend)
+        return Settings(
+            engine=engine,
+            cluster=ClusterChoice(self._address(engine), self.workers, self.threads),
+            ways=None if ways is None else parse_ways(ways, ways_on(engine, app)),
+            blocks_per_core=(
+                (self.blocks_per_core,) if self.sweep is None else parse_sweep(self.sweep)
+            ),
+            rounds=self.rounds,
+            seed=self.seed,
+            placement=self.placement,
+            command=command,
+        )
+
+    def _address(self, engine: EngineKind) -> str | None:
+        """Return where the user's cluster is; refuse what another engine would be told."""
+        given = {"--scheduler": self.scheduler, "--address": self.address}
+        for option, value in given.items():
+            if value is None:
+                continue
+            if option != engine.address_option:
+                raise OptionError(
+                    f"{option} does not go with --backend {engine.name}; its clusters are told by "
+                    f"{engine.address_option}"
+                )
+            if self.embedded:
+                raise OptionError(f"either {option} or --embedded, not both")
+        return given[engine.address_option]
+
+    def choices(self, rows: int, dims: int) -> list[InputChoice]:
+        """Return which data are asked for; `rows` and `dims` are those to generate.
+
+        Raises
+        ------
+        OptionError
+            If several sets are asked for of data that are there.
+        """
+        if not 1 <= self.datasets <= MOST_DATASETS:
+            raise OptionError(f"--datasets must be 1 to {MOST_DATASETS}, got {self.datasets}")
+        if self.datasets > 1 and self.source is not None:
+            raise OptionError("--datasets generates points, and does not go with --input")
+        return [
+            InputChoice(self.source, self.columns, self.tile, rows, dims, self.seed + number)
+            for number in range(self.datasets)
+        ]
+
+
+RowsOption = Annotated[int, typer.Option("--rows", help="Points to generate.")]
+DimsOption = Annotated[int, typer.Option("--dims", help="Columns to generate.")]
+"""Options of every comparison whose defaults are the app's own."""
+
+
+def ways_option(app: str) -> Any:
+    """Declare the option that chooses among the ways of an app."""
+    return typer.Option(
+        "--ways", help=f"Only these, between commas. {'; '.join(legend(WAYS[app]))}."
+    )
+
+
+def with_common_options(
+    command: Callable[Concatenate[CommonOptions, P], None],
+) -> Callable[..., None]:
+    """Give a command of typer's the common options beside its own.
+
+    Parameters
+    ----------
+    command : callable
+        Gets them as its first argument, and its own options as further ones.
+    """
+    hints = get_type_hints(CommonOptions, include_extras=True)
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    common = [
+        inspect.Parameter(
+            entry.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=entry.default,
+            annotation=hints[entry.name],
+        )
+        for entry in fields(CommonOptions)
+    ]
+
+    @functools.wraps(command)
+    def run(*args: P.args, **given: P.kwargs) -> None:
+        chosen: dict[str, Any] = {entry.name: given.pop(entry.name) for entry in common}
+        command(CommonOptions(**chosen), *args, **given)
+
+    # Typer reads both: the names and defaults from the one, the types from the other.
+    parameters = [entry.replace(kind=inspect.Parameter.KEYWORD_ONLY) for entry in own] + common
+    run.__dict__["__signature__"] = inspect.Signature(parameters)
+    run.__annotations__ = {entry.name: entry.annotation for entry in parameters}
+    return run

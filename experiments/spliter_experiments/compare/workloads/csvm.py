@@ -1,0 +1,255 @@
+"""``spliter compare csvm``: the ways to train a support vector classifier as a cascade.
+
+All but ``sklearn`` run the same kernel (:mod:`spliter_apps.svm.kernel`): parts of the data are
+trained on, the support vectors merged and trained on until one set is left, and that is fed back to
+the parts in the next iteration, in all of them. What differs is what a part is:
+
+========================  ====================================================================
+``spliter``               a partition: :class:`spliter_apps.svm.CascadeSVM`
+``spliter-materialized``  the same, told to put the blocks of each partition into one
+``per-block``             a block, however small; many sets are merged at once
+``per-block-paper``       a block; two sets are merged at once, and nothing but support vectors
+                          goes up, as in the paper
+``rechunk-p2p``           a chunk, after points and labels were rechunked to one chunk per core
+``rechunk-tasks``         the same, rechunked by ordinary tasks
+``sklearn``               all points: ``sklearn.svm.SVC`` in one process (it has one thread)
+``floor``                 the share of a plain process (:mod:`.floor`); merges are made here
+========================  ====================================================================
+
+Rechunking is Dask's alone (:mod:`.csvm_dask`). A way ends before the last iteration if nothing is
+left to change, or no more than is allowed for.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import SVC
+
+from spliter_apps.svm import CascadeSVM
+from spliter_apps.svm.kernel import conclude, improve, missing
+from spliter_apps.svm.margins import dual_objective
+from spliter_experiments.compare.comparison import Site
+from spliter_experiments.compare.data.arranged import hold_out
+from spliter_experiments.compare.data.blocks import check_finite
+from spliter_experiments.compare.data.datasets import InputChoice, open_labelled, read_held_out
+from spliter_experiments.compare.data.sources import Codes, Dataset, Floats, Labels, RowNumbers
+from spliter_experiments.compare.engines.engine import Engine
+from spliter_experiments.compare.floor import Floor
+from spliter_experiments.compare.results import Value
+from spliter_experiments.compare.ways import SKLEARN, WAYS
+from spliter_experiments.compare.workloads.csvm_cascade import (
+    FEW_PARTS,
+    Training,
+    rows_of_blocks,
+    train_part,
+)
+from spliter_experiments.harness.errors import OptionError
+from spliter_experiments.harness.runner import Answer, Contender
+
+SAME_ACCURACY = 0.01
+SAME_OBJECTIVE = 0.01
+"""Differences, absolute and relative, of what is the same: a cascade comes near the optimum."""
+
+HELD_OUT_SHARE = 5
+"""One row of so many is held out to take the accuracy on."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What all ways train, and what they are tried on.
+
+    Parameters
+    ----------
+    training : Training
+        What they train.
+    points : ndarray of float64, shape (n, columns)
+        Held out, to take the accuracy on.
+    labels : ndarray of int64, shape (n,)
+        Their classes.
+    """
+
+    training: Training
+    points: Floats
+    labels: Codes
+
+
+class Classifier:
+    """What a way comes to: a model, and how good it is, found out outside the clock.
+
+    Parameters
+    ----------
+    model : SVC
+        Trained.
+    trial : Trial
+        What it is tried on.
+    """
+
+    def __init__(self, model: SVC, trial: Trial) -> None:
+        self.model = model
+        self._trial = trial
+
+    @functools.cached_property
+    def accuracy(self) -> float:
+        """Share of the points held out whose class it tells."""
+        return float(np.mean(self.model.predict(self._trial.points) == self._trial.labels))
+
+    @functools.cached_property
+    def objective(self) -> float:
+        """What training has made as large as it could."""
+        return dual_objective(self.model, self.model.support_vectors_)
+
+
+def by_spliter(site: Site[Engine], trial: Trial, materialize: Any) -> Answer:
+    """Use the estimator."""
+    training, svc = trial.training, trial.training.svc
+    cascade = CascadeSVM(
+        svc.C,
+        kernel=svc.kernel,
+        gamma=svc.gamma,
+        cascade_arity=FEW_PARTS.arity,
+        max_iter=training.iterations,
+        tol=training.tol,
+        materialize=materialize,
+        cascade=True,
+    )
+    with warnings.catch_warnings():
+        # That it could go on is what is asked for.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        cascade.fit(site.array, site.labels)
+    return Answer(Classifier(cascade.estimator_, trial))
+
+
+def by_sklearn(machine: Floor, trial: Trial) -> Answer:
+    """Leave it to scikit-learn, in one process."""
+    (model,) = machine.call(fit_sklearn, trial.training.svc)
+    return Answer(Classifier(model, trial))
+
+
+def on_floor(floor: Floor, trial: Trial) -> Answer:
+    """Train in every plain process; merge here."""
+    training = trial.training
+    floor.keep("rows", rows_of_blocks)
+    sets = floor.call(train_part, training, FEW_PARTS, on="rows")
+    solution = conclude(sets, training.svc)
+    while len(solution.objectives) < training.iterations and not solution.converged:
+        found = floor.call(missing, solution, on="rows")
+        solution = improve(found, training.svc, training.tol, solution)
+    return Answer(Classifier(solution.model, trial))
+
+
+def fit_sklearn(blocks: Sequence[tuple[Floats, Codes]], svc: SVC) -> SVC:
+    """Run scikit-learn on one block."""
+    ((points, labels),) = blocks
+    model: SVC = svc.fit(points, labels)
+    return model
+
+
+def moments(block: Floats) -> tuple[int, float, float]:
+    """Return how many values there are, their mean and their variance."""
+    return block.size, float(block.mean()), float(block.var())
+
+
+def scaled_gamma(site: Site[Engine]) -> float:
+    """Return what SVC calls "scale", of all points."""
+    found = site.engine.on_blocks(moments, site.array)
+    counts, means, variances = np.array(found).T
+    mean = np.average(means, weights=counts)
+    variance = np.average(variances + (means - mean) ** 2, weights=counts)
+    width: int = site.array.shape[1]
+    return float(1 / (width * variance)) if variance > 0 else 1.0
+
+
+ESTIMATOR: dict[str, Callable[[Site[Engine], Trial], Answer]] = {
+    "spliter": lambda site, trial: by_spliter(site, trial, materialize="auto"),
+    "spliter-materialized": lambda site, trial: by_spliter(site, trial, materialize=True),
+}
+"""The ways that are the same on every engine."""
+
+
+@dataclass(frozen=True)
+class CascadeSvm:
+    """The app.
+
+    Parameters
+    ----------
+    label : str or None
+        Column that holds the classes.
+    iterations : int
+        Of the cascade, at most.
+    tol : float
+        Relative change of the dual objective that ends it.
+    """
+
+    label: str | None
+    iterations: int
+    tol: float
+
+    name: ClassVar[str] = "csvm"
+    ways: ClassVar[tuple[str, ...]] = WAYS["csvm"]
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise OptionError(f"--iterations must be at least 1, got {self.iterations}")
+        if not self.tol >= 0:
+            raise OptionError(f"--tol must not be negative, got {self.tol}")
+
+    @contextmanager
+    def open(self, choice: InputChoice) -> Iterator[Dataset]:
+        """Open points with labels, and hold some out."""
+        extra = choice.rows // (HELD_OUT_SHARE - 1)
+        with open_labelled(choice, self.label, extra) as (points, column, classes):
+            held = points.rows // HELD_OUT_SHARE
+            rest, held_out = hold_out(points, held)
+            labels, held_labels = hold_out(column, held)
+            yield Dataset(rest, Labels(labels, classes), held_out, Labels(held_labels, classes))
+
+    def check(self, dataset: Dataset) -> None:
+        """Accept all data: what has to be known of them takes a look at all rows."""
+
+    def pose(self, site: Site[Engine]) -> Trial:
+        """Return what is to be trained, and on what its accuracy is taken."""
+        dataset = site.dataset
+        assert dataset.held_out_labels is not None
+        check_finite(site.engine, dataset.points, site.array)
+        svc = SVC(gamma=scaled_gamma(site))
+        return Trial(
+            Training(svc, self.iterations, self.tol, dataset.points.rows),
+            read_held_out(dataset),
+            dataset.held_out_labels.read(0, dataset.held_out_labels.rows),
+        )
+
+    def in_processes(self, way: str, site: Site[Engine], trial: Trial) -> Contender:
+        """Return scikit-learn or the floor."""
+        labels = site.dataset.labels
+        assert labels is not None
+        if way == SKLEARN:
+            return site.contender_in_processes(
+                way, lambda machine: by_sklearn(machine, trial), labels
+            )
+        numbers = RowNumbers(labels.rows)
+        return site.contender_in_processes(
+            way, lambda floor: on_floor(floor, trial), labels, numbers
+        )
+
+    def same(self, left: Classifier, right: Classifier) -> bool:
+        """Tell whether two models are as good, by what they were to do and on points unseen."""
+        return bool(
+            abs(left.accuracy - right.accuracy) <= SAME_ACCURACY
+            and np.isclose(left.objective, right.objective, rtol=SAME_OBJECTIVE, atol=0)
+        )
+
+    def kept(self) -> Mapping[str, Value]:
+        """Return the label and the iterations."""
+        return {"label": self.label, "iterations": self.iterations, "tol": self.tol}
+
+    def detail(self) -> str:
+        """Return the iterations."""
+        return f"{self.iterations} iterations"

@@ -1,0 +1,286 @@
+"""``spliter compare kmeans``: the ways to run Lloyd's algorithm from the same centres.
+
+All but ``dask-ml`` and ``sklearn`` run the same kernel (:mod:`spliter_apps.kmeans.kernel`), once
+in each iteration and once more for the labels in the end; what differs is what a task is:
+
+========================  ====================================================================
+``spliter``               one per partition: :class:`spliter_apps.kmeans.KMeans`
+``spliter-materialized``  the same, with the blocks of each partition put into one first
+``spliter-auto``          the same, where that pays
+``per-block``             one per block, and a tree of sums
+``rechunk-p2p``           one per chunk, after the array was rechunked to one chunk per core
+``rechunk-tasks``         the same, rechunked by ordinary tasks
+``by-hand``               one per worker, in one graph written for Dask alone
+``dask-ml``               ``dask_ml.cluster.KMeans``: several per block, with kernels of its own
+``sklearn``               none: scikit-learn in one process with as many threads as cores
+``floor``                 none: plain processes (:mod:`.floor`)
+========================  ====================================================================
+
+Rechunking, ``by-hand`` and ``dask-ml`` are Dask's alone (:mod:`.kmeans_dask`).
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from spliter_apps.kmeans import KMeans as SplitKMeans
+from spliter_apps.kmeans.kernel import Assignment, Partial, assign, partial_sums
+from spliter_apps.kmeans.lloyd import averages
+from spliter_experiments.compare.comparison import Site
+from spliter_experiments.compare.data.blocks import check_finite
+from spliter_experiments.compare.data.datasets import InputChoice, open_points
+from spliter_experiments.compare.data.sources import Dataset, Floats, Points
+from spliter_experiments.compare.engines.engine import Engine
+from spliter_experiments.compare.floor import Floor
+from spliter_experiments.compare.results import Value
+from spliter_experiments.compare.ways import FLOOR, SKLEARN, WAYS
+from spliter_experiments.harness.errors import InputError, OptionError
+from spliter_experiments.harness.runner import Answer, Contender
+
+TOLERANCE = 1e-6
+"""Relative difference of centres and inertia that still counts as none: sums are rounded in another
+order in every way."""
+
+CANDIDATES = 16
+"""Rows that are looked at for each initial centre, so that a few repeated ones do no harm."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What all ways start from.
+
+    Parameters
+    ----------
+    centers : ndarray of float64, shape (clusters, columns)
+        Initial centres.
+    iterations : int
+        How often they are moved; less often only if they stay where they are.
+    """
+
+    centers: Floats
+    iterations: int
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """What a way comes to.
+
+    Parameters
+    ----------
+    centers : ndarray of float64, shape (clusters, columns)
+        Centres, in the order of the initial ones.
+    inertia : float or None
+        Sum of the squared distances to them; None where a way has another notion of it.
+    """
+
+    centers: Floats
+    inertia: float | None
+
+
+def by_spliter(site: Site[Engine], start: Start, materialize: Any) -> Answer:
+    """Use the estimator."""
+    model = SplitKMeans(
+        len(start.centers),
+        init=start.centers,
+        n_init=1,
+        max_iter=start.iterations,
+        tol=0,
+        materialize=materialize,
+    ).fit(site.array)
+    return Answer(Clustering(model.cluster_centers_, model.inertia_))
+
+
+def by_sklearn(machine: Floor, start: Start) -> Answer:
+    """Leave it to scikit-learn, in one process."""
+    (found,) = machine.call(fit_sklearn, start)
+    return Answer(found)
+
+
+def on_floor(floor: Floor, start: Start) -> Answer:
+    """Add up in every plain process; average here."""
+
+    def label(centers: Floats) -> float:
+        floor.keep("labels", assign_blocks, centers)
+        return float(sum(floor.call(operator.attrgetter("inertia"), on="labels")))
+
+    return Answer(
+        iterate(start, lambda centers: add_partials(floor.call(sum_blocks, centers)), label)
+    )
+
+
+def iterate(
+    start: Start, add_up: Callable[[Floats], Partial], label: Callable[[Floats], float]
+) -> Clustering:
+    """Run Lloyd's algorithm, wherever the points are.
+
+    Parameters
+    ----------
+    start : Start
+        Initial centres.
+    add_up : callable
+        Returns the sums of all points by their nearest centre.
+    label : callable
+        Labels all points where they are and returns the inertia.
+
+    Raises
+    ------
+    InputError
+        If a cluster loses all its points: what to do then is not part of the comparison.
+    """
+    centers = start.centers
+    for _ in range(start.iterations):
+        total = add_up(centers)
+        if not total.weights.all():
+            raise InputError(
+                "a cluster has lost all its points, which the ways do not all mend alike; take "
+                "fewer --clusters or another --seed"
+            )
+        before, centers = centers, averages(total)
+        if np.array_equal(before, centers):
+            break
+    return Clustering(centers, label(centers))
+
+
+def sum_blocks(blocks: Sequence[Floats], centers: Floats) -> Partial:
+    """Add up the points of blocks by their nearest centre."""
+    return partial_sums(((block, None) for block in blocks), centers)
+
+
+def sum_block(block: Floats, centers: Floats) -> Partial:
+    """Add up the points of one block."""
+    return sum_blocks((block,), centers)
+
+
+def add_partials(partials: Sequence[Partial]) -> Partial:
+    """Add up what blocks contribute."""
+    return functools.reduce(operator.add, partials)
+
+
+def assign_blocks(blocks: Sequence[Floats], centers: Floats) -> Assignment:
+    """Label the points of blocks."""
+    return assign(((block, None) for block in blocks), centers)
+
+
+def assign_block(block: Floats, centers: Floats) -> Assignment:
+    """Label the points of one block."""
+    return assign_blocks((block,), centers)
+
+
+def fit_sklearn(blocks: Sequence[Floats], start: Start) -> Clustering:
+    """Run scikit-learn on one block."""
+    from sklearn.cluster import KMeans
+
+    (points,) = blocks
+    # Without a copy: the points are loaded anew for every run.
+    model = KMeans(
+        len(start.centers),
+        init=start.centers,
+        n_init=1,
+        max_iter=start.iterations,
+        tol=0,
+        algorithm="lloyd",
+        copy_x=False,
+    ).fit(points)
+    return Clustering(model.cluster_centers_, float(model.inertia_))
+
+
+ESTIMATOR: dict[str, Callable[[Site[Engine], Start], Answer]] = {
+    "spliter": lambda site, start: by_spliter(site, start, materialize=False),
+    "spliter-materialized": lambda site, start: by_spliter(site, start, materialize=True),
+    "spliter-auto": lambda site, start: by_spliter(site, start, materialize="auto"),
+}
+"""The ways that are the same on every engine."""
+
+IN_PROCESSES: dict[str, Callable[[Floor, Start], Answer]] = {SKLEARN: by_sklearn, FLOOR: on_floor}
+
+
+@dataclass(frozen=True)
+class KMeans:
+    """The app.
+
+    Parameters
+    ----------
+    clusters, iterations : int
+        How many.
+    seed : int
+        Of the initial centres.
+    """
+
+    clusters: int
+    iterations: int
+    seed: int
+
+    name: ClassVar[str] = "kmeans"
+    ways: ClassVar[tuple[str, ...]] = WAYS["kmeans"]
+
+    def __post_init__(self) -> None:
+        if self.clusters < 1 or self.iterations < 1:
+            raise OptionError(
+                f"--clusters and --iterations must be at least 1, got {self.clusters} and "
+                f"{self.iterations}"
+            )
+
+    @contextmanager
+    def open(self, choice: InputChoice) -> Iterator[Dataset]:
+        """Open points."""
+        with open_points(choice) as points:
+            yield Dataset(points)
+
+    def check(self, dataset: Dataset) -> None:
+        """Accept all data: what has to be known of them takes a look at all rows."""
+
+    def pose(self, site: Site[Engine]) -> Start:
+        """Return some of the points as initial centres."""
+        check_finite(site.engine, site.dataset.points, site.array)
+        centers = initial_centers(site.dataset.points, self.clusters, self.seed)
+        return Start(centers, self.iterations)
+
+    def in_processes(self, way: str, site: Site[Engine], start: Start) -> Contender:
+        """Return scikit-learn or the floor."""
+        return site.contender_in_processes(way, lambda them: IN_PROCESSES[way](them, start))
+
+    def same(self, left: Clustering, right: Clustering) -> bool:
+        """Tell whether centres and inertia are equal up to rounding."""
+        scale = TOLERANCE * np.abs(left.centers).max()
+        if not np.allclose(left.centers, right.centers, rtol=TOLERANCE, atol=scale):
+            return False
+        if left.inertia is None or right.inertia is None:
+            return True
+        return bool(np.isclose(left.inertia, right.inertia, rtol=TOLERANCE))
+
+    def kept(self) -> Mapping[str, Value]:
+        """Return clusters and iterations."""
+        return {"clusters": self.clusters, "iterations": self.iterations}
+
+    def detail(self) -> str:
+        """Return clusters and iterations."""
+        return f"{self.clusters} clusters, {self.iterations} iterations"
+
+
+def initial_centers(points: Points, clusters: int, seed: int) -> Floats:
+    """Choose points that differ from each other.
+
+    Raises
+    ------
+    InputError
+        If there are not so many among those looked at.
+    """
+    generator = np.random.default_rng(seed)
+    starts = generator.integers(0, max(points.rows - CANDIDATES, 0) + 1, size=clusters)
+    rows = np.concatenate(
+        [points.read(int(at), min(int(at) + CANDIDATES, points.rows)) for at in starts]
+    )
+    different = generator.permutation(np.unique(rows, axis=0))
+    if len(different) < clusters:
+        raise InputError(
+            f"{points.origin}: only {len(different)} different points among {len(rows)} looked at "
+            f"for initial centres; take fewer --clusters than {clusters}"
+        )
+    return different[:clusters]

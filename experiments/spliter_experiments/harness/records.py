@@ -1,0 +1,354 @@
+"""What is kept of every run, and the folder it is kept in.
+
+A finished run is one small file, ``runs/ID.json``, that appears whole or not at all: it is written
+beside, flushed to the disk, and then gets its name. So a killed runner loses the run it was at and
+no other, a run cannot be there twice, and jobs on many nodes may share the folder. What was asked
+for is kept too, in ``plans``: to resume or to report, the folder is enough.
+
+``results.parquet`` holds all records as one table, for whoever wants to compute on them;
+:data:`COLUMNS` documents it, and its metadata name the version of that format.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spliter_experiments.evaluation._errors import IncompatibleResultsError
+from spliter_experiments.harness.errors import ResultsError
+
+SCHEMA_VERSION = 1
+"""Of records. A record of another version is refused, not guessed at."""
+
+VERSION_KEY = b"spliter.schema_version"
+
+RUNS, PLANS, TABLE = "runs", "plans", "results.parquet"
+"""What is in a folder of results."""
+
+COLUMNS: Mapping[str, tuple[str, str]] = {
+    "run_id": ("string", "names the run, the same in every plan of the scenario"),
+    "figure": ("string", "of the paper"),
+    "app": ("string", "histogram, kmeans, csvm or knn"),
+    "size": ("string", "full or laptop"),
+    "plan_digest": ("string", "hash of all that decides what is computed"),
+    "engine": ("string", "dask, dataclay, ...; process for kernels"),
+    "configuration": ("string", "baseline, rechunk, spliter, ..."),
+    "way": ("string", "what `spliter compare` calls the configuration"),
+    "nodes": ("int64", "nodes"),
+    "workers": ("int64", "worker processes on all nodes"),
+    "threads": ("int64", "threads of each worker"),
+    "blocks": ("int64", "blocks on all nodes"),
+    "blocks_per_core": ("float64", "blocks for each thread of each worker"),
+    "rows": ("int64", "points on all nodes"),
+    "queries": ("int64", "queries of nearest neighbours, 0 elsewhere"),
+    "repetition": ("int64", "from 1"),
+    "seed": ("int64", "of the data, and of the order of the runs"),
+    "position": ("int64", "place among the runs of its stand, warm-up not counted, from 0"),
+    "x": ("float64", "place on the axis of the figure"),
+    "started_at": ("string", "UTC, ISO 8601"),
+    "seconds": ("float64", "what the run took, without loading the data"),
+    "init_seconds": ("float64", "to load the data, once for all runs of a stand"),
+    "split_seconds": ("float64", "of SplIter: one split, measured apart at the same stand"),
+    "rechunk_seconds": ("float64", "of rechunking: until all chunks were there"),
+    "iterate_seconds": ("float64", "the rest of `seconds`: tasks and their reduction"),
+    "tasks": ("Int64", "tasks run on the cluster; none where nothing counts them"),
+    "bytes_moved": ("Int64", "bytes of results sent from worker to worker"),
+    "peak_memory_bytes": ("Int64", "most memory that all workers together were seen to hold"),
+    "host": ("string", "where the runner ran"),
+    "system": ("string", "operating system and architecture"),
+    "processor": ("string", "model"),
+    "host_cores": ("int64", "cores that the runner may use"),
+    "host_memory": ("int64", "bytes of memory that it may use"),
+    "versions": ("string", "JSON: versions of Python, SplIter and all packages that take part"),
+    "command": ("string", "command line of the runner"),
+}
+"""Type and meaning of every column of the table."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished run; :data:`COLUMNS` says what each entry means."""
+
+    run_id: str
+    figure: str
+    app: str
+    size: str
+    plan_digest: str
+    engine: str
+    configuration: str
+    way: str
+    nodes: int
+    workers: int
+    threads: int
+    blocks: int
+    blocks_per_core: float
+    rows: int
+    queries: int
+    repetition: int
+    seed: int
+    position: int
+    x: float
+    started_at: str
+    seconds: float
+    init_seconds: float
+    split_seconds: float | None
+    rechunk_seconds: float | None
+    iterate_seconds: float
+    tasks: int | None
+    bytes_moved: int | None
+    peak_memory_bytes: int | None
+    host: str
+    system: str
+    processor: str
+    host_cores: int
+    host_memory: int
+    versions: Mapping[str, str]
+    command: str
+
+
+class ResultsFolder:
+    """Records and plans in a folder.
+
+    Parameters
+    ----------
+    path : Path
+        The folder; it is made when the first thing is written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, record: Record) -> None:
+        """Keep a record, whole or not at all.
+
+        Raises
+        ------
+        ResultsError
+            If it cannot be written; the folder is as it was.
+        """
+        self._write(RUNS, record.run_id, {"schema_version": SCHEMA_VERSION, **asdict(record)})
+
+    def keep_plan(self, name: str, plan: Mapping[str, Any]) -> None:
+        """Keep what was asked for.
+
+        Raises
+        ------
+        ResultsError
+            If it cannot be written.
+        """
+        self._write(PLANS, name, {"schema_version": SCHEMA_VERSION, **plan})
+
+    def has_plan(self, name: str) -> bool:
+        """Tell whether something was asked for by that name."""
+        return (self.path / PLANS / f"{name}.json").exists()
+
+    def done(self) -> set[str]:
+        """Return the names of the runs that are there."""
+        return {file.stem for file in (self.path / RUNS).glob("*.json")}
+
+    def plans(self) -> list[dict[str, Any]]:
+        """Return all plans, in the order of their names.
+
+        Raises
+        ------
+        ResultsError
+            If there is none, or one cannot be read.
+        """
+        files = sorted((self.path / PLANS).glob("*.json"))
+        if not self.path.is_dir():
+            raise ResultsError(f"there is no folder {self.path}; give that of `experiment run`")
+        if not files:
+            raise ResultsError(f"{self.path} holds no results of `spliter experiment run`")
+        return [_read(file) for file in files]
+
+    def records(self) -> list[Record]:
+        """Return all records, in the order of their names.
+
+        Raises
+        ------
+        ResultsError
+            If there is none, or one cannot be read.
+        IncompatibleResultsError
+            If one is of another version of the format, or two do not belong together.
+        """
+        files = sorted((self.path / RUNS).glob("*.json"))
+        if files:
+            found = [_record(_read(file), file) for file in files]
+        elif (self.path / TABLE).exists():
+            found = read_table(self.path / TABLE)
+        elif not self.path.is_dir():
+            raise ResultsError(f"there is no folder {self.path}; give that of `experiment run`")
+        else:
+            raise ResultsError(f"{self.path} holds no finished run; spliter experiment resume")
+        check_together(found)
+        return found
+
+    def write_table(self, records: Sequence[Record]) -> Path:
+        """Write all records as a table and return its file.
+
+        Raises
+        ------
+        ResultsError
+            If it cannot be written.
+        """
+        table = pa.Table.from_pandas(frame_of(records), preserve_index=False)
+        version = {VERSION_KEY: str(SCHEMA_VERSION).encode()}
+        table = table.replace_schema_metadata({**(table.schema.metadata or {}), **version})
+        file = self.path / TABLE
+        partial = _beside(file)
+        try:
+            pq.write_table(table, partial)
+            partial.replace(file)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise ResultsError(f"cannot write {file}: {error}") from error
+        return file
+
+    def clear_partial(self) -> None:
+        """Remove what runners that were killed on this host left half written."""
+        for file in self.path.glob(f"*/.*.{socket.gethostname()}.*.partial"):
+            pid = file.name.split(".")[-2]
+            if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+                file.unlink(missing_ok=True)
+
+    def _write(self, kind: str, name: str, content: Mapping[str, Any]) -> None:
+        file = self.path / kind / f"{name}.json"
+        partial = _beside(file)
+        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("w", encoding="utf-8") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            partial.replace(file)
+            _sync_folder(file.parent)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise ResultsError(
+                f"cannot write {file}: {error.strerror or error}; nothing else is lost: make room "
+                f"and go on with spliter experiment resume {self.path}"
+            ) from error
+
+
+def _beside(file: Path) -> Path:
+    return file.with_name(f".{file.stem}.{socket.gethostname()}.{os.getpid()}.partial")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the disk know the new name of a file."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        version = content.pop("schema_version")
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        raise ResultsError(
+            f"{file} cannot be read ({error!r}); remove it and run spliter experiment resume"
+        ) from error
+    _check_version(version, file)
+    assert isinstance(content, dict)
+    return content
+
+
+def _check_version(version: Any, file: Path) -> None:
+    if version != SCHEMA_VERSION:
+        raise IncompatibleResultsError(
+            f"{file} is of version {version} of the format of results; this is version "
+            f"{SCHEMA_VERSION}: use the SplIter that wrote it, or another folder"
+        )
+
+
+def _record(content: Mapping[str, Any], file: Path) -> Record:
+    try:
+        return Record(**content)
+    except TypeError as error:
+        raise ResultsError(
+            f"{file} is not a record of a run ({error}); remove it and run spliter experiment "
+            "resume"
+        ) from error
+
+
+def check_together(records: Sequence[Record]) -> None:
+    """Make sure that records may be shown in one report.
+
+    Raises
+    ------
+    IncompatibleResultsError
+        If two runs of one figure are not of the same scenario, or any two are of other versions
+        or another processor.
+    """
+    first: dict[tuple[str, ...], Record] = {}
+    for record in records:
+        asked = first.setdefault((record.figure, record.size), record)
+        _refuse_other(asked, record, {"scenario": "plan_digest"})
+        taken = first.setdefault((), record)
+        _refuse_other(taken, record, {"versions": "versions", "processor": "processor"})
+
+
+def _refuse_other(one: Record, other: Record, what: Mapping[str, str]) -> None:
+    for name, field in what.items():
+        here, there = getattr(one, field), getattr(other, field)
+        if here != there:
+            if isinstance(here, Mapping):
+                here, there = _differences(here, there)
+            raise IncompatibleResultsError(
+                f"{one.run_id} and {other.run_id} are not of the same {name} ({here}; {there}) and "
+                "must not be mixed: take another folder"
+            )
+
+
+def _differences(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[str, str]:
+    names = [name for name in {**here, **there} if here.get(name) != there.get(name)]
+    return tuple(
+        ", ".join(f"{name} {side.get(name, 'missing')}" for name in names) for side in (here, there)
+    )  # type: ignore[return-value]
+
+
+def frame_of(records: Sequence[Record]) -> pd.DataFrame:
+    """Return records as a table with the columns of :data:`COLUMNS`."""
+    rows = [{**asdict(record), "versions": json.dumps(record.versions)} for record in records]
+    types = {name: kind for name, (kind, _) in COLUMNS.items()}
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(types)
+
+
+def read_table(file: Path) -> list[Record]:
+    """Read records back from the table.
+
+    Raises
+    ------
+    ResultsError
+        If it is not one.
+    IncompatibleResultsError
+        If it is of another version of the format.
+    """
+    try:
+        table = pq.read_table(file)
+        version = (table.schema.metadata or {}).get(VERSION_KEY, b"none").decode()
+        _check_version(int(version) if version.isdecimal() else version, file)
+        frame = table.to_pandas()
+        rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+        return [_record({**row, "versions": json.loads(row["versions"])}, file) for row in rows]
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        if isinstance(error, ResultsError):
+            raise
+        raise ResultsError(f"{file} is not a table of results: {error}") from error
+
+
+assert [entry.name for entry in fields(Record)] == list(COLUMNS), "a column is not documented"
