@@ -37,6 +37,7 @@ from typer.testing import CliRunner
 
 from spliter_experiments import cli
 from spliter_experiments.compare import cli as compare_cli
+from spliter_experiments.compare.engines import loading
 from spliter_experiments.compare.options import CommonOptions
 from spliter_experiments.evaluation import catalog
 from spliter_experiments.harness.errors import ClusterError
@@ -313,7 +314,7 @@ def read_options(app: Any, common: CommonOptions, choice: object, ways: str | No
     try:
         common.settings(ways, app, "")
     except ClusterError:  # the engine is not installed
-        assert importlib.util.find_spec(f"spliter_experiments._on_{common.backend}")
+        assert importlib.util.find_spec(loading.MODULES[common.backend])
 
 
 def import_what(code: str) -> None:
