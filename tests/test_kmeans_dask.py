@@ -162,12 +162,12 @@ def test_a_pickled_estimator_predicts_without_the_cluster() -> None:
 def test_first_centres_are_dealt_out_in_a_bounded_number_of_passes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from spliter_apps.kmeans import init
+    from spliter_apps.kmeans import seeding
 
     passes: list[str] = []
 
     def counting(name: str) -> Any:
-        started = getattr(init, name)
+        started = getattr(seeding, name)
 
         def begin(*args: Any) -> Any:
             passes.append(name)
@@ -176,7 +176,7 @@ def test_first_centres_are_dealt_out_in_a_bounded_number_of_passes(
         return begin
 
     for name in ("measure", "sample"):
-        monkeypatch.setattr(init, name, counting(name))
+        monkeypatch.setattr(seeding, name, counting(name))
     points = dataset("digits")
     x = da.from_array(points, chunks=(100, 64)).persist()
     with split(x) as parts:

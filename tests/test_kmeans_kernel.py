@@ -15,13 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from spliter import split
 from spliter_apps._data import PIECE_ROWS
 from spliter_apps.kmeans import kernel
-from spliter_apps.kmeans.kernel import assign, partial_sums
-from spliter_apps.kmeans.pieces import SCRATCH_BYTES, piece_rows, pieces
-from spliter_apps.kmeans.points import Moments, Points
-from spliter_apps.kmeans.seeds import Centers, reach, row_masses, rows_at, uniforms
+from spliter_apps.kmeans.kernel import assign, farthest_points, partial_sums
+from spliter_apps.kmeans.points import moments_of
+from spliter_apps.kmeans.seeding import rows_at, uniforms, updated_distances
+from spliter_apps.kmeans.tiles import SCRATCH_BYTES, tile_rows, tiles
 
 Array = npt.NDArray[Any]
 Blocks = list[tuple[Any, Any]]
@@ -77,16 +76,17 @@ def test_against_the_naive_formulas(
     points, weights, centers, heights = case
     expected = naive(points, weights, centers)
     blocks = cut(points, weights, heights)
-    shift = None
+    origin = None
     if as_sparse:
         blocks = [(scipy.sparse.csr_array(block), own) for block, own in blocks]
-        shift = np.zeros(centers.shape[1])
+        origin = np.zeros(centers.shape[1])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernel, "piece_rows", lambda *_: rows)
+        patch.setattr(kernel, "tile_rows", lambda *_: rows)
         if with_numpy:
             patch.setattr(kernel, "scikit_learn_kernel", lambda: None)
-        sums = partial_sums(blocks, centers, shift=shift)
-        found = assign(blocks, centers, shift=shift, farthest=3)
+        sums = partial_sums(blocks, centers, origin=origin)
+        found = assign(blocks, centers, origin=origin)
+        farthest = farthest_points(blocks, centers, 3, origin=origin)
     np.testing.assert_allclose(sums.sums, expected["sums"], atol=1e-9)
     np.testing.assert_allclose(sums.weights, expected["weights"], atol=1e-9)
     np.testing.assert_array_equal(found.labels, expected["labels"])
@@ -94,9 +94,10 @@ def test_against_the_naive_formulas(
     used = np.isin(np.arange(len(centers)), expected["labels"])
     np.testing.assert_array_equal(found.used, used)
     order = np.argsort(-expected["distances"], kind="stable")[:3]
-    np.testing.assert_allclose(found.farthest.distances, expected["distances"][order], atol=1e-9)
-    np.testing.assert_allclose(found.farthest.points, points[found.farthest.rows])
-    np.testing.assert_array_equal(found.farthest.labels, found.labels[found.farthest.rows])
+    expected_distances = expected["distances"][order]
+    np.testing.assert_allclose(farthest.squared_distances, expected_distances, atol=1e-9)
+    np.testing.assert_allclose(farthest.points, points[farthest.rows])
+    np.testing.assert_array_equal(farthest.labels, found.labels[farthest.rows])
 
 
 def test_the_kernel_of_scikit_learn_is_used_if_it_does_what_is_expected(
@@ -217,7 +218,7 @@ def test_scratch_memory_is_bounded(run: Any, dtype: Any) -> None:
     assert max(peaks) < 3 * SCRATCH_BYTES
 
 
-# --- pieces ----------------------------------------------------------------------------------
+# --- tiles -----------------------------------------------------------------------------------
 
 
 @given(
@@ -226,7 +227,7 @@ def test_scratch_memory_is_bounded(run: Any, dtype: Any) -> None:
     weighted=st.booleans(),
     moved=st.booleans(),
 )
-def test_pieces_hold_all_rows_in_order(
+def test_tiles_hold_all_rows_in_order(
     heights: list[int], rows: int, weighted: bool, moved: bool
 ) -> None:
     n_rows = sum(heights)
@@ -234,16 +235,16 @@ def test_pieces_hold_all_rows_in_order(
     weights = np.arange(n_rows) + 0.5 if weighted else None
     origin = np.array([3.0, -1.0]) if moved else None
     seen, seen_weights, owners = [np.empty((0, 2))], [np.empty(0)], []
-    for piece in pieces(cut(points, weights, heights), rows, np.float64, origin):
-        height = len(piece.points)
+    for tile in tiles(cut(points, weights, heights), rows, np.float64, origin):
+        height = len(tile.points)
         assert 0 < height <= rows
-        seen.append(piece.points.copy())
+        seen.append(tile.points.copy())
         if weights is not None:
-            assert piece.weights is not None
-            seen_weights.append(piece.weights.copy())
-        spans = np.diff([*piece.starts, height])
+            assert tile.weights is not None
+            seen_weights.append(tile.weights.copy())
+        spans = np.diff([*tile.starts, height])
         assert (spans > 0).all()
-        owners += np.repeat(piece.blocks, spans).tolist()
+        owners += np.repeat(tile.blocks, spans).tolist()
     np.testing.assert_array_equal(np.concatenate(seen), points - (0 if origin is None else origin))
     assert owners == np.repeat(np.arange(len(heights)), heights).tolist()
     if weights is not None:
@@ -272,21 +273,21 @@ def test_threads_take_the_gil_a_few_times_for_a_large_block(
 def test_large_blocks_are_not_copied() -> None:
     points = np.zeros((100, 2))
     assert all(
-        np.shares_memory(piece.points, points)
-        for piece in pieces([(points, None)], 30, np.float64)
-        if len(piece.points) == 30
+        np.shares_memory(tile.points, points)
+        for tile in tiles([(points, None)], 30, np.float64)
+        if len(tile.points) == 30
     )
 
 
-def test_points_that_are_not_aligned_are_copied_piece_by_piece() -> None:
+def test_points_that_are_not_aligned_are_copied_tile_by_tile() -> None:
     points = np.random.default_rng(0).normal(size=(9000, 3))
     message = bytearray(points.nbytes + 3)  # as Dask has arrays that came over the network
     block = np.ndarray(points.shape, points.dtype, message, 3)
     block[...] = points
     assert not block.flags.aligned
-    made = list(pieces([(block, None)], 4000, np.float64))
-    assert [len(piece.points) for piece in made] == [4000, 4000, 1000]
-    assert all(piece.points.flags.aligned for piece in made)
+    made = list(tiles([(block, None)], 4000, np.float64))
+    assert [len(tile.points) for tile in made] == [4000, 4000, 1000]
+    assert all(tile.points.flags.aligned for tile in made)
     centers = points[:4].copy()
     np.testing.assert_array_equal(
         assign([(block, None)], centers).labels, assign([(points, None)], centers).labels
@@ -294,8 +295,8 @@ def test_points_that_are_not_aligned_are_copied_piece_by_piece() -> None:
 
 
 @pytest.mark.parametrize("values", [1, 36, 250, 10**7])
-def test_rows_of_a_piece(values: int) -> None:
-    rows = piece_rows(values)
+def test_rows_of_a_tile(values: int) -> None:
+    rows = tile_rows(values)
     assert rows == 1 or rows * values * 8 <= SCRATCH_BYTES
 
 
@@ -303,19 +304,18 @@ def test_rows_of_a_piece(values: int) -> None:
 
 
 @given(case=cases(), n_tried=st.integers(0, 4), as_sparse=st.booleans())
-def test_reach_against_the_naive_formulas(
+def test_distances_against_the_naive_formulas(
     case: tuple[Array, Array | None, Array, list[int]], n_tried: int, as_sparse: bool
 ) -> None:
     points, weights, centers, heights = case
     blocks = cut(points, weights, heights)
     if as_sparse:
         blocks = [(scipy.sparse.csr_matrix(block), own) for block, own in blocks]
-    origin = None if as_sparse else centers[0]
-    chosen, tried = Centers(centers, origin), Centers(centers[:n_tried] + 0.5, origin)
-    n_tried = len(tried.points)
-    nothing = Centers(centers[:0], origin)
+    origin = np.zeros(centers.shape[1]) if as_sparse else centers[0]
+    tried, nothing = centers[:n_tried] + 0.5, centers[:0]
+    n_tried = len(tried)
     squares = cdist(points, centers, "sqeuclidean").min(axis=1) if len(points) else np.empty(0)
-    first = reach(blocks, len(blocks), None, chosen, nothing)
+    first = updated_distances(blocks, len(blocks), None, centers, nothing, origin)
     np.testing.assert_allclose(first.closest, squares, atol=1e-9)
     own = np.ones(len(points)) if weights is None else weights
     expected = [
@@ -323,25 +323,21 @@ def test_reach_against_the_naive_formulas(
         for at in np.split(np.arange(len(points)), np.cumsum(heights)[:-1])
     ]
     np.testing.assert_allclose(first.masses, [expected], atol=1e-8)
-    further = reach(blocks, len(blocks), first.closest, nothing, tried)
+    further = updated_distances(blocks, len(blocks), first.closest, nothing, tried, origin)
     np.testing.assert_array_equal(further.closest, first.closest)
     for at in range(n_tried):
         lower = (
-            np.minimum(squares, cdist(points, tried.points[at : at + 1], "sqeuclidean")[:, 0])
+            np.minimum(squares, cdist(points, tried[at : at + 1], "sqeuclidean")[:, 0])
             if len(points)
             else squares
         )
         assert further.masses[at].sum() == pytest.approx((lower * own).sum(), abs=1e-8)
-    masses = row_masses(*blocks[0], None, chosen)
-    np.testing.assert_allclose(masses, (squares * own)[: heights[0]], atol=1e-9)
 
 
 def test_points_at_a_centre_have_no_mass() -> None:
     points = np.random.default_rng(0).normal(size=(40, 3)) + 1e4
-    centers = Centers(points, points[0])
-    assert not reach(
-        [(points, None)], 1, None, centers, Centers(points[:0], points[0])
-    ).masses.any()
+    found = updated_distances([(points, None)], 1, None, points, points[:0], points[0])
+    assert not found.masses.any()
 
 
 def test_levels_beyond_the_total_find_a_row_with_mass() -> None:
@@ -366,26 +362,14 @@ def test_random_numbers_belong_to_rows(heights: list[int], seed: int) -> None:
 @given(case=cases())
 def test_moments(case: tuple[Array, Array | None, Array, list[int]]) -> None:
     points, weights, _, heights = case
-    n_features = points.shape[1]
-    offset = 2.0**23  # squares of coordinates leave no digit for the spread
-    found = Moments.of(cut(points + offset, weights, heights), n_features)
+    if not len(points):
+        return
+    offset = 2.0**23  # squares of coordinates leave no digit for the variance
+    found = moments_of(cut(points + offset, weights, heights))
     assert found.count == len(points)
     as_sparse = [(scipy.sparse.csr_matrix(block), None) for block, _ in cut(points, None, heights)]
-    if len(points):
-        np.testing.assert_allclose(found.mean, points.mean(axis=0) + offset)
-        spread = float(np.var(points, axis=0).sum() * len(points))
-        assert found.spread == pytest.approx(spread, abs=1e-5)
-        near = Moments.of(cut(points, weights, heights), n_features)
-        assert near.spread == pytest.approx(spread, abs=1e-9)
-        assert Moments.of(as_sparse, n_features).spread == pytest.approx(spread, abs=1e-9)
-
-
-def test_rows_of_partitions_are_counted_globally() -> None:
-    blocks = [np.zeros((height, 1)) for height in (3, 0, 2, 4, 1)]
-    with split(blocks, partitions_per_location=2) as parts:
-        points = Points.inspected(parts)
-        found = [
-            points.global_rows(partition, np.arange(partition.shape[0] or 0)) for partition in parts
-        ]
-        assert len(found) == 2
-    assert np.concatenate(found).tolist() == list(range(10))
+    np.testing.assert_allclose(found.mean, points.mean(axis=0) + offset)
+    variance = float(np.var(points, axis=0).sum())
+    assert found.variance == pytest.approx(variance, abs=1e-5)
+    for near in (cut(points, weights, heights), as_sparse):
+        assert moments_of(near).variance == pytest.approx(variance, abs=1e-9)

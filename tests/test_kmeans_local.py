@@ -22,9 +22,8 @@ from threadpoolctl import (
 from spliter import InvalidArgumentError, UnsupportedCollectionError, split
 from spliter_apps._data import PIECE_ROWS
 from spliter_apps.kmeans import KMeans
-from spliter_apps.kmeans.init import Seeder
-from spliter_apps.kmeans.points import Points, Reading
-from spliter_apps.kmeans.seeds import Centers, Levels, find
+from spliter_apps.kmeans.points import BlockReader, Points
+from spliter_apps.kmeans.seeding import NO_ROWS, Seeder, find
 from tests.histogram_suite import cut
 from tests.kmeans_suite import KMeansTests, dataset, heights, start
 
@@ -178,24 +177,21 @@ def test_points_without_weight_are_no_candidates() -> None:
 
 def test_drawing_converts_only_the_blocks_that_points_are_drawn_from() -> None:
     converted = []
-    block_of = Reading.block
+    block_of = BlockReader.block
 
-    def counting(self: Reading, block: Any) -> Any:
+    def counting(self: BlockReader, block: Any) -> Any:
         converted.append(block)
         return block_of(self, block)
 
     blocks = [np.full((3, 2), number, np.int16) for number in range(5)]
     (partition,) = split(blocks, partitions_per_location=1)
-    centers = Centers(np.empty((0, 2)), None)
-    wanted = [
-        Levels(at, slice(3 * at, 3 * at + 3), np.array([1.5]), np.zeros(1, int), ())
-        for at in (1, 3)
-    ]
+    reader = BlockReader(np.dtype(np.float64), weighted=False, origin=np.zeros(2))
+    wanted = (np.array([3, 1]), np.array([1.5, 2.5]), "left", NO_ROWS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Reading, "block", counting)
-        reading = Reading(np.dtype(np.float64), weighted=False)
-        found = partition.submit(find, reading, None, centers, wanted, "left").result()
-    assert [one.points.tolist() for one in found] == [[[1, 1]], [[3, 3]]]
+        patch.setattr(BlockReader, "block", counting)
+        found = partition.submit(find, reader, None, np.empty((0, 2)), *wanted).result()
+    assert found.points.tolist() == [[3, 3], [1, 1]]
+    assert found.rows.tolist() == [10, 5]
     assert len(converted) == 2
 
 
@@ -268,17 +264,3 @@ def test_a_split_of_three_collections() -> None:
 def test_not_a_collection() -> None:
     with pytest.raises((ValueError, UnsupportedCollectionError)):
         KMeans(3).fit("points")
-
-
-@pytest.mark.parametrize("other", [np.float32, scipy.sparse.csr_array])
-def test_first_pass_made_while_looking_is_the_first_pass(other: Any) -> None:
-    """Where partitions differ in type it cannot be used; elsewhere it changes nothing."""
-    random = np.random.default_rng(5)
-    blocks = [random.normal(size=(40, 3)) + shift for shift in (0, 0, 5, 5)]
-    for mixed in (blocks, [*blocks[:2], *(other(block) for block in blocks[2:])]):
-        first = np.array([[0.0, 0, 0], [1, 1, 1]])
-        with split(mixed, partitions_per_location=2) as parts:
-            ahead = KMeans(2, init=first, max_iter=3, tol=0).fit(parts)
-            after = KMeans(2, init=first.tolist(), max_iter=3, tol=0).fit(parts)
-        np.testing.assert_array_equal(ahead.cluster_centers_, after.cluster_centers_)
-        assert (ahead.inertia_, ahead.n_iter_) == (after.inertia_, after.n_iter_)

@@ -1,9 +1,8 @@
 """k-means on a distributed collection of points, with scikit-learn's interface.
 
-Tasks add up the points of the blocks of each partition by their nearest centre; these sums, as big
-as the centres, are all that crosses the network. The numerics are in
-:mod:`spliter_apps.kmeans.kernel`, the iteration in :mod:`spliter_apps.kmeans.lloyd`, the choice
-of first centres in :mod:`spliter_apps.kmeans.init`; this module is the estimator around them.
+A fit checks the blocks (:mod:`~spliter_apps.kmeans.points`), chooses first centres
+(:mod:`~spliter_apps.kmeans.seeding`) and moves them (:mod:`~spliter_apps.kmeans.lloyd`), with one
+task per partition in each pass. Only sums as big as the centres cross the network.
 """
 
 from __future__ import annotations
@@ -23,21 +22,22 @@ from sklearn.base import (
 )
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from spliter import InvalidArgumentError, gather
-from spliter_apps._blocks import Expected, keep_schema
+from spliter_apps._blocks import FLOATS, Expected, keep_schema
 from spliter_apps._data import Data, Materialize, check_members, is_blocked, open_data
-from spliter_apps.kmeans.init import checked_centers, seeds
-from spliter_apps.kmeans.lloyd import Run, lloyd
+from spliter_apps.kmeans.kernel import one_blas_thread
+from spliter_apps.kmeans.lloyd import Run, distances, inertia, lloyd, nearest
 from spliter_apps.kmeans.points import Points, checked_weights
-from spliter_apps.kmeans.threads import one_blas_thread
-from spliter_apps.kmeans.use import distances, inertia, nearest, refuse_container
+from spliter_apps.kmeans.seeding import checked_centers, first_centers
+from spliter_apps.kmeans.tiles import FloatArray
 
 Init = Literal["auto", "k-means++", "k-means||", "random"] | Callable[..., Any] | Any
 
 SAME = 100
-"""Rounding errors up to which two inertias are those of the same clusters."""
+"""Multiple of the rounding error within which two starts have the same inertia."""
 
 
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -56,62 +56,59 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         Where to start.
 
         - ``"auto"``: ``"k-means++"`` for up to 16 clusters, ``"k-means||"`` for more.
-        - ``"k-means++"``: points far from each other, chosen one after the other, the best of
-          a few candidates each time; two passes over the data per cluster. The choice of
-          scikit-learn for the same `random_state`.
-        - ``"k-means||"``: many candidates in twelve passes whatever the number of clusters,
-          which the client clusters (Bahmani et al. 2012): for many clusters.
+        - ``"k-means++"``: points far from each other, one after the other, each the best of a few
+          candidates; two passes over the data per cluster. The same points as scikit-learn chooses
+          with the same `random_state`.
+        - ``"k-means||"``: for many clusters. Twelve passes draw candidates, and the client
+          clusters these (Bahmani et al. 2012).
         - ``"random"``: points at random, by weight.
         - an array of shape (n_clusters, n_features): these centres.
         - a callable: gets `X` as it was passed to :meth:`fit`, `n_clusters` and
           ``random_state=``, and returns such an array.
     n_init : "auto" or int, default "auto"
-        How often to start; the best result is kept. ``"auto"`` is 10 for ``"random"`` or a
+        Number of starts, of which the best is kept. ``"auto"`` is 10 for ``"random"`` or a
         callable, else 1.
     max_iter : int, default 300
-        Most iterations of one start.
+        Maximum number of iterations of one start.
     tol : float, default 1e-4
         Iteration ends when the squared shifts of the centres add up to at most this, times
         the mean variance of the features.
     verbose : int, default 0
         Print the inertia of every iteration. Doubles the passes over the data.
     random_state : int, RandomState or None, default None
-        Where random numbers come from; an int makes fits repeatable.
+        Source of random numbers; an int makes fits repeatable.
     copy_x : bool, default True
-        There for scikit-learn's interface: points are never written to.
+        Ignored; points are never modified.
     algorithm : {"lloyd"}, default "lloyd"
-        There for scikit-learn's interface.
+        For compatibility with scikit-learn.
     materialize : bool or "auto", default "auto"
-        Whether to put the blocks of each partition into one, as for :func:`spliter.split`.
+        Whether to concatenate the blocks of each partition, as for :func:`spliter.split`.
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
         The centres; float32 if the points are, else float64.
     labels_ : ndarray of int32, shape (n,), or collection
-        Number of each point's cluster. Of points in blocks a collection of the same engine,
-        with the same blocks along axis 0, left where the points are; without these a pickled
-        estimator comes back.
+        Cluster of each point. For points in blocks, a collection of the same engine with the same
+        blocks along axis 0, left where the points are; pickled estimators do not include it.
     inertia_ : float
         Sum of the squared distances of the points to their centre, times their weight.
     n_iter_ : int
-        Iterations made.
+        Number of iterations.
     n_features_in_ : int
-        Columns of the points.
+        Number of columns of the points.
     feature_names_in_ : ndarray of object, shape (n_features_in_,)
-        Their names; only if the points are DataFrames with names that are strings.
+        Names of the columns; only if the points are DataFrames whose names are strings.
 
     Notes
     -----
-    Points are what scikit-learn takes, arrays, DataFrames and CSR matrices in memory, or a
-    collection of blocks of them that :func:`spliter.split` takes, or a :class:`spliter.Split` (of
-    points, or of points and weights). Lazy collections are computed and kept in the engine's
-    memory for the time of a call. In a pipeline, scale with dask-ml: scikit-learn's scalers gather
-    the points here. Blocks of any number of rows cost about what one array costs; scratch memory
-    is a few MB per task.
+    Points are arrays, DataFrames or CSR matrices in memory, a collection of blocks of them that
+    :func:`spliter.split` takes, or a :class:`spliter.Split` of points, or of points and weights.
+    Lazy collections are computed and kept in the engine's memory during the call. In a pipeline,
+    scale with dask-ml: scikit-learn's scalers gather the points at the client. Blocks of any number
+    of rows cost about what one array costs; a task needs a few MB of scratch memory.
 
-    A cluster that is left without points gets the point that is farthest from its centre, as
-    in scikit-learn.
+    An empty cluster gets the point that is farthest from its centre, as in scikit-learn.
 
     Examples
     --------
@@ -170,7 +167,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         Returns
         -------
         KMeans
-            Itself.
+            The fitted estimator.
 
         Raises
         ------
@@ -210,15 +207,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         return data
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
-        return validate_data(
-            self,
-            X,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-            accept_large_sparse=False,
-        )
+        accepted: dict[str, Any] = {"accept_sparse": "csr", "accept_large_sparse": False}
+        return validate_data(self, X, reset=reset, dtype=FLOATS, order="C", **accepted)
 
     def _check_parameters(self) -> None:
         _check_number("n_clusters", self.n_clusters, Integral, 1)
@@ -258,7 +248,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
                 points,
                 start,
                 max_iter=int(self.max_iter),
-                tol=float(self.tol) * points.variance,
+                tol=float(self.tol) * points.mean_variance,
                 report=print if self.verbose else None,
             )
             if best is None or run.inertia < best.inertia * (1 - same):
@@ -282,13 +272,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
 
     def _first_centers(
         self, points: Points, X: Any, random_state: np.random.RandomState
-    ) -> npt.NDArray[np.float64]:
+    ) -> FloatArray:
         if isinstance(self.init, str):
-            return seeds(points, self.init, int(self.n_clusters), random_state)
-        if callable(self.init):
-            given = self.init(X, self.n_clusters, random_state=random_state)
-        else:
-            given = self.init
+            return first_centers(points, self.init, int(self.n_clusters), random_state)
+        given = self.init
+        if callable(given):
+            given = given(X, self.n_clusters, random_state=random_state)
         return checked_centers(given, points.schema, self.n_clusters)
 
     def _keep(self, run: Run, points: Points, data: Data) -> None:
@@ -346,14 +335,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             As :meth:`predict`; also for a collection if ``set_output`` asks for a DataFrame.
         """
         check_is_fitted(self)
-        refuse_container(self, X)
+        _check_output_container(self, X)
         dtype = self.cluster_centers_.dtype
         return self._for_each_block(X, distances, dtype, (len(self.cluster_centers_),))
 
     def _for_each_block(
         self, X: Any, fn: Callable[..., Any], dtype: npt.DTypeLike, trailing: tuple[int, ...]
     ) -> Any:
-        check_is_fitted(self)
         expected = self._expected()
         with self._opened(X, None, reset=False) as data:
             expected.check_grid(data.parts)
@@ -384,7 +372,6 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         NotFittedError, InvalidArgumentError
             As :meth:`predict`.
         """
-        check_is_fitted(self)
         expected = self._expected()
         with self._opened(X, sample_weight, reset=False) as data:
             expected.check_grid(data.parts)
@@ -393,6 +380,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             return -float(sum(gather(parts.map(inertia, *args))))
 
     def _expected(self) -> Expected:
+        check_is_fitted(self)
         return Expected.by(self, self.cluster_centers_.dtype, accept_sparse=True)
 
     def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
@@ -423,7 +411,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         ndarray of shape (n, n_clusters), or collection
             As :meth:`transform`.
         """
-        refuse_container(self, X)
+        _check_output_container(self, X)
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -447,4 +435,16 @@ def _check_number(name: str, value: object, kind: Any, least: int, other: str = 
         what = "an int" if kind is Integral else "a number"
         raise InvalidArgumentError(
             f"{name} must be {what} >= {least}{other and ' ' + other}, got {value!r}"
+        )
+
+
+def _check_output_container(estimator: Any, X: Any) -> None:
+    """Refuse to transform points in blocks if the result is to be one DataFrame in memory."""
+    container = _get_output_config("transform", estimator)["dense"]
+    if container != "default" and is_blocked(X):
+        raise InvalidArgumentError(
+            f"transform_output is {container!r}, which makes one DataFrame in this process, and "
+            "the points are in blocks; call set_output(transform='default') to have the result in "
+            "blocks too. dask.dataframe.from_dask_array(result, columns=names) makes a Dask "
+            "DataFrame of a Dask array, with names = list(estimator.get_feature_names_out())"
         )

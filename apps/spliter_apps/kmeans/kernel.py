@@ -1,16 +1,14 @@
-"""The numerics of k-means on blocks: which centre is nearest, and sums of the points there.
+"""Numerics of k-means: the nearest centre of each point, and sums of the points of each centre.
 
-Nothing here knows of partitions or tasks. A kernel runs over blocks of any height in one go (see
-:mod:`spliter_apps.kmeans.pieces`), with scratch memory that does not depend on them, and spends
-its time in calls that release the GIL.
+Nothing here knows of partitions or tasks. Kernels run over :mod:`~spliter_apps.kmeans.tiles` of
+blocks and spend their time in calls that release the GIL.
 
 *Nearest centre.* scikit-learn's own kernel labels dense points. NumPy labels sparse ones, and all
-where that kernel is not as expected: of ``|x - c|^2`` it computes what depends on the centre ``c``,
-``|c|^2 - 2 x.c``, with one matrix product.
+points if that kernel is missing or behaves differently: of ``|x - c|^2`` it computes the part that
+depends on the centre ``c``, ``|c|^2 - 2 x.c``, with one matrix product.
 
-*Precision.* Both lose digits where the points are far from zero compared with the distances between
-centres, and in float32. There the points are centred about an origin as they are copied, batch by
-batch.
+*Precision.* Both lose digits if the points are far from zero compared with the distances between
+centres, and in float32. An origin near the data is then subtracted from points and centres.
 
 *Sums.* A sparse matrix with one entry per point, in the row of its label, times the points.
 """
@@ -18,41 +16,48 @@ batch.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from sklearn.utils.extmath import row_norms
+from threadpoolctl import ThreadpoolController
 
-from spliter_apps.kmeans.pieces import (
+from spliter_apps._blocks import dense
+from spliter_apps.kmeans.tiles import (
     SCRATCH_BYTES,
     Block,
     FloatArray,
-    Piece,
-    piece_rows,
-    pieces,
+    Tile,
+    concatenated,
+    rows_of,
+    tile_rows,
+    tiles,
 )
 
 FAR = 100.0
-"""Distance of the data from zero, relative to the distances between centres, from which points are
-centred. Up to there, labels are right to 12 digits without."""
+"""Ratio of the distance of the data from zero to the distances between centres above which the
+origin is subtracted. Squares then cancel at most four of the 16 digits of float64."""
 
 ROW_BYTES = 24
 """Scratch bytes per point that is labelled and added up in place: label, weight and pointer."""
 
+Labels: TypeAlias = npt.NDArray[np.int32]
+
 
 @dataclass(frozen=True)
 class Partial:
-    """What a pass over some points contributes to new centres.
+    """Contribution of some points to new centres: weighted sums, and weights of the clusters.
 
     Parameters
     ----------
     sums : ndarray of float64, shape (n_clusters, n_features)
-        Weighted sum of the points of each cluster.
     weights : ndarray of float64, shape (n_clusters,)
-        Sum of their weights.
     """
 
     sums: FloatArray
@@ -63,132 +68,53 @@ class Partial:
         return Partial(self.sums + other.sums, self.weights + other.weights)
 
     def __sizeof__(self) -> int:
-        """Return the bytes of it, which is what engines go by."""
+        """Return the size in bytes, which engines use to place and spill results."""
         return object.__sizeof__(self) + self.sums.nbytes + self.weights.nbytes
 
 
 @dataclass(frozen=True)
-class Farthest:
-    """The points farthest from their centre, the farthest first.
-
-    Parameters
-    ----------
-    distances : ndarray of float64, shape (m,)
-        Squared distances to the nearest centre.
-    rows : ndarray of int64, shape (m,)
-        Which rows they are, counted from the first row of the first block. Of points equally
-        far the first ones are taken.
-    points : ndarray of float64, shape (m, n_features)
-        The points.
-    weights : ndarray of float64, shape (m,)
-        Their weights.
-    labels : ndarray of int32, shape (m,)
-        Their clusters.
-    """
-
-    distances: FloatArray
-    rows: npt.NDArray[np.int64]
-    points: FloatArray
-    weights: FloatArray
-    labels: npt.NDArray[np.int32]
-
-    def counted(self, rows: npt.NDArray[np.int64]) -> Farthest:
-        """Return the same points with rows counted from elsewhere."""
-        return replace(self, rows=rows)
-
-    @classmethod
-    def of(cls, several: list[Farthest], most: int) -> Farthest:
-        """Return the farthest points of several such lists.
-
-        Parameters
-        ----------
-        several : list of Farthest
-            At least one; `rows` counted from the same row.
-        most : int
-            How many to keep.
-
-        Returns
-        -------
-        Farthest
-            Of up to `most` points.
-        """
-        fields = ("distances", "rows", "points", "weights", "labels")
-        joined = {name: np.concatenate([getattr(one, name) for one in several]) for name in fields}
-        order = np.lexsort((joined["rows"], -joined["distances"]))[:most]
-        return cls(**{name: values[order] for name, values in joined.items()})
-
-
-@dataclass(frozen=True)
 class Assignment:
-    """The nearest centre of each point, and what the distances add up to.
+    """The nearest centre of each point; the first of centres equally near.
 
     Parameters
     ----------
     labels : ndarray of int32, shape (n,)
-        Number of the nearest centre; of centres equally near the first one.
     inertia : float
-        Weighted sum of the squared distances to it.
+        Weighted sum of the squared distances; NaN if not computed.
     used : ndarray of bool, shape (n_clusters,)
         Which centres are nearest to some point.
-    farthest : Farthest
-        As many points as were asked for.
     """
 
-    labels: npt.NDArray[np.int32]
+    labels: Labels
     inertia: float
     used: npt.NDArray[np.bool_]
-    farthest: Farthest
 
 
-class _Frame:
-    """Centres made ready to label points, in the type and about the origin of the pieces."""
+class Farthest(NamedTuple):
+    """The points farthest from their nearest centre, the farthest first."""
 
-    def __init__(self, centers: FloatArray, shift: FloatArray | None, dtype: npt.DTypeLike) -> None:
-        self.dtype = np.dtype(dtype)
-        near = centers.mean(axis=0) if shift is None else shift
-        apart = ((centers - near) ** 2).sum(axis=1).max()
-        is_far = near @ near > FAR**2 * apart
-        self.origin: npt.NDArray[Any] | None = None
-        # Points about zero are at their place already; sparse ones have to stay where they are.
-        if near.any() and (is_far or self.dtype.itemsize < 8):
-            # Rounded, so that points and centres are about the very same origin.
-            self.origin = near.astype(self.dtype)
-            centers = centers - self.origin.astype(np.float64)
-        self.centers = np.ascontiguousarray(centers, self.dtype)
-        self.factors = np.ascontiguousarray(-2 * centers.T, self.dtype)
-        self.offsets = np.einsum("ij,ij->i", centers, centers).astype(self.dtype)
-        n_clusters, n_features = centers.shape
-        self.rows = piece_rows(n_features + 2 * n_clusters, self.dtype.itemsize)
+    squared_distances: FloatArray
+    rows: npt.NDArray[np.int64]
+    points: FloatArray
+    weights: FloatArray
+    labels: npt.NDArray[np.int64]
 
-    def pieces(self, blocks: Iterable[Block], rows_in_place: int | None = None) -> Iterator[Piece]:
-        return pieces(blocks, self.rows, self.dtype, self.origin, rows_in_place)
+
+# --- passes over blocks -----------------------------------------------------------------------
 
 
 def partial_sums(
     blocks: Iterable[Block],
     centers: FloatArray,
     *,
-    shift: FloatArray | None = None,
+    origin: FloatArray | None = None,
     dtype: npt.DTypeLike = np.float64,
 ) -> Partial:
     """Add up the points nearest to each centre: one pass of Lloyd's algorithm.
 
-    Parameters
-    ----------
-    blocks : iterable of (points, weights)
-        Points of shape (n, n_features), dense or CSR, and their weights or ``None`` (for
-        all blocks, or for none).
-    centers : ndarray of float64, shape (n_clusters, n_features)
-        The centres.
-    shift : ndarray of float64, shape (n_features,), optional
-        A point near the data, by default the mean of the centres; zeros for sparse points.
-    dtype : dtype
-        Type to compute in, float64 or float32. Sums over pieces are of float64 in both.
-
-    Returns
-    -------
-    Partial
-        Sums and weights of the clusters.
+    The origin is a point near the data, by default the mean of the centres; it has to be zero if
+    a block is sparse. Sums within a tile are of `dtype`, float64 or float32, those over tiles
+    float64.
 
     Examples
     --------
@@ -197,103 +123,195 @@ def partial_sums(
     >>> found.sums.ravel(), found.weights
     (array([1., 9.]), array([2., 1.]))
     """
-    frame = _Frame(centers, shift, dtype)
-    labeller = _Labeller(frame)
+    labeller = _Labeller(centers, origin, dtype)
     sums = np.zeros(centers.shape)
     weights = np.zeros(len(centers))
-    for piece in frame.pieces(blocks, labeller.rows_in_place):
-        labels, _ = labeller.label(piece.points)
-        matrix = labeller.one_hot(labels, piece.weights)
-        sums += _dense(matrix @ piece.points)
-        weights += np.bincount(labels, piece.weights, len(centers))
-    if frame.origin is not None:
-        sums += np.multiply.outer(weights, frame.origin.astype(np.float64))
+    for tile in labeller.tiles(blocks, labeller.rows_in_place):
+        labels, _ = labeller.label(tile.points)
+        sums += dense(labeller.one_hot(labels, tile.weights) @ tile.points)
+        weights += np.bincount(labels, tile.weights, len(centers))
+    if labeller.origin is not None:
+        sums += np.multiply.outer(weights, labeller.origin.astype(np.float64))
     return Partial(sums, weights)
 
 
-class _Labeller:
-    """Finds the nearest centre of each point of a piece.
+def assign(
+    blocks: Iterable[Block],
+    centers: FloatArray,
+    *,
+    origin: FloatArray | None = None,
+    dtype: npt.DTypeLike = np.float64,
+    distances: bool = True,
+) -> Assignment:
+    """Label points with their nearest centre, and compute the inertia if `distances` are wanted.
 
-    Arrays are used for every piece: where memory goes back to the system when it is freed (as in
-    Dask's workers) new pages take longer to come than the products to be computed.
+    Distances of dense points are those of the points, not differences of large squares: the
+    inertia of points at their centres is zero. See :func:`partial_sums` for the parameters.
+
+    Examples
+    --------
+    >>> blocks = [(np.array([[0.0], [1.0]]), None), (np.array([[9.0]]), None)]
+    >>> found = assign(blocks, np.array([[0.0], [8.0]]))
+    >>> found.labels, found.inertia
+    (array([0, 0, 1], dtype=int32), 2.0)
+    """
+    labeller = _Labeller(centers, origin, dtype)
+    found = [np.empty(0, np.int32)]
+    inertia = 0.0 if distances else np.nan
+    used = np.zeros(len(centers), np.bool_)
+    for tile in labeller.tiles(blocks):
+        labels, scores = labeller.label(tile.points)
+        found.append(labels.copy())
+        used[labels] = True
+        if distances:
+            squares = labeller.squared_distances(tile.points, labels, scores)
+            inertia += float(squares.sum() if tile.weights is None else squares @ tile.weights)
+    return Assignment(np.concatenate(found), inertia, used)
+
+
+def farthest_points(
+    blocks: Iterable[Block],
+    centers: FloatArray,
+    most: int,
+    *,
+    origin: FloatArray | None = None,
+    dtype: npt.DTypeLike = np.float64,
+) -> Farthest:
+    """Return the `most` points farthest from their nearest centre, of equally far ones the first.
+
+    Rows are counted from the first row of the first block.
+
+    Examples
+    --------
+    >>> blocks = [(np.array([[0.0], [1.0]]), None), (np.array([[9.0]]), None)]
+    >>> farthest_points(blocks, np.array([[0.0], [8.0]]), 1).rows
+    array([1])
+    """
+    labeller = _Labeller(centers, origin, dtype)
+    none, no_rows = np.empty(0), np.empty(0, np.int64)
+    found = Farthest(none, no_rows, np.empty((0, centers.shape[1])), none, no_rows)
+    first_row = 0
+    for tile in labeller.tiles(blocks):
+        labels, scores = labeller.label(tile.points)
+        squares = labeller.squared_distances(tile.points, labels, scores)
+        chosen = np.argsort(-squares, kind="stable")[:most]
+        points = dense(tile.points[chosen]).astype(np.float64)
+        in_tile = Farthest(
+            squares[chosen],
+            first_row + chosen,
+            points if labeller.origin is None else points + labeller.origin,
+            np.ones(len(chosen)) if tile.weights is None else tile.weights[chosen],
+            labels[chosen].astype(np.int64),
+        )
+        found = farthest_of([found, in_tile], most)
+        first_row += len(labels)
+    return found
+
+
+def farthest_of(several: list[Farthest], most: int) -> Farthest:
+    """Return the farthest `most` points of several such lists."""
+    joined = concatenated(several)
+    return rows_of(joined, np.lexsort((joined.rows, -joined.squared_distances))[:most])
+
+
+def squared_lengths(points: Any) -> FloatArray:
+    """Return the squared length of each row of an array or CSR matrix."""
+    return np.asarray(row_norms(points, squared=True), np.float64)
+
+
+class _Labeller:
+    """Centres prepared for tiles: in their type, about their origin, with scratch arrays.
+
+    Every tile uses the same arrays: where freed memory returns to the system (as in Dask's
+    workers), getting new pages takes longer than the matrix products.
     """
 
-    def __init__(self, frame: _Frame) -> None:
-        self.frame = frame
+    def __init__(
+        self, centers: FloatArray, origin: FloatArray | None, dtype: npt.DTypeLike
+    ) -> None:
+        self.dtype = np.dtype(dtype)
+        self.origin = self._origin_to_subtract(centers, origin)
+        if self.origin is not None:
+            centers = centers - self.origin.astype(np.float64)
+        n_clusters, n_features = centers.shape
+        self.centers = np.ascontiguousarray(centers, self.dtype)
+        self.factors = np.ascontiguousarray(-2 * centers.T, self.dtype)
+        self.offsets = np.einsum("ij,ij->i", centers, centers).astype(self.dtype)
         self.kernel = scikit_learn_kernel()
-        self.rows_in_place = frame.rows if self.kernel is None else SCRATCH_BYTES // ROW_BYTES
-        rows = max(frame.rows, self.rows_in_place)
-        self.labels = np.empty(rows, np.int32)
-        self.ones = np.ones(rows, frame.dtype)
-        self.pointers = np.arange(rows + 1, dtype=np.int32)
-        self.scores = np.empty((frame.rows, len(frame.centers)), frame.dtype)
-        self.apart = np.empty((frame.rows, frame.centers.shape[1]), frame.dtype)
+        self.rows = tile_rows(n_features + 2 * n_clusters, self.dtype.itemsize)
+        self.rows_in_place = self.rows if self.kernel is None else SCRATCH_BYTES // ROW_BYTES
+        most = max(self.rows, self.rows_in_place)
+        self.labels = np.empty(most, np.int32)
+        self.ones = np.ones(most, self.dtype)
+        self.pointers = np.arange(most + 1, dtype=np.int32)
+        self.scores = np.empty((self.rows, n_clusters), self.dtype)
+        self.differences = np.empty((self.rows, n_features), self.dtype)
 
-    def label(self, points: Any) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any] | None]:
-        """Return the label of each point until the next call, and the scores if they are known."""
+    def _origin_to_subtract(
+        self, centers: FloatArray, origin: FloatArray | None
+    ) -> npt.NDArray[Any] | None:
+        near = centers.mean(axis=0) if origin is None else origin
+        apart = ((centers - near) ** 2).sum(axis=1).max()
+        is_far = near @ near > FAR**2 * apart
+        # Rounded, so that points and centres are about the very same origin.
+        return (
+            near.astype(self.dtype) if near.any() and (is_far or self.dtype.itemsize < 8) else None
+        )
+
+    def tiles(self, blocks: Iterable[Block], rows_in_place: int | None = None) -> Iterator[Tile]:
+        """Cut and join blocks; tiles of `rows_in_place` can be labelled, and no more."""
+        return tiles(blocks, self.rows, self.dtype, self.origin, rows_in_place)
+
+    def label(self, points: Any) -> tuple[Labels, npt.NDArray[Any] | None]:
+        """Return the labels of a tile, valid until the next call, and the scores if computed."""
         labels = self.labels[: points.shape[0]]
         if self.kernel is not None and not sparse.issparse(points):
-            self.kernel(points, self.ones[: len(points)], self.frame.centers, labels)
+            self.kernel(points, self.ones[: len(points)], self.centers, labels)
             return labels, None
         if sparse.issparse(points):
-            scores = points @ self.frame.factors
+            scores = points @ self.factors
         else:
-            scores = np.matmul(points, self.frame.factors, out=self.scores[: len(points)])
-        scores += self.frame.offsets
+            scores = np.matmul(points, self.factors, out=self.scores[: len(points)])
+        scores += self.offsets
         labels[:] = scores.argmin(axis=1)
         return labels, scores
 
-    def one_hot(self, labels: npt.NDArray[np.int32], weights: FloatArray | None) -> Any:
+    def one_hot(self, labels: Labels, weights: FloatArray | None) -> Any:
         """Return the matrix of shape (n_clusters, n) with the weight of each point at its label."""
-        height = len(labels)
-        if weights is None:
-            entries = self.ones[:height]
-        else:
-            entries = weights.astype(self.frame.dtype, copy=False)
-        shape = (len(self.frame.centers), height)
-        return sparse.csc_array((entries, labels, self.pointers[: height + 1]), shape=shape)
+        entries = self.ones[: len(labels)] if weights is None else weights.astype(self.dtype)
+        shape = (len(self.centers), len(labels))
+        return sparse.csc_array((entries, labels, self.pointers[: len(labels) + 1]), shape=shape)
 
     def squared_distances(
-        self, points: Any, labels: npt.NDArray[np.int32], scores: npt.NDArray[Any] | None
+        self, points: Any, labels: Labels, scores: npt.NDArray[Any] | None
     ) -> FloatArray:
         """Return the squared distance of each point to its centre."""
         if sparse.issparse(points):
             assert scores is not None, "sparse points are labelled by their scores"
-            # The points are not shifted: what the score leaves out is their squared length.
+            # The origin is zero: the score lacks only the squared length of the point.
             nearest = np.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
             squares: FloatArray = np.maximum(squared_lengths(points) + nearest, 0.0)
             return squares
-        apart = self.apart[: len(points)]
+        differences = self.differences[: len(points)]
         # All labels are in range; the mode spares a second buffer.
-        np.take(self.frame.centers, labels, axis=0, out=apart, mode="clip")
-        np.subtract(points, apart, out=apart)
-        return squared_lengths(apart)
+        np.take(self.centers, labels, axis=0, out=differences, mode="clip")
+        np.subtract(points, differences, out=differences)
+        return squared_lengths(differences)
 
 
-Kernel = Callable[
-    [npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.int32]], None
-]
+# --- scikit-learn's kernel and BLAS -------------------------------------------------------------
+
+
+Kernel: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], Labels], None]
 
 
 @functools.cache
 def scikit_learn_kernel() -> Kernel | None:
-    """Return scikit-learn's function that labels dense points, if it does what is expected.
+    """Return scikit-learn's function that labels dense points, if it behaves as expected.
 
-    It is not part of scikit-learn's public interface, so it is tried out first. It releases the GIL
-    from its first point to its last, so that threads do not wait for each other.
-
-    Returns
-    -------
-    callable or None
-        Takes points, their weights, centres, all of one floating type, and an array that it
-        writes labels to.
-
-    Examples
-    --------
-    >>> label = scikit_learn_kernel()
-    >>> labels = np.empty(2, np.int32)
-    >>> if label is not None:
-    ...     label(np.array([[1.0], [9.0]]), np.ones(2), np.array([[8.0], [0.0]]), labels)
+    It takes points, their weights, centres, all of one floating type, and an array that it writes
+    labels to. It is not part of scikit-learn's public interface, so it is tried out first. It
+    releases the GIL from its first point to its last, so that threads do not wait for each other.
     """
     try:
         from sklearn.cluster._k_means_lloyd import lloyd_iter_chunked_dense
@@ -304,7 +322,7 @@ def scikit_learn_kernel() -> Kernel | None:
         points: npt.NDArray[Any],
         weights: npt.NDArray[Any],
         centers: npt.NDArray[Any],
-        labels: npt.NDArray[np.int32],
+        labels: Labels,
     ) -> None:
         lloyd_iter_chunked_dense(
             points, weights, centers, None, None, labels, None, n_threads=1, update_centers=False
@@ -323,119 +341,37 @@ def scikit_learn_kernel() -> Kernel | None:
     return label
 
 
-def assign(
-    blocks: Iterable[Block],
-    centers: FloatArray,
-    *,
-    shift: FloatArray | None = None,
-    dtype: npt.DTypeLike = np.float64,
-    distances: bool = True,
-    farthest: int = 0,
-    n_rows: int | None = None,
-) -> Assignment:
-    """Find the nearest centre of each point, and how far it is.
+_lock = threading.Lock()
+_fits_inside: list[Any] = []
 
-    Parameters
-    ----------
-    blocks, centers, shift, dtype
-        As for :func:`partial_sums`.
-    distances : bool
-        Whether to compute distances. Without them the inertia is NaN.
-    farthest : int
-        How many of the farthest points to return.
-    n_rows : int, optional
-        How many points there are, if that is known: their labels then have memory at once.
 
-    Returns
-    -------
-    Assignment
-        Labels, inertia and farthest points. Distances of dense points are those of the
-        points, not differences of large squares: the inertia of points at their centres
-        is zero.
+@functools.cache
+def _blas() -> Any:
+    # Finding the libraries takes milliseconds; those that count are loaded by now.
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS in this process to one thread, as tasks already run on all cores.
+
+    Several threads may enter: the first one sets the limit, the last one to leave lifts it.
 
     Examples
     --------
-    >>> blocks = [(np.array([[0.0], [1.0]]), None), (np.array([[9.0]]), None)]
-    >>> found = assign(blocks, np.array([[0.0], [8.0]]), farthest=1)
-    >>> found.labels, found.inertia, found.farthest.rows
-    (array([0, 0, 1], dtype=int32), 2.0, array([1]))
+    >>> from threadpoolctl import threadpool_info
+    >>> with one_blas_thread():
+    ...     {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
+    {1}
     """
-    frame = _Frame(centers, shift, dtype)
-    labeller = _Labeller(frame)
-    found = np.empty(n_rows or 0, np.int32)
-    far = [_no_points(centers.shape[1])]
-    inertia, rows = 0.0, 0
-    used = np.zeros(len(centers), np.bool_)
-    for piece in frame.pieces(blocks):
-        labels, scores = labeller.label(piece.points)
-        # Of all labels at once it would take a copy of them, twice their size.
-        used |= np.bincount(labels, minlength=len(centers)) > 0
-        if distances or farthest:
-            squares = labeller.squared_distances(piece.points, labels, scores)
-            inertia += float(squares.sum() if piece.weights is None else squares @ piece.weights)
-            if farthest:
-                far.append(_farthest(piece, squares, labels, frame, rows, farthest))
-                far = [Farthest.of(far, farthest)]
-        stop = rows + len(labels)
-        if stop > len(found):
-            found = _grown(found, stop)
-        found[rows:stop] = labels
-        rows = stop
-    if rows < len(found):
-        found = found[:rows].copy()  # a view would keep all of it
-    return Assignment(found, inertia if distances else np.nan, used, far[0])
-
-
-def _grown(labels: npt.NDArray[np.int32], least: int) -> npt.NDArray[np.int32]:
-    grown = np.empty(max(least, 2 * len(labels)), np.int32)
-    grown[: len(labels)] = labels
-    return grown
-
-
-def squared_lengths(points: Any) -> FloatArray:
-    """Return the squared length of each point.
-
-    Parameters
-    ----------
-    points : ndarray or CSR matrix of shape (n, n_features)
-        Points.
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        Sums of squares.
-    """
-    if sparse.issparse(points):
-        matrix: Any = points
-        return np.asarray(matrix.multiply(matrix).sum(axis=1), np.float64).ravel()
-    return np.asarray(np.einsum("ij,ij->i", points, points), np.float64)
-
-
-def _dense(points: Any) -> Any:
-    # Asked like this, as the type that issparse() tells has no method toarray().
-    return points.toarray() if hasattr(points, "toarray") else points
-
-
-def _farthest(
-    piece: Piece,
-    squares: FloatArray,
-    labels: npt.NDArray[np.int32],
-    frame: _Frame,
-    first_row: int,
-    most: int,
-) -> Farthest:
-    chosen = np.argsort(-squares, kind="stable")[:most]
-    dense = _dense(piece.points[chosen]).astype(np.float64)
-    return Farthest(
-        squares[chosen],
-        first_row + chosen.astype(np.int64),
-        dense if frame.origin is None else dense + frame.origin,
-        np.ones(len(chosen)) if piece.weights is None else piece.weights[chosen],
-        labels[chosen],
-    )
-
-
-def _no_points(n_features: int) -> Farthest:
-    none = np.empty(0)
-    rows = np.empty(0, np.int64)
-    return Farthest(none, rows, np.empty((0, n_features)), none, np.empty(0, np.int32))
+    with _lock:
+        _fits_inside.append(None if _fits_inside else _blas().limit(limits=1, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _lock:
+            # The limiter is the first entry, and leaves last.
+            limiter = _fits_inside[0]
+            _fits_inside.pop()
+            if not _fits_inside:
+                limiter.restore_original_limits()

@@ -1,52 +1,51 @@
-"""Lloyd's algorithm on partitions: one task per partition in each iteration.
+"""Lloyd's algorithm on partitions, and labels for given centres.
 
-A task returns the sums of its points by their nearest centre, as big as the centres. The client
-adds the sums up, moves the centres and checks for convergence, in the order of scikit-learn:
-relocate empty clusters, average, compare the shift of the centres with the tolerance. At the end
-the points are labelled once more, so that labels and centres belong together.
+In each iteration one task per partition returns the sums of its points by their nearest centre.
+The client adds the sums up, moves the centres and checks for convergence in the order of
+scikit-learn: relocate empty clusters, average, compare the shift of the centres with the
+tolerance. Afterwards the points are labelled once more, so that labels and centres agree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import add
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
+from sklearn.metrics.pairwise import euclidean_distances
 
-from spliter import Partition, gather
+from spliter import Partition, gather, task
+from spliter_apps._blocks import Expected
 from spliter_apps._results import combine
-from spliter_apps.kmeans.kernel import Farthest, Partial, assign, partial_sums
-from spliter_apps.kmeans.pieces import FloatArray
-from spliter_apps.kmeans.points import Points, Reading
+from spliter_apps.kmeans.kernel import (
+    Assignment,
+    Farthest,
+    Labels,
+    Partial,
+    assign,
+    farthest_of,
+    farthest_points,
+    partial_sums,
+)
+from spliter_apps.kmeans.points import BlockReader, Points, checked_weights
+from spliter_apps.kmeans.tiles import FloatArray
 
 
 @dataclass(frozen=True)
 class Run:
-    """Result of Lloyd's algorithm from one start.
-
-    Parameters
-    ----------
-    centers : ndarray of float64, shape (n_clusters, n_features)
-        The centres.
-    inertia : float
-        Weighted sum of the squared distances of the points to their centre.
-    n_iter : int
-        Number of iterations.
-    n_used : int
-        Number of clusters that have points.
-    labels : list of (partition, future)
-        Each future's result is a tuple whose first element is a list of arrays of labels,
-        one per block.
-    """
+    """Result of Lloyd's algorithm from one start."""
 
     centers: FloatArray
     inertia: float
     n_iter: int
     n_used: int
+    """Number of clusters that have points."""
     labels: list[tuple[Partition, Any]]
+    """Each partition with the future of a pair, whose first element is its blocks' labels."""
 
 
 def lloyd(
@@ -59,31 +58,19 @@ def lloyd(
 ) -> Run:
     """Move centres to the means of their points until they stay.
 
-    Parameters
-    ----------
-    points : Points
-        The points.
-    centers : ndarray of float64, shape (n_clusters, n_features)
-        Where to start.
-    max_iter : int
-        Maximum number of iterations.
-    tol : float
-        Iteration ends when the squared shifts of the centres add up to at most this. With 0
-        that is scikit-learn's strict convergence: equal labels give the very same sums.
-    report : callable, optional
-        Gets a line for each iteration; costs a further pass in each.
-
-    Returns
-    -------
-    Run
-        The centres, and what belongs to them.
+    Iteration ends when the squared shifts of the centres add up to at most `tol`. With 0 that is
+    scikit-learn's strict convergence: equal labels give the very same sums. `report` gets a line
+    for each iteration, which costs a further pass in each.
     """
-    origin = points.origin_near(centers)
     moved, n_iter = np.inf, 0
     while n_iter < max_iter and moved > tol:
-        sums = add_up(points, centers, origin)
+        if n_iter < 2:
+            # The first centres may be far from the data, their means are not. Later, another
+            # origin would round the sums differently, and the centres would not converge.
+            reader = points.reader(centers.mean(axis=0))
+        sums = add_up(points, reader, centers)
         if not sums.weights.all():
-            sums = _relocate(points, sums, centers, origin)
+            sums = _relocate(points, reader, centers, sums)
         new = averages(sums)
         moved = float(((new - centers) ** 2).sum())
         if report is not None:
@@ -92,50 +79,23 @@ def lloyd(
             if moved <= tol:
                 report(f"Converged at iteration {n_iter}: {_reason(moved, tol)}")
         centers, n_iter = new, n_iter + 1
-        origin = _updated_origin(origin, points.origin_near(centers), centers)
     return _label(points, centers, n_iter)
 
 
-def add_up(points: Points, centers: FloatArray, origin: FloatArray) -> Partial:
-    """Add up all points by their nearest centre: one pass.
-
-    Parameters
-    ----------
-    points : Points
-        The points.
-    centers : ndarray of float64, shape (n_clusters, n_features)
-        The centres.
-    origin : ndarray of float64, shape (n_features,)
-        A point near the data, see :func:`spliter_apps.kmeans.kernel.partial_sums`.
-
-    Returns
-    -------
-    Partial
-        Sums and weights of the clusters.
-    """
-    futures = points.parts.map(_add_up_partition, points.reading, centers, origin)
+def add_up(points: Points, reader: BlockReader, centers: FloatArray) -> Partial:
+    """Add up all points by their nearest centre, with one task per partition."""
+    futures = points.parts.map(_add_up, reader, centers)
     sums: Partial = combine(add, futures, centers.nbytes)
     return sums
 
 
-def _add_up_partition(
-    partition: Partition, reading: Reading, centers: FloatArray, origin: FloatArray
-) -> Partial:
-    return partial_sums(reading.blocks(partition), centers, shift=origin, dtype=reading.dtype)
+def _add_up(partition: Partition, reader: BlockReader, centers: FloatArray) -> Partial:
+    blocks = reader.materialized(partition)
+    return partial_sums(blocks, centers, origin=reader.origin, dtype=reader.dtype)
 
 
 def averages(sums: Partial) -> FloatArray:
     """Return the means of clusters; a cluster without weight gets that of the heaviest one.
-
-    Parameters
-    ----------
-    sums : Partial
-        Of all points.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_clusters, n_features)
-        New centres.
 
     Examples
     --------
@@ -149,16 +109,6 @@ def averages(sums: Partial) -> FloatArray:
     return centers
 
 
-def _updated_origin(origin: FloatArray, new: FloatArray, centers: FloatArray) -> FloatArray:
-    """Keep the origin as long as it is near the centres.
-
-    In float32 the origin decides how sums are rounded: if it changed in every iteration, the
-    centres would never come to rest.
-    """
-    is_near = ((new - origin) ** 2).sum() <= ((centers - new) ** 2).sum()
-    return origin if is_near else new
-
-
 def _reason(moved: float, tol: float) -> str:
     if moved == 0:
         return "strict convergence."
@@ -168,25 +118,14 @@ def _reason(moved: float, tol: float) -> str:
 # --- empty clusters ---------------------------------------------------------------------------
 
 
-def _relocate(points: Points, sums: Partial, centers: FloatArray, origin: FloatArray) -> Partial:
+def _relocate(points: Points, reader: BlockReader, centers: FloatArray, sums: Partial) -> Partial:
     """Give empty clusters the points that are farthest from their centres."""
     empty = np.flatnonzero(sums.weights == 0)
-    # One list for tasks and rows: iterating the Split again may plan other partitions.
-    partitions = list(points.parts)
-    args = (points.reading, centers, origin, len(empty))
-    futures = [partition.submit(_find_farthest, *args) for partition in partitions]
-    found = gather(futures)
-    farthest = Farthest.of(
-        [
-            one.counted(points.global_rows(partition, one.rows))
-            for partition, one in zip(partitions, found, strict=True)
-        ],
-        len(empty),
-    )
+    futures = points.parts.map(_find_farthest, reader, centers, len(empty))
+    farthest = farthest_of(gather(futures), len(empty))
     new = Partial(sums.sums.copy(), sums.weights.copy())
-    if not farthest.distances.any():
-        # More clusters than different points.
-        return new
+    if not farthest.squared_distances.any():
+        return new  # more clusters than different points
     for at, cluster in enumerate(empty[: len(farthest.rows)]):
         old, weight = farthest.labels[at], farthest.weights[at]
         new.sums[old] -= weight * farthest.points[at]
@@ -197,52 +136,99 @@ def _relocate(points: Points, sums: Partial, centers: FloatArray, origin: FloatA
 
 
 def _find_farthest(
-    partition: Partition, reading: Reading, centers: FloatArray, origin: FloatArray, most: int
+    partition: Partition, reader: BlockReader, centers: FloatArray, most: int
 ) -> Farthest:
-    found = assign(
-        reading.blocks(partition), centers, shift=origin, dtype=reading.dtype, farthest=most
-    )
-    return found.farthest
+    """Return the farthest points of a partition, with their global row numbers."""
+    blocks = reader.materialized(partition)
+    found = farthest_points(blocks, centers, most, origin=reader.origin, dtype=reader.dtype)
+    return found._replace(rows=partition.get_item_indexes()[found.rows])
 
 
-# --- labels -----------------------------------------------------------------------------------
+# --- labels of the fitted points --------------------------------------------------------------
 
 
 def _label(points: Points, centers: FloatArray, n_iter: int) -> Run:
-    """Label all points where they are."""
+    """Label all points where they are; the labels stay there."""
     # Rounded as the estimator keeps them, so that predicting gives the same labels.
     centers = centers.astype(points.schema.dtype).astype(np.float64)
-    args = (points.reading, centers, points.origin_near(centers))
+    reader = points.reader(centers.mean(axis=0))
     partitions = list(points.parts)
-    labels = [partition.submit(_label_partition, *args) for partition in partitions]
-    summaries = [
-        partition.submit(_summary, labelled)
-        for partition, labelled in zip(partitions, labels, strict=True)
-    ]
-    found = gather(summaries)
-    n_used = int(np.any([used for _, used in found], axis=0).sum())
-    inertia = float(sum(inertia for inertia, _ in found))
+    labels = [partition.submit(_label_partition, reader, centers) for partition in partitions]
+    found: list[Assignment] = gather(
+        [
+            partition.submit(_without_labels, labelled)
+            for partition, labelled in zip(partitions, labels, strict=True)
+        ]
+    )
+    n_used = int(np.any([one.used for one in found], axis=0).sum())
+    inertia = float(sum(one.inertia for one in found))
     return Run(centers, inertia, n_iter, n_used, list(zip(partitions, labels, strict=True)))
 
 
 def _label_partition(
-    partition: Partition, reading: Reading, centers: FloatArray, origin: FloatArray
-) -> tuple[list[npt.NDArray[np.int32]], float, npt.NDArray[np.bool_]]:
-    """Label the points of a partition; the result stays there."""
-    found = assign(
-        reading.blocks(partition),
-        centers,
-        shift=origin,
-        dtype=reading.dtype,
-        n_rows=partition.shape[0],
+    partition: Partition, reader: BlockReader, centers: FloatArray
+) -> tuple[list[Labels], Assignment]:
+    blocks = reader.materialized(partition)
+    found = assign(blocks, centers, origin=reader.origin, dtype=reader.dtype)
+    return partition.cut(found.labels), replace(found, labels=found.labels[:0].copy())
+
+
+def _without_labels(partition: Partition, labelled: tuple[list[Labels], Assignment]) -> Assignment:
+    """Return the small part of a labelling."""
+    return labelled[1]
+
+
+# --- labels and distances of other points -----------------------------------------------------
+
+
+def nearest(block: Any, expected: Expected, centers: npt.NDArray[Any]) -> Labels:
+    """Label the points of one block."""
+    return _assigned(block, expected, centers, None, distances=False).labels
+
+
+def distances(block: Any, expected: Expected, centers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the distances of the points of one block to all centres."""
+    points = expected.points(_points_of(block))
+    if not points.shape[0]:
+        return np.empty((0, len(centers)), expected.dtype)
+    if not sparse.issparse(points):
+        # As in the fit: far from zero the squares of coordinates would hide the distances.
+        origin = centers.mean(axis=0)
+        points, centers = points - origin, centers - origin
+    return np.asarray(euclidean_distances(points, centers), expected.dtype)
+
+
+@task
+def inertia(
+    partition: Partition, expected: Expected, centers: npt.NDArray[Any], weighted: bool
+) -> float:
+    """Add up the squared distances of a partition's points to their centres."""
+    total = 0.0
+    for index, block in partition.items():
+        what = f"the weights of block {index}" if weighted else None
+        total += _assigned(block, expected, centers, what, distances=True).inertia
+    return total
+
+
+def _assigned(
+    block: Any,
+    expected: Expected,
+    centers: npt.NDArray[Any],
+    weights: str | None,
+    distances: bool,
+) -> Assignment:
+    """Label one block, with the weights that an error would call `weights`."""
+    points = expected.points(_points_of(block))
+    own = None if weights is None else checked_weights(block[1], points.shape[0], weights)
+    return assign(
+        [(points, own)],
+        centers.astype(np.float64),
+        origin=np.zeros(centers.shape[1]) if sparse.issparse(points) else None,
+        dtype=expected.dtype,
+        distances=distances,
     )
-    return partition.cut(found.labels), found.inertia, found.used
 
 
-def _summary(
-    partition: Partition,
-    labelled: tuple[list[npt.NDArray[np.int32]], float, npt.NDArray[np.bool_]],
-) -> tuple[float, npt.NDArray[np.bool_]]:
-    """Return the small part of labelling, inertia and used clusters, at the location."""
-    _, inertia, used = labelled
-    return inertia, used
+def _points_of(block: Any) -> Any:
+    """Return the points of a block, which may come with weights."""
+    return block[0] if isinstance(block, tuple) else block
