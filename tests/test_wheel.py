@@ -66,17 +66,14 @@ def test_wheel_has_the_four_packages_and_nothing_else(wheel: Path) -> None:
 
 
 def data_files() -> set[str]:
-    """What is in the packages of the checkout beside modules; folders of links, too."""
+    """Return the files in the packages of the checkout that are no modules."""
     return {
         (Path(folder) / name).relative_to(root).as_posix()
         for root in SOURCE_ROOTS
         for package in PACKAGES
-        for folder, _, names in os.walk(root / package, followlinks=True)
+        for folder, _, names in os.walk(root / package)
         for name in names
-        if "__pycache__" not in folder
-        and not name.endswith(".py")
-        # The folder that a link leads to has a page of its own, for readers of the repository.
-        and Path(folder).name != "shipped"
+        if "__pycache__" not in folder and not name.endswith(".py")
     }
 
 

@@ -25,10 +25,10 @@ from spliter_experiments.evaluation import plan_runs
 from spliter_experiments.evaluation._console import plan_table
 from spliter_experiments.evaluation.catalog import parse_scenario, read_scenario
 from spliter_experiments.harness.errors import ExperimentError, InputError
-from spliter_experiments.slurm.site import SHIPPED, parse_site
+from spliter_experiments.slurm.site import SITES, parse_site
 
 SCENARIO = read_scenario("9")[0]
-SITE = (SHIPPED / "sites" / "generic.toml").read_text(encoding="utf-8")
+SITE = (SITES / "generic.toml").read_text(encoding="utf-8")
 
 odd = st.sampled_from(
     [

@@ -8,8 +8,7 @@ import pytest
 
 from spliter_experiments.slurm.errors import ProfileError
 from spliter_experiments.slurm.render import interface_of
-from spliter_experiments.slurm.site import SHIPPED, load_site, parse_site, site_names
-from tests.conftest import ROOT
+from spliter_experiments.slurm.site import load_site, parse_site, site_names
 
 GOOD = """description = "mine"
 nodes = 4
@@ -18,10 +17,6 @@ cores_per_socket = 8
 memory_gib = 16.0
 hours = 2
 """
-
-
-def test_what_ships_is_the_folder_slurm_of_the_project() -> None:
-    assert SHIPPED.resolve() == ROOT / "slurm"
 
 
 @pytest.mark.parametrize("name", site_names())

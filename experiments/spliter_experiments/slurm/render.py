@@ -1,4 +1,4 @@
-"""Render jobs as scripts: the templates are in the folder ``slurm/templates`` of the project."""
+"""Render jobs as scripts, from the folder ``templates`` next to this module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import jinja2
 
 from spliter_experiments.slurm.errors import ProfileError
 from spliter_experiments.slurm.jobs import START_SECONDS, Job, Stand, summary
-from spliter_experiments.slurm.site import SHIPPED, Site
+from spliter_experiments.slurm.site import Site
 
 WARNING_SECONDS = 60
 """A job is told so long before its time is over, so that it can end its services itself."""
@@ -306,7 +306,7 @@ def clock(seconds: float) -> str:
 
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(SHIPPED / "templates"),
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,7 +1,7 @@
 """Site profiles: what a cluster has, wants to be told, and calls its networks.
 
-A profile is a TOML file. Those that ship are in the folder ``slurm/sites`` of the project; a path
-to a file of one's own is taken as well.
+A profile is a TOML file. Those that ship are in the folder ``sites`` next to this module;
+users can name a file of their own.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pydantic import (
 from spliter_experiments.evaluation._toml_lines import lines_of, nearest_line, parse_toml
 from spliter_experiments.slurm.errors import ProfileError
 
-SHIPPED = Path(__file__).parent / "shipped"
-"""Templates and profiles: the folder ``slurm`` of the project."""
+SITES = Path(__file__).parent / "sites"
+"""Folder of the profiles that ship."""
 
 GIB = 2**30
 
@@ -148,7 +148,7 @@ def site_names() -> tuple[str, ...]:
     >>> site_names()
     ('generic', 'local', 'marenostrum4', 'marenostrum5')
     """
-    return tuple(sorted(path.stem for path in (SHIPPED / "sites").glob("*.toml")))
+    return tuple(sorted(path.stem for path in (SITES).glob("*.toml")))
 
 
 def load_site(name_or_path: str) -> Site:
@@ -171,7 +171,7 @@ def load_site(name_or_path: str) -> Site:
     (48, 2)
     """
     if name_or_path in site_names():
-        path = SHIPPED / "sites" / f"{name_or_path}.toml"
+        path = SITES / f"{name_or_path}.toml"
     else:
         path = Path(name_or_path)
         if not path.is_file():
