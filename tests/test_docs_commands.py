@@ -237,6 +237,8 @@ class Desk:
                 ast.parse(statement)
             case ["-m", module, *rest] if module.startswith("benchmarks."):
                 self._benchmark(ROOT / f"{module.replace('.', '/')}.py", rest)
+            case ["-m", "tests.chaos", *rest]:
+                self._benchmark(ROOT / "tests" / "chaos" / "__main__.py", rest)
             case [name, *rest] if name.startswith("benchmarks/"):
                 self._benchmark(ROOT / name, rest)
             case [name]:

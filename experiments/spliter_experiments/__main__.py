@@ -17,7 +17,6 @@ COMMANDS = {
     "compare": "compare SplIter with other ways, on your data",
     "experiment": "reproduce the paper's evaluation",
     "profile": "run a program and say whether SplIter would help it",
-    "chaos": "run applications while their cluster is harmed",
     "slurm": "run experiments as SLURM jobs",
 }
 

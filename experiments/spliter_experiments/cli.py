@@ -34,10 +34,6 @@ COMMANDS = {
         "spliter_experiments.slurm.cli:slurm",
         "The paper's experiments on a cluster with SLURM, as jobs.",
     ),
-    "chaos": (
-        "spliter_experiments.chaos.cli:chaos",
-        "Run the applications while workers die, freeze and move their data.",
-    ),
 }
 """Commands that are imported when they are run: where each is, and its line in the help."""
 

@@ -144,6 +144,24 @@ def test_killed_between_passes(cluster: EmbeddedDataClay, three: tuple[uuid.UUID
         list(parts)
 
 
+def test_collection_whose_backend_is_lost(
+    cluster: EmbeddedDataClay, three: tuple[uuid.UUID, ...]
+) -> None:
+    backends = three[:2]
+    x = from_array(np.arange(8), chunks=2, backends=backends)
+    np.testing.assert_array_equal(x.compute(), np.arange(8))
+    dead = backends[-1]
+    lost = tuple((at,) for at, place in enumerate(x.locations()) if place == str(dead))
+    kill(cluster, dead)
+    with pytest.raises(BlockLostError) as raised:
+        x.compute()
+    assert len(lost) == 2
+    assert raised.value.blocks == lost
+    x.delete()  # what is left
+    with pytest.raises(BlockLostError):
+        x.compute()
+
+
 def test_blocks_moved_away_before_their_backend_is_killed(
     cluster: EmbeddedDataClay, three: tuple[uuid.UUID, ...]
 ) -> None:

@@ -1,4 +1,4 @@
-"""A dataClay that may be harmed: backends are killed, frozen and added, blocks moved about."""
+"""An embedded dataClay for chaos runs: backends are killed, frozen and added, blocks moved."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from spliter import Location
 from spliter_backends._dataclay_quiet import quiet
 from spliter_backends.dataclay_cluster import EmbeddedDataClay
 from spliter_backends.dataclay_collections import DataClayArray, distribute
 from spliter_backends.dataclay_executor import current_executor
-from spliter_experiments.chaos.arena import Arena, NothingToStrikeError, pick
-from spliter_experiments.chaos.cases import WORKERS, Case, Fault
-from spliter_experiments.chaos.programs import Array, Collections
+from tests.chaos.cases import WORKERS, Case, Fault
+from tests.chaos.programs import Array, Collections
+from tests.chaos.runner import NoTargetError, cut, pick
 
 MOST_BACKENDS: Final = 5
-"""More than that are not added: each has dozens of threads."""
+"""No more are added: each has dozens of threads."""
 
 FAULT_SECONDS: Final = 10.0
 """For one fault to be done, or a backend to answer."""
@@ -34,8 +32,10 @@ EMPTY_SECONDS: Final = 20.0
 """For the backends to have freed what the program made."""
 
 
-class DataClayArena(Arena):
+class DataClayCluster:
     """An embedded dataClay of this machine."""
+
+    engine_errors = ()
 
     def __init__(self) -> None:
         self._cluster = EmbeddedDataClay(WORKERS).start()
@@ -45,70 +45,56 @@ class DataClayArena(Arena):
         self._collections: list[DataClayArray] = []
         self._pids: dict[uuid.UUID, int] = {}
         self._frozen: dict[int, Callable[[], None]] = {}
-        self._kinds: dict[str, Callable[[Fault], str]] = {
-            "kill": self._kill,
-            "freeze": self._freeze,
-            "move": self._move,
-            "add": self._add,
-        }
 
-    def begin(self, case: Case, arrays: tuple[Array, ...]) -> Collections:
-        """Have enough backends; put the blocks at those that the case says."""
+    def place(self, case: Case, arrays: tuple[Array, ...]) -> Collections:
         while len(self._alive) < WORKERS:
             self._alive.append(self._cluster.add())
         for backend in self._alive:
             if backend not in self._pids:  # asked for now, as a frozen one does not answer
-                self._pids[backend] = self._ask(backend, os.getpid)
-        starts = np.cumsum([0, *case.rows])[:-1].tolist()
+                self._pids[backend] = self._call(backend, os.getpid)
         self._collections = [
-            distribute(
-                [
-                    array[start : start + rows]
-                    for start, rows in zip(starts, case.rows, strict=True)
-                ],
-                backends=self._alive[:WORKERS],
-                placement=places,
-            )
+            distribute(cut(array, case), backends=self._alive[:WORKERS], placement=places)
             for array, places in zip(arrays, (case.places, case.further_places), strict=False)
         ]
         if case.as_list:
             return tuple(one.blocks for one in self._collections)
         return tuple(self._collections)
 
-    def strike(self, fault: Fault) -> str:
-        """Do a fault."""
-        return self._kinds[fault.kind](fault)
+    def inject(self, fault: Fault) -> str:
+        return str(getattr(self, f"_{fault.kind}")(fault))
 
-    def relent(self, fault: Fault) -> None:
-        """End a fault that lasts."""
+    def recover(self, fault: Fault) -> None:
         end = self._frozen.pop(id(fault), None)
-        if end is not None:
-            with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):
+            if end is not None:
                 end()
 
-    def end(self) -> str:
-        """Delete the blocks that are left; say what else is kept at the backends."""
+    def clean_up(self) -> str:
+        """Delete the blocks; return what else the backends keep."""
         collections, self._collections = self._collections, []
         for collection in collections:
             collection.delete()
         deadline = time.monotonic() + EMPTY_SECONDS
         while left := self._kept():
             if time.monotonic() > deadline:
-                return f"{left} things are kept at the backends"
+                return f"{left} objects are kept at the backends"
             gc.collect()
             time.sleep(0.05)
         return ""
 
     def _kept(self) -> int:
-        """Return how many results, transfers and blocks as one the backends keep."""
+        """Return how many results, transfers and materialized partitions the backends keep."""
         session = current_executor().session
         return sum(
             session.wait(session.peer(one).ask("kept"), FAULT_SECONDS) for one in self._alive
         )
 
-    def _ask(self, backend: uuid.UUID, fn: Callable[[], Any]) -> Any:
+    def _call(self, backend: uuid.UUID, fn: Callable[[], Any]) -> Any:
         future = current_executor().submit(fn, (), {}, Location(str(backend)))
         return future.result(timeout=FAULT_SECONDS)
+
+    def state(self) -> str:
+        return ""
 
     def close(self, *, abandoned: bool = False) -> None:
         """End all processes."""
@@ -119,29 +105,29 @@ class DataClayArena(Arena):
 
     # --- faults ---
 
-    def _kill(self, fault: Fault) -> str:
+    def _kill(self, fault: Fault) -> uuid.UUID:
         if len(self._alive) < 2:
             self._add(fault)
         backend = pick(fault, self._alive)
         self._cluster.kill(self._cluster.backend_ids.index(backend))
         self._alive.remove(backend)
-        return str(backend)
+        return backend
 
-    def _freeze(self, fault: Fault) -> str:
+    def _freeze(self, fault: Fault) -> uuid.UUID:
         backend = pick(fault, self._alive)
         if backend not in self._pids:
-            raise NothingToStrikeError("the backend is new")
+            raise NoTargetError("the backend is new")
         pid = self._pids[backend]
         os.kill(pid, signal.SIGSTOP)
         self._frozen[id(fault)] = functools.partial(os.kill, pid, signal.SIGCONT)
-        return str(backend)
+        return backend
 
-    def _add(self, fault: Fault) -> str:
+    def _add(self, fault: Fault) -> uuid.UUID:
         if len(self._alive) >= MOST_BACKENDS:
-            raise NothingToStrikeError("there are backends enough")
+            raise NoTargetError("there are backends enough")
         backend = self._cluster.add()
         self._alive.append(backend)
-        return str(backend)
+        return backend
 
     def _move(self, fault: Fault) -> str:
         """Move every third block to one backend."""
@@ -152,7 +138,7 @@ class DataClayArena(Arena):
         # dataClay waits for ever for a backend that has been killed.
         mover.thread.join(FAULT_SECONDS)
         if mover.failed or mover.thread.is_alive():
-            raise NothingToStrikeError(f"{mover.moved} of {len(chosen)} moved: {mover.failed}")
+            raise NoTargetError(f"{mover.moved} of {len(chosen)} moved: {mover.failed}")
         return f"{mover.moved} blocks to {target}"
 
 
@@ -162,17 +148,15 @@ class _Mover:
     def __init__(self, object_ids: Sequence[uuid.UUID], target: uuid.UUID) -> None:
         self.moved = 0
         self.failed = ""
-        self._object_ids = object_ids
-        self._target = target
-        self.thread = threading.Thread(target=self._move, name="chaos-mover", daemon=True)
+        self.thread = threading.Thread(target=self._move, args=(object_ids, target), daemon=True)
         self.thread.start()
 
-    def _move(self) -> None:
+    def _move(self, object_ids: Sequence[uuid.UUID], target: uuid.UUID) -> None:
         from dataclay import DataClayObject
 
         try:
-            for object_id in self._object_ids:
-                DataClayObject.get_by_id(object_id).move(self._target)
+            for object_id in object_ids:
+                DataClayObject.get_by_id(object_id).move(target)
                 self.moved += 1
         except Exception as error:  # noqa: BLE001 -- backends are killed meanwhile
             self.failed = repr(error)

@@ -1,24 +1,26 @@
-"""From a seed to a case: which application, how the data lies, which faults at what time.
+"""Draw a case from a seed: which application, how the data lies, which faults at what time.
 
-Pure functions: the same seed gives the same case, on every machine. (What comes of it also depends
-on how fast the machine is: a fault 0.2 s after the start hits whatever is under way then.)
+The same seed gives the same case on every machine. The outcome also depends on the machine's speed:
+a fault 0.2 s after the start hits whatever is running then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+from dataclasses import dataclass
+from typing import Final, Literal
 
 import numpy as np
 
 BACKENDS: Final = ("dask", "dataclay")
 
+APPS: Final = ("histogram", "k-means", "cascade-svm", "neighbours")
+
 WORKERS: Final = 3
 """Workers, or backends, at the start of every run."""
 
 GROUP: Final = 25
-"""Seeds that follow each other share a cluster: with nannies, then without, and so on."""
+"""Consecutive seeds that share a cluster: with nannies, then without, and so on."""
 
 SPAN: Final = 0.8
 """Seconds from the start of a program in which faults begin."""
@@ -30,7 +32,7 @@ KINDS: Final[Mapping[str, Mapping[str, float]]] = {
         "pause": 2,  # the worker takes no new tasks for a while, as when its memory is full
         "spill": 2,  # all data of a worker go to disk
         "retire": 1,  # a worker hands its data on and leaves
-        "add": 1,  # a worker comes
+        "add": 1,  # a worker joins
         "rebalance": 1,
         "replicate": 1,
         "move": 2,  # all data of a worker go to another, as the memory manager would do it
@@ -38,7 +40,7 @@ KINDS: Final[Mapping[str, Mapping[str, float]]] = {
         "cancel-tasks": 1,
         "cut-client": 0.7,  # the connection between client and scheduler breaks
         "slow-links": 1,  # what other workers exchange with one takes longer
-        "cut-links": 1,  # connections to a worker break, and none is made for a while
+        "cut-links": 1,  # connections to a worker break, and it refuses new ones for a while
     },
     "dataclay": {
         "kill": 1,  # SIGKILL to a backend's process
@@ -50,27 +52,15 @@ KINDS: Final[Mapping[str, Mapping[str, float]]] = {
 """Kinds of faults of each engine, and how often they are drawn relative to each other."""
 
 LINK_KINDS: Final = ("slow-links", "cut-links")
-"""Need a proxy before each worker, which those that a nanny starts do not have."""
-
-MATERIALIZE: Final[tuple[bool | Literal["auto"], ...]] = (False, True, "auto")
-
-APPS: Final = ("histogram", "k-means", "cascade-svm", "neighbours")
+"""Need a proxy before each worker, which workers that a nanny starts do not have."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that happens to the cluster.
+    """Something that happens to the cluster, `at` seconds after the start of the program.
 
-    Parameters
-    ----------
-    kind : str
-        One of ``KINDS``.
-    at : float
-        Seconds after the start of the program.
-    target : int
-        Which of the workers that are there then (modulo their number), or which blocks.
-    seconds : float
-        How long it lasts, if it is something that lasts.
+    It lasts `seconds`, if its kind lasts; `target`, modulo their number, says which of the workers
+    or blocks of that moment it hits.
     """
 
     kind: str
@@ -81,32 +71,11 @@ class Fault:
 
 @dataclass(frozen=True)
 class Case:
-    """One run, as it is meant to go.
+    """One run: an application on blocks of these heights at these workers, and its faults.
 
-    Parameters
-    ----------
-    seed : int
-        What everything was drawn from, the data too.
-    backend, app : str
-        Engine and application.
-    rows : tuple of int
-        Rows of each block.
-    places, further_places : tuple of int
-        Worker of each block of the points, and of what goes with them.
-    nannies : bool
-        Whether workers that die are started again by Dask's nannies.
-    scattered : bool
-        Whether blocks were put there by the client, so that Dask cannot make them again.
-    as_list : bool
-        Whether the collections are lists of futures (of persistent objects) instead of arrays.
-    as_split : bool
-        Whether the application is given a Split, used again in every round, or collections.
-    materialize : bool or str
-        Of the Split.
-    partitions_per_location : int or None
-        Of the Split.
-    faults : tuple of Fault
-        In the order of their times.
+    `places` has the worker of each block of the points, `further_places` of the labels. Dask's
+    `nannies` start workers again; it cannot make `scattered` blocks again. With `as_split` the
+    program uses one Split in all rounds; else it hands the collections to the application.
     """
 
     seed: int
@@ -123,38 +92,8 @@ class Case:
     partitions_per_location: int | None
     faults: tuple[Fault, ...]
 
-    def described(self) -> dict[str, Any]:
-        """Return it as JSON takes it, without what only its seed can tell."""
-        told = asdict(self)
-        for name in ("places", "further_places", "faults"):
-            del told[name]
-        told["rows"] = sum(self.rows)
-        told["blocks"] = len(self.rows)
-        return told
-
 
 def draw_case(backend: str, seed: int) -> Case:
-    """Draw a case.
-
-    Parameters
-    ----------
-    backend : {"dask", "dataclay"}
-        Engine.
-    seed : int
-        Not negative.
-
-    Returns
-    -------
-    Case
-        The same for the same arguments.
-
-    Examples
-    --------
-    >>> draw_case("dask", 7) == draw_case("dask", 7)
-    True
-    >>> sorted({draw_case("dataclay", seed).app for seed in range(4)})
-    ['cascade-svm', 'histogram', 'k-means', 'neighbours']
-    """
     rng = np.random.default_rng([seed, BACKENDS.index(backend)])
     app = APPS[seed % len(APPS)]
     most_rows, most_blocks = (400, 16) if app == "cascade-svm" else (3000, 40)
@@ -172,7 +111,7 @@ def draw_case(backend: str, seed: int) -> Case:
         scattered=backend == "dask" and bool(rng.random() < 0.2),
         as_list=bool(rng.random() < 0.3),
         as_split=bool(rng.random() < 0.5),
-        materialize=MATERIALIZE[int(rng.integers(3))],
+        materialize=(False, True, "auto")[int(rng.integers(3))],
         partitions_per_location=[None, 1, 2][int(rng.integers(3))],
         faults=_faults(rng, backend, nannies),
     )
@@ -196,17 +135,13 @@ def _faults(rng: np.random.Generator, backend: str, nannies: bool) -> tuple[Faul
     }
     shares = np.array(list(weights.values()))
     kinds = rng.choice(list(weights), size=int(rng.integers(1, 5)), p=shares / shares.sum())
-    return tuple(
-        sorted(
-            (
-                Fault(
-                    str(kind),
-                    at=round(float(rng.random() * SPAN), 3),
-                    target=int(rng.integers(1000)),
-                    seconds=round(float(0.2 + 1.3 * rng.random()), 3),
-                )
-                for kind in kinds
-            ),
-            key=lambda fault: fault.at,
+    faults = [
+        Fault(
+            str(kind),
+            at=round(float(rng.random() * SPAN), 3),
+            target=int(rng.integers(1000)),
+            seconds=round(float(0.2 + 1.3 * rng.random()), 3),
         )
-    )
+        for kind in kinds
+    ]
+    return tuple(sorted(faults, key=lambda fault: fault.at))
