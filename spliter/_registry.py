@@ -34,7 +34,7 @@ class _BuiltIn:
     name: str
     module: str
     serves: frozenset[str]
-    """Top-level packages, or whole modules, of the collections (and futures) it may recognise."""
+    """Packages of the collections (and futures) it may recognise."""
     engine: str | None
     """Distribution whose version is worth showing."""
     extra: str | None
@@ -46,57 +46,51 @@ class _BuiltIn:
 _BUILT_IN = (
     _BuiltIn(
         "local",
-        "spliter_backends.local_backend",
+        "spliter_backends.local",
         frozenset({"builtins", "concurrent", "dask", "numpy", "pandas", "scipy", "sparse", "zarr"}),
         "numpy",
         None,
     ),
     _BuiltIn(
         "dask",
-        "spliter_backends.dask_backend",
+        "spliter_backends.dask",
         frozenset({"dask", "distributed"}),
         "distributed",
         "dask",
     ),
     _BuiltIn(
         "dataclay",
-        "spliter_backends.dataclay_backend",
-        frozenset(
-            {
-                "dataclay",
-                "spliter_backends._dataclay_future",
-                "spliter_backends.dataclay_collections",
-            }
-        ),
+        "spliter_backends.dataclay",
+        frozenset({"dataclay", "spliter_backends.dataclay"}),
         "dataclay",
         "dataclay",
     ),
     _BuiltIn(
         "compss",
-        "spliter_backends.compss_backend",
-        frozenset({"dislib", "pycompss", "spliter_backends.compss_collections"}),
+        "spliter_backends.compss",
+        frozenset({"dislib", "pycompss", "spliter_backends.compss"}),
         None,
         "compss",
         frozenset({"compss_core_element"}),
     ),
     _BuiltIn(
         "ray",
-        "spliter_backends.ray_backend",
-        frozenset({"ray", "spliter_backends.ray_collections"}),
+        "spliter_backends.ray",
+        frozenset({"ray", "spliter_backends.ray"}),
         "ray",
         "ray",
     ),
     _BuiltIn(
         "xarray",
-        "spliter_backends.xarray_backend",
-        frozenset({"xarray", "spliter_backends.xarray_collection"}),
+        "spliter_backends.xarray",
+        frozenset({"xarray", "spliter_backends.xarray"}),
         "xarray",
         "xarray",
     ),
     _BuiltIn(
         "zarr",
-        "spliter_backends.zarr_backend",
-        frozenset({"spliter_backends.zarr_collection"}),
+        "spliter_backends.zarr",
+        frozenset({"spliter_backends.zarr"}),
         "zarr",
         "dask,zarr",  # the workers are Dask's
     ),
@@ -199,13 +193,12 @@ def _load_entry_point(name: str) -> Backend | tuple[str, Exception | None]:
 @functools.cache
 def _load_built_in(line: _BuiltIn) -> Backend:
     try:
-        module = importlib.import_module(line.module)
+        backend = importlib.import_module(line.module).BACKEND
     except ImportError as error:
         hint = f'; pip install "spliter[{line.extra}]"' if line.extra else ""
         raise BackendNotUsableError(
             f"backend {line.name!r} is not usable here: {error}{hint}"
         ) from error
-    backend = module.BACKEND
     assert isinstance(backend, Backend)
     return backend
 
@@ -243,11 +236,12 @@ def _describe(name: str, line: _BuiltIn | None) -> BackendInfo:
 
 
 def _packages(value: Any) -> set[str]:
-    """Top-level packages, and modules, of a value's type and bases; of a list's first element."""
+    """Name the packages of a value's type and its bases; of a list, of its first element."""
     if isinstance(value, list | tuple) and value:
         return _packages(value[0])
-    modules = {base.__module__ for base in type(value).__mro__}
-    return (modules | {module.partition(".")[0] for module in modules}) - {"typing", "abc"}
+    modules = (base.__module__.split(".") for base in type(value).__mro__)
+    nested = {".".join(names[:end]) for names in modules for end in range(1, len(names) + 1)}
+    return nested - {"typing", "abc"}
 
 
 def _candidates(value: Any) -> Iterator[tuple[str, Backend | BackendNotUsableError]]:

@@ -11,7 +11,7 @@ import numpy as np
 from spliter import BlockGrid, Location, Movement, Placement, PlannedPartition, Split
 from spliter._concatenate import concatenate
 from spliter._materialize import Materialize
-from spliter_backends.local_backend import LocalExecutor
+from spliter_backends.local import LocalExecutor
 
 BLOCK_BYTES = 8
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytest.importorskip("spliter_backends.dataclay_backend", exc_type=ImportError)
+pytest.importorskip("spliter_backends.dataclay", exc_type=ImportError)
 
 from typer.testing import CliRunner, Result
 
 import spliter
-from spliter_backends.dataclay_cluster import EmbeddedDataClay
+from spliter_backends.dataclay.cluster import EmbeddedDataClay
 from spliter_experiments.cli import app
 from spliter_experiments.compare.engines import dataclay_cluster
 from spliter_experiments.compare.results import read_results
@@ -122,7 +122,7 @@ def test_what_cannot_be_done_ends_with_2_and_says_why(arguments: list[str], comp
 
 
 def test_store_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spliter_backends._dataclay_services.find_store", lambda: None)
+    monkeypatch.setattr("spliter_backends.dataclay.cluster.services.find_store", lambda: None)
     result = compare("sum")
     assert result.exit_code == 2
     assert "there is no key-value store for dataClay" in " ".join(result.stderr.split())

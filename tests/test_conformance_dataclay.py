@@ -15,9 +15,9 @@ from dataclay import DataClayObject
 from spliter import Location, Partition
 from spliter.testing import BackendTests
 from spliter.testing._hooks import Block
-from spliter_backends.dataclay_cluster import EmbeddedDataClay
-from spliter_backends.dataclay_collections import DataClayArray, distribute
-from spliter_backends.dataclay_executor import current_executor
+from spliter_backends.dataclay import DataClayArray, distribute
+from spliter_backends.dataclay.cluster import EmbeddedDataClay
+from spliter_backends.dataclay.executor import current_executor
 from tests.dataclay_backend import programs
 from tests.dataclay_backend.conftest import start
 

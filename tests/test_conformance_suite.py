@@ -18,9 +18,9 @@ from spliter import Movement, Partition
 from spliter._concatenate import concatenate
 from spliter.testing import BackendTests
 from spliter.testing._hooks import Block
-from spliter_backends import _local_executor
-from spliter_backends._local_executor import LocalExecutor
-from spliter_backends._local_store import LocalBlocks, LocalSource
+from spliter_backends._shared.process_blocks import LocalBlocks, LocalSource
+from spliter_backends.local import executor as local_executor
+from spliter_backends.local.executor import LocalExecutor
 
 Patch = pytest.MonkeyPatch
 Fault = Callable[[Patch], object]
@@ -181,11 +181,11 @@ FAULTS: dict[str, tuple[str, Fault]] = {
     ),
     "futures not resolved": (
         "test_futures_arrive_as_results",
-        lambda patch: patch.setattr(_local_executor, "_resolved", lambda argument: argument),
+        lambda patch: patch.setattr(local_executor, "_resolved", lambda argument: argument),
     ),
     "partitions arrive tied": (
         "test_task_inside_a_task_is_the_plain_function",
-        lambda patch: patch.setattr(_local_executor, "_arriving", lambda argument: argument),
+        lambda patch: patch.setattr(local_executor, "at_location", lambda argument: argument),
     ),
     "movement counted for nothing": (
         "test_nothing_moves",

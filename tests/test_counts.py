@@ -27,7 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from spliter import reduce, split
 from spliter_apps import CascadeSVM, KMeans, NearestNeighbors, histogramdd
-from spliter_backends import _dask_batch
+from spliter_backends.dask.client import batch as dask_batch
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.workloads import (
     csvm_dask,
@@ -65,8 +65,8 @@ def client() -> Iterator[Client]:
     each other 1 ms, but a hundred times that.
     """
     with (
-        patch.object(_dask_batch, "SEND_AFTER", 0.1),
-        patch.object(_dask_batch, "LONGEST_WAIT", 10.0),
+        patch.object(dask_batch, "SEND_AFTER", 0.1),
+        patch.object(dask_batch, "LONGEST_WAIT", 10.0),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster) as connected,
     ):

@@ -39,7 +39,7 @@ from spliter_apps.svm.kernel import (
 )
 from spliter_apps.svm.loop import in_order
 from spliter_apps.svm.survey import Findings, Moments, Summary
-from spliter_backends._local_executor import LocalExecutor
+from spliter_backends.local.executor import LocalExecutor
 from tests.csvm_suite import cascading, dataset
 from tests.histogram_suite import cut
 

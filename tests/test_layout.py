@@ -97,7 +97,7 @@ def test_core_needs_numpy_and_the_standard_library_only() -> None:
 @pytest.mark.parametrize(
     ("source", "names"),
     [
-        ("import spliter_backends.dask_backend as d", ["spliter_backends"]),
+        ("import spliter_backends.dask as d", ["spliter_backends"]),
         ("def f():\n    from spliter_apps.histogram import histogramdd", ["spliter_apps"]),
         ("if TYPE_CHECKING:\n    from dask import array", ["dask"]),
         ("from . import sibling\nfrom ..sub import thing", ["spliter", "spliter"]),

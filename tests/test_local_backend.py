@@ -25,8 +25,8 @@ from spliter import (
     split,
 )
 from spliter.testing import index_encoded_array, index_encoded_block
-from spliter_backends import _local_blocks
-from spliter_backends.local_backend import LocalExecutor, LocalLocator
+from spliter_backends._shared import opened as local_blocks
+from spliter_backends.local import LocalExecutor, LocalLocator
 
 WAIT = 30
 
@@ -147,7 +147,7 @@ def memmap(path: Path, shape: tuple[int, ...], dtype: str = "int64") -> Any:
 def test_memory_map_is_cut_into_views_of_bounded_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_local_blocks, "MEMMAP_BLOCK_BYTES", 10 * 24)
+    monkeypatch.setattr(local_blocks, "MEMMAP_BLOCK_BYTES", 10 * 24)
     array = memmap(tmp_path / "m", (95, 3))
     parts = split(array)
     assert parts.grid.chunks == ((10,) * 9 + (5,), (3,))
@@ -163,7 +163,7 @@ def test_memory_map_is_cut_into_views_of_bounded_size(
 def test_small_memory_maps_have_a_block_per_thread_as_far_as_rows_go(
     rows: int, threads: int, blocks: int, tmp_path: Path
 ) -> None:
-    opened = _local_blocks.open_memmap(memmap(tmp_path / "m", (rows, 2)), threads)
+    opened = local_blocks.open_memmap(memmap(tmp_path / "m", (rows, 2)), threads)
     assert opened.grid.shape == (blocks, 1)
     assert opened.grid.extent == (rows, 2)
 
@@ -171,7 +171,7 @@ def test_small_memory_maps_have_a_block_per_thread_as_far_as_rows_go(
 def test_rows_larger_than_a_block_stay_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_local_blocks, "MEMMAP_BLOCK_BYTES", 8)
+    monkeypatch.setattr(local_blocks, "MEMMAP_BLOCK_BYTES", 8)
     assert split(memmap(tmp_path / "m", (3, 5))).grid.chunks == ((1, 1, 1), (5,))
 
 

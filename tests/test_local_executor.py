@@ -24,7 +24,7 @@ from spliter import (
     reduce,
     split,
 )
-from spliter_backends.local_backend import LocalExecutor, LocalLocator
+from spliter_backends.local import LocalExecutor, LocalLocator
 
 WAIT = 30
 
@@ -219,7 +219,7 @@ def test_a_task_that_has_not_started_can_be_cancelled() -> None:
 def test_results_left_when_the_program_ends_do_not_hang_it(run_python: Any) -> None:
     program = """
 import time
-from spliter_backends.local_backend import LocalExecutor
+from spliter_backends.local import LocalExecutor
 executor = LocalExecutor(threads=1)
 first = executor.submit(time.sleep, (0.2,), {})
 for _ in range(3):

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from spliter import BlockGrid, InvalidArgumentError, Location, Materialization, Partition, split
 from spliter._materialize import CALL_NBYTES, decide, passes_to_pay
-from spliter_backends._local_executor import LocalExecutor, available_memory
+from spliter_backends._shared.machine import available_memory
+from spliter_backends.local import LocalExecutor
 from tests.fake_engine import fake_split
 
 HERE = Location("here")

@@ -22,7 +22,7 @@ from spliter import (
     split,
 )
 from spliter._progress import _one_by_one
-from spliter_backends.local_backend import LocalExecutor
+from spliter_backends.local import LocalExecutor
 from tests.conftest import RunPython
 from tests.fake_engine import fake_split
 
@@ -193,7 +193,7 @@ def test_dask_keys_name_the_user_s_function(dask_client: Any) -> None:
 
 @pytest.mark.backend("dataclay")
 def test_dataclay_futures_are_waited_for_alike() -> None:
-    from spliter_backends._dataclay_future import DataClayFuture
+    from spliter_backends.dataclay.client.future import DataClayFuture
 
     assert issubclass(DataClayFuture, Future)
 

@@ -24,7 +24,7 @@ THIRD_PARTY = '''
 """A backend for collections of a type of its own, and for lists if it is greedy."""
 
 import spliter
-from spliter_backends.local_backend import (
+from spliter_backends.local import (
     LocalExecutor,
     LocalLocator,
     executor_of_future,
@@ -224,7 +224,7 @@ def test_reading_zarr_on_workers_without_distributed_names_both_extras(
     without = WITHOUT.format(blocked=["distributed"])
     program = """
 import zarr
-from spliter_backends.zarr_collection import on_workers
+from spliter_backends.zarr import on_workers
 array = zarr.create_array("memory://a", shape=(4,), chunks=(2,), dtype="i4")
 """
     said = printed(
@@ -319,4 +319,4 @@ def test_futures_of_no_known_engine_are_refused() -> None:
 def test_backends_are_loaded_once() -> None:
     assert load("local") is load("local")
     assert locator_for([np.ones(2)], None) is load("local").locator
-    assert "spliter_backends.local_backend" in sys.modules
+    assert "spliter_backends.local.locator" in sys.modules

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spliter_backends._sent_errors import SentErrors
+from spliter_backends._shared.sent_errors import SentErrors
 
 CALLER = "def run(fn):\n    fn()\n"
 TASK = "def task():\n    raise KeyError('mine')\n"

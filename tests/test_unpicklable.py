@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from spliter import Partition, TaskNotSerializableError, split, task
-from spliter_backends._unpicklable import not_serializable
+from spliter_backends._shared.unpicklable import not_serializable
 
 LOCK = threading.Lock()
 PARTS = split([np.ones(3)])

@@ -25,7 +25,7 @@ from spliter import (
     gather,
     split,
 )
-from spliter_backends.xarray_collection import along
+from spliter_backends.xarray import along
 from tests.dask_workers import workers_of
 
 pytestmark = [pytest.mark.backend("xarray"), pytest.mark.backend("dask")]

@@ -29,8 +29,8 @@ from spliter import (
     reduce,
     split,
 )
-from spliter_backends._zarr_blocks import assign
-from spliter_backends.zarr_collection import on_workers
+from spliter_backends.zarr import on_workers
+from spliter_backends.zarr.blocks import assign
 from tests.counting_store import CountingStore
 from tests.dask_backend.conftest import start
 
@@ -211,7 +211,7 @@ def test_without_a_client_it_says_what_to_do(run_python: Any) -> None:
     program = (
         "import zarr\n"
         "from spliter import BackendNotUsableError, split\n"
-        "from spliter_backends.zarr_collection import on_workers\n"
+        "from spliter_backends.zarr import on_workers\n"
         "array = zarr.create_array('memory://a', shape=(4,), chunks=(2,), dtype='i4')\n"
         "try:\n"
         "    split(on_workers(array))\n"

@@ -1,3 +1,3 @@
-"""Backends of SplIter: modules named after their engine, imported when it is first used."""
+"""Backends of SplIter: one sub-package per engine, imported when the engine is first used."""
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ import sys
 from dataclasses import dataclass
 from importlib import metadata
 
-from spliter_backends import _compss_requirements
-from spliter_backends._dataclay_services import STORE_HINT, find_store
+from spliter_backends._shared import compss_requirements
+from spliter_backends.dataclay.cluster.services import STORE_HINT, find_store
 
 FIRST_PYTHON_WITHOUT_DATACLAY = (3, 13)
 FIRST_REDIS_TOO_NEW = 8
@@ -73,7 +73,7 @@ def requirements() -> list[Requirement]:
         Requirement("dataclay", "key-value store", _store(), f"to start one here: {STORE_HINT}"),
         *(
             Requirement("compss", need.what, need.found, need.advice)
-            for need in _compss_requirements.requirements()
+            for need in compss_requirements.requirements()
         ),
     ]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import spliter
 from spliter import BackendInfo
-from spliter_backends._versions import wrong_versions
+from spliter_backends.dask.versions import wrong_versions
 from spliter_experiments._requirements import Requirement, missing_packages, requirements
 from spliter_experiments.harness.errors import ClusterError, ExperimentError, OptionError
 from spliter_experiments.harness.facts import Facts, facts

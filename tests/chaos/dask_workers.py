@@ -74,7 +74,7 @@ def prepare() -> None:
     with dask.config.set(FORKSERVER):
         context: Any = get_mp_context()
     context.set_forkserver_preload(
-        ["dask.array", "spliter_backends.dask_backend", "tests.chaos.programs", __name__]
+        ["dask.array", "spliter_backends.dask", "tests.chaos.programs", __name__]
     )
     # It must have one thread only, and gets nothing of this process but its environment.
     with pytest.MonkeyPatch.context() as patch:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from spliter import Location
-from spliter_backends._dataclay_quiet import quiet
-from spliter_backends.dataclay_cluster import EmbeddedDataClay
-from spliter_backends.dataclay_collections import DataClayArray, distribute
-from spliter_backends.dataclay_executor import current_executor
+from spliter_backends.dataclay import DataClayArray, distribute
+from spliter_backends.dataclay.cluster import EmbeddedDataClay
+from spliter_backends.dataclay.executor import current_executor
+from spliter_backends.dataclay.quiet import quiet
 from tests.chaos.cases import WORKERS, Case, Fault
 from tests.chaos.programs import Array, Collections
 from tests.chaos.runner import NoTargetError, cut, pick

@@ -51,7 +51,7 @@ def runtime(nodes: Any) -> Iterator[Any]:
     from pycompss import cluster
     from pycompss.util.context import CONTEXT
 
-    from spliter_backends.compss_backend import configure
+    from spliter_backends.compss import configure
 
     before = configure(pins=NODES, computing_units=2)
     CONTEXT.where, cluster.RUNNING = "MASTER", nodes

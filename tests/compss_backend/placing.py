@@ -21,7 +21,7 @@ def same(block: Any) -> Any:
 
 def made(blocks: Sequence[Any], chunks: Any = None) -> Any:
     """Return a collection of blocks, each at a node drawn at random where there are nodes."""
-    from spliter_backends.compss_backend import make_blocks, settings
+    from spliter_backends.compss import make_blocks, settings
 
     pins = sorted(settings().pins)
     nodes = None

@@ -6,7 +6,7 @@ from typing import Any
 
 from pycompss.api.task import task
 
-from spliter_backends._compss_api import CORE_ELEMENT_KEY
+from spliter_backends.compss.api import CORE_ELEMENT_KEY
 
 
 class _Wants:

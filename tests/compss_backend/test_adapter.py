@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.backend("compss"), pytest.mark.standin]
 @pytest.fixture
 def unpinned(runtime: Any) -> Iterator[Any]:
     """Leave the placing of tasks to the scheduler."""
-    from spliter_backends.compss_backend import configure
+    from spliter_backends.compss import configure
 
     before = configure(pins={})
     yield runtime
@@ -178,7 +178,7 @@ def no_block(number: int) -> Any:
 
 
 def test_error_of_making_a_block(runtime: Any) -> None:
-    from spliter_backends.compss_backend import make_blocks
+    from spliter_backends.compss import make_blocks
 
     with pytest.raises(OSError, match="no file 7"):
         split(make_blocks(no_block, [(7,)]))
@@ -237,7 +237,7 @@ def test_constrained_task_without_a_partition(unpinned: Any) -> None:
 
 
 def test_scheduler_follows_the_blocks(runtime: Any) -> None:
-    from spliter_backends.compss_backend import configure
+    from spliter_backends.compss import configure
 
     parts = split(numbers(9), partitions_per_location=2)
     before = configure(pins={})
@@ -250,7 +250,7 @@ def test_scheduler_follows_the_blocks(runtime: Any) -> None:
 
 
 def test_tasks_away_from_their_blocks_are_counted_once(runtime: Any) -> None:
-    from spliter_backends.compss_backend import configure
+    from spliter_backends.compss import configure
 
     parts = split(numbers(9), partitions_per_location=1)
     shifted = dict(zip(NODES, [*list(NODES.values())[1:], NODES["node-0"]], strict=True))
@@ -267,7 +267,7 @@ def test_tasks_away_from_their_blocks_are_counted_once(runtime: Any) -> None:
 
 
 def test_blocks_in_turn(runtime: Any) -> None:
-    from spliter_backends.compss_backend import configure
+    from spliter_backends.compss import configure
     from tests.compss_backend.programs import block_as_it_is
 
     futures = [block_as_it_is(np.arange(3)) for _ in range(4)]
@@ -301,14 +301,14 @@ def test_blocks_are_asked_for_once(runtime: Any) -> None:
     "changes", [{"locate": "guess"}, {"computing_units": 0}, {"no_such_setting": 1}]
 )
 def test_settings_that_cannot_be(changes: dict[str, Any]) -> None:
-    from spliter_backends.compss_backend import configure
+    from spliter_backends.compss import configure
 
     with pytest.raises(InvalidArgumentError):
         configure(**changes)
 
 
 def test_nodes_that_are_not_pinned_to(runtime: Any) -> None:
-    from spliter_backends.compss_backend import make_blocks
+    from spliter_backends.compss import make_blocks
 
     for nodes in (["node-9"], ["node-1", "node-2"]):
         with pytest.raises(InvalidArgumentError, match="nodes must name"):
@@ -324,7 +324,7 @@ def test_collections_that_are_none(collection: Any) -> None:
 def test_without_pycompss_the_error_says_what_is_missing() -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'backends'}"}
     environment.pop("COMPSS_HOME", None)
-    program = "import sys; sys.modules['pycompss'] = None; import spliter_backends.compss_backend"
+    program = "import sys; sys.modules['pycompss'] = None; import spliter_backends.compss"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=environment,

@@ -32,7 +32,7 @@ class CompssTests(BackendTests):
     backend = "compss"
 
     def make(self, blocks: Sequence[Block], chunks: Any, placement: Sequence[int]) -> Any:
-        from spliter_backends.compss_backend import make_blocks
+        from spliter_backends.compss import make_blocks
 
         return make_blocks(same, [(block,) for block in blocks], chunks=chunks)
 
@@ -77,7 +77,7 @@ class TestOnNodes(CompssTests):
         self.nodes = runtime
 
     def make(self, blocks: Sequence[Block], chunks: Any, placement: Sequence[int]) -> Any:
-        from spliter_backends.compss_backend import make_blocks
+        from spliter_backends.compss import make_blocks
 
         at = [f"node-{number}" for number in placement]
         return make_blocks(same, [(block,) for block in blocks], chunks=chunks, nodes=at)
@@ -89,7 +89,7 @@ class TestOnNodes(CompssTests):
         return float(self.nodes.transfers)
 
     def move_something(self, collection: Any) -> None:
-        from spliter_backends._compss_tasks import constrained
+        from spliter_backends.compss.tasks import constrained
 
         constrained("describe", {"app_software": "NODE2"})("key", [collection[0]]).result()
 

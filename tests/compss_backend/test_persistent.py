@@ -27,7 +27,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def dataclay() -> Iterator[Any]:
-    from spliter_backends.dataclay_cluster import EmbeddedDataClay
+    from spliter_backends.dataclay.cluster import EmbeddedDataClay
 
     with EmbeddedDataClay(2) as services:
         yield services.client()
@@ -41,7 +41,7 @@ def _mode(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def blocks(dataclay: Any) -> Any:
-    from spliter_backends.dataclay_collections import distribute
+    from spliter_backends.dataclay import distribute
 
     return distribute(cut(points(), [30, 0, 20, 40]))
 
@@ -63,7 +63,7 @@ def count(partition: Partition) -> int:
 
 
 def test_aligned_and_as_one(blocks: Any) -> None:
-    from spliter_backends.dataclay_collections import distribute
+    from spliter_backends.dataclay import distribute
 
     other = distribute([block * 2 for block in cut(points(), [30, 0, 20, 40])])
     with split(blocks, other, backend="compss", materialize=True) as parts:

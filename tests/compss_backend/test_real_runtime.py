@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pytest
 
-from spliter_backends._compss_requirements import JVM_OPTION
+from spliter_backends._shared.compss_requirements import JVM_OPTION
 from spliter_experiments.compare.engines.compss_launch import OPTIONS
 from tests.compss_backend.real.nodes import nodes_by_software
 from tests.conftest import ROOT, SOURCE_ROOTS
@@ -153,7 +153,7 @@ def test_over_dataclay_on_a_real_runtime(tmp_path: Path) -> None:
     if len(nodes) < 2:
         pytest.skip("COMPSS_RESOURCES names no file with two nodes that have software of their own")
     jar = storage_jar(tmp_path)
-    from spliter_backends.dataclay_cluster import EmbeddedDataClay
+    from spliter_backends.dataclay.cluster import EmbeddedDataClay
 
     with EmbeddedDataClay(len(nodes), python_path=SOURCE_ROOTS) as dataclay:
         homes = zip(dataclay.backend_ids, nodes, strict=True)

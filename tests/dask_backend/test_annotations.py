@@ -10,7 +10,7 @@ import pytest
 from distributed import Client, get_worker, span, wait
 
 from spliter import reduce, split
-from spliter_backends import _dask_records
+from spliter_backends.dask.scheduler import records as dask_records
 from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, spread
 from tests.dask_workers import workers_of
@@ -66,8 +66,8 @@ def test_groups_of_tasks_that_are_gone_are_forgotten(client: Client) -> None:
     for _ in range(150):
         use(x)
     groups, messages, alive = client.run_on_scheduler(look_at_our_span)
-    assert _dask_records.KEPT <= groups <= _dask_records.MOST_GROUPS + 5
-    assert messages <= _dask_records.MOST_MESSAGES
+    assert dask_records.KEPT <= groups <= dask_records.MOST_GROUPS + 5
+    assert messages <= dask_records.MOST_MESSAGES
     assert "total" in alive
     assert sum(future.result() for future in held) == expected(8)
 
@@ -78,11 +78,11 @@ def test_messages_are_forgotten_also_where_a_group_lasts(client: Client) -> None
 
     def fill(dask_scheduler: Any) -> int:
         ours = dask_scheduler.extensions["spans"].spans["spliter"]
-        ours.metadata["collections"].extend([entry] * _dask_records.MOST_MESSAGES)
-        _dask_records.shorten(dask_scheduler)
+        ours.metadata["collections"].extend([entry] * dask_records.MOST_MESSAGES)
+        dask_records.shorten(dask_scheduler)
         return len(ours.metadata["collections"])
 
-    assert client.run_on_scheduler(fill) == _dask_records.KEPT
+    assert client.run_on_scheduler(fill) == dask_records.KEPT
 
 
 def look_at_our_span(dask_scheduler: Any) -> tuple[int, int, set[str]]:

@@ -18,8 +18,8 @@ import dask.array as da
 from distributed import Client, Event, LocalCluster
 
 from spliter import BackendNotUsableError, gather, split
-from spliter_backends import dask_dashboard
-from spliter_backends.dask_dashboard import PAGE, PartitionsSeen, add_page
+from spliter_backends.dask import dashboard as dask_dashboard
+from spliter_backends.dask.dashboard import PAGE, PartitionsSeen, add_page
 from tests.dask_backend.programs import expected, spread, total
 from tests.dask_backend.test_drift import move_all
 

@@ -21,7 +21,8 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 import spliter
 from spliter import TaskNotSerializableError, gather, reduce, split
-from spliter_backends import _dask_batch, _dask_functions
+from spliter_backends.dask.client import batch as dask_batch
+from spliter_backends.dask.client import functions as dask_functions
 from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, spread, total
 
@@ -41,8 +42,8 @@ def parts(client: Client) -> Iterator[spliter.Split]:
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send a batch only when something else asks for it, however slow this machine is."""
-    monkeypatch.setattr(_dask_batch, "SEND_AFTER", 300.0)
-    monkeypatch.setattr(_dask_batch, "LONGEST_WAIT", 300.0)
+    monkeypatch.setattr(dask_batch, "SEND_AFTER", 300.0)
+    monkeypatch.setattr(dask_batch, "LONGEST_WAIT", 300.0)
 
 
 class CountGraphs(SchedulerPlugin):
@@ -126,7 +127,7 @@ def test_a_message_leaves_by_itself(start_cluster: Any) -> None:
 def test_a_message_leaves_when_it_is_large(
     monkeypatch: pytest.MonkeyPatch, parts: spliter.Split, graphs: Callable[[], int]
 ) -> None:
-    monkeypatch.setattr(_dask_batch, "LARGEST_BATCH", 100_000)
+    monkeypatch.setattr(dask_batch, "LARGEST_BATCH", 100_000)
     different = [
         part.submit(programs.options, given=b"%d" % at * 60_000) for at, part in enumerate(parts)
     ]
@@ -266,13 +267,13 @@ def test_each_task_of_a_message_has_its_own_annotations(parts: spliter.Split) ->
 
 def test_a_function_is_pickled_once(monkeypatch: pytest.MonkeyPatch, parts: spliter.Split) -> None:
     pickled: list[Any] = []
-    dumps = _dask_functions._dumps
+    dumps = dask_functions._dumps
 
     def counted(fn: Any) -> bytes:
         pickled.append(fn)
         return dumps(fn)
 
-    monkeypatch.setattr(_dask_functions, "_dumps", counted)
+    monkeypatch.setattr(dask_functions, "_dumps", counted)
     factor, bins = 2, np.arange(3)
 
     @spliter.task

@@ -29,8 +29,8 @@ from spliter import (
     split,
     task,
 )
-from spliter_backends._dask_blocks import MOST_IN_A_TASK
-from spliter_backends.dask_executor import executor_for_client
+from spliter_backends.dask.blocks import MOST_IN_A_TASK
+from spliter_backends.dask.executor import executor_for_client
 from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, received, spread, total
 

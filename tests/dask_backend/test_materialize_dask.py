@@ -27,7 +27,8 @@ from distributed import Client, get_worker, wait
 from distributed.spill import SpillBuffer
 
 from spliter import BlockTimeoutError, NotEnoughMemoryError, Partition, Split, split, task
-from spliter_backends import _dask_kept, _dask_memory
+from spliter_backends.dask.worker import copies as dask_kept
+from spliter_backends.dask.worker import memory as dask_memory
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import kill
 
@@ -289,7 +290,7 @@ def test_collection_of_frames_has_unknown_sizes(client: Client) -> None:
 @task
 def uses_before_it_is_known(partition: Partition) -> tuple[bool, bool, int]:
     """Hold back what makes it known: is it usable here, and in another thread, and known?"""
-    known, keep = threading.Event(), _dask_kept._keep
+    known, keep = threading.Event(), dask_kept._keep
 
     async def keep_later(*arguments: Any) -> None:
         while not known.is_set():
@@ -297,7 +298,7 @@ def uses_before_it_is_known(partition: Partition) -> tuple[bool, bool, int]:
         await keep(*arguments)
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as threads:
-        patch.setattr(_dask_kept, "_keep", keep_later)
+        patch.setattr(dask_kept, "_keep", keep_later)
         made = partition.materialize()
         # In a thread of its own nobody waits at the end of the task; it is there already.
         same = threads.submit(partition.materialize).result(WAIT) is made
@@ -318,7 +319,7 @@ def test_a_task_goes_on_while_the_scheduler_hears_of_it(client: Client) -> None:
 @task
 def made_known_by(keep: Callable[..., Any], partition: Partition) -> int:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_dask_kept, "_keep", keep)
+        patch.setattr(dask_kept, "_keep", keep)
         return len(partition.materialize())
 
 
@@ -365,7 +366,7 @@ def test_dask_spills_the_last_value_at_the_same_time(
     monkeypatch.setattr(data, "evict", too_late)
     monitor = SimpleNamespace(get_process_memory=lambda: 10_000)
     worker: Any = SimpleNamespace(data=data, monitor=monitor)
-    _dask_memory._spill_others(worker, 1, [], limit=0)
+    dask_memory._spill_others(worker, 1, [], limit=0)
     assert (list(data.fast), list(data.slow)) == ([], ["last"])
 
 
@@ -381,4 +382,4 @@ def test_memory_that_is_free_a_moment_later(late: int, fits: bool) -> None:
     with ExitStack() as stack:
         if not fits:
             stack.enter_context(pytest.raises(NotEnoughMemoryError, match="900 are taken"))
-        stack.enter_context(_dask_memory.room_for(worker, 100, [], timeout=0))
+        stack.enter_context(dask_memory.room_for(worker, 100, [], timeout=0))

@@ -14,7 +14,7 @@ from distributed.comm import get_address_host_port
 from distributed.core import Status
 
 from spliter import Partition, split
-from spliter_backends import _dask_pins
+from spliter_backends.dask.scheduler import pins as dask_pins
 from tests.dask_backend import programs
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import expected, kill, spread, total
@@ -29,7 +29,7 @@ def start_three(start_cluster: StartCluster, monkeypatch: pytest.MonkeyPatch) ->
 
     The scheduler is in this process. Workers with a memory limit resume by themselves.
     """
-    monkeypatch.setattr(_dask_pins, "PATIENCE", 0.0)
+    monkeypatch.setattr(dask_pins, "PATIENCE", 0.0)
     return lambda: start_cluster(n_workers=3, memory_limit=0)
 
 
@@ -91,7 +91,7 @@ def test_users_pins_are_kept(start_three: StartCluster, add_worker: Callable[...
     assert programs.where(parts[paused]).result(timeout=30)[1] != paused
 
     def check(dask_scheduler: Any) -> list[set[str]]:
-        dask_scheduler.plugins[_dask_pins.NAME].check()
+        dask_scheduler.plugins[dask_pins.NAME].check()
         return [set(dask_scheduler.tasks[one.key].worker_restrictions or ()) for one in users]
 
     assert client.run_on_scheduler(check) == [{paused}, {later}]

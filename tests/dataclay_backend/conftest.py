@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("dataclay")
 
-from spliter_backends.dataclay_cluster import EmbeddedDataClay
+from spliter_backends.dataclay.cluster import EmbeddedDataClay
 from tests.conftest import SOURCE_ROOTS
 
 

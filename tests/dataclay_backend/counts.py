@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 
 from spliter import Location
-from spliter_backends.dataclay_cluster import EmbeddedDataClay
-from spliter_backends.dataclay_executor import current_executor
+from spliter_backends.dataclay.cluster import EmbeddedDataClay
+from spliter_backends.dataclay.executor import current_executor
 
 SETTLES = 20.0
 """Seconds in which backends must have freed what they were told to."""

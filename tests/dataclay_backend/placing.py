@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spliter_backends.dataclay_collections import DataClayArray, distribute
+from spliter_backends.dataclay import DataClayArray, distribute
 from tests.histogram_suite import cut
 
 N_BACKENDS = 3

@@ -18,7 +18,7 @@ from dataclay.backend.api import BackendAPI
 from dataclay.config import get_runtime
 
 from spliter import Partition
-from spliter_backends import _dataclay_station as station
+from spliter_backends.dataclay.worker import tasks as station
 
 _received: Counter[str] = Counter()
 

@@ -15,8 +15,8 @@ import pytest
 pytest.importorskip("dataclay")
 
 from spliter import BlockTimeoutError, Partition, split, task
-from spliter_backends.dataclay_cluster import EmbeddedDataClay
-from spliter_backends.dataclay_collections import DataClayArray, from_array
+from spliter_backends.dataclay import DataClayArray, from_array
+from spliter_backends.dataclay.cluster import EmbeddedDataClay
 from tests.dataclay_backend import programs
 
 pytestmark = pytest.mark.backend("dataclay")

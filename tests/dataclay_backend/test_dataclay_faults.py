@@ -32,10 +32,10 @@ from spliter import (
     reduce,
     split,
 )
-from spliter_backends._dataclay_peer import ObjectAwayError
-from spliter_backends.dataclay_cluster import EmbeddedDataClay
-from spliter_backends.dataclay_collections import DataClayArray, from_array, generate
-from spliter_backends.dataclay_executor import current_executor
+from spliter_backends.dataclay import DataClayArray, from_array, generate
+from spliter_backends.dataclay.client.backend_calls import ObjectAwayError
+from spliter_backends.dataclay.cluster import EmbeddedDataClay
+from spliter_backends.dataclay.executor import current_executor
 from tests.dataclay_backend import programs
 from tests.dataclay_backend.classes import Broken, calls_of_broken
 
@@ -189,7 +189,7 @@ def test_silent_backend_is_waited_for(
 def test_silent_backend_is_not_waited_for_for_ever(
     cluster: EmbeddedDataClay, three: tuple[uuid.UUID, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spliter_backends._dataclay_peer.SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr("spliter_backends.dataclay.client.backend_calls.SILENCE_SECONDS", 0.1)
     partition = by_location(split(put(three)), three[0])[0]
     process = submitted_at(partition, programs.process).result(timeout=60)
     future = partition.submit(programs.pause)
@@ -311,7 +311,7 @@ class TestWhatDoesNotFit:
 def test_results_of_any_size_come_in_pieces(
     three: tuple[uuid.UUID, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spliter_backends._dataclay_peer.PIECE_NBYTES", 100_000)
+    monkeypatch.setattr("spliter_backends.dataclay.client.backend_calls.PIECE_NBYTES", 100_000)
     partition = split(put(three))[0]
     result = partition.submit(programs.ones, 123_456).result(timeout=60)
     assert result.shape == (123_456,)

@@ -17,11 +17,11 @@ import pytest
 pytest.importorskip("dataclay")
 
 from spliter import InvalidArgumentError, Location, split
-from spliter_backends._dataclay_leases import TICK, Leases
-from spliter_backends._dataclay_session import LEASE_VARIABLE, lease_seconds
-from spliter_backends.dataclay_cluster import EmbeddedDataClay
-from spliter_backends.dataclay_collections import from_array
-from spliter_backends.dataclay_executor import current_executor
+from spliter_backends.dataclay import from_array
+from spliter_backends.dataclay.client.session import LEASE_VARIABLE, lease_seconds
+from spliter_backends.dataclay.cluster import EmbeddedDataClay
+from spliter_backends.dataclay.executor import current_executor
+from spliter_backends.dataclay.worker.leases import TICK, Leases
 from tests.conftest import SOURCE_ROOTS
 from tests.dataclay_backend import programs
 from tests.dataclay_backend.counts import SETTLES, settled, steady, total_over
@@ -36,7 +36,7 @@ import dataclay
 dataclay.Client(host="127.0.0.1", port=int(sys.argv[1])).start()
 import numpy as np
 from spliter import BlockLostError, split
-from spliter_backends.dataclay_collections import from_array
+from spliter_backends.dataclay import from_array
 def products(part):
     return int(sum((first * second).sum() for first, second in part))
 

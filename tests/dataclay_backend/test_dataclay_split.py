@@ -27,15 +27,15 @@ from spliter import (
     split,
     task,
 )
-from spliter_backends.dataclay_cluster import EmbeddedDataClay
-from spliter_backends.dataclay_collections import (
+from spliter_backends.dataclay import (
     DataClayArray,
     distribute,
     from_array,
     generate,
 )
-from spliter_backends.dataclay_executor import DataClayExecutor, current_executor
-from spliter_backends.dataclay_objects import Block
+from spliter_backends.dataclay.cluster import EmbeddedDataClay
+from spliter_backends.dataclay.executor import DataClayExecutor, current_executor
+from spliter_backends.dataclay.objects import Block
 from tests.conftest import RunPython
 from tests.dataclay_backend import programs
 from tests.dataclay_backend.classes import Readings, Table
@@ -416,7 +416,7 @@ import numpy as np
 import dataclay
 dataclay.Client(host="127.0.0.1", port=int(sys.argv[1])).start()
 from spliter import split
-from spliter_backends.dataclay_collections import from_array
+from spliter_backends.dataclay import from_array
 x = from_array(np.arange(30), chunks=3)
 parts = split(x, materialize=True)
 result = parts[0].submit(lambda part: np.ones(100_000))

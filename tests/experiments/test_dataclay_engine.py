@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-pytest.importorskip("spliter_backends.dataclay_backend", exc_type=ImportError)
+pytest.importorskip("spliter_backends.dataclay", exc_type=ImportError)
 
 from spliter import split
 from spliter_experiments.compare.data.blocks import (

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-pytest.importorskip("spliter_backends.dataclay_backend", exc_type=ImportError)
+pytest.importorskip("spliter_backends.dataclay", exc_type=ImportError)
 
 from spliter_experiments.compare.engines.dataclay_engine import DataClayEngine
 from spliter_experiments.compare.engines.engine import ClusterChoice

@@ -11,7 +11,7 @@ import ray
 from ray import ObjectRef
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from spliter_backends.ray_collections import RayArray
+from spliter_backends.ray import RayArray
 from tests.histogram_suite import cut
 from tests.ray_backend.cluster import alive
 from tests.ray_backend.programs import put_all

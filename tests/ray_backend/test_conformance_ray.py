@@ -19,9 +19,10 @@ from ray import ObjectRef
 from spliter import Partition, split
 from spliter.testing import BackendTests, _programs
 from spliter.testing._hooks import Block, whole
-from spliter_backends import _ray_blocks, _ray_tasks
-from spliter_backends._ray_cluster import places_of
-from spliter_backends.ray_collections import RayArray
+from spliter_backends.ray import RayArray
+from spliter_backends.ray import blocks as ray_blocks
+from spliter_backends.ray import worker as ray_tasks
+from spliter_backends.ray.cluster import places_of
 from tests.ray_backend import programs
 from tests.ray_backend.cluster import N_NODES, RayNodes, until
 from tests.ray_backend.placing import at, put_at
@@ -138,7 +139,7 @@ def stored() -> int:
 def put_together() -> Iterator[list[Any]]:
     """Note the tasks that put blocks together."""
     made: list[Any] = []
-    original: Any = _ray_tasks.TOGETHER
+    original: Any = ray_tasks.TOGETHER
 
     class Noting:
         def options(self, **given: Any) -> Any:
@@ -146,7 +147,7 @@ def put_together() -> Iterator[list[Any]]:
             return original.options(**given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_ray_blocks, "TOGETHER", Noting())
+        patch.setattr(ray_blocks, "TOGETHER", Noting())
         yield made
 
 

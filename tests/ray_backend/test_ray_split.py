@@ -36,9 +36,10 @@ from spliter import (
     split,
     task,
 )
-from spliter_backends import _ray_blocks, _ray_cluster
-from spliter_backends._ray_future import RayFuture
-from spliter_backends.ray_collections import RayArray
+from spliter_backends.ray import RayArray
+from spliter_backends.ray import blocks as ray_blocks
+from spliter_backends.ray import cluster as ray_cluster
+from spliter_backends.ray.future import RayFuture
 from tests.ray_backend import programs
 from tests.ray_backend.cluster import STORE_BYTES, RayNodes, quiet
 from tests.ray_backend.placing import at, put_at
@@ -184,7 +185,7 @@ def test_a_place_that_the_owner_hears_of_late(
         nowhere: dict[str, Any] = {} if asked > 3 else {"node_ids": []}
         return {reference: {**answer, **nowhere} for reference, answer in answers.items()}
 
-    monkeypatch.setattr(_ray_cluster, "get_object_locations", late)
+    monkeypatch.setattr(ray_cluster, "get_object_locations", late)
     before = created()
     parts = split(blocks)
     assert {part.location: len(part) for part in parts} == dict.fromkeys(nodes.ids, 2)
@@ -192,7 +193,7 @@ def test_a_place_that_the_owner_hears_of_late(
 
 
 def test_blocks_that_nobody_makes(nodes: RayNodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(_ray_cluster.TIMEOUT_VARIABLE, "0.5")
+    monkeypatch.setenv(ray_cluster.TIMEOUT_VARIABLE, "0.5")
     waiting = programs.filled.options(resources={"nowhere": 1}).remote(1, 1)
     with pytest.raises(BlockTimeoutError, match=r"none got ready in 0\.5 s"):
         split([waiting])
@@ -201,9 +202,9 @@ def test_blocks_that_nobody_makes(nodes: RayNodes, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("value", ["0", "-1", "soon", "inf"])
 def test_timeouts_that_are_none(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(_ray_cluster.TIMEOUT_VARIABLE, value)
-    with pytest.raises(InvalidArgumentError, match=_ray_cluster.TIMEOUT_VARIABLE):
-        _ray_cluster.block_timeout()
+    monkeypatch.setenv(ray_cluster.TIMEOUT_VARIABLE, value)
+    with pytest.raises(InvalidArgumentError, match=ray_cluster.TIMEOUT_VARIABLE):
+        ray_cluster.block_timeout()
 
 
 def test_what_is_no_collection(nodes: RayNodes) -> None:
@@ -464,7 +465,7 @@ def test_in_another_thread(nodes: RayNodes) -> None:
 
 def test_after_the_connection_has_changed(nodes: RayNodes, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = split([ray.put(np.arange(4))])
-    monkeypatch.setattr(_ray_blocks, "connection", lambda: "another")
+    monkeypatch.setattr(ray_blocks, "connection", lambda: "another")
     with pytest.raises(BlockLostError, match="Ray was shut down"):
         parts.map(programs.total)
 

@@ -99,8 +99,8 @@ def soak(run_python: RunPython, *options: str) -> subprocess.CompletedProcess[st
 def test_dataclay() -> None:
     pytest.importorskip("dataclay")
     from spliter import Location
-    from spliter_backends.dataclay_collections import from_array
-    from spliter_backends.dataclay_executor import current_executor
+    from spliter_backends.dataclay import from_array
+    from spliter_backends.dataclay.executor import current_executor
     from tests.dataclay_backend import programs
     from tests.dataclay_backend.conftest import start
 

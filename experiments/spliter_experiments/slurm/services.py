@@ -87,7 +87,7 @@ def publish(file: Path, text: str) -> None:
 
 
 def _become(command: Sequence[str], settings: Mapping[str, str]) -> None:
-    from spliter_backends._dataclay_services import environment
+    from spliter_backends.dataclay.cluster.services import environment
 
     everywhere = {"DATACLAY_LOGLEVEL": "WARNING", "DATACLAY_EPHEMERAL": "true"}
     os.execvpe(command[0], list(command), environment((), {**everywhere, **settings}))
@@ -96,7 +96,7 @@ def _become(command: Sequence[str], settings: Mapping[str, str]) -> None:
 @app.command()
 def store(file: OutputFile, interface: Interface = None) -> None:
     """Become dataClay's key-value store."""
-    from spliter_backends._dataclay_services import STORE_HINT, find_store
+    from spliter_backends.dataclay.cluster.services import STORE_HINT, find_store
 
     found = find_store()
     if found is None or not found.is_redis:
@@ -111,7 +111,7 @@ def store(file: OutputFile, interface: Interface = None) -> None:
 @app.command()
 def metadata(file: OutputFile, store: Address, interface: Interface = None) -> None:
     """Become dataClay's metadata service."""
-    from spliter_backends._dataclay_services import metadata_command
+    from spliter_backends.dataclay.cluster.services import metadata_command
 
     address = address_of(interface)
     port = keep_port(address)
@@ -132,7 +132,7 @@ def backend(
     interface: Interface = None,
 ) -> None:
     """Become a backend of dataClay."""
-    from spliter_backends._dataclay_services import backend_command
+    from spliter_backends.dataclay.cluster.services import backend_command
 
     address = address_of(interface)
     port = keep_port(address)

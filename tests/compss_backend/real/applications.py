@@ -24,7 +24,7 @@ from spliter import (
 )
 from spliter_apps import histogramdd
 from spliter_apps.kmeans import KMeans
-from spliter_backends.compss_backend import CompssFuture, make_blocks
+from spliter_backends.compss import CompssFuture, make_blocks
 from tests.compss_backend.dsarrays import check_rows, numbers
 from tests.compss_backend.placing import made
 from tests.compss_backend.programs import block_as_it_is

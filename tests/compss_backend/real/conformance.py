@@ -13,7 +13,7 @@ import pytest
 from spliter import Partition, split
 from spliter.testing import BackendTests, _programs
 from spliter.testing._hooks import Block
-from spliter_backends.compss_backend import configure, make_blocks
+from spliter_backends.compss import configure, make_blocks
 from tests.compss_backend.placing import same
 from tests.compss_backend.real.nodes import nodes_by_software
 

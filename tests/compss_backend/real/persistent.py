@@ -17,10 +17,10 @@ from spliter_apps import histogramdd
 from spliter_apps.kmeans import KMeans
 from spliter_apps.neighbors import NearestNeighbors
 from spliter_apps.svm import CascadeSVM
-from spliter_backends._compss_api import storage_is_configured
-from spliter_backends._compss_persistent import nodes_of_backends
-from spliter_backends.compss_backend import configure
-from spliter_backends.dataclay_collections import distribute
+from spliter_backends.compss import configure
+from spliter_backends.compss.api import storage_is_configured
+from spliter_backends.compss.persistent import nodes_of_backends
+from spliter_backends.dataclay import distribute
 from tests import csvm_suite
 from tests.compss_backend.real.nodes import nodes_by_software
 from tests.dataclay_backend.classes import Readings, Table

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spliter_backends.compss_backend import configure
+from spliter_backends.compss import configure
 from tests.compss_backend.placing import MadeCollections
 from tests.compss_backend.real.nodes import nodes_by_software
 from tests.csvm_suite import CascadeSVMTests

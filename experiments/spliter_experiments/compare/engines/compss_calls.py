@@ -11,7 +11,7 @@ from typing import Any
 
 from pycompss.api.task import task
 
-from spliter_backends._compss_api import compss_delete_object, compss_wait_on
+from spliter_backends.compss.api import compss_delete_object, compss_wait_on
 
 NO_NUMBER = -1
 """In place of the number of a block's first row, for functions that do not take it."""

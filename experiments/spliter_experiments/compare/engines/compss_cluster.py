@@ -11,11 +11,11 @@ from pathlib import Path
 
 import spliter
 from spliter import Location
-from spliter_backends._compss_api import compss_get_number_of_resources, runtime_is_up
-from spliter_backends._compss_outcome import host_name
-from spliter_backends._compss_settings import configure
-from spliter_backends.compss_collections import make_blocks
-from spliter_backends.compss_executor import EXECUTOR
+from spliter_backends.compss import make_blocks
+from spliter_backends.compss.api import compss_get_number_of_resources, runtime_is_up
+from spliter_backends.compss.executor import EXECUTOR
+from spliter_backends.compss.outcome import host_name
+from spliter_backends.compss.settings import configure
 from spliter_experiments.compare.engines.compss_launch import launched_resources
 from spliter_experiments.compare.engines.compss_nodes import units_in
 from spliter_experiments.compare.engines.compss_watch import START_SECONDS

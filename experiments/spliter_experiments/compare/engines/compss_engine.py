@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import numpy.typing as npt
 
-from spliter_backends._compss_api import compss_barrier, compss_delete_object
-from spliter_backends._compss_blocks import known_facts
-from spliter_backends._compss_tasks import started
-from spliter_backends.compss_collections import CompssCollection, make_blocks
+from spliter_backends.compss import CompssCollection, make_blocks
+from spliter_backends.compss.api import compss_barrier, compss_delete_object
+from spliter_backends.compss.blocks import known_facts
+from spliter_backends.compss.tasks import started
 from spliter_experiments.compare.data.blocks import row_starts
 from spliter_experiments.compare.data.sources import Rows
 from spliter_experiments.compare.engines.compss_calls import (

@@ -59,7 +59,7 @@ def runs_inside() -> bool:
     """Whether this process is the main program of a COMPSs application."""
     if importlib.util.find_spec("pycompss") is None:
         return False
-    from spliter_backends._compss_api import runtime_is_up
+    from spliter_backends.compss.api import runtime_is_up
 
     return runtime_is_up()
 

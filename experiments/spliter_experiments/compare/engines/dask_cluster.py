@@ -14,7 +14,7 @@ from distributed import Client, LocalCluster, Security, Worker, WorkerPlugin
 from distributed.comm import connect
 from distributed.gc import disable_gc_diagnosis
 
-from spliter_backends._dask_environment import versions_at
+from spliter_backends.dask.client.environment import versions_at
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.harness.errors import ClusterError
 

@@ -13,9 +13,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import spliter
 from spliter import BackendNotUsableError, Location
-from spliter_backends._dataclay_quiet import quiet
-from spliter_backends.dataclay_cluster import EmbeddedDataClay
-from spliter_backends.dataclay_executor import DataClayExecutor, current_executor
+from spliter_backends.dataclay.cluster import EmbeddedDataClay
+from spliter_backends.dataclay.executor import DataClayExecutor, current_executor
+from spliter_backends.dataclay.quiet import quiet
 from spliter_experiments.compare.engines.engine import ClusterChoice, result_of
 from spliter_experiments.harness.errors import ClusterError, OptionError
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter import Location
-from spliter_backends._dataclay_quiet import quiet
-from spliter_backends.dataclay_collections import DataClayArray
-from spliter_backends.dataclay_executor import DataClayExecutor
+from spliter_backends.dataclay import DataClayArray
+from spliter_backends.dataclay.executor import DataClayExecutor
+from spliter_backends.dataclay.quiet import quiet
 from spliter_experiments.compare.data.blocks import row_starts
 from spliter_experiments.compare.data.sources import Rows
 from spliter_experiments.compare.engines.dataclay_cluster import (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any
 
-from spliter_backends.dataclay_executor import DataClayExecutor
+from spliter_backends.dataclay.executor import DataClayExecutor
 from spliter_experiments.compare.engines.engine import Reading
 
 NO_TASKS = frozenset({"ask", "renew", "add_partition"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from spliter_backends._dataclay_quiet import quiet
+from spliter_backends.dataclay.quiet import quiet
 
 with quiet():
     from dataclay import DataClayObject, activemethod

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spliter import Location
-from spliter_backends.dataclay_executor import DataClayExecutor
+from spliter_backends.dataclay.executor import DataClayExecutor
 from spliter_experiments.harness.errors import ClusterError
 
 REST_SECONDS = 60.0

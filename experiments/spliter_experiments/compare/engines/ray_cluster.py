@@ -15,8 +15,8 @@ import ray
 
 import spliter
 from spliter import Location
-from spliter_backends._ray_blocks import affinity
-from spliter_backends._ray_cluster import usable_nodes
+from spliter_backends.ray.blocks import affinity
+from spliter_backends.ray.cluster import usable_nodes
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.harness.errors import ClusterError
 

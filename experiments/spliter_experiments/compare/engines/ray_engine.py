@@ -14,9 +14,9 @@ import ray
 from ray import ObjectRef, cloudpickle
 
 from spliter import Location
-from spliter_backends._ray_blocks import affinity
-from spliter_backends._ray_errors import told
-from spliter_backends.ray_collections import RayArray
+from spliter_backends.ray import RayArray
+from spliter_backends.ray.blocks import affinity
+from spliter_backends.ray.errors import told
 from spliter_experiments.compare.data.blocks import row_starts
 from spliter_experiments.compare.data.sources import Rows
 from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice

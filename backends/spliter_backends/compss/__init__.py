@@ -1,0 +1,54 @@
+"""COMPSs: partitions at nodes, one PyCOMPSs task per partition.
+
+``collection``  makes blocks by tasks that report where they run
+``locator``     finds the blocks of ds-arrays, of collections made by tasks, of lists of futures
+``blocks``      the blocks of a Split at the main program: where they are, what moved
+``executor``    a call becomes one PyCOMPSs task
+``payload``     pickles a call
+``tasks``       the PyCOMPSs tasks
+``worker``      the body of these tasks
+``source``      the blocks of a partition: sent by the main program, read by a task
+``outcome``     results, errors and reports of tasks
+``future``      PyCOMPSs' future with ``result()``
+``persistent``  tasks over persistent objects of dataClay
+``settings``    settings of this backend
+``api``         the part of PyCOMPSs that is used, or what to do where it is missing
+``storage/``    the storage interface in Java, to be compiled next to the COMPSs runtime
+"""
+
+from __future__ import annotations
+
+from spliter import Backend, Blocks, Executor
+from spliter_backends._shared.process_blocks import LocalBlocks
+from spliter_backends.compss.api import runtime_is_up
+from spliter_backends.compss.blocks import CompssBlocks
+from spliter_backends.compss.collection import CompssCollection, make_blocks
+from spliter_backends.compss.executor import EXECUTOR, executor_of_future
+from spliter_backends.compss.future import CompssFuture
+from spliter_backends.compss.locator import CompssLocator
+from spliter_backends.compss.settings import CompssSettings, configure, settings
+
+__all__ = [
+    "BACKEND",
+    "CompssCollection",
+    "CompssFuture",
+    "CompssSettings",
+    "configure",
+    "make_blocks",
+    "settings",
+]
+
+
+def _executor_over(blocks: Blocks) -> Executor:
+    """Return the executor for blocks that another backend has found (persistent objects)."""
+    if isinstance(blocks, CompssBlocks) or (
+        isinstance(blocks, LocalBlocks) and not runtime_is_up()
+    ):
+        return EXECUTOR
+    from spliter_backends.compss.persistent import CompssOverPersistent
+
+    return CompssOverPersistent(blocks)
+
+
+BACKEND = Backend("compss", CompssLocator(), executor_of_future, _executor_over)
+"""What the registry loads under the name ``"compss"``."""

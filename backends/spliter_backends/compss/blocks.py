@@ -1,0 +1,342 @@
+"""The opened blocks of collections in the hands of COMPSs: where they are, and what moved.
+
+No call of the main program tells where an object is, so it is found out once per block:
+
+*made*         the task that made the block said where it ran (``make_blocks``, ``map_blocks``)
+*tasks*        a tiny task is given the block and says where COMPSs put it: at the block as a
+               rule, and afterwards the block is there in any case
+*round-robin*  nobody asks: blocks are taken to be on the nodes in turn, and COMPSs decides
+
+What has been found out is kept as long as the block: COMPSs copies objects, and leaves them.
+"""
+
+from __future__ import annotations
+
+import uuid
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from spliter import BlockGrid, Location, Movement, Partition, Placement, PlannedPartition
+from spliter._grid import IntArray
+from spliter_backends.compss import tasks
+from spliter_backends.compss.api import (
+    Future,
+    compss_delete_object,
+    compss_get_number_of_resources,
+)
+from spliter_backends.compss.executor import EXECUTOR
+from spliter_backends.compss.outcome import hosts, splits
+from spliter_backends.compss.settings import settings
+from spliter_backends.compss.source import AwaySource, Layout
+from spliter_backends.compss.worker import BlockFacts
+
+_facts: Final[weakref.WeakKeyDictionary[Any, BlockFacts]] = weakref.WeakKeyDictionary()
+"""What is known of blocks, by their (first) future."""
+
+_promised: Final[weakref.WeakKeyDictionary[Any, tuple[Any, int | None]]] = (
+    weakref.WeakKeyDictionary()
+)
+"""Futures of what will be known, and which of several facts it is."""
+
+
+def promise(block: Any, facts: Any, which: int | None = None) -> None:
+    """Take note that a future will tell about a block.
+
+    Parameters
+    ----------
+    block : future
+        The block.
+    facts : future
+        Of :class:`BlockFacts`, or a list of them.
+    which : int, optional
+        Which of the list.
+    """
+    _promised[block] = facts, which
+
+
+def known_facts(block: Any) -> BlockFacts | None:
+    """Return what is known of a block, waiting for the task that makes it if that will tell.
+
+    Parameters
+    ----------
+    block : object
+        A block, or its first piece.
+
+    Returns
+    -------
+    BlockFacts or None
+        ``None`` if somebody has to be asked.
+    """
+    if not isinstance(block, Future):
+        return None
+    if block in _promised:
+        future, which = _promised[block]
+        found = future.result()
+        _facts[block] = found if which is None else found[which]
+        del _promised[block]
+    return _facts.get(block)
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One of the collections that are split together.
+
+    Parameters
+    ----------
+    grid : BlockGrid
+        Arrangement of its blocks.
+    blocks : sequence of tuple
+        For each block the objects that it is, side by side; one as a rule.
+    nbytes : ndarray of int64, or None
+        Bytes of each block where they are known without asking.
+    kept : object
+        The collection, which may delete its blocks when it goes.
+    """
+
+    grid: BlockGrid
+    blocks: Sequence[tuple[Any, ...]]
+    nbytes: IntArray | None
+    kept: Any
+
+    @property
+    def columns(self) -> int:
+        """Objects that make up one block."""
+        return len(self.blocks[0]) if self.blocks else 1
+
+
+class CompssSource:
+    """A partition's blocks as the main program sees them: what to give to a task."""
+
+    def __init__(
+        self,
+        blocks: CompssBlocks,
+        planned: PlannedPartition,
+        rows: Sequence[int],
+        number: int,
+    ) -> None:
+        self._blocks = blocks
+        self._planned = planned
+        self._rows = rows
+        self._number = number
+        self._one: Any = None
+
+    def read(self) -> Any:
+        """Refuse: the blocks are not in this process."""
+        return AwaySource(self._planned.location).read()
+
+    def materialized(self) -> Any:
+        """Refuse, as :meth:`read`."""
+        return self.read()
+
+    def shipped(
+        self, partition: Partition, start: int, constraints: Any
+    ) -> tuple[Layout, Sequence[Any]]:
+        """Return what a task has to be given, and how it belongs together."""
+        members = self._blocks.members
+        positions = self._planned.positions.tolist()
+        objects = [piece for position in positions for piece in members[0].blocks[position]]
+        for member in members[1:]:
+            objects += [piece for row in self._rows for piece in member.blocks[row]]
+        wanted = partition.begin_pass()
+        as_one = wanted and len(partition) > 1
+        layout = Layout(
+            start=0 if as_one else start,
+            nblocks=len(partition),
+            columns=tuple(member.columns for member in members),
+            indexes=tuple(partition.get_indexes()),
+            as_one=False,
+            location=self._planned.location,
+            token=self._blocks.token,
+            number=self._number,
+            known=self._blocks.located_by != "round-robin",
+            seen_as_one=wanted,
+        )
+        if not as_one:
+            return layout, objects
+        if self._one is None:
+            self._one = tasks.start("together", constraints, uuid.uuid4().hex, layout, objects)
+        return layout.read_from_one(start), [self._one]
+
+    def forget(self) -> None:
+        """Let go of the blocks as one."""
+        if self._one is not None:
+            compss_delete_object(self._one)
+            self._one = None
+
+    def __del__(self) -> None:
+        if self._one is not None:
+            EXECUTOR.delete_later(self._one)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AwaySource, (self._planned.location,)
+
+
+class CompssBlocks:
+    """The blocks of one or several aligned collections (see :class:`spliter.Blocks`).
+
+    Parameters
+    ----------
+    members : sequence of Member
+        The first one is the one being split.
+    """
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.members = tuple(members)
+        self.token = uuid.uuid4().hex
+        self.located_by = ""
+        self._grids = [member.grid for member in members]
+        self._movement = Movement()
+        self._sources: list[weakref.ReferenceType[CompssSource]] = []
+        self._planned: list[PlannedPartition] = []
+        self._brought: set[tuple[int, int, str]] = set()
+        self._fetched: set[tuple[int, str]] = set()
+        self._facts: list[list[BlockFacts]] = []
+        splits[self.token] = self
+
+    @property
+    def grids(self) -> Sequence[BlockGrid]:
+        """One grid per collection."""
+        return self._grids
+
+    def locate(self) -> Placement:
+        """Find out where the blocks are; see the module's description.
+
+        Returns
+        -------
+        Placement
+            The locations are the nodes' names as COMPSs has them. Where blocks were not asked
+            for, they say so.
+        """
+        if not self._facts:
+            self._facts = [self._facts_of(member) for member in self.members]
+        first = self._facts[0]
+        nbytes = self.members[0].nbytes
+        if nbytes is None:
+            nbytes = np.fromiter((facts.nbytes for facts in first), np.int64, len(first))
+        return Placement.of([(facts.host,) for facts in first], nbytes)
+
+    def _facts_of(self, member: Member) -> list[BlockFacts]:
+        found = [known_facts(pieces[0]) for pieces in member.blocks]
+        unknown = [number for number, facts in enumerate(found) if facts is None]
+        if member is self.members[0]:
+            self.located_by = settings().locate if unknown else "made"
+        if self.located_by == "round-robin":
+            nodes = nodes_known()
+            return [
+                facts or BlockFacts(f"{nodes[number % len(nodes)]} (in turn)", 0, -1)
+                for number, facts in enumerate(found)
+            ]
+        asked = [
+            tasks.start("describe", {}, uuid.uuid4().hex, list(member.blocks[number]))
+            for number in unknown
+        ]
+        for number, answer in zip(unknown, asked, strict=True):
+            found[number] = facts = answer.result()
+            if isinstance(member.blocks[number][0], Future):
+                _facts[member.blocks[number][0]] = facts
+        return [facts for facts in found if facts is not None]
+
+    def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[CompssSource]:
+        """Return one source per planned partition; count aligned blocks that are elsewhere.
+
+        Parameters
+        ----------
+        planned : sequence of PlannedPartition
+            What the planner made.
+
+        Returns
+        -------
+        sequence of CompssSource
+            In the same order.
+        """
+        made = []
+        for part in planned:
+            rows = self.grids[0].rows(part.positions).tolist()
+            self._count_aligned(rows, part.location)
+            made.append(CompssSource(self, part, rows, len(self._planned)))
+            self._planned.append(part)
+        self._sources += map(weakref.ref, made)
+        return made
+
+    def _count_aligned(self, rows: Iterable[int], location: Location) -> None:
+        if self.located_by == "round-robin":
+            return
+        for row in rows:
+            for number, facts in enumerate(self._facts[1:], start=1):
+                place = (number, row, str(location))
+                if facts[row].host != location and place not in self._brought:
+                    self._brought.add(place)
+                    self._count(Movement(aligned_blocks=1, aligned_nbytes=facts[row].nbytes))
+
+    def _count(self, more: Movement) -> None:
+        now = self._movement
+        self._movement = Movement(
+            now.aligned_blocks + more.aligned_blocks,
+            now.aligned_nbytes + more.aligned_nbytes,
+            now.fetched_blocks + more.fetched_blocks,
+            now.fetched_nbytes + more.fetched_nbytes,
+        )
+
+    def ran_away(self, partition: int, host: str) -> None:
+        """Take note that a task of a partition ran at another node: its blocks went there.
+
+        Parameters
+        ----------
+        partition : int
+            Its number.
+        host : str
+            The node; its copies of the blocks serve later tasks.
+        """
+        if (partition, host) not in self._fetched:
+            self._fetched.add((partition, host))
+            part = self._planned[partition]
+            nbytes = int(part.nbytes.sum())
+            self._count(Movement(fetched_blocks=len(part.positions), fetched_nbytes=nbytes))
+
+    def moved(self) -> Movement:
+        """Return what has crossed, as far as results of tasks have told.
+
+        Returns
+        -------
+        Movement
+            Tasks that ran elsewhere than planned count with all blocks of their partition, once
+            per node.
+        """
+        return self._movement
+
+    def has_drifted(self) -> bool:
+        """Whether the plan is out of date.
+
+        Returns
+        -------
+        bool
+            ``False``: COMPSs copies objects and leaves them where they were.
+        """
+        return False
+
+    def close(self) -> None:
+        """Let go of the blocks. COMPSs keeps those that tasks under way need."""
+        for reference in self._sources:
+            source = reference()
+            if source is not None:
+                source.forget()
+        self.members = tuple(Member(m.grid, (), m.nbytes, None) for m in self.members)
+
+
+def nodes_known() -> Sequence[str]:
+    """Return the nodes to deal blocks out to where nothing is known of them.
+
+    Returns
+    -------
+    sequence of str
+        By the setting, or those that tasks have been heard of, or numbers.
+    """
+    if settings().nodes:
+        return settings().nodes
+    count = max(int(compss_get_number_of_resources()), 1)
+    heard_of = sorted(hosts)
+    return heard_of if len(heard_of) >= count else [f"node-{n}" for n in range(1, count + 1)]

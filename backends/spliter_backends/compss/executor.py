@@ -1,0 +1,350 @@
+"""COMPSs as executor: a call becomes one PyCOMPSs task, and gives PyCOMPSs' own future.
+
+Where a task runs is COMPSs' decision. It is given the blocks of its partition as a collection,
+and COMPSs' default scheduler prefers the node that has most of a task's input, which is where
+they are. This is a preference: :attr:`spliter.Split.moved` counts the blocks of tasks that ran
+elsewhere. Where the resources file gives each node a software of its own, the setting ``pins``
+makes it certain.
+"""
+
+from __future__ import annotations
+
+import uuid
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from spliter import BlocksMade, InvalidArgumentError, Location, Partition
+from spliter._grid import IntArray
+from spliter_backends._shared.machine import available_memory
+from spliter_backends._shared.process_blocks import at_location
+from spliter_backends.compss import tasks
+from spliter_backends.compss.api import (
+    CORE_ELEMENT_KEY,
+    Future,
+    compss_delete_object,
+    compss_wait_on,
+    runtime_is_up,
+)
+from spliter_backends.compss.future import CompssFuture
+from spliter_backends.compss.outcome import TaskFailure, TaskResult, futures, hosts
+from spliter_backends.compss.payload import packed
+from spliter_backends.compss.settings import settings
+from spliter_backends.compss.source import Layout
+from spliter_backends.compss.worker import Call
+
+
+class CompssExecutor:
+    """Runs functions as PyCOMPSs tasks; there is one for all."""
+
+    def __init__(self) -> None:
+        self._constraints: weakref.WeakKeyDictionary[Any, Mapping[str, Any]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._unwanted: list[Any] = []
+
+    def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
+        """Return how many tasks each node runs at once: the setting, or what it has reported.
+
+        Parameters
+        ----------
+        locations : collection of Location
+            Nodes.
+
+        Returns
+        -------
+        mapping of Location to int
+            1 for a node that nothing is known of, and where there is no runtime.
+        """
+        if not runtime_is_up():
+            return dict.fromkeys(locations, 1)
+        units = settings().computing_units
+        return {at: units or (hosts[at].cores if at in hosts else 1) for at in locations}
+
+    def submit(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        location: Location | None = None,
+    ) -> CompssFuture:
+        """Start a PyCOMPSs task that calls ``fn(*args, **kwargs)``.
+
+        Parameters
+        ----------
+        fn : callable
+            What to run.
+        args, kwargs
+            Its arguments; futures arrive as results and partitions iterable, at any depth.
+        location : Location, optional
+            Where its partitions are. Pinned to if the setting ``pins`` has it.
+
+        Returns
+        -------
+        CompssFuture
+            A PyCOMPSs future. Where there is no runtime, the task has run.
+
+        Raises
+        ------
+        TaskNotSerializableError
+            If `fn` or an argument cannot be sent.
+        """
+        named = dict(kwargs)
+        constraints = {**self._constraints_of(fn, named), **self._pin(location)}
+        future = self.start("call", fn, args, named, constraints)
+        assert isinstance(future, CompssFuture)
+        future.location = location
+        return future
+
+    def start(
+        self,
+        base: str,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        constraints: Mapping[str, Any],
+    ) -> Any:
+        """Start one of the tasks that make a call (for the backend).
+
+        Parameters
+        ----------
+        base : str
+            ``"call"``, ``"make"`` or ``"make_in_turn"``.
+        fn, args, kwargs
+            The call.
+        constraints : mapping of str to object
+            What the node must have.
+
+        Returns
+        -------
+        future, or list of future
+            What the task returns.
+        """
+        self._delete_unwanted()
+        key = uuid.uuid4().hex
+        if not runtime_is_up():
+            here = [_arriving_here(argument) for argument in args]
+            named = {name: _arriving_here(argument) for name, argument in kwargs.items()}
+            at_once = Call(_call_here, (fn, here, named), {})
+            return self._known(key, tasks.start(base, constraints, key, at_once))
+        payload = packed(fn, args, kwargs, self._shipped)
+        if payload.inputs:
+            given = (key, payload.content, payload.inputs)
+            return self._known(key, tasks.start(f"{base}_with", constraints, *given))
+        return self._known(key, tasks.start(base, constraints, key, payload.content))
+
+    def _known(self, key: str, returned: Any) -> Any:
+        """Give futures their key; what a task has returned without a runtime gets futures."""
+        if isinstance(returned, tuple | list):
+            return [self._known(key, element) for element in returned]
+        if isinstance(returned, TaskResult | TaskFailure):
+            future = CompssFuture()
+            future.key = key
+            futures[key] = future
+            function, arguments = returned.__reduce__()
+            try:
+                function(*arguments)  # it has arrived
+            except BaseException:
+                if future.outcome is None:
+                    raise
+            return future
+        if isinstance(returned, CompssFuture):
+            returned.key = key
+            futures[key] = returned
+        return returned
+
+    def _constraints_of(self, fn: Any, kwargs: dict[str, Any]) -> Mapping[str, Any]:
+        """Take what ``@constraint`` above ``@task`` has put among the arguments.
+
+        It does so on the first call of the function only.
+        """
+        element = kwargs.pop(CORE_ELEMENT_KEY, None)
+        if element is not None:
+            self._constraints[fn] = dict(element.get_impl_constraints())
+        try:
+            return self._constraints.get(fn, {})
+        except TypeError:  # a callable that cannot be referred to weakly has no decorators
+            return {}
+
+    def _pin(self, location: Location | None) -> Mapping[str, Any]:
+        software = settings().pins.get(location) if location is not None else None
+        return {} if software is None else {"app_software": software}
+
+    def _shipped(self, partition: Partition, start: int) -> tuple[Layout, Sequence[Any]]:
+        if not isinstance(partition.executor, CompssExecutor):
+            raise InvalidArgumentError(
+                "the partition belongs to another backend than the one the task is submitted to; "
+                "pass a future of its result instead"
+            )
+        return partition.executor.inputs_of(partition, start)
+
+    def inputs_of(self, partition: Partition, start: int) -> tuple[Layout, Sequence[Any]]:
+        """Return what a task on a partition has to be given (for the backend).
+
+        Parameters
+        ----------
+        partition : Partition
+            Of a Split of this executor.
+        start : int
+            Number of the first of its inputs.
+
+        Returns
+        -------
+        tuple of (Layout, sequence)
+            How the inputs belong together, and the inputs.
+        """
+        source: Any = partition.source
+        found: tuple[Layout, Sequence[Any]]
+        found = source.shipped(partition, start, self._pin(partition.location))
+        return found
+
+    def arriving(self, partition: Partition) -> Partition:
+        """Return a partition as a task sees it that runs in this process (for the backend).
+
+        Parameters
+        ----------
+        partition : Partition
+            Of a Split of this executor.
+
+        Returns
+        -------
+        Partition
+            Iterable.
+        """
+        found: Partition = at_location(partition)
+        return found
+
+    def gather(self, futures: Sequence[Any]) -> list[Any]:
+        """Wait for futures and return their results.
+
+        Parameters
+        ----------
+        futures : sequence of future
+            Of SplIter or of tasks of the program's own.
+
+        Returns
+        -------
+        list
+            The results, in order.
+        """
+        return [
+            future.result() if isinstance(future, CompssFuture) else compss_wait_on(future)
+            for future in futures
+        ]
+
+    def location_of(self, future: Any) -> Location | None:
+        """Return where the partition of a task was planned.
+
+        Parameters
+        ----------
+        future : object
+            A future.
+
+        Returns
+        -------
+        Location or None
+            ``None`` for tasks without a partition, and the program's own.
+        """
+        return future.location if isinstance(future, CompssFuture) else None
+
+    def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
+        """Return the memory available at each node when a task last said so.
+
+        Parameters
+        ----------
+        locations : collection of Location
+            Nodes.
+
+        Returns
+        -------
+        mapping of Location to (int or None)
+            ``None`` for nodes that have not been heard of.
+        """
+        if not runtime_is_up():
+            return dict.fromkeys(locations, available_memory())
+        return {at: hosts[at].free if at in hosts else None for at in locations}
+
+    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
+        """Return a collection of the blocks that tasks have made, without waiting for them.
+
+        Parameters
+        ----------
+        results : sequence of (ndarray of int64, future)
+            Positions of blocks, and the future of the new ones.
+        made : BlocksMade
+            What they are.
+
+        Returns
+        -------
+        CompssCollection
+            PyCOMPSs futures, one per block, made by one task per partition.
+        """
+        from spliter_backends.compss.collection import assembled
+
+        return assembled(results, made)
+
+    def blocking_call_allowed(self) -> bool:
+        """Whether this thread may wait: always, PyCOMPSs has no event loop.
+
+        Returns
+        -------
+        bool
+            ``True``.
+        """
+        return True
+
+    def delete_later(self, future: Any) -> None:
+        """Have COMPSs delete an object when next a task is started.
+
+        Parameters
+        ----------
+        future : future
+            Not needed by tasks that have not been submitted. May be called while garbage is
+            collected, when the binding may be in the middle of something.
+        """
+        self._unwanted.append(future)
+
+    def _delete_unwanted(self) -> None:
+        while self._unwanted:
+            compss_delete_object(self._unwanted.pop())
+
+
+def _arriving_here(argument: Any) -> Any:
+    if isinstance(argument, Partition) and isinstance(argument.executor, CompssExecutor):
+        return argument.executor.arriving(argument)
+    return argument
+
+
+def _call_here(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run in this process: make a call with results in the place of futures."""
+    return fn(*map(_settled, args), **{name: _settled(value) for name, value in kwargs.items()})
+
+
+def _settled(value: Any) -> Any:
+    if isinstance(value, CompssFuture):
+        return value.result()
+    if type(value) in {list, tuple}:
+        return type(value)(map(_settled, value))
+    if type(value) is dict:
+        return {key: _settled(element) for key, element in value.items()}
+    return value
+
+
+EXECUTOR = CompssExecutor()
+"""The one executor: an application has one runtime."""
+
+
+def executor_of_future(future: Any) -> CompssExecutor | None:
+    """Return the executor for a PyCOMPSs future.
+
+    Parameters
+    ----------
+    future : object
+        Anything.
+
+    Returns
+    -------
+    CompssExecutor or None
+        ``None`` for anything else.
+    """
+    return EXECUTOR if isinstance(future, Future) else None

@@ -1,0 +1,163 @@
+"""COMPSs as locator: dislib ds-arrays, collections made by tasks, and lists of futures."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from spliter import BlockGrid, Blocks, Location, UnsupportedCollectionError
+from spliter_backends._shared.opened import Opened, is_block, open_list, open_values
+from spliter_backends._shared.process_blocks import LocalBlocks
+from spliter_backends.compss.api import Future, runtime_is_up
+from spliter_backends.compss.blocks import CompssBlocks, Member
+from spliter_backends.compss.collection import CompssCollection
+from spliter_backends.compss.executor import EXECUTOR, CompssExecutor
+from spliter_backends.compss.outcome import host_name
+from spliter_backends.compss.source import side_by_side
+
+
+class CompssLocator:
+    """Finds the blocks of collections whose blocks are objects of COMPSs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> locator = CompssLocator()
+    >>> locator.recognises([np.zeros(3)]), locator.recognises(np.zeros(3))
+    (True, False)
+    """
+
+    def recognises(self, collection: Any) -> bool:
+        """Whether its blocks can be given to PyCOMPSs tasks.
+
+        Parameters
+        ----------
+        collection : object
+            Anything.
+
+        Returns
+        -------
+        bool
+            ``True`` for ds-arrays, what ``make_blocks`` and ``map_blocks`` return, lists of
+            PyCOMPSs futures, and lists of blocks in this process (which other backends take as
+            well: those are split here if the backend is asked for by name).
+        """
+        if isinstance(collection, list | tuple):
+            return bool(collection) and (
+                isinstance(collection[0], Future) or is_block(collection[0])
+            )
+        return isinstance(collection, CompssCollection) or _is_dsarray(collection)
+
+    def open(self, collections: Sequence[Any]) -> Blocks:
+        """Open collections; nothing is asked yet.
+
+        Parameters
+        ----------
+        collections : sequence of collection
+            One, or several that are split together; their kinds may differ.
+
+        Returns
+        -------
+        Blocks
+            Holds the collections.
+
+        Raises
+        ------
+        UnsupportedCollectionError
+            If one has no blocks, or none that are known here.
+        """
+        members = [_open(*numbered) for numbered in enumerate(collections)]
+        if runtime_is_up():
+            return CompssBlocks(members)
+        return LocalBlocks(list(map(_opened_here, members)), Location(host_name()))
+
+    def executor_for(self, blocks: Blocks) -> CompssExecutor:
+        """Return what runs the tasks.
+
+        Parameters
+        ----------
+        blocks : Blocks
+            Opened by this locator.
+
+        Returns
+        -------
+        CompssExecutor
+            The one there is.
+        """
+        return EXECUTOR
+
+
+def _is_dsarray(value: Any) -> bool:
+    if not any(base.__module__.startswith("dislib.") for base in type(value).__mro__):
+        return False
+    from dislib.data.array import Array
+
+    return isinstance(value, Array)
+
+
+def _open(number: int, collection: Any) -> Member:
+    if _is_dsarray(collection):
+        return _open_dsarray(collection)
+    if isinstance(collection, CompssCollection):
+        nbytes = None
+        return Member(collection.grid, [(block,) for block in collection], nbytes, collection)
+    if isinstance(collection, list | tuple) and collection:
+        return _open_list(collection)
+    which = f"aligned collection {number}" if number else "the collection"
+    article = "an empty" if isinstance(collection, list | tuple) else "a"
+    raise UnsupportedCollectionError(
+        f"{which} is {article} {type(collection).__name__}, in which the COMPSs backend finds no "
+        "blocks; it takes dislib ds-arrays, what make_blocks returns, and lists of PyCOMPSs "
+        "futures or of blocks"
+    )
+
+
+def _open_list(blocks: Sequence[Any]) -> Member:
+    for position, block in enumerate(blocks):
+        if not (isinstance(block, Future) or is_block(block)):
+            raise UnsupportedCollectionError(
+                f"element {position} of the list is a {type(block).__name__}, not a PyCOMPSs "
+                "future and not a block (an array of at least one axis, a DataFrame, a sparse "
+                "matrix or a list)"
+            )
+    if any(isinstance(block, Future) for block in blocks):
+        grid = BlockGrid.of_unknown_sizes(len(blocks))
+        return Member(grid, [(block,) for block in blocks], None, blocks)
+    opened = open_list(blocks)
+    return Member(opened.grid, [(block,) for block in blocks], opened.nbytes, blocks)
+
+
+def _open_dsarray(array: Any) -> Member:
+    """Open a ds-array: its blocks are its rows of blocks.
+
+    dislib's own algorithms go by rows of blocks too; several columns of blocks are put side by
+    side where a task reads them.
+    """
+    rows = array.shape[0]
+    chunks = _sizes(rows, array._top_left_shape[0], array._reg_shape[0], array._n_blocks[0])
+    grid = BlockGrid((chunks, (int(array.shape[1]),)))
+    return Member(grid, [tuple(row) for row in array._blocks], None, array)
+
+
+def _sizes(extent: int, first: int, regular: int, count: int) -> tuple[int, ...]:
+    """Return the sizes of blocks: a first one, regular ones, and the rest."""
+    ends = [min(first + regular * number, extent) for number in range(count - 1)]
+    return tuple(int(end - start) for start, end in itertools.pairwise([0, *ends, extent]))
+
+
+def _opened_here(member: Member) -> Opened:
+    """Open blocks that are in this process, as all are without a runtime."""
+    if member.columns == 1:
+        return open_values(member.grid, [pieces[0] for pieces in member.blocks])
+    first = open_values(member.grid, [pieces[0] for pieces in member.blocks])
+    nbytes = sum(
+        open_values(member.grid, column).nbytes for column in zip(*member.blocks, strict=True)
+    )
+    return Opened(
+        first.grid,
+        np.asarray(nbytes, dtype=np.int64),
+        lambda position: side_by_side(member.blocks[position]),
+    )

@@ -1,0 +1,130 @@
+"""How a call travels: pickled, with numbers in the place of futures and partitions.
+
+COMPSs has to see what a task takes, to wait for it and to bring it, so futures and blocks are
+gathered from wherever they are in the arguments, and become inputs of the PyCOMPSs task. In their
+place the pickle has their numbers.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import cloudpickle
+
+from spliter import Partition
+from spliter_backends._shared.unpicklable import not_serializable
+from spliter_backends.compss.api import Future
+from spliter_backends.compss.future import CompssFuture
+from spliter_backends.compss.outcome import ERRORS, News, TaskFailure
+from spliter_backends.compss.source import AwaySource, Layout
+
+
+class Ships(Protocol):
+    """What can turn a partition into inputs of a task."""
+
+    def __call__(self, partition: Partition, start: int) -> tuple[Layout, Sequence[Any]]:
+        """Return how the inputs belong together, and the inputs, numbered from `start`."""
+        ...
+
+
+@dataclass
+class Payload:
+    """A call on its way.
+
+    Parameters
+    ----------
+    content : bytes
+        Pickle of what :func:`opened` takes apart.
+    inputs : list
+        What COMPSs has to give to the task.
+    """
+
+    content: bytes
+    inputs: list[Any]
+
+
+@dataclass(eq=False)
+class _Cargo:
+    """What is gathered while a call is pickled."""
+
+    ship: Ships
+    inputs: list[Any] = field(default_factory=list)
+    numbers: dict[int, int] = field(default_factory=dict)
+    partitions: list[tuple[Partition, Layout]] = field(default_factory=list)
+    partition_numbers: dict[int, int] = field(default_factory=dict)
+
+    def future(self, future: Any) -> tuple[Any, ...] | None:
+        outcome = future.outcome if isinstance(future, CompssFuture) else None
+        if outcome is not None:
+            value, error = outcome
+            if error is None:
+                return "value", value
+            return "failure", TaskFailure(ERRORS.encode(error), future.key, News())
+        number = self.numbers.setdefault(id(future), len(self.inputs))
+        if number == len(self.inputs):
+            self.inputs.append(future)
+        return "future", number
+
+    def partition(self, partition: Partition) -> tuple[Any, ...]:
+        number = self.partition_numbers.setdefault(id(partition), len(self.partitions))
+        if number == len(self.partitions):
+            layout, objects = self.ship(partition, len(self.inputs))
+            self.inputs.extend(objects)
+            self.partitions.append(
+                (
+                    partition.at_location(AwaySource(layout.location), as_one=layout.seen_as_one),
+                    layout,
+                )
+            )
+        return "partition", number
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def __init__(self, file: Any, cargo: _Cargo) -> None:
+        super().__init__(file, protocol=5)
+        self._cargo = cargo
+
+    def persistent_id(self, obj: Any) -> Any:
+        if isinstance(obj, Partition) and obj.executor is not None:
+            return self._cargo.partition(obj)
+        return self._cargo.future(obj) if isinstance(obj, Future) else None
+
+
+def packed(
+    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], ship: Ships
+) -> Payload:
+    """Pickle a call.
+
+    Parameters
+    ----------
+    fn : callable
+        The user's function.
+    args, kwargs
+        Its arguments.
+    ship : callable
+        Turns partitions into inputs.
+
+    Returns
+    -------
+    Payload
+        What the PyCOMPSs task is given.
+
+    Raises
+    ------
+    TaskNotSerializableError
+        If `fn` or an argument cannot be pickled.
+    """
+    cargo = _Cargo(ship)
+    file = io.BytesIO()
+    try:
+        _Pickler(file, cargo).dump((fn, tuple(args), dict(kwargs)))
+    except (TypeError, AttributeError, pickle.PicklingError, RecursionError, ValueError) as error:
+        raise not_serializable(
+            fn, args, kwargs, error, _Pickler(io.BytesIO(), cargo).dump
+        ) from error
+    content: bytes = cloudpickle.dumps((file.getvalue(), cargo.partitions), protocol=5)
+    return Payload(content, cargo.inputs)

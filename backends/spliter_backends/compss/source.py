@@ -1,0 +1,240 @@
+"""The blocks of one partition: as the main program sends them, and as a task reads them.
+
+A task is given its blocks by COMPSs, as elements of a collection parameter: this is what its
+scheduler goes by. What travels beside them says how they belong together::
+
+    inputs of the task    f0   b00 b01 | b10 b11   y0 y1      one   ...
+                          future   two blocks of      its      a partition
+                                   two columns each   labels   as one block
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spliter import AlignmentError, PartitionNotLocalError
+from spliter._concatenate import concatenate
+from spliter._partition import count_rows, count_rows_of
+from spliter_backends.compss.outcome import FailedInputError, TaskFailure
+
+
+@dataclass(frozen=True)
+class Persistent:
+    """Persistent objects whose content is the blocks.
+
+    Parameters
+    ----------
+    ids : tuple of UUID
+        Of the objects, in the order of inputs; none if they are inputs themselves.
+    service : tuple of (str, int)
+        Address of the metadata service.
+    """
+
+    ids: tuple[uuid.UUID, ...]
+    service: tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which inputs of a task are a partition's, and what they are.
+
+    Parameters
+    ----------
+    start : int
+        The first of them.
+    nblocks : int
+        Number of blocks.
+    columns : tuple of int
+        For each aligned collection, how many inputs make up one block, side by side.
+    indexes : tuple of tuple of int
+        Block indexes, for messages.
+    as_one : bool
+        Whether there is one input, with all blocks put together.
+    location : str
+        Where the partition was planned.
+    token, number : str, int
+        The Split and the number of the partition in it.
+    known : bool
+        Whether blocks are known to be at the location, so that another node is worth telling.
+    seen_as_one : bool
+        Whether iteration yields one block.
+    persistent : Persistent or None
+        If the blocks are persistent objects: which, and where to ask for them.
+    """
+
+    start: int
+    nblocks: int
+    columns: tuple[int, ...]
+    indexes: tuple[tuple[int, ...], ...]
+    as_one: bool
+    location: str
+    token: str
+    number: int
+    known: bool
+    seen_as_one: bool = False
+    persistent: Persistent | None = None
+
+    @property
+    def ninputs(self) -> int:
+        """Number of inputs."""
+        if self.persistent is not None and self.persistent.ids:
+            return 0
+        return 1 if self.as_one else self.nblocks * sum(self.columns)
+
+    def read_from_one(self, start: int) -> Layout:
+        """Return the layout of the same partition, given as one input."""
+        return dataclasses.replace(self, start=start, as_one=True, seen_as_one=True)
+
+
+@dataclass(frozen=True)
+class AwaySource:
+    """A partition's source where its blocks are not; what one pickles as."""
+
+    location: str
+
+    def read(self) -> Any:
+        """Refuse.
+
+        Raises
+        ------
+        PartitionNotLocalError
+            Always.
+        """
+        raise PartitionNotLocalError(
+            f"this partition's blocks are in the hands of COMPSs (at {self.location}), not in "
+            "this process; give the partition to a function decorated with spliter.task, or to "
+            "partition.submit(fn)"
+        )
+
+    def materialized(self) -> Any:
+        """Refuse, as :meth:`read`."""
+        return self.read()
+
+
+class GivenSource:
+    """A partition's blocks, given to the task that reads them.
+
+    Parameters
+    ----------
+    layout : Layout
+        Which of the inputs.
+    inputs : sequence
+        All inputs of the task.
+    """
+
+    def __init__(self, layout: Layout, inputs: Sequence[Any]) -> None:
+        self._layout = layout
+        self._inputs = inputs[layout.start : layout.start + layout.ninputs]
+        self._one: tuple[Any] | None = None
+        for value in self._inputs:
+            if isinstance(value, TaskFailure):
+                raise FailedInputError(value)
+        if layout.persistent is not None:
+            from spliter_backends.compss.persistent import Contents
+
+            self._inputs = Contents(layout.persistent, self._inputs)
+
+    def read(self) -> Iterator[Any]:
+        """Return an iterator over the blocks, tuples where collections are aligned."""
+        return iter(self._cut()) if self._layout.as_one else self._read()
+
+    def _read(self) -> Iterator[Any]:
+        layout = self._layout
+        starts = np.cumsum([0, *layout.columns]) * layout.nblocks
+        for number in range(layout.nblocks):
+            blocks = []
+            for start, width in zip(starts.tolist(), layout.columns, strict=False):
+                at = start + number * width
+                blocks.append(side_by_side(self._inputs[at : at + width]))
+            if len(blocks) == 1:
+                yield blocks[0]
+                continue
+            rows = [count_rows(block) for block in blocks]
+            if len(set(rows)) > 1:
+                raise AlignmentError(
+                    f"the aligned blocks at {layout.indexes[number]} have {rows} rows; the "
+                    "collections are not blocked alike, so their rows would be paired wrongly"
+                )
+            yield tuple(blocks)
+
+    def _cut(self) -> list[Any]:
+        """Return the blocks as they were, cut from the one they were put into."""
+        counts, one = self._inputs[0]
+        ends = np.cumsum(counts).tolist()
+        pieces = []
+        for start, end in zip([0, *ends], ends, strict=False):
+            if isinstance(one, tuple):
+                pieces.append(tuple(_rows(member, start, end) for member in one))
+            else:
+                pieces.append(_rows(one, start, end))
+        return pieces
+
+    def materialized(self) -> Any:
+        """Return the blocks as one: what the task was given, or made for this task."""
+        if self._one is None:
+            one = self._inputs[0][1] if self._layout.as_one else concatenate(self._read())
+            self._one = (one,)
+        return self._one[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without the blocks."""
+        return AwaySource, (self._layout.location,)
+
+
+def _rows(block: Any, start: int, end: int) -> Any:
+    """Return some rows of an array, a data frame, a sparse matrix or a list."""
+    return getattr(block, "iloc", block)[start:end]
+
+
+def side_by_side(blocks: Sequence[Any]) -> Any:
+    """Return blocks of the same rows as one.
+
+    Parameters
+    ----------
+    blocks : sequence of ndarray or sparse matrix
+        From left to right; a single one comes back as it is.
+
+    Returns
+    -------
+    ndarray or sparse matrix
+        Sparse ones keep their format.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> side_by_side([np.zeros((2, 1)), np.ones((2, 2))])
+    array([[0., 1., 1.],
+           [0., 1., 1.]])
+    """
+    if len(blocks) == 1:
+        return blocks[0]
+    if type(blocks[0]).__module__.partition(".")[0] == "scipy":
+        from scipy import sparse
+
+        return sparse.hstack(blocks, format=blocks[0].format)
+    return np.hstack(blocks)
+
+
+def put_together(layout: Layout, inputs: Sequence[Any]) -> tuple[list[int], Any]:
+    """Return the rows of each block, and the blocks as one.
+
+    Parameters
+    ----------
+    layout : Layout
+        How the inputs belong together.
+    inputs : sequence
+        All inputs of a task.
+
+    Returns
+    -------
+    tuple of (list of int, block or tuple of block)
+        As a later task is given it.
+    """
+    blocks = list(GivenSource(layout, inputs).read())
+    return [count_rows_of(block) for block in blocks], concatenate(blocks)

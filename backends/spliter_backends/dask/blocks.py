@@ -1,0 +1,429 @@
+"""The opened blocks of Dask collections, as the client keeps them.
+
+Holds the collections' futures, so that the data stays alive however the program drops its
+own names; brings aligned blocks along; keeps count of what moved, which tasks report.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import uuid
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+from dask.typing import Key
+from distributed import Client, Future
+from distributed.protocol.pickle import dumps
+
+from spliter import (
+    BlockGrid,
+    Location,
+    Movement,
+    Partition,
+    PartitionNotLocalError,
+    Placement,
+    PlannedPartition,
+)
+from spliter._grid import IntArray
+from spliter_backends._shared.dask_graph import example_block
+from spliter_backends.dask.client.calls import PickledPartition
+from spliter_backends.dask.client.environment import check_environment
+from spliter_backends.dask.client.queries import Inquiry, refuse_cancelled
+from spliter_backends.dask.executor import DaskExecutor
+from spliter_backends.dask.worker.source import View, WorkerSource, hold
+
+MOST_IN_A_TASK: Final = 64
+"""Blocks of a partition that travels with each task on it, about 4 kB. A partition of more blocks
+is sent once by a task of its own, which costs as much as any other, and later tasks name it."""
+
+CANDIDATES: Final = 4
+"""Workers of which the planner chooses one for a block that only paused workers hold: enough to
+balance, and the plan of many blocks does not grow with the cluster."""
+
+ViewOf: TypeAlias = Callable[[PlannedPartition], View]
+"""Makes what tasks on a partition see in place of its blocks."""
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One of the collections that are split together.
+
+    Parameters
+    ----------
+    grid : BlockGrid
+        Arrangement of its blocks.
+    futures : sequence of distributed.Future
+        The blocks, in C order of the grid.
+    nbytes : ndarray of int64, or None
+        Bytes of each block, where the collection's metadata tells.
+    beside : ndarray of int64, or None
+        For each block of the first collection, which of these goes with it; by default the
+        one that has the same rows.
+    meta : object
+        An empty block, as the collection has it; ``None`` for lists and bags.
+    """
+
+    grid: BlockGrid
+    futures: Sequence[Future[Any]]
+    nbytes: IntArray | None
+    beside: IntArray | None = None
+    meta: Any = None
+
+
+class Owner(Protocol):
+    """What a partition's source needs of the opened blocks that it belongs to."""
+
+    client: Client
+
+    def futures(self) -> tuple[Sequence[Future[Any]], ...]:
+        """Return the futures of all blocks."""
+        ...
+
+    def refuse_cancelled(self, partition: Partition) -> None:
+        """Raise if blocks of a partition are not to be had any more."""
+        ...
+
+
+class SentSource(Protocol):
+    """What stands for a partition's blocks at their location."""
+
+    @property
+    def materialized_key(self) -> str:
+        """What the blocks, put together, are kept by."""
+        ...
+
+
+class ClientSource:
+    """A partition's blocks as the client sees them: a source to send, nothing to read."""
+
+    def __init__(
+        self, blocks: Owner, sent: SentSource, aligned: Sequence[Sequence[Future[Any]]]
+    ) -> None:
+        self._blocks = blocks
+        self._sent = sent
+        self._aligned = aligned  # some are copies made for this partition: kept alive here
+        self._shipped: tuple[Any, bool, PickledPartition | Future[Any]] | None = None
+        self._lock = threading.Lock()
+        # Tasks under way keep this object alive, so that none of them puts it there afterwards.
+        weakref.finalize(self, _release, weakref.ref(blocks.client), sent.materialized_key)
+
+    def read(self) -> Any:
+        """Refuse: the blocks are in the workers' memory."""
+        raise PartitionNotLocalError(
+            "this partition's blocks are in the memory of a Dask worker, not here; give it to "
+            "a function decorated with spliter.task, or to partition.submit(fn)"
+        )
+
+    def materialized(self) -> Any:
+        """Refuse, as :meth:`read`."""
+        return self.read()
+
+    def shipped(
+        self, executor: DaskExecutor, partition: Partition
+    ) -> PickledPartition | Future[Any]:
+        """Return what a task is given: the partition, or the future of it at its location."""
+        as_one = partition.begin_pass()
+        with self._lock:
+            sent = self._sent_before(partition, as_one)
+            if sent is None or self._first_is_cancelled(partition):
+                self._blocks.refuse_cancelled(partition)
+            if sent is None:
+                sent = PickledPartition(dumps(partition.at_location(as_one=as_one)))
+                if len(partition) > MOST_IN_A_TASK:
+                    sent = executor.ship(sent, partition.location)
+                self._shipped = (partition.indexes, as_one, sent)
+            return sent
+
+    def _first_is_cancelled(self, partition: Partition) -> bool:
+        """Whether one block shows that all are gone: ``client.restart()`` cancels every future."""
+        first, *_ = self._blocks.futures() or ((),)
+        return bool(first) and first[int(partition.indexes.positions[0])].status == "cancelled"
+
+    def _sent_before(
+        self, partition: Partition, as_one: bool
+    ) -> PickledPartition | Future[Any] | None:
+        """Return what was sent, if it is still what is wanted."""
+        if self._shipped is None:
+            return None
+        indexes, was_one, sent = self._shipped
+        # Sent again if item indexes have become known since, or it is to be one block.
+        if indexes is not partition.indexes or was_one != as_one:
+            return None
+        return None if isinstance(sent, Future) and sent.status == "cancelled" else sent
+
+    def needed(self) -> tuple[Any, ...]:
+        """Return what a task needs kept alive, also when the Split is closed meanwhile."""
+        with self._lock:
+            return self, self._aligned, self._blocks.futures()
+
+    def forget(self) -> None:
+        """Let go of what was sent, of copies, and of the blocks as one."""
+        with self._lock:
+            self._shipped = None
+            self._aligned = ()
+        _release(weakref.ref(self._blocks.client), self._sent.materialized_key)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return hold, (self._sent,)
+
+
+def _release(client: weakref.ReferenceType[Client], key: str) -> None:
+    """Have the scheduler free what a worker keeps in the client's name, if it does."""
+    alive: Any = client()
+    if alive is not None and alive.status == "running":
+        alive._send_to_scheduler({"op": "client-releases-keys", "keys": [key], "client": alive.id})
+
+
+class DaskBlocks:
+    """The blocks of one or several aligned collections on a Dask cluster."""
+
+    spread_advice = "client.rebalance() spreads the blocks over the workers; then split again."
+
+    def __init__(
+        self,
+        client: Client,
+        executor: DaskExecutor,
+        members: Sequence[Member],
+        view: ViewOf | None = None,
+    ) -> None:
+        self.client = client
+        self.executor = executor
+        self._view = view
+        self._members = list(members)
+        self._inquiry = Inquiry(client)
+        self._token = uuid.uuid4().hex
+        self._topic = _listen(client, self._token, self)
+        self._lock = threading.Lock()
+        self._drifted = False
+        self._movement = Movement()
+        self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
+        self._aligned_holders: list[Mapping[Key, Sequence[str]]] = []
+        self._copies: weakref.WeakValueDictionary[tuple[int, int, str], Future[Any]] = (
+            weakref.WeakValueDictionary()  # annotated: in older Dasks `Future[...]` cannot be run
+        )
+
+    @property
+    def grids(self) -> Sequence[BlockGrid]:
+        """One grid per collection; what is seen through a view is one."""
+        seen = self._members if self._view is None else self._members[:1]
+        return [member.grid for member in seen]
+
+    def locate(self) -> Placement:
+        """Ask the scheduler where the blocks are; see :class:`spliter.Blocks`."""
+        with self._lock:
+            self._drifted = False
+        first, *aligned = self._members
+        holders = self._inquiry.wait_located(first.futures, first.grid)
+        self._aligned_holders = [
+            self._inquiry.wait_located(member.futures, member.grid) for member in aligned
+        ]
+        check_environment(self.client, set().union(*holders.values()))
+        nbytes = self._inquiry.sizes(first.futures) if first.nbytes is None else first.nbytes
+        held = [holders[future.key] for future in first.futures]
+        return Placement.of(usable_holders(held, self.executor.available_workers()), nbytes)
+
+    def example(self) -> Any:
+        """Return a small block made of the collections' metadata; see `GivesExamples`."""
+        if self._view is not None:
+            return None
+        examples = [example_block(member.meta, member.grid) for member in self._members]
+        if any(example is None for example in examples):
+            return None
+        return tuple(examples) if len(examples) > 1 else examples[0]
+
+    def futures(self) -> tuple[Sequence[Future[Any]], ...]:
+        """Return the futures of all blocks; none once closed."""
+        return tuple(member.futures for member in self._members)
+
+    def refuse_cancelled(self, partition: Partition) -> None:
+        """Raise if blocks of a partition were cancelled behind the Split's back."""
+        futures = self._members[0].futures
+        positions = partition.indexes.positions
+        refuse_cancelled(
+            [futures[at] for at in positions.tolist()],
+            lambda gone: self._members[0].grid.indexes(positions[gone]),
+        )
+
+    def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[ClientSource]:
+        """Return the sources of planned partitions; copies aligned blocks to them."""
+        grid = self._members[0].grid
+        futures = self._members[0].futures
+        columns = [self._beside(part.positions) for part in planned]
+        copies = self._bring_aligned(
+            (number, at, part.location)
+            for part, beside in zip(planned, columns, strict=True)
+            for number, column in enumerate(beside, start=1)
+            for at in column
+        )
+        made = []
+        for part, beside in zip(planned, columns, strict=True):
+            aligned = [
+                [copies.get((number, at, part.location)) or member.futures[at] for at in column]
+                for number, (member, column) in enumerate(
+                    zip(self._members[1:], beside, strict=True), start=1
+                )
+            ]
+            own = tuple(futures[position].key for position in part.positions.tolist())
+            sent = WorkerSource(
+                members=(own, *(tuple(future.key for future in member) for member in aligned)),
+                nbytes=part.nbytes,
+                positions=part.positions,
+                grid_shape=grid.shape,
+                topic=self._topic,
+                token=self._token,
+                client=self.client.id,
+                materialized_key=f"spliter-materialized-{uuid.uuid4().hex}",
+                timeout=self._inquiry.timeout,
+                view=None if self._view is None else self._view(part),
+            )
+            made.append(ClientSource(self, sent, aligned))
+        self._sources.update(made)
+        return made
+
+    def _beside(self, positions: IntArray) -> list[list[int]]:
+        """Return which blocks of each aligned collection go with blocks of the first one."""
+        rows = self._members[0].grid.rows(positions)
+        return [
+            (rows if member.beside is None else member.beside[positions]).tolist()
+            for member in self._members[1:]
+        ]
+
+    def _bring_aligned(
+        self, wanted: Iterable[tuple[int, int, str]]
+    ) -> Mapping[tuple[int, int, str], Future[Any]]:
+        """Copy blocks of the further collections to where the first one's blocks are.
+
+        A copy has a key of its own, so that neither Dask's memory manager, which drops
+        surplus replicas, nor a rebalance takes it away again. It lives as long as a
+        partition uses it.
+        """
+        copies: dict[tuple[int, int, str], Future[Any]] = {}
+        new: dict[tuple[int, int, str], Future[Any]] = {}
+        if not self._aligned_holders:
+            return copies
+        for place in wanted:
+            number, at, location = place
+            future = self._members[number].futures[at]
+            if place in copies or location in self._aligned_holders[number - 1][future.key]:
+                continue
+            copy = self._copies.get(place)
+            if copy is None:
+                new[place] = future
+            else:
+                copies[place] = copy
+        if new:
+            made = self.executor.copy_to(
+                [(Location(place[2]), future) for place, future in new.items()]
+            )
+            made_at = dict(zip(new, made, strict=True))
+            copies.update(made_at)
+            self._copies.update(made_at)
+            self._inquiry.wait_done(made, functools.partial(self._aligned_indexes, list(new)))
+            nbytes = int(self._inquiry.sizes(made).sum())
+            self._count(Movement(aligned_blocks=len(made), aligned_nbytes=nbytes))
+        return copies
+
+    def _aligned_indexes(
+        self, places: Sequence[tuple[int, int, str]], copies: IntArray
+    ) -> list[tuple[int, ...]]:
+        """Return the block indexes, each in its own collection, of copies of aligned blocks."""
+        numbered = (places[at] for at in copies.tolist())
+        return [self._members[number].grid.index(at) for number, at, _ in numbered]
+
+    def _count(self, more: Movement) -> None:
+        with self._lock:
+            self._movement = Movement(
+                self._movement.aligned_blocks + more.aligned_blocks,
+                self._movement.aligned_nbytes + more.aligned_nbytes,
+                self._movement.fetched_blocks + more.fetched_blocks,
+                self._movement.fetched_nbytes + more.fetched_nbytes,
+            )
+
+    def drift_reported(self, blocks: int, nbytes: int) -> None:
+        """Take a report from a task that blocks were not where the plan has them."""
+        self._count(Movement(fetched_blocks=blocks, fetched_nbytes=nbytes))
+        with self._lock:
+            self._drifted = True
+
+    def moved(self) -> Movement:
+        """Return what has crossed the network."""
+        with self._lock:
+            return self._movement
+
+    def has_drifted(self) -> bool:
+        """Whether a task has reported drift since the last plan."""
+        with self._lock:
+            return self._drifted
+
+    def close(self) -> None:
+        """Let go of the futures of blocks, copies and block lists."""
+        for source in self._sources:
+            source.forget()
+        self._members = [Member(member.grid, (), member.nbytes) for member in self._members]
+
+
+def usable_holders(
+    holders: Sequence[Sequence[str]], available: Mapping[str, int]
+) -> Sequence[Sequence[str]]:
+    """Return where each block can be used: at its holders that are available, if it has any.
+
+    A block whose holders have all been paused for long may be planned at other workers. The first
+    task on it there copies it, and from then on that worker is one of its holders.
+
+    Parameters
+    ----------
+    holders : sequence of sequence of str
+        Workers that hold each block.
+    available : mapping of str to int
+        Threads of each worker that runs tasks; at least one worker.
+
+    Returns
+    -------
+    sequence of sequence of str
+        Workers to choose from, for each block.
+
+    Examples
+    --------
+    >>> usable_holders([["a"], ["a", "b"], ["b"]], {"b": 1, "c": 1})
+    [['b', 'c'], ['b'], ['b']]
+    """
+    if available.keys() >= {worker for held in holders for worker in held}:
+        return holders
+    workers = sorted(available)
+    usable: list[Sequence[str]] = []
+    for at, held in enumerate(holders):
+        left = [worker for worker in held if worker in available]
+        # A window of workers, another one for each block: the planner balances within it.
+        end = at + min(len(workers), CANDIDATES)
+        usable.append(left or [workers[number % len(workers)] for number in range(at, end)])
+    return usable
+
+
+_listeners: weakref.WeakKeyDictionary[Client, weakref.WeakValueDictionary[str, DaskBlocks]]
+_listeners = weakref.WeakKeyDictionary()
+_listeners_lock = threading.Lock()
+
+
+def _listen(client: Client, token: str, blocks: DaskBlocks) -> str:
+    """Have reports of drift brought to `blocks`; return the topic to report on.
+
+    One subscription per client, for its whole life.
+    """
+    topic = f"spliter-drift-{client.id}"
+    with _listeners_lock:
+        if client not in _listeners:
+            listening: weakref.WeakValueDictionary[str, DaskBlocks] = weakref.WeakValueDictionary()
+            _listeners[client] = listening
+
+            def receive(event: tuple[float, Mapping[str, Any]]) -> None:
+                _, report = event
+                found = listening.get(report["split"])
+                if found is not None:
+                    found.drift_reported(report["blocks"], report["nbytes"])
+
+            client.subscribe_topic(topic, receive)
+        _listeners[client][token] = blocks
+    return topic

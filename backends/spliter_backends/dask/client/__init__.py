@@ -1,0 +1,3 @@
+"""Runs in the program: pickle calls, send them in batches, query the scheduler."""
+
+from __future__ import annotations

@@ -1,0 +1,335 @@
+"""Dask as executor: tasks pinned to the worker that holds their partition.
+
+The futures handed out are Dask's own. A task is pinned to one worker, strictly: a loose
+pin (``allow_other_workers=True``) lets work stealing take tasks away from their blocks,
+and the blocks would follow across the network. A strictly pinned task would wait for ever if
+its worker died, left or stayed paused; a plugin in the scheduler prevents that
+(``_dask_pins``). Such a task starts elsewhere and puts things right from there
+(``worker.source``), so nothing has to be resolved behind the user's back, and ``gather``,
+``as_completed``, ``progress`` and further ``submit`` calls see ordinary futures.
+
+The blocks of unfinished tasks are kept alive (``client.watch``): a program may have dropped the
+Split and hold nothing but the future of a reduction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy as shallow_copy
+from typing import Any, Final
+
+import dask
+from dask._task_spec import TaskRef
+from dask.utils import funcname, parse_timedelta
+from distributed import Client, Future
+from distributed.protocol.pickle import loads
+
+from spliter import (
+    BlocksMade,
+    BlockTimeoutError,
+    ClientClosedError,
+    InvalidArgumentError,
+    Location,
+    Partition,
+)
+from spliter._grid import IntArray
+from spliter_backends.dask.client.batch import BatchSender
+from spliter_backends.dask.client.calls import PickledPartition, pickle_call, run_call
+from spliter_backends.dask.client.new_collections import assembled
+from spliter_backends.dask.client.watch import UnfinishedTasks
+from spliter_backends.dask.worker.source import hold
+
+DEFAULT_TIMEOUT: Final = "5 minutes"
+
+
+def block_timeout() -> float:
+    """Return the Dask setting ``spliter.block-timeout`` in seconds.
+
+    The longest wait for the scheduler's answer, and for blocks that are being made (again)
+    without any of them getting ready; 5 minutes unless set.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not a time above 0.
+    """
+    value = dask.config.get("spliter.block-timeout", DEFAULT_TIMEOUT)
+    try:
+        seconds = float(parse_timedelta(value))
+    except (AttributeError, KeyError, TypeError, ValueError):  # parse_timedelta raises all of them
+        seconds = 0.0
+    if not seconds > 0:
+        raise InvalidArgumentError(
+            f"the Dask setting spliter.block-timeout is {value!r}; set a time above 0, such as "
+            "'5 minutes' or 300"
+        )
+    return seconds
+
+
+def ask(client: Client, fn: Callable[..., Any], *args: Any) -> Any:
+    """Run a coroutine function on the client's event loop and wait for it, within bounds.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Its loop is used; not from that loop's own thread.
+    fn : coroutine function
+        Called with `args`.
+
+    Returns
+    -------
+    object
+        What it returns.
+
+    Raises
+    ------
+    BlockTimeoutError
+        If the scheduler does not answer within ``spliter.block-timeout``.
+    """
+    refuse_closed(client)
+    timeout = block_timeout()
+    try:
+        return client.sync(fn, *args, asynchronous=False, callback_timeout=timeout)
+    except TimeoutError as error:
+        raise no_answer(timeout) from error
+
+
+def no_answer(timeout: float) -> BlockTimeoutError:
+    """Return the error for a scheduler that has not answered for `timeout` seconds."""
+    return BlockTimeoutError(
+        f"the scheduler did not answer within {timeout:g} s; the limit is the Dask setting "
+        "spliter.block-timeout"
+    )
+
+
+def refuse_closed(client: Client | None) -> Client:
+    """Return a client that can be used.
+
+    Raises
+    ------
+    ClientClosedError
+        If it was closed, or no longer exists.
+    """
+    if client is None or client.status in ("closing", "closed"):
+        raise ClientClosedError(
+            "the Dask client that this Split (or future) belongs to is closed: make a new client, "
+            "persist the collection with it, and split that"
+        )
+    return client
+
+
+class DaskExecutor:
+    """Runs functions on the workers of one client's cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The client whose futures are handed out.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = weakref.ref(client)
+        self._lock = threading.Lock()
+        self._unfinished = UnfinishedTasks(client)
+        self._locations: weakref.WeakKeyDictionary[Future[Any], Location] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._sender = BatchSender(client)
+
+    @property
+    def client(self) -> Client:
+        """The client; ``ClientClosedError`` if it was closed."""
+        return refuse_closed(self._client())
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client was closed; see :class:`spliter.CanClose`."""
+        try:
+            refuse_closed(self._client())
+        except ClientClosedError:
+            return True
+        return False
+
+    def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
+        """Return the number of threads of each worker."""
+        client = self.client
+        scheduler: Any = client.scheduler
+        threads = ask(client, scheduler.ncores)
+        # A worker that has just gone still needs an entry; its tasks will run elsewhere.
+        return {location: max(threads.get(location, 1), 1) for location in locations}
+
+    def send_plugin(self) -> None:
+        """Have the scheduler run SplIter's plugin, unless it does already."""
+        ask(self.client, self._unfinished.send_plugin)
+
+    def available_workers(self) -> Mapping[str, int]:
+        """Return the threads of the workers to plan with.
+
+        Returns
+        -------
+        mapping of str to int
+            Without workers that have been paused for more than a few seconds, unless there are
+            no others.
+        """
+        workers: Mapping[str, int] = ask(self.client, self._unfinished.available_workers)
+        return workers
+
+    def gather(self, futures: Sequence[Any]) -> list[Any]:
+        """Wait for futures and return their results, fetched together."""
+        self._sender.flush()  # whoever waits has nothing more to submit
+        try:
+            results: list[Any] = self.client.gather(list(futures), asynchronous=False)
+        except Exception as error:  # noqa: BLE001 - it is raised again
+            raise _unbound(error) from error.__cause__
+        return results
+
+    def location_of(self, future: Any) -> Location | None:
+        """Return the worker a future's task was pinned to, if this executor did it."""
+        return self._locations.get(future)
+
+    def blocking_call_allowed(self) -> bool:
+        """Whether this thread is another one than the client's event loop."""
+        loop: Any = self.client.loop
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            return True
+        return loop.asyncio_loop is not running
+
+    def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
+        """Return what each worker may still use before Dask starts to spill."""
+        scheduler: Any = self.client.scheduler
+        workers = ask(self.client, functools.partial(scheduler.identity, n_workers=-1))["workers"]
+        target = dask.config.get("distributed.worker.memory.target") or 1.0
+        return {location: _free(workers.get(location, {}), target) for location in locations}
+
+    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
+        """Return a Dask array or DataFrame over the blocks that tasks have made.
+
+        The tasks run, or have run; picking the blocks out of their results is left to
+        whoever computes (or persists) the collection.
+        """
+        return assembled(results, made)
+
+    def submit(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        location: Location | None = None,
+    ) -> Future[Any]:
+        """Submit a task; see :class:`spliter.Executor`."""
+        refuse_closed(self._client())
+        keep: list[Any] = []
+        sent_args = [self._as_sent(value, keep) for value in args]
+        sent_kwargs = {name: self._as_sent(value, keep) for name, value in kwargs.items()}
+        call = pickle_call(fn, sent_args, sent_kwargs)
+        future = self._sender.add(
+            funcname(fn),
+            location,
+            run_call,
+            (call.function, call.arguments, *call.inputs),
+            on_partition=bool(keep),
+            needed=(fn, sent_args, sent_kwargs),
+        )
+        if location is not None:
+            self._locations[future] = location
+        self._keep_an_eye_on(future, tuple(keep))
+        return future
+
+    def _as_sent(self, value: Any, keep: list[Any]) -> Any:
+        """Replace a partition by the future of its block list at its location."""
+        if not isinstance(value, Partition) or value.executor is None:
+            return value
+        if value.executor is not self:
+            raise InvalidArgumentError(
+                "the partition belongs to another client (or backend) than the one the task "
+                "is submitted to; pass a future of its result instead"
+            )
+        source: Any = value.source
+        keep.extend(source.needed())
+        return source.shipped(self, value)
+
+    def ship(self, partition: PickledPartition, location: Location) -> Future[Any]:
+        """Send a partition to its location, to be named by later tasks."""
+        future = self._sender.add("spliter-partition", location, loads, (partition.data,))
+        self._keep_an_eye_on(future, ())
+        return future
+
+    def copy_to(self, blocks: Sequence[tuple[Location, Future[Any]]]) -> list[Future[Any]]:
+        """Have blocks copied to workers, at once; return the copies, which are being made.
+
+        The pins are strict: a loose one does not keep an idle worker from stealing the task.
+        """
+        copies = [
+            self._sender.add("spliter-aligned", location, hold, (TaskRef(block.key),), needed=block)
+            for location, block in blocks
+        ]
+        self._sender.flush()
+        for copy in copies:
+            self._keep_an_eye_on(copy, ())
+        return copies
+
+    def _keep_an_eye_on(self, future: Future[Any], keep: tuple[Any, ...]) -> None:
+        self._unfinished.add(future, keep)
+
+
+def _unbound(error: Exception) -> Exception:
+    """Return an error that a failed future raises, but not the very one that the client keeps.
+
+    The traceback of that one holds whatever the functions that it goes through hold, collections
+    and futures, and with them their data on the cluster for as long as the client lives.
+    """
+    try:
+        unbound = shallow_copy(error)
+    except Exception:  # noqa: BLE001 - a class may ask for arguments that it does not keep
+        return error
+    unbound.args = error.args  # not made again: some classes write a message of what they are given
+    traceback, error.__traceback__ = error.__traceback__, None
+    return unbound.with_traceback(traceback)
+
+
+def _free(worker: Mapping[str, Any], target: float) -> int | None:
+    """Bytes that a worker (as the scheduler describes it) has free below its spill target."""
+    limit = worker.get("memory_limit")
+    metrics = worker.get("metrics", {})
+    used = metrics.get("memory")
+    if not limit or used is None:
+        return None
+    # What is on disk has to come back to be copied.
+    spilled = metrics.get("spilled_bytes", {}).get("memory", 0)
+    return int(limit * target) - int(used) - int(spilled)
+
+
+_executors: weakref.WeakKeyDictionary[Client, DaskExecutor] = weakref.WeakKeyDictionary()
+_executors_lock = threading.Lock()
+
+
+def executor_for_client(client: Client) -> DaskExecutor:
+    """Return the one executor of a client.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Any client.
+
+    Returns
+    -------
+    DaskExecutor
+        Made on first use.
+    """
+    with _executors_lock:
+        if client not in _executors:
+            _executors[client] = DaskExecutor(client)
+        return _executors[client]
+
+
+def executor_of_future(future: Any) -> DaskExecutor | None:
+    """Return the executor of a Dask future's client; ``None`` for anything else."""
+    if not isinstance(future, Future) or future.client is None:
+        return None
+    return executor_for_client(future.client)

@@ -1,0 +1,171 @@
+"""Scheduler plugin: run pinned tasks elsewhere when their worker is gone or stays paused.
+
+SplIter pins a task strictly to the worker that holds its partition. By itself Dask would keep
+such a task waiting for ever if that worker has left, and as long as the worker is paused. This
+plugin removes pins that SplIter has set, and no others: right away where the worker has left,
+after :data:`PATIENCE` where it is paused. It sees tasks when they arrive, when a worker leaves
+(results lost with it may be needed long after their task has ended, by work of the user's own),
+and once a second while some worker is paused or some task has no worker.
+
+A pin holds again as soon as a worker of that address is there: nothing is remembered about
+workers that have left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+from dask.typing import Key
+from distributed.diagnostics.plugin import SchedulerPlugin
+from tornado.ioloop import PeriodicCallback
+
+from spliter_backends.dask.scheduler.records import shorten
+
+MARK: Final = "spliter-pinned"
+"""Annotation of all tasks that SplIter submits: whether SplIter has pinned the task."""
+
+PATIENCE: Final = 5.0
+"""Seconds to wait for a paused worker before its tasks run elsewhere, which means copying the
+blocks from it. Most pauses are over sooner."""
+
+CHECK_INTERVAL: Final = 1.0
+"""Seconds between two checks for tasks that wait in vain; a check of a healthy cluster compares
+two numbers."""
+
+NAME: Final = "spliter"
+"""Of the plugin."""
+
+AVAILABLE_WORKERS: Final = "spliter_available_workers"
+"""The scheduler's handler that clients ask which workers to plan with."""
+
+TOPIC: Final = "spliter-unavailable"
+"""Topic of the events that tell clients whose pins have been removed."""
+
+
+class PinPlugin(SchedulerPlugin):
+    """Removes SplIter's pins to workers that cannot serve them; serves all clients."""
+
+    name = NAME
+    idempotent = True
+
+    def __init__(self) -> None:
+        self._scheduler: Any = None
+        self._paused_since: dict[Any, float] = {}
+
+    async def start(self, scheduler: Any) -> None:
+        """Start checking; treat what was there before."""
+        self._scheduler = scheduler
+        scheduler.handlers[AVAILABLE_WORKERS] = self.available_workers
+        checks = PeriodicCallback(self.check, CHECK_INTERVAL * 1000)
+        scheduler.periodic_callbacks[NAME] = checks  # stopped with the scheduler
+        checks.start()
+        self._remove_pins(scheduler.tasks.values())
+        self.check()
+
+    def update_graph(
+        self, scheduler: Any, *, annotations: dict[str, dict[Key, Any]], **kwargs: Any
+    ) -> None:
+        """Run when tasks have arrived, before they are assigned to workers."""
+        self._remove_pins(scheduler.tasks[key] for key in annotations.get(MARK, ()))
+        shorten(scheduler)
+
+    def remove_worker(
+        self, scheduler: Any, worker: str, *, stimulus_id: str, **kwargs: Any
+    ) -> None:
+        """Run when a worker has died, left or been retired."""
+        tasks = scheduler.tasks.values()
+        pinned = [task for task in tasks if worker in (task.worker_restrictions or ())]
+        self._report(self._remove_pins(pinned))
+        self.check()
+
+    def available_workers(self) -> dict[str, int]:
+        """Return the threads of each worker that serves tasks, of all where none does.
+
+        Returns
+        -------
+        dict of str to int
+            Workers that are running, or have been paused for less than :data:`PATIENCE`.
+        """
+        workers = self._scheduler.workers
+        available = {at: one.nthreads for at, one in workers.items() if self._is_available(at)}
+        return available or {at: one.nthreads for at, one in workers.items()}
+
+    def check(self) -> None:
+        """Start tasks that would wait in vain where they are."""
+        scheduler = self._scheduler
+        running = scheduler.running
+        if len(running) == len(scheduler.workers) and not scheduler.unrunnable:
+            self._paused_since.clear()
+            return
+        paused = [worker for worker in scheduler.workers.values() if worker not in running]
+        self._paused_since = {worker: self._since(worker) for worker in paused}
+        if not running:
+            return
+        wake: dict[Key, str] = {}
+        given_up: set[str] = set()
+        for task in scheduler.unrunnable:
+            given_up |= self._remove_pin(task)
+            if _is_ours(task) or _is_left_behind(task):
+                wake[task.key] = "processing"  # where that is not possible yet it stays
+        for worker in paused:
+            if self._is_available(worker.address):
+                continue
+            started = {*worker.executing, *worker.long_running}
+            waiting = [task for task in worker.processing if _is_ours(task) and task not in started]
+            given_up |= self._remove_pins(waiting)
+            wake.update((task.key, "released") for task in waiting)
+        if wake:
+            scheduler.transitions(wake, stimulus_id=f"spliter-check-{time.time()}")
+        self._report(given_up)
+
+    def _since(self, worker: Any) -> float:
+        """Return since when a worker is known to be paused."""
+        return self._paused_since.setdefault(worker, time.monotonic())
+
+    def _is_available(self, address: str) -> bool:
+        """Whether a worker takes tasks, or may soon."""
+        worker = self._scheduler.workers.get(address)
+        if worker is None or worker in self._scheduler.running:
+            return worker is not None
+        return time.monotonic() - self._since(worker) < PATIENCE
+
+    def _remove_pins(self, tasks: Iterable[Any]) -> set[str]:
+        """Remove pins of some tasks to workers that are not available; return these workers."""
+        return {address for task in tasks for address in self._remove_pin(task)}
+
+    def _remove_pin(self, task: Any) -> set[str]:
+        """Remove a task's pin if SplIter has set it and no worker in it is available."""
+        pin: set[str] = task.worker_restrictions or set()
+        if not _is_pinned_by_us(task) or any(map(self._is_available, pin)):
+            return set()
+        task.worker_restrictions = None
+        return pin
+
+    def _report(self, addresses: Iterable[str]) -> None:
+        """Let clients log which workers cannot serve the tasks that were pinned to them."""
+        for address in sorted(addresses):
+            worker = self._scheduler.workers.get(address)
+            status = "gone" if worker is None else worker.status.name
+            self._scheduler.log_event(TOPIC, {"location": address, "status": status})
+
+
+def _is_ours(task: Any) -> bool:
+    """Whether SplIter has submitted a task."""
+    return bool(task.annotations) and MARK in task.annotations
+
+
+def _is_pinned_by_us(task: Any) -> bool:
+    """Whether SplIter has pinned a task; users' own pins are theirs to keep."""
+    return bool(task.annotations) and bool(task.annotations.get(MARK))
+
+
+def _is_left_behind(task: Any) -> bool:
+    """Whether Dask has forgotten that a task without a worker may run anywhere.
+
+    ``Scheduler.bulk_schedule_unrunnable_after_adding_worker`` pays no regard to loose pins
+    (distributed 2026.8): such a task, which may be one that makes blocks again, stays in
+    ``no-worker`` although there are workers. Its pin is not touched.
+    """
+    return bool(task.loose_restrictions) and not task.resource_restrictions

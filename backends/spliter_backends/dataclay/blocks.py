@@ -1,0 +1,237 @@
+"""The opened blocks of dataClay collections, as the client keeps them: ids, and where they are."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from spliter import (
+    BlockGrid,
+    Movement,
+    PartitionNotLocalError,
+    Placement,
+    PlannedPartition,
+    SplitClosedError,
+)
+from spliter._grid import IntArray
+from spliter_backends.dataclay.client.backend_calls import BackendGoneError
+from spliter_backends.dataclay.client.handles import Anchor, Copies, Ledger, lost_blocks
+from spliter_backends.dataclay.client.session import Session
+from spliter_backends.dataclay.message import packed
+from spliter_backends.dataclay.worker.source import StationSource
+
+EMPTY = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One of the collections that are split together.
+
+    Parameters
+    ----------
+    grid : BlockGrid
+        Arrangement of its blocks.
+    object_ids : sequence of UUID
+        The persistent objects of its blocks, in C order of the grid.
+    nbytes : ndarray of int64, or None
+        Bytes of each block, where they are known.
+    """
+
+    grid: BlockGrid
+    object_ids: Sequence[uuid.UUID]
+    nbytes: IntArray | None
+
+
+class ClientSource:
+    """A partition's blocks as the client sees them: something to send, nothing to read.
+
+    Parameters
+    ----------
+    anchor : Anchor
+        Where the partition is.
+    """
+
+    def __init__(self, anchor: Anchor) -> None:
+        self._anchor: Anchor | None = anchor
+
+    @property
+    def anchor(self) -> Anchor:
+        """Where the partition is."""
+        if self._anchor is None:
+            raise SplitClosedError("the Split of this partition was closed; split again")
+        return self._anchor
+
+    def read(self) -> Iterator[Any]:
+        """Refuse: the blocks are at a backend."""
+        raise PartitionNotLocalError(
+            "this partition's blocks are at a dataClay backend, not here; give it to a function "
+            "decorated with spliter.task, or to partition.submit(fn)"
+        )
+
+    def materialized(self) -> Any:
+        """Refuse, as :meth:`read`."""
+        return self.read()
+
+    def forget(self) -> None:
+        """Let go; tasks that have been submitted hold the anchor until they are done."""
+        self._anchor = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        anchor = self.anchor
+        return StationSource, (anchor.home.partition.object_id, anchor.nbytes)
+
+
+class OwnsExecutor(Protocol):
+    """What :class:`DataClayBlocks` has to know of its executor."""
+
+    session: Session
+
+
+class DataClayBlocks:
+    """The blocks of one or several aligned collections in dataClay.
+
+    Parameters
+    ----------
+    executor : DataClayExecutor
+        Of the client.
+    members : sequence of Member
+        The first one is the one being split.
+    """
+
+    def __init__(self, executor: OwnsExecutor, members: Sequence[Member]) -> None:
+        self.executor = executor
+        self._session = executor.session
+        self._members = list(members)
+        self._holders: list[list[uuid.UUID | None]] = []
+        self._ledger = Ledger()
+        self._copies = Copies(self._session)
+        self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
+
+    @property
+    def grids(self) -> Sequence[BlockGrid]:
+        """One grid per collection."""
+        return [member.grid for member in self._members]
+
+    @property
+    def object_ids(self) -> Sequence[Sequence[uuid.UUID]]:
+        """The persistent objects of the blocks of each collection."""
+        return [member.object_ids for member in self._members]
+
+    def locate(self) -> Placement:
+        """Ask where the blocks are; see :class:`spliter.Blocks`."""
+        placement: Placement = self._session.wait(self._locate())
+        return placement
+
+    async def _locate(self) -> Placement:
+        self._ledger.drifted = False
+        first = self._members[0]
+        every = [object_id for member in self._members for object_id in member.object_ids]
+        found = await self._session.locate(every) if every else []
+        gone = await self._session.gone_among({one for one in found if one is not None})
+        self._holders = []
+        start = 0
+        for member in self._members:
+            held = found[start : start + len(member.object_ids)]
+            start += len(held)
+            lost = [at for at, holder in enumerate(held) if holder is None or holder in gone]
+            if lost:
+                raise lost_blocks(member.grid, np.asarray(lost, dtype=np.int64), gone)
+            self._holders.append(held)
+        holders = self._holders[0]
+        nbytes = await self._sizes(holders) if first.nbytes is None else first.nbytes
+        return Placement.of([(str(holder),) for holder in holders], nbytes)
+
+    async def _sizes(self, holders: Sequence[uuid.UUID | None]) -> IntArray:
+        """Ask the backends for the bytes of blocks that come without; once."""
+        first = self._members[0]
+        at: dict[uuid.UUID, list[int]] = {}
+        for position, holder in enumerate(holders):
+            assert holder is not None, "lost blocks have been refused"
+            at.setdefault(holder, []).append(position)
+        answers = await asyncio.gather(
+            *(
+                self._session.peer(holder).ask(
+                    "sizes", packed(first.object_ids[position] for position in positions)
+                )
+                for holder, positions in at.items()
+            ),
+            return_exceptions=True,
+        )
+        nbytes = np.zeros(len(holders), dtype=np.int64)
+        for positions, answer in zip(at.values(), answers, strict=True):
+            if isinstance(answer, BackendGoneError):
+                lost = np.asarray(positions, dtype=np.int64)
+                raise lost_blocks(first.grid, lost, {answer.backend_id: str(answer)})
+            if isinstance(answer, BaseException):
+                raise answer
+            nbytes[positions] = answer
+        self._members[0] = Member(first.grid, first.object_ids, nbytes)
+        return nbytes
+
+    def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[ClientSource]:
+        """Make the partitions at their blocks' backends, all at once; see `spliter.Blocks`."""
+        made = [ClientSource(self._anchor(part)) for part in planned]
+        try:
+            self._session.wait(self._settle(made, planned))
+        except BackendGoneError as error:
+            gone = error.backend_id
+            positions = [part.positions for part in planned if part.location == str(gone)]
+            raise lost_blocks(
+                self.grids[0], np.concatenate([EMPTY, *positions]), {gone: str(error)}
+            ) from None
+        self._sources.update(made)
+        return made
+
+    def _rows(self, part: PlannedPartition) -> list[list[int]]:
+        """Positions of the partition's blocks in each collection."""
+        rows = self._members[0].grid.rows(part.positions).tolist()
+        return [part.positions.tolist(), *(rows for _ in self._members[1:])]
+
+    def _anchor(self, part: PlannedPartition) -> Anchor:
+        return Anchor(
+            self._session,
+            [
+                [member.object_ids[position] for position in positions]
+                for member, positions in zip(self._members, self._rows(part), strict=True)
+            ],
+            part.nbytes.tolist(),
+            self._members[0].grid,
+            part.positions,
+            self._ledger,
+            self._copies,
+        )
+
+    async def _settle(
+        self, made: Sequence[ClientSource], planned: Sequence[PlannedPartition]
+    ) -> None:
+        await asyncio.gather(
+            *(
+                source.anchor.settle(
+                    uuid.UUID(part.location),
+                    [
+                        [held[position] for position in positions]
+                        for held, positions in zip(self._holders, self._rows(part), strict=True)
+                    ],
+                )
+                for source, part in zip(made, planned, strict=True)
+            )
+        )
+
+    def moved(self) -> Movement:
+        """Return what has crossed the network."""
+        return self._ledger.movement
+
+    def has_drifted(self) -> bool:
+        """Whether a task has found blocks away since the last plan."""
+        return self._ledger.drifted
+
+    def close(self) -> None:
+        """Let go of partitions and copies; the blocks stay, as they are the user's."""
+        for source in self._sources:
+            source.forget()

@@ -1,0 +1,414 @@
+"""One backend, as the client reaches it: calls that cannot hang, and freeing what is kept.
+
+dataClay tries again for ever when a backend is gone, so calls are made on its channels directly.
+While calls to a backend are under way its health is looked at once a second. A task may take as
+long as it likes, and a backend whose interpreter is busy may be silent for a while; what ends a
+call is that nobody is there any more::
+
+    answers                                        -> wait
+    silent, but its machine accepts connections    -> wait, for SILENCE_SECONDS at most
+    refuses connections, or cannot be reached      -> BackendGoneError for all calls under way
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import pickle
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from spliter import BackendNotUsableError, TaskNotSerializableError
+from spliter_backends.dataclay.message import MESSAGE_LIMIT, packed, state_of
+from spliter_backends.dataclay.objects import Station
+from spliter_backends.dataclay.quiet import quiet
+
+with quiet():
+    from dataclay.exceptions import ObjectWithWrongBackendIdError
+    from dataclay.proto.backend import backend_pb2
+
+if TYPE_CHECKING:
+    from spliter_backends.dataclay.client.session import Session
+
+HEALTH_SERVICE: Final = "dataclay.proto.backend.BackendService"
+LOOK_SECONDS: Final = 1.0
+"""Between two looks at the health of a backend that has calls under way."""
+ANSWER_SECONDS: Final = 1.5
+"""For an answer about health, and for a connection: both together well under 5 s."""
+SILENCE_SECONDS: Final = 120.0
+"""For a backend that accepts connections and does not answer: one long call into compiled code
+that holds the interpreter's lock is enough for that."""
+RENEWALS: Final = 5
+"""Renewals of a lease in its length: four may be late or lost."""
+FREE_AFTER: Final = 0.05
+"""Seconds in which things to be freed are collected into one message."""
+PIECE_NBYTES: Final = 2**26
+"""Large values are moved in pieces of that size: no message comes near its limit."""
+BATCH_NBYTES: Final = 2**25
+"""Objects are made persistent in batches of about that size."""
+NO_KWARGS: Final = pickle.dumps({})
+STOPPED: Final = "the dataClay client of this Split was stopped; start one and split again"
+
+
+class BackendGoneError(Exception):
+    """A backend is not there any more, or has never been."""
+
+    def __init__(self, backend_id: uuid.UUID, why: str) -> None:
+        super().__init__(f"dataClay backend {backend_id} is gone ({why})")
+        self.backend_id = backend_id
+
+
+class ObjectAwayError(Exception):
+    """The object that a method was called on is not at the backend asked."""
+
+
+class Health(enum.Enum):
+    """What a look at a backend has shown."""
+
+    ANSWERS = "answers"
+    SILENT = "silent"
+    GONE = "gone"
+
+
+class Peer:
+    """One backend, as this client reaches it. Coroutines run on dataClay's event loop.
+
+    Parameters
+    ----------
+    session : Session
+        Whose backend it is.
+    backend_id : UUID
+        Which.
+    """
+
+    def __init__(self, session: Session, backend_id: uuid.UUID) -> None:
+        self.backend_id = backend_id
+        self.station_id = uuid.uuid5(backend_id, "spliter-station")
+        self._session = session
+        self._under_way: set[asyncio.Future[Any]] = set()
+        self._given_up: dict[asyncio.Future[Any], str] = {}
+        self._watcher: asyncio.Task[None] | None = None
+        self._silent_since: float | None = None
+        self._free_names: list[str] = []
+        self._free_objects: list[uuid.UUID] = []
+        self._renewing: asyncio.Task[None] | None = None
+        self._freeing: asyncio.Task[None] | None = None
+
+    async def call(self, object_id: uuid.UUID, method: str, *args: Any) -> Any:
+        """Call an active method.
+
+        Parameters
+        ----------
+        object_id : UUID
+            Object at this backend.
+        method : str
+            Its name.
+        *args
+            Picklable by name.
+
+        Returns
+        -------
+        object
+            What it returns.
+
+        Raises
+        ------
+        BackendGoneError
+            If the backend is, or goes while it works.
+        ObjectAwayError
+            If the object is not there.
+        """
+        packed_args = pickle.dumps(args)
+        _check_fits(len(packed_args))
+        request = backend_pb2.CallActiveMethodRequest(
+            object_id=str(object_id), method_name=method, args=packed_args, kwargs=NO_KWARGS
+        )
+        response = await self._rpc("CallActiveMethod", request)
+        value: Any = pickle.loads(response.value) if response.value else None
+        if isinstance(value, ObjectWithWrongBackendIdError):
+            raise ObjectAwayError
+        if response.is_exception:
+            raise value
+        return value
+
+    async def at_station(self, method: str, *args: Any) -> Any:
+        """Call a method of the backend's station, which is made if there is none.
+
+        Parameters
+        ----------
+        method : str
+            Name of the method.
+        *args
+            Its arguments.
+
+        Returns
+        -------
+        object
+            What it returns.
+        """
+        if self._renewing is None:
+            self._renewing = self._session.loop.create_task(self._renew_lease())
+        try:
+            return await self.call(self.station_id, method, *args)
+        except ObjectAwayError:
+            station = Station()
+            station._dc_meta.id = self.station_id
+            await self.persist([station])
+            return await self.call(self.station_id, method, *args)
+
+    async def ask(self, what: str, *question: Any) -> Any:
+        """Ask the backend's station; see ``worker.tasks.ANSWERS``."""
+        state, *answer = await self.at_station("ask", what, *question)
+        if state == "away":
+            raise ObjectAwayError
+        return answer[0]
+
+    async def persist(self, instances: Iterable[Any]) -> None:
+        """Make volatile objects persistent here, many with one message.
+
+        Parameters
+        ----------
+        instances : iterable of DataClayObject
+            They stay as they are in this process; use them by their ids.
+        """
+        batch: list[bytes] = []
+        nbytes = 0
+        for instance in instances:
+            instance._dc_meta.dataset_name = self._session.credentials["dataset_name"]
+            instance._dc_meta.master_backend_id = self.backend_id
+            state = state_of(instance)
+            if batch and nbytes + len(state) > BATCH_NBYTES:
+                await self._persist(batch)
+                batch, nbytes = [], 0
+            batch.append(state)
+            nbytes += len(state)
+        if batch:
+            await self._persist(batch)
+
+    async def _persist(self, batch: Sequence[bytes]) -> None:
+        _check_fits(sum(map(len, batch)))
+        request = backend_pb2.MakePersistentRequest(pickled_obj=batch)
+        await self._rpc("MakePersistent", request)
+
+    async def pull(self, what: str | uuid.UUID) -> bytearray:
+        """Bring the message of a kept result, or of an object's content.
+
+        Parameters
+        ----------
+        what : str or UUID
+            Name of the result, or id of the object.
+
+        Returns
+        -------
+        bytearray
+            The message.
+        """
+        transfer = self._session.new_name()
+        try:
+            total, piece = await self.ask("pull", transfer, what, 0, PIECE_NBYTES)
+            message = bytearray(total)
+            message[: len(piece)] = piece
+            for start in range(len(piece), total, PIECE_NBYTES):
+                _, piece = await self.ask("pull", transfer, what, start, start + PIECE_NBYTES)
+                message[start : start + len(piece)] = piece
+        except BaseException:
+            self.free_later([transfer])
+            raise
+        return message
+
+    async def push(self, message: bytearray) -> str:
+        """Send a message of any size.
+
+        Parameters
+        ----------
+        message : bytearray
+            The message.
+
+        Returns
+        -------
+        str
+            What it is called there.
+        """
+        transfer = self._session.new_name()
+        try:
+            for start in range(0, len(message), PIECE_NBYTES):
+                piece = bytes(memoryview(message)[start : start + PIECE_NBYTES])
+                await self.ask("push", transfer, len(message), start, piece)
+        except BaseException:
+            self.free_later([transfer])
+            raise
+        return transfer
+
+    async def _renew_lease(self) -> None:
+        """Renew this client's lease at the backend until the client is stopped."""
+        lease = self._session.name, self._session.lease_seconds
+        while self._session.is_started():
+            with contextlib.suppress(Exception):  # the next one may reach it
+                await self.at_station("renew", *lease)
+            await asyncio.sleep(self._session.lease_seconds / RENEWALS)
+
+    async def end_lease(self) -> None:
+        """Have the backend free everything that it keeps for this client."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+            with contextlib.suppress(BackendGoneError, BackendNotUsableError):
+                await self.ask("end", self._session.name)
+
+    def free_later(self, names: Sequence[str] = (), object_ids: Sequence[uuid.UUID] = ()) -> None:
+        """Have something freed at the backend soon; from any thread, does not wait or raise.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Of results and transfers.
+        object_ids : sequence of UUID
+            Of objects of SplIter's own.
+        """
+        with contextlib.suppress(RuntimeError):  # the loop is closed, as at the program's end
+            self._session.loop.call_soon_threadsafe(self._free, names, object_ids)
+
+    def _free(self, names: Sequence[str], object_ids: Sequence[uuid.UUID]) -> None:
+        self._free_names += names
+        self._free_objects += object_ids
+        if self._freeing is None:
+            self._freeing = self._session.loop.create_task(self._free_soon())
+
+    async def _free_soon(self) -> None:
+        await asyncio.sleep(FREE_AFTER)
+        names, self._free_names = self._free_names, []
+        object_ids, self._free_objects = self._free_objects, []
+        self._freeing = None
+        await self._ask_to_free(names, object_ids)
+
+    async def _ask_to_free(self, names: Sequence[str], object_ids: Sequence[uuid.UUID]) -> None:
+        # A backend that is gone has nothing to free; a client that was stopped cannot.
+        with contextlib.suppress(BackendGoneError, BackendNotUsableError):
+            await self.ask("free", names, packed(object_ids))
+
+    async def _rpc(self, name: str, request: Any) -> Any:
+        """Make one call, watched."""
+        client = await self._client()
+        call = getattr(client.stub, name)(
+            request, metadata=[*client.metadata_call, *self._session.metadata]
+        )
+        waiting = asyncio.ensure_future(_outcome(call))
+        self._under_way.add(waiting)
+        if self._watcher is None:
+            self._watcher = self._session.loop.create_task(self._watch())
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if why := self._given_up.pop(waiting, None):
+                raise BackendGoneError(self.backend_id, why) from None
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+            raise BackendNotUsableError(STOPPED) from None
+        except grpc.aio.AioRpcError as error:
+            raise await self._explained(error) from None
+        finally:
+            self._under_way.discard(waiting)
+            self._given_up.pop(waiting, None)
+
+    async def _client(self) -> Any:
+        """Return dataClay's own client of this backend."""
+        clients = self._session.runtime.backend_clients
+        if self.backend_id not in clients:
+            await self._session.refresh()
+        try:
+            client = clients[self.backend_id]
+        except KeyError:
+            raise BackendGoneError(self.backend_id, "dataClay does not know it") from None
+        if getattr(client, "stub", None) is None:
+            raise BackendNotUsableError(STOPPED)
+        return client
+
+    async def _explained(self, error: Any) -> Exception:
+        """Say what a failed call means."""
+        details = str(error.details())
+        if error.code() is grpc.StatusCode.INTERNAL and "does not exist" in details:
+            return ObjectAwayError()
+        health, why = await self.look()
+        if health is Health.GONE:
+            return BackendGoneError(self.backend_id, why)
+        return BackendNotUsableError(
+            f"dataClay backend {self.backend_id} failed to serve a call: {details}. SplIter must "
+            "be importable there (PYTHONPATH of the backend), in the same version"
+        )
+
+    async def look(self) -> tuple[Health, str]:
+        """Look whether the backend is there.
+
+        Returns
+        -------
+        Health
+            What was seen.
+        str
+            Why, where it is gone.
+        """
+        try:
+            client = await self._client()
+        except (BackendGoneError, BackendNotUsableError) as error:
+            return Health.GONE, str(error)
+        question = health_pb2.HealthCheckRequest(service=HEALTH_SERVICE)
+        stub = health_pb2_grpc.HealthStub(client.channel)
+        try:
+            await stub.Check(question, timeout=ANSWER_SECONDS, metadata=client.metadata_call)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                return await self._knock(client)
+            self._silent_since = None
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                return Health.GONE, str(error.details())
+            # It has no health service, but it has said so itself.
+        self._silent_since = None
+        return Health.ANSWERS, ""
+
+    async def _knock(self, client: Any) -> tuple[Health, str]:
+        """Look whether the machine of a silent backend still accepts connections for it."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                _, writer = await asyncio.open_connection(client.host, client.port)
+        except OSError as error:  # also when it took too long
+            return Health.GONE, f"no connection to {client.address}: {error}"
+        writer.close()
+        now = time.monotonic()
+        if self._silent_since is None:
+            self._silent_since = now
+        if now - self._silent_since > SILENCE_SECONDS:
+            return Health.GONE, f"silent for {SILENCE_SECONDS:.0f} s"
+        return Health.SILENT, ""
+
+    async def _watch(self) -> None:
+        """Look at the backend as long as calls to it are under way."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if not self._under_way:
+                self._watcher = None
+                return
+            health, why = await self.look()
+            if health is Health.GONE:
+                for waiting in self._under_way:
+                    self._given_up[waiting] = why
+                    waiting.cancel()
+
+
+def _check_fits(nbytes: int) -> None:
+    """Refuse a message that gRPC would lose."""
+    if nbytes > MESSAGE_LIMIT:
+        raise TaskNotSerializableError(
+            f"a message of {nbytes} bytes cannot be sent to a dataClay backend: gRPC carries "
+            f"less than 2 GiB ({MESSAGE_LIMIT} bytes); pass less, or make the data there "
+            "(spliter_backends.dataclay.collection.generate)"
+        )
+
+
+async def _outcome(call: Any) -> Any:
+    """Wait for a call of gRPC's, which is not a coroutine itself."""
+    return await call

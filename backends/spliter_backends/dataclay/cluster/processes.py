@@ -1,0 +1,204 @@
+"""The processes of an embedded dataClay as one: started together, and ended in order.
+
+Ended by whoever comes first: a close, the end of the interpreter, or, if this process was killed,
+the guard (:mod:`.guard`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from spliter import BackendNotUsableError
+from spliter_backends.dataclay.cluster import services
+from spliter_backends.dataclay.cluster.services import HOST, Port, Service
+
+LOOK_SECONDS = 0.05
+STOP_SECONDS = 5.0
+HEALTH = {
+    "metadata": "dataclay.proto.metadata.MetadataService",
+    "backend": "dataclay.proto.backend.BackendService",
+}
+
+
+class Processes:
+    """The processes of one cluster, from their start to their end.
+
+    Parameters
+    ----------
+    directory : Path or None
+        Where to make the temporary folder.
+    python_path : sequence of str or Path
+        Folders that backends import from before those of this process.
+    threads : int or None
+        Active methods that each backend runs at once.
+    """
+
+    def __init__(
+        self, directory: Path | None, python_path: Sequence[str | Path], threads: int | None
+    ) -> None:
+        if importlib.util.find_spec("dataclay") is None:
+            raise BackendNotUsableError(
+                "dataClay is not installed (it needs Python < 3.13); "
+                'pip install "spliter[dataclay]"'
+            )
+        store = services.find_store()
+        if store is None:
+            raise BackendNotUsableError(
+                f"there is no key-value store for dataClay; {services.STORE_HINT}"
+            )
+        self._store = store
+        self._threads = threads
+        self._python_path = python_path
+        self._folder = Path(tempfile.mkdtemp(prefix="spliter-dataclay-", dir=directory))
+        self._started: list[Service] = []
+        self._guard = services.start_guard(self._folder)
+        self.store_port, self.metadata_port = Port(), Port()
+        self.backends: dict[uuid.UUID, Service] = {}
+        # Also at the end of the interpreter, if nobody closes the cluster.
+        self._finalizer = weakref.finalize(
+            self, _end, os.getpid(), self._started, self._guard, self._folder
+        )
+
+    def start(self, n_backends: int, timeout: float) -> None:
+        """Start all of them at once: the later ones wait by themselves for the earlier ones.
+
+        Parameters
+        ----------
+        n_backends : int
+            How many.
+        timeout : float
+            Seconds until all must have answered.
+        """
+        deadline = time.monotonic() + timeout
+        self._start("store", self._store.on_port(self.store_port.number), self.store_port, {})
+        self._start(
+            "metadata service",
+            services.metadata_command(),
+            self.metadata_port,
+            {
+                "DATACLAY_METADATA_HOST": HOST,
+                "DATACLAY_METADATA_PORT": str(self.metadata_port.number),
+                "DATACLAY_METADATA_LISTEN_ADDRESS": HOST,
+            },
+        )
+        self.add(n_backends, deadline - time.monotonic())
+
+    def add(self, count: int, timeout: float) -> list[uuid.UUID]:
+        """Start backends and wait until they are known and answer; return their ids."""
+        deadline = time.monotonic() + timeout
+        new = {uuid.uuid4(): Port() for _ in range(count)}
+        for backend, port in new.items():
+            number = len(self.backends)
+            spill = self._folder / f"backend-{number}"
+            spill.mkdir()
+            self.backends[backend] = self._start(
+                f"backend {number}",
+                services.backend_command(self._threads),
+                port,
+                {
+                    "DATACLAY_BACKEND_ID": str(backend),
+                    "DATACLAY_BACKEND_HOST": HOST,
+                    "DATACLAY_BACKEND_PORT": str(port.number),
+                    "DATACLAY_BACKEND_LISTEN_ADDRESS": HOST,
+                    "DATACLAY_STORAGE_PATH": str(spill),
+                },
+            )
+        self._wait(list(new), deadline)
+        return list(new)
+
+    def _start(
+        self, name: str, command: Sequence[str], port: Port, settings: dict[str, str]
+    ) -> Service:
+        everywhere = {
+            "DATACLAY_KV_HOST": HOST,
+            "DATACLAY_KV_PORT": str(self.store_port.number),
+            "DATACLAY_LOGLEVEL": "WARNING",
+            # Objects end with the cluster; without this a backend writes them all on stopping.
+            "DATACLAY_EPHEMERAL": "true",
+        }
+        env = services.environment(self._python_path, {**everywhere, **settings})
+        service = services.start(name, command, port, self._folder, self._guard.pid, env)
+        self._started.append(service)
+        return service
+
+    def _wait(self, new: list[uuid.UUID], deadline: float) -> None:
+        """Wait until the metadata service and the new backends answer, and the store knows them."""
+        _, metadata, *_ = self._started
+        self._until(functools.partial(_answers, metadata, "metadata"), metadata, deadline)
+        for backend in new:
+            service = self.backends[backend]
+            self._until(functools.partial(_answers, service, "backend"), service, deadline)
+            # A backend answers before it has registered.
+            self._until(functools.partial(self._is_registered, backend), service, deadline)
+
+    def _until(self, is_ready: Callable[[], bool], service: Service, deadline: float) -> None:
+        while not is_ready():
+            # What it needs first: the log of the one that failed says why.
+            for needed in (*self._started[:2], service):
+                if not needed.is_running():
+                    raise BackendNotUsableError(_failed(needed, "ended while dataClay started"))
+            if time.monotonic() > deadline:
+                raise BackendNotUsableError(_failed(service, "did not answer in time"))
+            time.sleep(LOOK_SECONDS)
+
+    def _is_registered(self, backend: uuid.UUID) -> bool:
+        import redis
+
+        with redis.Redis(HOST, self.store_port.number, socket_timeout=STOP_SECONDS) as store:
+            return bool(store.exists(f"/backend/{backend}"))
+
+    def end(self) -> None:
+        """End all processes and remove their files."""
+        self._finalizer()
+        # Their services may never have been started.
+        for port in (self.store_port, self.metadata_port):
+            port.release()
+
+
+def _failed(service: Service, what: str) -> str:
+    return f"dataClay's {service.name} {what}; the last lines of its log:\n{service.log_tail()}"
+
+
+def _answers(service: Service, kind: str) -> bool:
+    """Whether a service of dataClay says that it serves."""
+    import grpc
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    with grpc.insecure_channel(f"{HOST}:{service.port.number}") as channel:
+        try:
+            answer = health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(service=HEALTH[kind]), timeout=STOP_SECONDS
+            )
+        except grpc.RpcError:
+            return False
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def _end(owner: int, started: list[Service], guard: subprocess.Popen[bytes], folder: Path) -> None:
+    """End the processes in an order that leaves nobody waiting: the store last."""
+    if os.getpid() != owner:
+        return  # a forked process: what it inherited is not its own to end
+    store, others = started[:1], started[1:]
+    for services_ in (others, store):
+        for service in services_:
+            service.process.terminate()
+        deadline = time.monotonic() + STOP_SECONDS
+        for service in services_:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                service.process.wait(max(0.0, deadline - time.monotonic()))
+            service.process.kill()
+            service.process.wait(STOP_SECONDS)
+            service.port.release()
+    shutil.rmtree(folder, ignore_errors=True)
+    services.release_guard(guard, 2 * STOP_SECONDS)

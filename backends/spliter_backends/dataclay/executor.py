@@ -1,0 +1,440 @@
+"""dataClay as executor: tasks as active methods of partition objects, results as futures.
+
+A submitted task goes through these steps, all but the first on dataClay's event loop::
+
+    submit      pickle the function and its arguments; what cannot be sent is refused here
+    wait        for the futures among the arguments
+    send        to the partition's home, results among the arguments by name where they are
+                kept there, else along with the call
+    stale, gone make a home where the blocks are now and send again, a few times
+    deliver     unpickle the reply in a thread, and give it to the future
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from spliter import (
+    BackendNotUsableError,
+    BlockLostError,
+    BlocksMade,
+    BlockTimeoutError,
+    InvalidArgumentError,
+    Location,
+    Partition,
+    SplIterError,
+    TaskNotSerializableError,
+)
+from spliter._events import tell
+from spliter._grid import IntArray
+from spliter_backends._shared.unpicklable import not_serializable
+from spliter_backends._shared.waiting import when_done
+from spliter_backends.dataclay.blocks import ClientSource
+from spliter_backends.dataclay.client.backend_calls import BackendGoneError, ObjectAwayError, Peer
+from spliter_backends.dataclay.client.future import DataClayFuture, Kept, unpickled
+from spliter_backends.dataclay.client.handles import Anchor, Home
+from spliter_backends.dataclay.client.session import Session, current_session
+from spliter_backends.dataclay.message import ERRORS, MESSAGE_LIMIT, Pickled, dumps, encode
+from spliter_backends.dataclay.worker.source import StationSource, keep_blocks
+
+ATTEMPTS: Final = 6
+"""Times that a task is sent while its blocks keep moving."""
+
+DELIVERY_THREADS: Final = 4
+"""Threads that unpickle results and run the callbacks of futures."""
+
+_making = threading.Lock()
+
+
+@dataclass(frozen=True, eq=False)
+class _Sent:
+    """A partition among a task's arguments: the task keeps its anchor, if not the Split."""
+
+    partition: Partition
+    anchor: Anchor
+    as_one: bool
+
+    def message(self, home: Home) -> bytes:
+        """Return the partition as its home sees it."""
+        source = StationSource(home.partition.object_id, self.anchor.nbytes)
+        return dumps(self.partition.at_location(source, as_one=self.as_one))
+
+
+@dataclass(eq=False)
+class _Task:
+    """A task that has been submitted."""
+
+    future: DataClayFuture
+    location: Location | None
+    call: bytes = b""
+    referred: list[_Sent | Future[Any]] = field(default_factory=list)
+
+    @property
+    def sent(self) -> list[_Sent]:
+        """Its partitions."""
+        return [it for it in self.referred if isinstance(it, _Sent)]
+
+    @property
+    def awaited(self) -> list[Future[Any]]:
+        """Its futures."""
+        return [it for it in self.referred if isinstance(it, Future)]
+
+
+class DataClayExecutor:
+    """Runs functions at the backends that a client is connected to.
+
+    Parameters
+    ----------
+    session : Session
+        The connection.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._delivery = ThreadPoolExecutor(DELIVERY_THREADS, "spliter-dataclay")
+        self._running: set[asyncio.Task[None]] = set()
+        self._turn = 0
+
+    def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
+        """Return how many active methods each backend runs at once, at most one per core."""
+        ids = [uuid.UUID(location) for location in locations]
+        cores = self.session.wait(self.session.cores(ids))
+        return {location: cores[one] for location, one in zip(locations, ids, strict=True)}
+
+    def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
+        """Return the bytes that each backend may take before dataClay writes objects to disk.
+
+        What a machine has free is shared by the backends on it.
+        """
+        ids = [uuid.UUID(location) for location in locations]
+        told = self.session.wait(self.session.describe(ids))
+        hosts = Counter(it["host"] for it in told.values())
+        return {
+            location: told[one]["free"] // hosts[told[one]["host"]] if one in told else None
+            for location, one in zip(locations, ids, strict=True)
+        }
+
+    def location_of(self, future: Any) -> Location | None:
+        """Return the backend that a future's task was pinned to, or has run at since."""
+        return future.location if isinstance(future, DataClayFuture) else None
+
+    def blocking_call_allowed(self) -> bool:
+        """Whether this thread is another one than dataClay's event loop."""
+        return self.session.may_wait()
+
+    def gather(self, futures: Sequence[Any]) -> list[Any]:
+        """Wait for futures and return their results; those kept at backends are fetched at once."""
+        kept = [future for future in futures if _is_kept(future)]
+        if len(kept) > 1:
+            with ThreadPoolExecutor(min(len(kept), 2 * DELIVERY_THREADS)) as fetchers:
+                list(fetchers.map(Future.result, kept))
+        return [future.result() for future in futures]
+
+    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
+        """Return a :class:`~spliter_backends.dataclay.collection.DataClayArray`.
+
+        Its blocks become persistent objects where the tasks that made them have run. Waits for
+        the tasks.
+        """
+        from spliter_backends.dataclay.collection import DataClayArray
+
+        futures = [
+            self.submit(_keep, (future, made.output), {}, self.location_of(future))
+            for _, future in results
+        ]
+        object_ids: list[Any] = [None] * len(made.rows)
+        nbytes = np.zeros(len(made.rows), dtype=np.int64)
+        rows = list(made.rows)
+        for (positions, _), future in zip(results, futures, strict=True):
+            for position, block in zip(positions.tolist(), future.result(), strict=True):
+                object_ids[position], nbytes[position], rows[position] = block
+        chunks = (tuple(rows), *((size,) for size in made.trailing_shape))
+        return DataClayArray(tuple(object_ids), chunks, made.dtype, nbytes)
+
+    def submit(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        location: Location | None = None,
+    ) -> DataClayFuture:
+        """Submit a task; see :class:`spliter.Executor`.
+
+        Futures of any pool of this process arrive as their results, wherever among the
+        arguments they are.
+        """
+        task = _Task(DataClayFuture(self, location), location)
+        numbers: dict[int, int] = {}
+
+        def refer(value: Any) -> int | None:
+            if isinstance(value, Partition) and value.executor is not None:
+                if value.executor is not self:
+                    raise InvalidArgumentError(
+                        "the partition belongs to another client (or backend) than the one the "
+                        "task is submitted to; pass a future of its result instead"
+                    )
+                if value.location != location:
+                    return None  # a reference, which cannot be iterated there
+                new: _Sent | Future[Any] = self._sent(value)
+            elif isinstance(value, Future):
+                new = value
+            else:
+                return None
+            if id(value) not in numbers:
+                numbers[id(value)] = len(task.referred)
+                task.referred.append(new)
+            return numbers[id(value)]
+
+        task.call = _pickled(fn, tuple(args), dict(kwargs), refer)
+        waiting = [future for future in task.awaited if not future.done()]
+        when_done(waiting, functools.partial(self._start, task))
+        return task.future
+
+    def _sent(self, partition: Partition) -> _Sent:
+        source = partition.source
+        assert isinstance(source, ClientSource)
+        return _Sent(partition, source.anchor, partition.begin_pass())
+
+    def _start(self, task: _Task) -> None:
+        if not task.future.set_running_or_notify_cancel():
+            return
+        try:
+            self.session.loop.call_soon_threadsafe(self._spawn, task)
+        except RuntimeError as error:  # the loop is closed, as at the end of the interpreter
+            task.future.set_exception(error)
+
+    def _spawn(self, task: _Task) -> None:
+        running = self.session.loop.create_task(self._run(task))
+        # The loop itself holds its tasks weakly.
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+
+    async def _run(self, task: _Task) -> None:
+        """Run a task to its end, and give its outcome to the future."""
+        deliver: Callable[[], None]
+        try:
+            deliver = functools.partial(_deliver, task.future, *await self._reply(task))
+        except BaseException as error:  # noqa: BLE001 -- whoever waits must get an answer
+            deliver = functools.partial(task.future.set_exception, _told(error))
+        # Partitions and results among the arguments may go now.
+        del task
+        try:
+            await self.session.loop.run_in_executor(self._delivery, deliver)
+        except RuntimeError:  # the interpreter is shutting down, and its threads
+            deliver()
+
+    async def _call(
+        self, task: _Task, homes: Sequence[Home], peer: Peer, given: Sequence[bytes | str]
+    ) -> tuple[Any, ...] | None:
+        """Make the call of a task; return ``None`` if what it was to be made on is not there."""
+        name = self.session.new_name()
+        call = task.call, given, name
+        try:
+            if homes:
+                reply = await peer.call(homes[0].partition.object_id, "run", *call)
+            else:
+                reply = await peer.at_station("run", *call)
+        except (BackendGoneError, ObjectAwayError):
+            return None
+        except BaseException:
+            peer.free_later([name])  # it may be there or come to be
+            raise
+        return ("kept", Kept(self.session, peer, name)) if reply[0] == "kept" else tuple(reply)
+
+    async def _reply(self, task: _Task) -> tuple[Any, ...]:
+        """Send a task, again where its blocks have moved meanwhile."""
+        for future in task.awaited:
+            if (error := future.exception()) is not None:
+                raise error
+        gone: set[uuid.UUID] = set()
+        for attempt in range(1, ATTEMPTS + 1):
+            homes = await _homes(task)
+            peer = homes[0].peer if homes else await self._peer_for(task, gone)
+            given = await self._given(task, homes, peer)
+            reply = await self._call(task, homes, peer, given)
+            if reply is None or reply[0] == "stale":
+                tell(
+                    "retry",
+                    "a task did not find its blocks at %(location)s; it is sent again",
+                    engine="dataclay",
+                    location=str(peer.backend_id),
+                    attempt=attempt,
+                )
+            if reply is None and not homes:  # nothing that it needs has to be there
+                gone.add(peer.backend_id)
+                continue
+            if reply is not None and reply[0] != "stale":
+                if task.location is not None:
+                    task.future.location = Location(str(peer.backend_id))
+                return reply
+            missing = frozenset(reply[1]) if reply is not None else frozenset()
+            await asyncio.gather(
+                *(
+                    sent.anchor.move(home, missing=missing)
+                    for sent, home in zip(task.sent, homes, strict=True)
+                )
+            )
+        raise BlockTimeoutError(
+            f"the blocks of the task were found elsewhere {ATTEMPTS} times in a row; something "
+            "keeps moving them between dataClay's backends"
+        )
+
+    async def _peer_for(self, task: _Task, gone: set[uuid.UUID]) -> Peer:
+        """Choose a backend for a task without partitions."""
+        wishes = [task.future.location, *(self.location_of(it) for it in task.awaited)]
+        for wish in wishes:
+            if wish is not None and uuid.UUID(wish) not in gone:
+                return self.session.peer(uuid.UUID(wish))
+        known = [one for one in await self.session.backend_ids() if one not in gone]
+        if not known:
+            raise BackendNotUsableError("no dataClay backend answers")
+        self._turn += 1
+        return self.session.peer(known[self._turn % len(known)])
+
+    async def _given(self, task: _Task, homes: Sequence[Home], peer: Peer) -> list[bytes | str]:
+        """Return what a task's call refers to, as the backend is to get it."""
+        at_home = iter(homes)
+        given = [
+            it.message(next(at_home)) if isinstance(it, _Sent) else await _argument(it, peer)
+            for it in task.referred
+        ]
+        _check_fits(len(task.call) + sum(map(len, given)))
+        return given
+
+
+def _pickled(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    refer: Callable[[Any], int | None],
+) -> bytes:
+    """Return a call as a message."""
+
+    def pickle(value: Any) -> Pickled:
+        return encode(value, refer=refer)
+
+    try:
+        pickled = pickle((fn, args, kwargs))
+    except SplIterError:
+        raise
+    except Exception as error:
+        place = "a dataClay backend"
+        raise not_serializable(fn, args, kwargs, error, pickle, place) from error
+    return _joined(pickled)
+
+
+def _pickled_result(value: Any) -> bytes:
+    """Return the result of another engine's future, which is an argument, as a message."""
+    try:
+        pickled = encode(value)
+    except Exception as error:
+        raise TaskNotSerializableError(
+            f"a future among the arguments has a {type(value).__name__} as its result, which "
+            f"cannot be pickled: {error}. Pass something that can"
+        ) from error
+    return _joined(pickled)
+
+
+def _joined(pickled: Pickled) -> bytes:
+    _check_fits(pickled.nbytes)
+    return pickled.join()
+
+
+def _check_fits(nbytes: int) -> None:
+    """Refuse what gRPC would lose."""
+    if nbytes > MESSAGE_LIMIT:
+        raise TaskNotSerializableError(
+            f"a task and its arguments take {nbytes} bytes; gRPC carries less than 2 GiB "
+            f"({MESSAGE_LIMIT} bytes). Pass less, or futures of results that are where the task "
+            "runs"
+        )
+
+
+async def _homes(task: _Task) -> list[Home]:
+    """Return the homes of a task's partitions, which have to be at one backend."""
+    anchors = [sent.anchor for sent in task.sent]
+    for anchor in anchors[1:]:  # their blocks may have gone different ways
+        peer = anchors[0].home.peer
+        if anchor.home.peer is not peer:
+            await anchor.move(anchor.home, to=peer.backend_id)
+    return [anchor.home for anchor in anchors]
+
+
+async def _argument(future: Future[Any], peer: Peer) -> bytes | str:
+    """Return a result that is an argument: by name where it is kept at the task's backend."""
+    if isinstance(future, DataClayFuture):
+        kept = future.kept()
+        if kept is not None:
+            return kept.name if kept.peer is peer else bytes(await kept.message())
+        if future.message is not None:
+            return future.message
+    return _pickled_result(future.result())
+
+
+def _is_kept(future: Any) -> bool:
+    Future.exception(future)  # waits
+    return isinstance(future, DataClayFuture) and future.kept() is not None
+
+
+def _deliver(future: DataClayFuture, state: str, content: Any) -> None:
+    """Give a reply to a future, in a thread of our own."""
+    if state == "kept":
+        future.set_result(content)
+    elif state == "failed":
+        future.set_exception(ERRORS.decode(content))
+    else:
+        try:
+            value = unpickled(content)
+        except TaskNotSerializableError as error:
+            future.set_exception(error)
+            return
+        future.message = content
+        future.set_result(value)
+
+
+def _told(error: BaseException) -> BaseException:
+    """Return what the program gets to see."""
+    if isinstance(error, BackendGoneError):
+        return BlockLostError(f"{error}, and what was there with it; run the task again")
+    return error
+
+
+def _keep(result: Any, output: int | None) -> Any:
+    """Run at a backend: make what a task returned persistent there."""
+    return keep_blocks(result if output is None else result[output])
+
+
+def current_executor() -> DataClayExecutor:
+    """Return the executor of the dataClay client that is started in this process.
+
+    Returns
+    -------
+    DataClayExecutor
+        The same one as long as the client is.
+
+    Raises
+    ------
+    BackendNotUsableError
+        If no client is started.
+    """
+    session = current_session()
+    with _making:
+        if session.executor is None:
+            session.executor = DataClayExecutor(session)
+        executor: DataClayExecutor = session.executor
+        return executor
+
+
+def executor_of_future(future: Any) -> DataClayExecutor | None:
+    """Return the executor that made a future; ``None`` for anything else."""
+    return future.executor if isinstance(future, DataClayFuture) else None

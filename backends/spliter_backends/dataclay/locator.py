@@ -1,0 +1,63 @@
+"""dataClay as locator: from a collection to the ids of its blocks' persistent objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from spliter import BlockGrid, UnsupportedCollectionError
+from spliter_backends.dataclay.blocks import DataClayBlocks, Member
+from spliter_backends.dataclay.collection import DataClayArray
+from spliter_backends.dataclay.executor import DataClayExecutor, current_executor
+from spliter_backends.dataclay.quiet import quiet
+
+with quiet():
+    from dataclay import DataClayObject
+
+ALL_THERE = (
+    "collections that are split together must all be in dataClay: DataClayArrays "
+    "(see spliter_backends.dataclay.collection), or lists of persistent objects"
+)
+
+
+class DataClayLocator:
+    """Finds the blocks of DataClayArrays, and of lists of persistent objects."""
+
+    def recognises(self, collection: Any) -> bool:
+        """Whether it is a DataClayArray, or a list of dataClay objects."""
+        if isinstance(collection, list | tuple):
+            return bool(collection) and isinstance(collection[0], DataClayObject)
+        return isinstance(collection, DataClayArray)
+
+    def open(self, collections: Sequence[Any]) -> DataClayBlocks:
+        """Open collections; nothing is asked yet."""
+        executor = current_executor()
+        return DataClayBlocks(executor, [_open(collection) for collection in collections])
+
+    def executor_for(self, blocks: Any) -> DataClayExecutor:
+        """Return the executor of the client that is started."""
+        executor: DataClayExecutor = blocks.executor
+        return executor
+
+
+def _open(collection: Any) -> Member:
+    if isinstance(collection, DataClayArray):
+        grid = BlockGrid.from_chunks(collection.chunks)
+        return Member(grid, collection.object_ids, collection.block_nbytes)
+    if not isinstance(collection, list | tuple) or not collection:
+        raise UnsupportedCollectionError(
+            f"{type(collection).__name__} is not a collection in dataClay; {ALL_THERE}"
+        )
+    for position, element in enumerate(collection):
+        if not isinstance(element, DataClayObject):
+            raise UnsupportedCollectionError(
+                f"element {position} of the list is a {type(element).__name__}, not a dataClay "
+                f"object; {ALL_THERE}"
+            )
+        if not element._dc_is_registered:
+            raise UnsupportedCollectionError(
+                f"element {position} of the list, {element!r}, is not persistent, so it is at no "
+                "backend yet; call its make_persistent() first"
+            )
+    object_ids = [element._dc_meta.id for element in collection]
+    return Member(BlockGrid.of_unknown_sizes(len(object_ids)), object_ids, None)

@@ -1,0 +1,268 @@
+"""How values cross between client and backends: cloudpickle, with buffers kept whole.
+
+One message is one run of bytes::
+
+    number of parts | length of each | pickle | buffer | buffer | ...
+
+Arrays travel as buffers beside the pickle, so that making a message copies each of them once,
+and reading it not at all: they come out as writable views of the message. Persistent objects
+travel by their id, and are at home again where they live.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import cloudpickle
+
+from spliter_backends._shared.sent_errors import SentErrors
+from spliter_backends.dataclay.quiet import quiet
+
+with quiet():
+    from dataclay import DataClayObject
+    from dataclay.config import get_runtime
+
+MESSAGE_LIMIT: Final = 2**31 - 2**20
+"""Most bytes in one message. gRPC loses what has 2 GiB or more without saying so; the
+difference is for what it adds itself."""
+
+CLIENT_LENGTH: Final = 32
+"""Characters of a client's name, with which the names of all that is kept for it start."""
+
+ALIGNMENT: Final = 16
+
+Refer = Callable[[Any], int | None]
+"""Takes an object met while pickling; returns the number to send in its place, or ``None``."""
+
+
+def object_by_id(object_id: Any) -> Any:
+    """Return a persistent object: the one in memory, where it is.
+
+    Parameters
+    ----------
+    object_id : UUID
+        Its id.
+
+    Returns
+    -------
+    DataClayObject
+    """
+    found = get_runtime().inmemory_objects.get(object_id)
+    return DataClayObject.get_by_id(object_id) if found is None else found
+
+
+def packed(object_ids: Iterable[uuid.UUID]) -> bytes:
+    """Return ids one after the other, 16 bytes each: many of them pickle slowly by themselves."""
+    return b"".join([object_id.bytes for object_id in object_ids])
+
+
+def unpacked(object_ids: bytes) -> list[uuid.UUID]:
+    """Return what :func:`packed` has packed."""
+    starts = range(0, len(object_ids), 16)
+    return [uuid.UUID(bytes=object_ids[at : at + 16]) for at in starts]
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def __init__(
+        self, file: Any, collect: Callable[[Any], Any] | None, refer: Refer | None
+    ) -> None:
+        super().__init__(file, protocol=5, buffer_callback=collect)
+        self._refer = refer
+
+    def reducer_override(self, obj: Any) -> Any:
+        if self._refer is not None and (number := self._refer(obj)) is not None:
+            return _referred, (number,)
+        if isinstance(obj, DataClayObject):
+            if not obj._dc_is_registered:
+                raise TypeError(f"{obj!r} is not persistent; call its make_persistent() first")
+            return object_by_id, (obj._dc_meta.id,)
+        return super().reducer_override(obj)
+
+
+# What stands for references while this thread reads a message.
+_reading = threading.local()
+
+
+def _referred(number: int) -> Any:
+    return _reading.values[number]
+
+
+class TooLargeError(Exception):
+    """A value takes more bytes than it may."""
+
+
+@dataclass(frozen=True)
+class Pickled:
+    """A pickled value whose buffers have not been copied.
+
+    Parameters
+    ----------
+    parts : sequence of memoryview
+        Header, pickle and buffers, each followed by what fills it up.
+    """
+
+    parts: Sequence[memoryview]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the message."""
+        return sum(part.nbytes for part in self.parts)
+
+    def join(self) -> bytes:
+        """Return the message in one piece."""
+        return b"".join(self.parts)
+
+    def piece(self, start: int, stop: int) -> bytes:
+        """Return some of the message.
+
+        Parameters
+        ----------
+        start, stop : int
+            As in a slice.
+
+        Returns
+        -------
+        bytes
+            Fewer than asked for at its end.
+        """
+        found = []
+        at = 0
+        for part in self.parts:
+            if at < stop and at + part.nbytes > start:
+                found.append(part[max(start - at, 0) : stop - at])
+            at += part.nbytes
+        return b"".join(found)
+
+
+def encode(value: Any, *, most: int | None = None, refer: Refer | None = None) -> Pickled:
+    """Pickle a value.
+
+    Parameters
+    ----------
+    value : object
+        Anything picklable; functions and classes nobody can import go by value.
+    most : int, optional
+        Give up as soon as it takes more bytes than that.
+    refer : callable, optional
+        Gets every object that is not of a basic type. Returns ``None``, or the index into
+        `referred` of :func:`decode` of what is to be put in its place.
+
+    Returns
+    -------
+    Pickled
+        Refers to the memory of the value's buffers.
+
+    Raises
+    ------
+    TooLargeError
+        If it takes more than `most` bytes.
+    """
+    buffers: list[memoryview] = []
+    taken = 0
+
+    def collect(buffer: pickle.PickleBuffer) -> None:
+        nonlocal taken
+        view = buffer.raw()
+        taken += view.nbytes
+        if most is not None and taken > most:
+            raise TooLargeError
+        buffers.append(view)
+
+    file = io.BytesIO() if most is None else _Bounded(most)
+    _Pickler(file, collect, refer).dump(value)
+    head = file.getbuffer()
+    if most is not None and taken + head.nbytes > most:
+        raise TooLargeError
+    return Pickled(_laid_out([head, *buffers]))
+
+
+class _Bounded(io.BytesIO):
+    """A file that refuses to grow beyond some bytes."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def write(self, data: Any) -> int:
+        if self.tell() + memoryview(data).nbytes > self._most:
+            raise TooLargeError
+        return super().write(data)
+
+
+def _laid_out(parts: Sequence[memoryview]) -> list[memoryview]:
+    """Put the header first, and let every part start at a multiple of the alignment."""
+    lengths = [part.nbytes for part in parts]
+    header = struct.pack(f"<{len(lengths) + 1}Q", len(lengths), *lengths)
+    laid: list[memoryview] = []
+    for part in (memoryview(header), *parts):
+        laid.append(part)
+        if gap := -part.nbytes % ALIGNMENT:
+            laid.append(memoryview(bytes(gap)))
+    return laid
+
+
+def decode(message: bytes | bytearray, referred: Sequence[Any] = ()) -> Any:
+    """Unpickle a message.
+
+    Parameters
+    ----------
+    message : bytes or bytearray
+        What :meth:`Pickled.join` returned. Arrays become views of it if it is a bytearray,
+        else of a copy.
+    referred : sequence
+        What stands for the indexes that the sender's `refer` returned.
+
+    Returns
+    -------
+    object
+        The value; its arrays can be written to.
+    """
+    view = memoryview(message if isinstance(message, bytearray) else bytearray(message))
+    (count,) = struct.unpack_from("<Q", view)
+    lengths = struct.unpack_from(f"<{count}Q", view, 8)
+    at = 8 * (count + 1)
+    parts = []
+    for length in lengths:
+        at += -at % ALIGNMENT
+        parts.append(view[at : at + length])
+        at += length
+    outer = getattr(_reading, "values", ())
+    _reading.values = referred
+    try:
+        return pickle.loads(parts[0], buffers=parts[1:])
+    finally:
+        _reading.values = outer
+
+
+def dumps(value: Any) -> bytes:
+    """Pickle a value into one message; see :func:`encode`."""
+    return encode(value).join()
+
+
+ERRORS: Final = SentErrors(dumps, decode, "spliter_backends.dataclay.worker.tasks")
+"""How an error of a task is sent."""
+
+
+def state_of(instance: Any) -> bytes:
+    """Return the state of a volatile object as a backend takes it to make it persistent.
+
+    Parameters
+    ----------
+    instance : DataClayObject
+        Not persistent.
+
+    Returns
+    -------
+    bytes
+        A plain pickle, as dataClay reads it itself.
+    """
+    file = io.BytesIO()
+    _Pickler(file, None, None).dump(instance._dc_state)
+    return file.getvalue()

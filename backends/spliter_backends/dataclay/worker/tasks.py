@@ -1,0 +1,341 @@
+"""What runs in the process of a backend: tasks over its own blocks, and what is kept for them.
+
+A task arrives as one call of an active method. Its partitions name blocks by id; those that are
+in this process's memory are yielded as they are, without a copy. A block that is not here is
+never asked for at another backend: two backends whose tasks wait for each other would wait for
+ever. The task ends with ``StaleError`` instead, and the client finds the block and tries again::
+
+    run(call) ──> all blocks here ──> fn(partition) ──> small result: in the reply
+                    │                                   large one:    kept here, named in the reply
+                    └─> some are not ──> "stale", their ids
+
+Results, blocks put into one, and what is being received or sent in pieces are kept in the
+dictionaries below until the client frees them by their names, or its lease ends. Each name starts
+with the name of the client it is kept for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from spliter import BlockLostError, Partition, TaskNotSerializableError
+from spliter_backends._shared.opened import block_nbytes
+from spliter_backends._shared.sent_errors import result_not_pickled
+from spliter_backends.dataclay.message import (
+    CLIENT_LENGTH,
+    ERRORS,
+    Pickled,
+    TooLargeError,
+    decode,
+    encode,
+    packed,
+    unpacked,
+)
+from spliter_backends.dataclay.quiet import quiet
+from spliter_backends.dataclay.worker.leases import Leases
+from spliter_backends.dataclay.worker.source import (
+    StaleError,
+    StationSource,
+    as_one,
+    at_home,
+    here,
+    on_loop,
+)
+
+with quiet():
+    from dataclay import event_loop
+    from dataclay.config import get_runtime, settings
+    from dataclay.lock_manager import lock_manager
+
+INLINE_NBYTES: Final = 2**18
+"""Results of up to that many bytes come with the reply. Fetching one later costs a call more,
+which takes about as long as moving half a megabyte."""
+
+STORE_BATCH: Final = 2000
+"""Objects asked of the key-value store at once: it serves nobody else meanwhile."""
+
+STORE_SECONDS: Final = 30.0
+
+_results: dict[str, Any] = {}
+_outgoing: dict[str, Pickled] = {}
+_incoming: dict[str, bytearray] = {}
+_objects: dict[uuid.UUID, str] = {}
+"""The client that each partition object, and each copy of a block, is kept for."""
+
+
+def run(call: bytes, given: Sequence[bytes | str], name: str) -> tuple[Any, ...]:
+    """Run a task.
+
+    Parameters
+    ----------
+    call : bytes
+        Message of function, positional and keyword arguments.
+    given : sequence of bytes or str
+        What the call refers to: messages of partitions and results, or names of results
+        that are kept here.
+    name : str
+        What to call the result if it is kept here.
+
+    Returns
+    -------
+    tuple
+        ``("done", message)``, ``("kept",)``, ``("failed", message of the error)`` or
+        ``("stale", ids)``.
+    """
+    try:
+        fn, args, kwargs = _arrived(call, given)
+        return _reply(fn(*args, **kwargs), name)
+    except StaleError as stale:
+        return "stale", stale.object_ids
+    except BaseException as error:  # noqa: BLE001 -- it belongs to whoever asks for the result
+        return "failed", ERRORS.encode(error)
+
+
+def _arrived(call: bytes, given: Sequence[bytes | str]) -> tuple[Any, Any, Any]:
+    """Unpickle a call, and make sure that the blocks of its partitions are here."""
+    referred = [_result(it) if isinstance(it, str) else _unpickled(it) for it in given]
+    for value in referred:
+        if isinstance(value, Partition) and isinstance(value.source, StationSource):
+            value.source.settle()
+    fn, args, kwargs = _unpickled(call, referred)
+    return fn, args, kwargs
+
+
+def _unpickled(message: bytes, referred: Sequence[Any] = ()) -> Any:
+    try:
+        return decode(message, referred)
+    except Exception as error:
+        raise TaskNotSerializableError(
+            f"the task or one of its arguments cannot be unpickled at backend {here()}: "
+            f"{error!r}; what it uses must be importable there, or be sent by value "
+            "(cloudpickle.register_pickle_by_value)"
+        ) from error
+
+
+def _result(name: str) -> Any:
+    try:
+        return _results[name]
+    except KeyError:
+        raise BlockLostError(
+            f"the result of an earlier task is no longer kept at backend {here()}: the backend was "
+            "started again, or the program did not renew its lease in time; run that task again"
+        ) from None
+
+
+def _reply(result: Any, name: str) -> tuple[Any, ...]:
+    try:
+        return "done", encode(result, most=INLINE_NBYTES).join()
+    except TooLargeError:
+        _results[name] = result
+        _ensure_lease(name)
+        return ("kept",)
+    except Exception as error:
+        raise result_not_pickled(result, error) from error
+
+
+def _ensure_lease(name: str) -> None:
+    LEASES.ensure(name[:CLIENT_LENGTH])
+
+
+def _describe() -> Mapping[str, Any]:
+    """Return what the client plans with."""
+    memory = psutil.virtual_memory()
+    threads = event_loop.io_bound_executor._max_workers
+    # From there on dataClay writes objects to disk.
+    spared = int(memory.total * (1 - settings.memory_threshold_high))
+    return {
+        "cores": max(1, min(event_loop.cpu_count, threads)),
+        "host": socket.gethostname(),
+        "free": max(0, memory.available - spared),
+    }
+
+
+def _locate(object_ids: bytes) -> bytes:
+    """Return the backend of each object, 16 bytes each, as the key-value store has it now."""
+    store = get_runtime().metadata_service.kv_manager._client
+    keys = [f"/object/{object_id}" for object_id in unpacked(object_ids)]
+    found = bytearray()
+    for start in range(0, len(keys), STORE_BATCH):
+        values = on_loop(_mget(store, keys[start : start + STORE_BATCH]), STORE_SECONDS)
+        for value in values:
+            master = None if value is None else json.loads(value)["master_backend_id"]
+            found += uuid.UUID(master).bytes if master else bytes(16)
+    return bytes(found)
+
+
+async def _mget(store: Any, keys: Sequence[str]) -> Any:
+    return await store.mget(keys)
+
+
+def _sizes(object_ids: bytes) -> list[int]:
+    """Return the bytes of objects; 0 for those that are not in memory here."""
+    return [_size(get_runtime().inmemory_objects.get(it)) for it in unpacked(object_ids)]
+
+
+def _size(found: Any) -> int:
+    if found is None or not found._dc_is_local or not found._dc_is_loaded:
+        return 0
+    return sum(map(block_nbytes, found._dc_properties.values()))
+
+
+def _pull(transfer: str, what: str | uuid.UUID, start: int, stop: int) -> tuple[int, bytes]:
+    """Return the length of a message, and a piece of it: a result, or an object to be copied."""
+    pickled = _outgoing.get(transfer)
+    if pickled is None:
+        pickled = _pickled_result(what) if isinstance(what, str) else encode(_content_of(what))
+    if stop < pickled.nbytes:
+        _outgoing[transfer] = pickled
+        _ensure_lease(transfer)
+    else:
+        _outgoing.pop(transfer, None)
+    return pickled.nbytes, pickled.piece(start, stop)
+
+
+def _pickled_result(name: str) -> Pickled:
+    result = _result(name)
+    try:
+        return encode(result)
+    except Exception as error:
+        raise result_not_pickled(result, error) from error
+
+
+def _content_of(object_id: uuid.UUID) -> tuple[type, Any, Any]:
+    found = at_home(object_id)
+    _, properties, state = found._dc_state
+    return type(found), properties, state
+
+
+def _push(transfer: str, total: int, start: int, piece: bytes) -> None:
+    """Take a piece of a message."""
+    if not start:
+        _incoming[transfer] = bytearray(total)
+        _ensure_lease(transfer)
+    message = _incoming.get(transfer)
+    if message is None:
+        raise _transfer_lost()
+    message[start : start + len(piece)] = piece
+
+
+def _transfer_lost() -> BlockLostError:
+    return BlockLostError(
+        f"what backend {here()} had received of a block is no longer kept: the program did not "
+        "renew its lease in time, or the backend was started again; run the task again"
+    )
+
+
+def _adopt(transfer: str) -> tuple[uuid.UUID, int]:
+    """Make a copy of another backend's object from its message; return its id and bytes."""
+    if transfer not in _incoming:
+        raise _transfer_lost()
+    kind, properties, state = decode(_incoming.pop(transfer))
+    copy = kind.new_proxy_object()
+    if state is None:
+        vars(copy).update(properties)
+    else:
+        copy.__setstate__(state)
+    _own(copy._dc_meta.id, transfer[:CLIENT_LENGTH])
+    copy.make_persistent()
+    return copy._dc_meta.id, _size(copy)
+
+
+def _own(object_id: uuid.UUID, client: str) -> None:
+    """Note that an object is kept for a client."""
+    _objects[object_id] = client
+    LEASES.ensure(client)
+
+
+async def add_partition(client: str, object_id: uuid.UUID, members: tuple[bytes, ...]) -> None:
+    """Make a partition object; see :meth:`spliter_backends.dataclay.objects.Station`."""
+    from spliter_backends.dataclay.objects import PartitionObject
+
+    partition = PartitionObject.new_proxy_object()
+    partition._dc_meta.id = object_id
+    partition._dc_property_members = members
+    _own(object_id, client)
+    await get_runtime().make_persistent(partition)
+
+
+def _free(names: Sequence[str], object_ids: bytes) -> None:
+    """Let go of results and transfers by name, and of objects of our own."""
+    for name in names:
+        for kept in (_results, _outgoing, _incoming):
+            kept.pop(name, None)
+    for object_id in unpacked(object_ids):
+        as_one.pop(object_id, None)
+        with contextlib.suppress(StaleError):
+            _delete(object_id, at_home(object_id))
+        _objects.pop(object_id, None)
+
+
+def _delete(object_id: uuid.UUID, found: Any) -> None:
+    """Delete an object; dataClay has no way to."""
+    # This is what it does to the original when a version takes its place: properties, the
+    # reference and the store's entry go.
+    on_loop(get_runtime().proxify_object(found, object_id))
+    lock_manager.locks.pop(object_id, None)
+    Path(settings.storage_path, str(object_id)).unlink(missing_ok=True)
+
+
+def _free_client(client: str) -> None:
+    """Free all that is kept for a client."""
+    kept = [*_results, *_outgoing, *_incoming]
+    names = [name for name in kept if name.startswith(client)]
+    _free(names, packed(it for it, owner in list(_objects.items()) if owner == client))
+
+
+LEASES: Final = Leases(_free_client)
+
+
+def _end(client: str) -> None:
+    """End the lease of a client that ends in good order."""
+    LEASES.drop(client)
+    _free_client(client)
+
+
+def answer(what: str, *question: Any) -> tuple[Any, ...]:
+    """Answer a client's question.
+
+    Parameters
+    ----------
+    what : str
+        One of `ANSWERS`.
+    *question
+        Its arguments.
+
+    Returns
+    -------
+    tuple
+        ``("answer", value)``, or ``("away",)`` if an object asked about is not here. Only an
+        ``Exception`` may be raised: dataClay would never answer a call that ends otherwise.
+    """
+    try:
+        return "answer", ANSWERS[what](*question)
+    except StaleError:
+        return ("away",)
+
+
+def _kept() -> int:
+    """Return how many things are kept here for clients."""
+    return len(_results) + len(_outgoing) + len(_incoming) + len(as_one)
+
+
+ANSWERS: Final[dict[str, Callable[..., Any]]] = {
+    "describe": _describe,
+    "locate": _locate,
+    "sizes": _sizes,
+    "pull": _pull,
+    "push": _push,
+    "adopt": _adopt,
+    "free": _free,
+    "end": _end,
+    "kept": _kept,
+}
+"""What a client may ask a :class:`~spliter_backends.dataclay.objects.Station`."""

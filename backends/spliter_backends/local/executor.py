@@ -1,0 +1,306 @@
+"""Run tasks on threads of this process: the executor half of the local backend.
+
+A task whose arguments are futures does not occupy a thread while it waits: it is queued
+when the last of them is done. So tasks that depend on each other, or on futures of other
+pools, cannot block one another however few threads there are.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from spliter import BlocksMade, Executor, InvalidArgumentError, Location
+from spliter._grid import IntArray
+from spliter_backends._shared.machine import available_memory, usable_cores
+from spliter_backends._shared.process_blocks import at_location
+from spliter_backends._shared.sent_errors import failure_by
+from spliter_backends._shared.waiting import when_done
+
+LOCATION = Location("local")
+"""The one location there is: this process."""
+
+_thread = threading.local()
+
+
+class LocalFuture(Future[Any]):
+    """A future of a task on a thread of this process.
+
+    Parameters
+    ----------
+    executor : LocalExecutor
+        What runs the task.
+    """
+
+    def __init__(self, executor: LocalExecutor) -> None:
+        super().__init__()
+        self.executor = executor
+
+
+class LocalExecutor:
+    """Runs tasks on a pool of threads; makes threads only when there are tasks.
+
+    A task that is submitted by a task runs at once, in the submitting thread: a pool
+    whose threads all wait for tasks they have submitted would never come to an end.
+    (If it has futures among its arguments that are not done, it is queued like any
+    other, and the task that submitted it must not wait for it.)
+
+    Parameters
+    ----------
+    threads : int, optional
+        Number of threads; by default the number of cores this process may use.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `threads` is less than 1.
+
+    Examples
+    --------
+    >>> import operator
+    >>> executor = LocalExecutor(threads=2)
+    >>> six = executor.submit(operator.mul, (2, 3), {})
+    >>> executor.submit(operator.add, (six, 1), {}).result()
+    7
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise InvalidArgumentError(f"threads must be an int >= 1, got {threads!r}")
+        self.threads = threads or usable_cores()
+        # By process: a fork copies this object but not the threads.
+        self._pools: dict[int, ThreadPoolExecutor] = {}
+
+    def _pool(self) -> ThreadPoolExecutor:
+        process = os.getpid()
+        if process not in self._pools:
+            # setdefault, so that two threads that come here at once get the same one.
+            self._pools.setdefault(process, ThreadPoolExecutor(self.threads, "spliter"))
+        return self._pools[process]
+
+    def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
+        """Return the number of threads for every location (there is only one).
+
+        Parameters
+        ----------
+        locations : collection of Location
+            Locations that hold blocks.
+
+        Returns
+        -------
+        mapping of Location to int
+            The number of threads.
+        """
+        return dict.fromkeys(locations, self.threads)
+
+    def submit(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        location: Location | None = None,
+    ) -> LocalFuture:
+        """Run ``fn(*args, **kwargs)`` on a thread.
+
+        Arguments and results are the caller's own objects, not copies.
+
+        Parameters
+        ----------
+        fn : callable
+            What to run.
+        args : sequence
+            Positional arguments. Partitions arrive iterable; futures arrive as their
+            results, also those inside a list, tuple or dict among the arguments.
+        kwargs : mapping of str to object
+            Keyword arguments, likewise.
+        location : Location, optional
+            Not needed here.
+
+        Returns
+        -------
+        LocalFuture
+            A ``concurrent.futures.Future``.
+        """
+        future = LocalFuture(self)
+        arguments = [at_location(argument) for argument in args]
+        named = {name: at_location(argument) for name, argument in kwargs.items()}
+        call = functools.partial(_run, future, fn, arguments, named)
+        waiting = [
+            found
+            for argument in (*arguments, *named.values())
+            for found in _futures_in(argument)
+            if not found.done()
+        ]
+        if not waiting and getattr(_thread, "in_task", False):
+            call()
+        else:
+            when_done(waiting, lambda: self._queue(future, call))
+        return future
+
+    def _queue(self, future: LocalFuture, call: Callable[[], None]) -> None:
+        try:
+            self._pool().submit(call)
+        except RuntimeError as error:
+            # The interpreter is shutting down: whoever waits must get an answer.
+            future.set_exception(error)
+
+    def gather(self, futures: Sequence[Any]) -> list[Any]:
+        """Wait for futures and return their results.
+
+        Parameters
+        ----------
+        futures : sequence of concurrent.futures.Future
+            Of any pool of this process.
+
+        Returns
+        -------
+        list
+            The results, in order.
+        """
+        return [future.result() for future in futures]
+
+    def location_of(self, future: Any) -> Location | None:
+        """Return this process for futures of this backend.
+
+        Parameters
+        ----------
+        future : object
+            A future.
+
+        Returns
+        -------
+        Location or None
+            ``None`` for futures of another pool.
+        """
+        return LOCATION if isinstance(future, LocalFuture) else None
+
+    def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
+        """Return the bytes that the operating system says are available.
+
+        Parameters
+        ----------
+        locations : collection of Location
+            Locations that hold blocks.
+
+        Returns
+        -------
+        mapping of Location to (int or None)
+            ``None`` on systems without ``/proc/meminfo``.
+        """
+        return dict.fromkeys(locations, available_memory())
+
+    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> list[Any]:
+        """Return the blocks that tasks have made as a list; waits for them.
+
+        Parameters
+        ----------
+        results : sequence of (ndarray of int64, future)
+            Positions of blocks, and the future of the new ones.
+        made : BlocksMade
+            What they are.
+
+        Returns
+        -------
+        list of block
+            In the order of their positions.
+        """
+        blocks: list[Any] = [None] * len(made.rows)
+        for positions, future in results:
+            result = future.result()
+            new = result if made.output is None else result[made.output]
+            for position, block in zip(positions.tolist(), new, strict=True):
+                blocks[position] = block
+        return blocks
+
+    def blocking_call_allowed(self) -> bool:
+        """Whether waiting is possible: always, as no event loop runs the tasks.
+
+        Returns
+        -------
+        bool
+            ``True``.
+        """
+        return True
+
+
+@functools.cache
+def default_executor() -> LocalExecutor:
+    """Return the executor that all Splits of this process share.
+
+    Returns
+    -------
+    LocalExecutor
+        With a thread per usable core.
+    """
+    return LocalExecutor()
+
+
+def executor_of_future(future: Any) -> Executor | None:
+    """Return the executor for a future of this process.
+
+    Parameters
+    ----------
+    future : object
+        Anything.
+
+    Returns
+    -------
+    Executor or None
+        The one that made it; the shared one for a future of another pool of threads or
+        processes; ``None`` for anything but a ``concurrent.futures.Future``.
+    """
+    if isinstance(future, LocalFuture):
+        return future.executor
+    return default_executor() if isinstance(future, Future) else None
+
+
+def _futures_in(argument: Any) -> Iterator[Future[Any]]:
+    """Yield an argument that is a future, or the futures directly inside a container."""
+    if isinstance(argument, Future):
+        yield argument
+    elif type(argument) in {list, tuple}:
+        yield from (value for value in argument if isinstance(value, Future))
+    elif type(argument) is dict:
+        yield from (value for value in argument.values() if isinstance(value, Future))
+
+
+def _resolved(argument: Any) -> Any:
+    """Put results in the place of futures; the futures are done."""
+    if next(_futures_in(argument), None) is None:
+        return argument
+    if isinstance(argument, Future):
+        return argument.result()
+    if isinstance(argument, dict):
+        return {key: _result(value) for key, value in argument.items()}
+    return type(argument)(_result(value) for value in argument)
+
+
+def _result(value: Any) -> Any:
+    return value.result() if isinstance(value, Future) else value
+
+
+def _run(
+    future: LocalFuture,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """Run a task and give its outcome to the future."""
+    if not future.set_running_or_notify_cancel():
+        return
+    outer = getattr(_thread, "in_task", False)
+    _thread.in_task = True
+    try:
+        result = fn(*map(_resolved, args), **{k: _resolved(v) for k, v in kwargs.items()})
+    except BaseException as error:  # noqa: BLE001 -- it belongs to whoever asks for the result
+        _thread.in_task = outer
+        # sys.exit in a task must not end the program that asks for the result.
+        future.set_exception(error if isinstance(error, Exception) else failure_by(error))
+    else:
+        # Reset first: what waited for this result must be queued, not run inside it.
+        _thread.in_task = outer
+        future.set_result(result)

@@ -1,0 +1,217 @@
+"""Find the blocks of collections in this process or in its files.
+
+Takes lists of in-memory blocks, NumPy memory maps, Zarr arrays, and Dask collections
+whose blocks are values in their graph (persisted without a distributed client). No
+engine is needed; every program written with ``split`` runs here unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spliter import (
+    BlockGrid,
+    Blocks,
+    Executor,
+    LazyCollectionError,
+    UnsupportedCollectionError,
+)
+from spliter_backends._shared.opened import (
+    Opened,
+    is_block,
+    open_list,
+    open_memmap,
+    open_values,
+    open_zarr,
+)
+from spliter_backends._shared.process_blocks import LocalBlocks
+from spliter_backends.local.executor import (
+    LOCATION,
+    LocalExecutor,
+    default_executor,
+)
+
+if TYPE_CHECKING:
+    from spliter_backends._shared.dask_graph import BlockValues
+
+
+class LocalLocator:
+    """Finds the blocks of collections that are in this process or its files.
+
+    Parameters
+    ----------
+    executor : LocalExecutor, optional
+        What runs the tasks; by default one with a thread per core, shared by all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> locator = LocalLocator()
+    >>> locator.recognises([np.zeros(3)]), locator.recognises([1, 2, 3])
+    (True, False)
+    """
+
+    def __init__(self, executor: LocalExecutor | None = None) -> None:
+        self._executor = executor
+
+    def recognises(self, collection: Any) -> bool:
+        """Whether the collection is one of this process.
+
+        Parameters
+        ----------
+        collection : object
+            Anything.
+
+        Returns
+        -------
+        bool
+            For an empty list too; ``open`` says what is wrong with it.
+        """
+        if _is_dask(collection):
+            from spliter_backends._shared.dask_graph import belongs_to_cluster
+
+            return not belongs_to_cluster(_first(collection))
+        if isinstance(collection, list | tuple):
+            return not collection or is_block(collection[0])
+        return (isinstance(collection, np.memmap) or _is_zarr(collection)) and collection.ndim > 0
+
+    def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
+        """Compute lazy Dask collections in this process.
+
+        Parameters
+        ----------
+        collections : sequence of collection
+            Others than Dask's are returned as they are.
+
+        Returns
+        -------
+        sequence of collection
+            In the same order.
+        """
+        if not any(_is_dask(collection) for collection in collections):
+            return collections
+        from spliter_backends._shared.dask_graph import persisted
+
+        return persisted(collections, scheduler="threads")
+
+    def open(self, collections: Sequence[Any]) -> Blocks:
+        """Open collections; nothing is read.
+
+        Parameters
+        ----------
+        collections : sequence of collection
+            One, or several that are split together; their kinds may differ.
+
+        Returns
+        -------
+        Blocks
+            Holds references to the blocks.
+
+        Raises
+        ------
+        UnsupportedCollectionError
+            If one is not of this backend, or has no blocks.
+        LazyCollectionError
+            If one is a Dask collection without blocks.
+        """
+        return LocalBlocks([self._open(*numbered) for numbered in enumerate(collections)], LOCATION)
+
+    def _open(self, number: int, collection: Any) -> Opened:
+        if _is_dask(collection):
+            return _open_dask(collection)
+        if not self.recognises(collection):
+            which = f"aligned collection {number}" if number else "the collection"
+            raise UnsupportedCollectionError(
+                f"{which} is of type {type(collection).__name__}, in which the local backend finds "
+                "no blocks; it takes lists of blocks in memory, memory maps, Zarr arrays, and "
+                "Dask collections persisted without a distributed client"
+            )
+        if isinstance(collection, np.memmap):
+            return open_memmap(collection, self._tasks().threads)
+        if isinstance(collection, list | tuple):
+            return open_list(collection)
+        return open_zarr(collection)
+
+    def executor_for(self, blocks: Blocks) -> Executor:
+        """Return what runs the tasks.
+
+        Parameters
+        ----------
+        blocks : Blocks
+            Opened by this locator.
+
+        Returns
+        -------
+        Executor
+            The same for all blocks.
+        """
+        return self._tasks()
+
+    def _tasks(self) -> LocalExecutor:
+        return self._executor or default_executor()
+
+
+def _packages(value: Any) -> set[str]:
+    return {base.__module__.partition(".")[0] for base in type(value).__mro__}
+
+
+def _is_zarr(value: Any) -> bool:
+    if "zarr" not in _packages(value):
+        return False
+    import zarr
+
+    return isinstance(value, zarr.Array)
+
+
+def _first(collection: Any) -> Any:
+    """Return the first element of a list, anything else as it is."""
+    return collection[0] if isinstance(collection, list | tuple) and collection else collection
+
+
+def _is_dask(value: Any) -> bool:
+    """Whether it is a Dask collection, or a list of them (delayed values)."""
+    # Looked up on the type: a delayed value has any attribute it is asked for. (xarray's objects
+    # have the method too, and a backend of their own.)
+    first = _first(value)
+    return hasattr(type(first), "__dask_graph__") and "dask" in _packages(first)
+
+
+def _open_dask(collection: Any) -> Opened:
+    """Open a Dask collection, or a list of delayed values, each of which is one block."""
+    from spliter_backends._shared.dask_graph import block_values
+
+    listed = isinstance(collection, list | tuple)
+    found = _delayed_values(collection) if listed else block_values(collection)
+    name = f"{'list of ' if listed else ''}Dask {type(_first(collection)).__name__}"
+    if found.lazy:
+        raise LazyCollectionError(
+            f"this {name} has not been computed, so its blocks are nowhere yet; persist it "
+            "(x.persist(), or dask.persist(*values) for a list) and split that, or use "
+            "split(x, persist=True)"
+        )
+    if found.on_cluster:
+        raise UnsupportedCollectionError(
+            f"the blocks of this {name} are on a cluster, not in this process; split it, and "
+            "what goes with it, with backend='dask'"
+        )
+    return open_values(found.grid, found.values)
+
+
+def _delayed_values(elements: Sequence[Any]) -> BlockValues:
+    """Look up what stands behind each of a list of delayed values."""
+    from spliter_backends._shared.dask_graph import BlockValues, block_values
+
+    values: list[Any] = []
+    for position, element in enumerate(elements):
+        found = block_values(element).values if _is_dask(element) else ()
+        if len(found) != 1:
+            raise UnsupportedCollectionError(
+                f"element {position} of the list of delayed values is a "
+                f"{type(element).__name__}, not one delayed value; split a Dask collection "
+                "itself, not a list of them"
+            )
+        values.append(found[0])
+    return BlockValues(BlockGrid.of_unknown_sizes(len(values)), values, None)

@@ -1,0 +1,398 @@
+"""The opened blocks of collections in Ray, as the main program keeps them.
+
+Holds the references, so that the objects stay alive however the program drops its own; brings
+aligned blocks along; reads what tasks report about blocks that were not where they should be.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import ray
+from ray import ObjectRef
+
+from spliter import (
+    BackendNotUsableError,
+    BlockGrid,
+    BlockLostError,
+    Movement,
+    Partition,
+    Placement,
+    PlannedPartition,
+)
+from spliter_backends.ray.cluster import (
+    Found,
+    block_timeout,
+    connection,
+    located,
+    usable_nodes,
+)
+from spliter_backends.ray.source import AwaySource, NodeSource, Report
+from spliter_backends.ray.worker import COPIES, TOGETHER
+
+if TYPE_CHECKING:
+    from spliter_backends.ray.executor import RayExecutor
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One of the collections that are split together.
+
+    Parameters
+    ----------
+    grid : BlockGrid
+        Arrangement of its blocks.
+    references : tuple of ObjectRef
+        The blocks, in C order of the grid.
+    """
+
+    grid: BlockGrid
+    references: tuple[ObjectRef, ...]
+
+    @property
+    def indexes(self) -> list[tuple[int, ...]]:
+        """Block indexes, in the order of the references."""
+        return self.grid.indexes(np.arange(self.grid.nblocks))
+
+
+class ClientSource:
+    """A partition's blocks as the main program has them: references to send, nothing to read.
+
+    Parameters
+    ----------
+    blocks : RayBlocks
+        What the partition is part of; kept alive by it.
+    location : str
+        The node.
+    members : tuple of tuple of ObjectRef
+        The blocks of each collection.
+    nbytes, indexes, away : tuple
+        As of :class:`NodeSource`.
+    """
+
+    def __init__(
+        self,
+        blocks: RayBlocks,
+        location: str,
+        members: tuple[tuple[ObjectRef, ...], ...],
+        nbytes: tuple[int, ...],
+        indexes: tuple[tuple[int, ...], ...],
+        away: tuple[int, ...],
+    ) -> None:
+        self.blocks = blocks
+        self.location = location
+        self._members = members
+        self._nbytes = nbytes
+        self._indexes = indexes
+        self._away = away
+        self._one: ObjectRef | None = None
+        self._lock = threading.Lock()
+        self.reading = threading.Lock()
+        self.pending: deque[ObjectRef] = deque()
+        """Reports of its tasks that may not have been read, oldest first."""
+
+    def read(self) -> Any:
+        """Refuse: the blocks are at a node."""
+        return AwaySource(self.location).read()
+
+    def materialized(self) -> Any:
+        """Refuse, as :meth:`read`."""
+        return self.read()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AwaySource, (self.location,)
+
+    def sent(self, partition: Partition) -> tuple[Partition, ObjectRef | None]:
+        """Return the partition as a task gets it.
+
+        Parameters
+        ----------
+        partition : Partition
+            Whose source this is.
+
+        Returns
+        -------
+        tuple of (Partition, ObjectRef or None)
+            With it the blocks as one, if the task must not start before these are made.
+        """
+        self.blocks.check_connected()
+        self.blocks.read_reports_of(self)
+        as_one = partition.begin_pass()
+        with self._lock:
+            if as_one and self._one is None and len(partition) > 1:
+                at_node = partition.at_location(self._source(), as_one=False)
+                self._one = TOGETHER.options(
+                    name="spliter.together", scheduling_strategy=affinity(self.location)
+                ).remote(at_node)
+            needed = self._one if as_one else None
+            return partition.at_location(self._source(), as_one=as_one), needed
+
+    def _source(self) -> NodeSource:
+        return NodeSource(
+            self.location,
+            self._members,
+            self._nbytes,
+            self._indexes,
+            self._away,
+            self._one,
+            block_timeout(),
+        )
+
+    def keep_one(self, one: ObjectRef) -> None:
+        """Take the blocks as one that a task has made, unless there are some."""
+        with self._lock:
+            if self._one is None and self._members:
+                self._one = one
+
+    def forget(self) -> None:
+        """Let go of all references."""
+        with self._lock:
+            self._one = None
+            self._members = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What is to come from a task about one of its partitions.
+
+    Parameters
+    ----------
+    number : int
+        Of the partition among those of the task.
+    source : ClientSource
+        Its blocks.
+    blocks : ObjectRef
+        Where the blocks as one will be, if the task makes them.
+    """
+
+    number: int
+    source: ClientSource
+    blocks: ObjectRef
+
+
+def affinity(node: str) -> Any:
+    """Return a scheduling strategy for what is to run at a node.
+
+    Ray calls it soft. As long as the node is alive, though, the task runs nowhere else, however
+    busy the node is: it goes elsewhere only where the node is gone, or has no CPU at all. A hard
+    one does no more for locality, and would fail the task in these cases.
+    """
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(node_id=node, soft=True)
+
+
+class RayBlocks:
+    """The blocks of one or several aligned collections in Ray.
+
+    Parameters
+    ----------
+    executor : RayExecutor
+        What runs tasks over them.
+    members : sequence of Member
+        The first one is the one being split.
+    """
+
+    def __init__(self, executor: RayExecutor, members: Sequence[Member]) -> None:
+        self.executor = executor
+        self._connection = connection()
+        self._members = list(members)
+        self._found: list[Mapping[ObjectRef, Found]] = []
+        self._lock = threading.Lock()
+        self._movement = Movement()
+        self._drifted = False
+        self._reports: dict[ObjectRef, Sequence[Expected]] = {}
+        self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
+
+    @property
+    def grids(self) -> Sequence[BlockGrid]:
+        """One grid per collection."""
+        return [member.grid for member in self._members]
+
+    def check_connected(self) -> None:
+        """Refuse references of an earlier connection, for which Ray would wait for ever.
+
+        Raises
+        ------
+        BlockLostError
+            If Ray was shut down since.
+        """
+        try:
+            now = connection()
+        except BackendNotUsableError as error:
+            raise BlockLostError(
+                f"the blocks went when the connection to Ray was ended: {error}"
+            ) from error
+        if now != self._connection:
+            raise BlockLostError(
+                "the blocks went when Ray was shut down; they have to be made anew and split"
+            )
+
+    def locate(self) -> Placement:
+        """Ask where the blocks are; see :class:`spliter.Blocks`."""
+        self.check_connected()
+        self.read_reports()
+        with self._lock:
+            self._drifted = False
+        self._found = [located(member.references, member.indexes) for member in self._members]
+        nodes = usable_nodes()
+        if not nodes:
+            raise BackendNotUsableError(
+                "no node of the Ray cluster can run a task: none is alive and has a CPU"
+            )
+        everywhere = tuple(sorted(nodes))
+        first = [self._found[0][reference] for reference in self._members[0].references]
+        holders = [
+            tuple(node for node in place.nodes if node in nodes) or everywhere for place in first
+        ]
+        return Placement.of(holders, [place.nbytes for place in first])
+
+    def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[ClientSource]:
+        """Return the sources of planned partitions; copies aligned blocks to them."""
+        first, *others = self._members
+        made = []
+        for part in planned:
+            positions = part.positions.tolist()
+            rows = first.grid.rows(part.positions).tolist()
+            own = tuple(first.references[at] for at in positions)
+            aligned = tuple(
+                self._brought(number, rows, part.location)
+                for number, _ in enumerate(others, start=1)
+            )
+            places = [self._found[0][reference].nodes for reference in own]
+            away = tuple(
+                number
+                for number, nodes in enumerate(places)
+                if nodes and part.location not in nodes
+            )
+            indexes = tuple(first.grid.indexes(part.positions))
+            nbytes = tuple(part.nbytes.tolist())
+            made.append(ClientSource(self, part.location, (own, *aligned), nbytes, indexes, away))
+        self._sources.update(made)
+        return made
+
+    def _brought(self, number: int, rows: Sequence[int], node: str) -> tuple[ObjectRef, ...]:
+        """Return blocks of a further collection, copied to a node where they are elsewhere.
+
+        A copy is an object of its own: Ray drops replicas when a store is full, and where it reads
+        again from depends on which there are.
+        """
+        member, found = self._members[number], self._found[number]
+        references = [member.references[row] for row in rows]
+        missing = {
+            reference: (row,)
+            for reference, row in zip(references, rows, strict=True)
+            if found[reference].nodes and node not in found[reference].nodes
+        }
+        if not missing:
+            return tuple(references)
+        copied = COPIES.options(
+            name="spliter.aligned",
+            num_returns=len(missing),
+            scheduling_strategy=affinity(node),
+        ).remote(list(missing), list(missing.values()), block_timeout())
+        copy_of = dict(zip(missing, [copied] if len(missing) == 1 else copied, strict=True))
+        nbytes = sum(found[reference].nbytes for reference in missing)
+        self._count(Movement(aligned_blocks=len(missing), aligned_nbytes=nbytes))
+        return tuple(copy_of.get(reference, reference) for reference in references)
+
+    def _count(self, more: Movement) -> None:
+        with self._lock:
+            now = self._movement
+            self._movement = replace(
+                now,
+                aligned_blocks=now.aligned_blocks + more.aligned_blocks,
+                aligned_nbytes=now.aligned_nbytes + more.aligned_nbytes,
+                fetched_blocks=now.fetched_blocks + more.fetched_blocks,
+                fetched_nbytes=now.fetched_nbytes + more.fetched_nbytes,
+            )
+
+    def expect(self, report: ObjectRef, expected: Sequence[Expected]) -> None:
+        """Remember the report of a task, to be read when it is there.
+
+        Parameters
+        ----------
+        report : ObjectRef
+            What the task will return, one :class:`Report` for each of its partitions.
+        expected : sequence of Expected
+            Those of them that are partitions of this Split.
+        """
+        with self._lock:
+            self._reports[report] = expected
+        for one in expected:
+            one.source.pending.append(report)
+
+    def read_reports(self) -> None:
+        """Read the reports of all tasks that have ended."""
+        with self._lock:
+            pending = list(self._reports)
+        self._read(pending)
+
+    def read_reports_of(self, source: ClientSource) -> None:
+        """Read reports of the tasks on one partition, oldest first, up to one that is not there.
+
+        Each task submitted waits for one report in vain at most, however many are pending.
+        """
+        with source.reading:
+            while source.pending:
+                oldest = source.pending[0]
+                with self._lock:
+                    is_unread = oldest in self._reports
+                if is_unread and not self._read([oldest]):
+                    return
+                source.pending.popleft()
+
+    def _read(self, pending: list[ObjectRef]) -> int:
+        """Read those of some reports that are there; return their number."""
+        if not pending:
+            return 0
+        ready, _ = ray.wait(pending, num_returns=len(pending), timeout=0, fetch_local=False)
+        for reference in ready:
+            with self._lock:
+                expected = self._reports.pop(reference, ())
+            try:
+                reports: list[Report] = ray.get(reference, timeout=block_timeout())
+            except Exception:  # noqa: BLE001 -- told to whoever asks for the result
+                continue
+            self._take(reports, expected)
+        return len(ready)
+
+    def _take(self, reports: Sequence[Report], expected: Sequence[Expected]) -> None:
+        for one in expected:
+            report = reports[one.number]
+            if report.made:
+                one.source.keep_one(one.blocks)
+            if report.blocks:
+                self._count(Movement(fetched_blocks=report.blocks, fetched_nbytes=report.nbytes))
+            if report.drifted:
+                with self._lock:
+                    self._drifted = True
+
+    def moved(self) -> Movement:
+        """Return what has crossed the network."""
+        if ray.is_initialized():
+            self.read_reports()
+        with self._lock:
+            return self._movement
+
+    def has_drifted(self) -> bool:
+        """Whether a task has run elsewhere since the last plan."""
+        if ray.is_initialized():
+            self.read_reports()
+        with self._lock:
+            return self._drifted
+
+    def close(self) -> None:
+        """Let go of the references."""
+        for source in self._sources:
+            source.forget()
+        with self._lock:
+            self._reports.clear()
+        self._members = [Member(member.grid, ()) for member in self._members]
+        self._found = []

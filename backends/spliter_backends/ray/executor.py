@@ -1,0 +1,187 @@
+"""Ray as executor: remote functions with affinity to the node that holds their partition.
+
+What is handed out are Ray's references (``RayFuture``). Ray sends each task by itself, in 0.1 ms
+or so, and has no message for many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import ray
+from ray import ObjectRef
+
+from spliter import (
+    BlocksMade,
+    InvalidArgumentError,
+    Location,
+    Partition,
+    SplIterError,
+)
+from spliter._grid import IntArray
+from spliter_backends._shared.unpicklable import not_serializable
+from spliter_backends.ray.blocks import ClientSource, Expected, RayBlocks, affinity
+from spliter_backends.ray.cluster import connection, may_wait, usable_nodes
+from spliter_backends.ray.collection import RayArray
+from spliter_backends.ray.future import RayFuture, results_of
+from spliter_backends.ray.source import AwaySource
+from spliter_backends.ray.worker import PIECES, RUN, Slot
+
+
+@dataclass
+class _Packed:
+    """What of a task's arguments has to be sent apart from them."""
+
+    location: Location | None
+    references: list[ObjectRef] = field(default_factory=list)
+    """What Ray brings before the task starts."""
+    sources: list[ClientSource] = field(default_factory=list)
+    """Of the partitions, in order."""
+
+    def argument(self, value: Any, executor: RayExecutor) -> Any:
+        """Return an argument as it is sent."""
+        if isinstance(value, Partition) and value.executor is not None:
+            return self._partition(value, executor)
+        if isinstance(value, ObjectRef):  # as for any remote function of Ray's
+            return self._slot(value)
+        return self._inside(value)
+
+    def _inside(self, value: Any) -> Any:
+        """Look for futures in lists, tuples and dictionaries; other references stay what they are.
+
+        A program that has a list of references to blocks passes it on without having all of them
+        brought, as with any remote function.
+        """
+        if isinstance(value, RayFuture):
+            return self._slot(value)
+        if type(value) in (list, tuple):
+            return type(value)(map(self._inside, value))
+        if type(value) is dict:
+            return {key: self._inside(item) for key, item in value.items()}
+        return value
+
+    def _slot(self, reference: ObjectRef) -> Slot:
+        self.references.append(reference)
+        return Slot(len(self.references) - 1)
+
+    def _partition(self, partition: Partition, executor: RayExecutor) -> Partition:
+        if partition.executor is not executor:
+            raise InvalidArgumentError(
+                "the partition belongs to another backend than the one the task is submitted to; "
+                "pass a future of its result instead"
+            )
+        if partition.location != self.location:
+            # A reference, which cannot be iterated there.
+            return partition.at_location(AwaySource(partition.location))
+        source = partition.source
+        assert isinstance(source, ClientSource)
+        sent, one = source.sent(partition)
+        if one is not None:
+            self.references.append(one)
+        self.sources.append(source)
+        return sent
+
+
+class RayExecutor:
+    """Runs functions on the nodes of the cluster that this process is connected to."""
+
+    def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
+        """Return the number of CPUs of each node."""
+        nodes = usable_nodes()
+        # A node that has just gone still needs an entry; its tasks will run elsewhere.
+        return {location: nodes.get(location, 1) for location in locations}
+
+    def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
+        """Return the bytes that are free in the object store of each node."""
+        free = ray._private.state.available_resources_per_node()
+        return {location: _store_of(free.get(location, {})) for location in locations}
+
+    def gather(self, futures: Sequence[Any]) -> list[Any]:
+        """Wait for futures and return their results, fetched together."""
+        return results_of(futures)
+
+    def location_of(self, future: Any) -> Location | None:
+        """Return the node that a future's task was sent to."""
+        return future.location if isinstance(future, RayFuture) else None
+
+    def blocking_call_allowed(self) -> bool:
+        """Whether this thread is not the event loop of an asynchronous actor."""
+        return may_wait()
+
+    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> RayArray:
+        """Return the blocks that tasks have made as a collection, left where they were made."""
+        blocks: list[Any] = [None] * len(made.rows)
+        for positions, future in results:
+            location = self.location_of(future)
+            cut = PIECES.options(
+                name="spliter.pieces",
+                num_returns=len(positions),
+                scheduling_strategy="DEFAULT" if location is None else affinity(location),
+            ).remote(future, made.output)
+            own = [cut] if len(positions) == 1 else cut
+            for position, block in zip(positions.tolist(), own, strict=True):
+                blocks[position] = block
+        chunks = (made.rows, *((size,) for size in made.trailing_shape))
+        return RayArray(tuple(blocks), chunks, made.dtype)
+
+    def submit(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        location: Location | None = None,
+    ) -> RayFuture:
+        """Submit a task; see :class:`spliter.Executor`."""
+        connection()
+        packed = _Packed(location)
+        sent_args = tuple(packed.argument(value, self) for value in args)
+        sent_kwargs = {name: packed.argument(value, self) for name, value in kwargs.items()}
+        count = len(packed.sources)
+        remote = RUN.options(
+            name=getattr(fn, "__name__", "task"),
+            num_returns=count + 2 if count else 1,
+            scheduling_strategy="DEFAULT" if location is None else affinity(location),
+        )
+        try:
+            made = remote.remote(fn, sent_args, sent_kwargs, count, *packed.references)
+        except SplIterError:
+            raise
+        except Exception as error:
+            raise not_serializable(
+                fn, args, kwargs, error, ray.cloudpickle.dumps, "a node of Ray's"
+            ) from error
+        if not count:
+            return RayFuture(made, location)
+        report, *ones, result = made
+        expected: dict[RayBlocks, list[Expected]] = {}
+        for number, (source, one) in enumerate(zip(packed.sources, ones, strict=True)):
+            expected.setdefault(source.blocks, []).append(Expected(number, source, one))
+        for blocks, its_own in expected.items():
+            blocks.expect(report, its_own)
+        return RayFuture(result, location)
+
+
+def _store_of(resources: Mapping[str, float]) -> int | None:
+    free = resources.get("object_store_memory")
+    return None if free is None else int(free)
+
+
+EXECUTOR: Final = RayExecutor()
+"""The only one: a process is connected to one cluster at a time."""
+
+
+def executor_of_future(future: Any) -> RayExecutor | None:
+    """Return the executor for a reference of Ray's; ``None`` for anything else.
+
+    Parameters
+    ----------
+    future : object
+        Anything.
+
+    Returns
+    -------
+    RayExecutor or None
+    """
+    return EXECUTOR if isinstance(future, ObjectRef) else None

@@ -1,0 +1,151 @@
+"""Ray as locator: from a list of references, or a dataset of Ray Data, to its blocks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ray import ObjectRef
+
+from spliter import (
+    BackendNotUsableError,
+    BlockGrid,
+    LazyCollectionError,
+    UnsupportedCollectionError,
+)
+from spliter._grid import UNKNOWN
+from spliter_backends.ray.blocks import Member, RayBlocks
+from spliter_backends.ray.cluster import connection, may_wait
+from spliter_backends.ray.collection import RayArray
+from spliter_backends.ray.executor import EXECUTOR, RayExecutor
+
+
+class RayLocator:
+    """Finds the blocks of collections in Ray's object store."""
+
+    def recognises(self, collection: Any) -> bool:
+        """Whether it is a list of references, a :class:`RayArray` or a dataset.
+
+        Parameters
+        ----------
+        collection : object
+            Anything.
+
+        Returns
+        -------
+        bool
+        """
+        if isinstance(collection, list | tuple):
+            return bool(collection) and all(isinstance(value, ObjectRef) for value in collection)
+        return isinstance(collection, RayArray) or _is_dataset(collection)
+
+    def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
+        """Compute lazy datasets, and wait for them: Ray Data has no other way.
+
+        Parameters
+        ----------
+        collections : sequence of collection
+            Others than datasets are returned as they are.
+
+        Returns
+        -------
+        sequence of collection
+            In the same order.
+        """
+        connection()
+        return [value.materialize() if _is_dataset(value) else value for value in collections]
+
+    def open(self, collections: Sequence[Any]) -> RayBlocks:
+        """Open collections; where their blocks are is asked later.
+
+        Parameters
+        ----------
+        collections : sequence of collection
+            One, or several that are split together; their kinds may differ.
+
+        Returns
+        -------
+        RayBlocks
+
+        Raises
+        ------
+        BackendNotUsableError
+            If this process is not connected to a cluster, or this is the event loop of an actor.
+        LazyCollectionError
+            If a dataset has not been materialized.
+        UnsupportedCollectionError
+            If one is of another kind.
+        """
+        connection()
+        if not may_wait():
+            raise BackendNotUsableError(
+                "split() asks Ray and waits for the answer, which would stop the event loop of "
+                "this actor; use await asyncio.to_thread(split, collection)"
+            )
+        return RayBlocks(EXECUTOR, [_open(collection) for collection in collections])
+
+    def executor_for(self, blocks: Any) -> RayExecutor:
+        """Return what runs tasks over these blocks.
+
+        Parameters
+        ----------
+        blocks : RayBlocks
+            Opened by this locator.
+
+        Returns
+        -------
+        RayExecutor
+        """
+        executor: RayExecutor = blocks.executor
+        return executor
+
+
+def _open(collection: Any) -> Member:
+    if isinstance(collection, RayArray):
+        return Member(BlockGrid(collection.chunks), tuple(collection.blocks))
+    if _is_dataset(collection):
+        return _open_dataset(collection)
+    if not isinstance(collection, list | tuple):
+        raise UnsupportedCollectionError(
+            f"{type(collection).__name__} is not a collection in Ray; those that are split "
+            "together must be lists of references, RayArrays or datasets of Ray Data"
+        )
+    for at, value in enumerate(collection):
+        if not isinstance(value, ObjectRef):
+            raise UnsupportedCollectionError(
+                f"element {at} of the list is a {type(value).__name__}, not a reference to an "
+                "object in Ray; ray.put() it, or have a remote function make it"
+            )
+    if not collection:
+        raise UnsupportedCollectionError("an empty list has no blocks to split")
+    return Member(BlockGrid.of_unknown_sizes(len(collection)), tuple(collection))
+
+
+def _is_dataset(value: Any) -> bool:
+    # Not imported: whoever has one has done so, and it takes a while.
+    data = sys.modules.get("ray.data")
+    return data is not None and isinstance(value, data.Dataset)
+
+
+def _open_dataset(dataset: Any) -> Member:
+    """Return the blocks of a dataset in their order, with their rows."""
+    from ray.data.dataset import MaterializedDataset
+
+    if not isinstance(dataset, MaterializedDataset):
+        raise LazyCollectionError(
+            "this dataset has not been computed, so its blocks are nowhere yet; call "
+            "ds = ds.materialize() and split that, or split(ds, persist=True)"
+        )
+    bundles = list(dataset.iter_internal_ref_bundles())
+    if any(piece is not None for bundle in bundles for piece in bundle.slices or ()):
+        raise UnsupportedCollectionError(
+            "this dataset has parts of blocks; call ds = ds.repartition(n).materialize() and "
+            "split that"
+        )
+    entries = [entry for bundle in bundles for entry in bundle.blocks]
+    if not entries:
+        raise UnsupportedCollectionError("this dataset has no blocks to split")
+    rows = [entry.metadata.num_rows for entry in entries]
+    sizes = tuple(UNKNOWN if count is None else int(count) for count in rows)
+    return Member(BlockGrid((sizes,)), tuple(entry.ref for entry in entries))

@@ -1,0 +1,215 @@
+"""The blocks of one partition: references that travel to its node, and how they are read there.
+
+A task gets the references inside its arguments, not as arguments of their own: Ray would bring all
+of them to the node's memory before the task starts, and keep them there until it ends. Read one
+batch after the other, a partition may be larger than the node's object store. Blocks that are in
+no store but in their owner's memory are asked of it, a batch at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import ray
+from ray import ObjectRef
+
+from spliter import AlignmentError, PartitionNotLocalError
+from spliter._concatenate import concatenate
+from spliter._partition import count_rows
+from spliter_backends.ray.cluster import fetched, places_of, wait_made
+
+BATCH_BLOCKS: Final = 64
+"""Blocks that a task gets from the object store at once."""
+
+BATCH_NBYTES: Final = 32 * 2**20
+"""About the bytes of them: they stay in memory until the last of them has been used."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a task found, for the main program.
+
+    Parameters
+    ----------
+    drifted : bool
+        Whether it ran elsewhere than the partition was planned.
+    blocks, nbytes : int
+        What came from another node.
+    made : bool
+        Whether it has put the blocks into one, for later tasks.
+    """
+
+    drifted: bool
+    blocks: int
+    nbytes: int
+    made: bool
+
+
+@dataclass(frozen=True)
+class AwaySource:
+    """A partition's source where its blocks are not; what one pickles as.
+
+    Parameters
+    ----------
+    location : str
+        The node.
+    """
+
+    location: str
+
+    def read(self) -> Any:
+        """Refuse.
+
+        Raises
+        ------
+        PartitionNotLocalError
+            Always.
+        """
+        raise PartitionNotLocalError(
+            f"this partition's blocks are in Ray's object store at node {self.location[:8]}, not "
+            "in this process; give the partition to a function decorated with spliter.task, or to "
+            "partition.submit(fn)"
+        )
+
+    def materialized(self) -> Any:
+        """Refuse, as :meth:`read`."""
+        return self.read()
+
+
+class NodeSource:
+    """A partition's blocks at its node.
+
+    Parameters
+    ----------
+    location : str
+        The node.
+    members : tuple of tuple of ObjectRef
+        For each of the collections that were split together, its blocks.
+    nbytes : tuple of int
+        Of the blocks of the first one.
+    indexes : tuple of tuple of int
+        Block indexes, for errors.
+    away : tuple of int
+        Numbers of blocks that were elsewhere already when the Split was made, as nothing can run
+        where they are.
+    one : ObjectRef or None
+        The blocks as one, if they have been put together.
+    timeout : float
+        Seconds to wait for blocks.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        members: tuple[tuple[ObjectRef, ...], ...],
+        nbytes: tuple[int, ...],
+        indexes: tuple[tuple[int, ...], ...],
+        away: tuple[int, ...],
+        one: ObjectRef | None,
+        timeout: float,
+    ) -> None:
+        self._sent = location, members, nbytes, indexes, away, one, timeout
+        self._here = ""
+        self._fetched: dict[ObjectRef, int] = {}
+        self._made: tuple[Any] | None = None
+
+    def arrive(self, node: str) -> None:
+        """Make it readable: the task has started, at this node."""
+        self._here = node
+
+    @property
+    def made(self) -> Any:
+        """The blocks as one if this task has put several together, for later tasks; else None."""
+        _, members, *_ = self._sent
+        return self._made[0] if self._made and len(members[0]) > 1 else None
+
+    def report(self) -> Report:
+        """Return what there is to tell the main program, after the task."""
+        nbytes = sum(self._fetched.values())
+        drifted = self._here != self._sent[0]
+        return Report(drifted, len(self._fetched), nbytes, self.made is not None)
+
+    def read(self) -> Iterator[Any]:
+        """Return an iterator over the blocks, tuples where collections are aligned.
+
+        Raises
+        ------
+        PartitionNotLocalError
+            Outside of the task that the partition was given to.
+        """
+        self._check_arrived()
+        return self._read()
+
+    def _check_arrived(self) -> None:
+        if not self._here:
+            AwaySource(self._sent[0]).read()
+
+    def _read(self) -> Iterator[Any]:
+        _, members, _, indexes, *_ = self._sent
+        for batch in self._batches():
+            found = iter(self._get([member[at] for member in members for at in batch], batch))
+            columns = [[next(found) for _ in batch] for _ in members]
+            del found
+            for number, at in enumerate(batch):
+                blocks = tuple(column[number] for column in columns)
+                _check_aligned(blocks, indexes[at])
+                yield blocks[0] if len(blocks) == 1 else blocks
+
+    def _batches(self) -> Iterator[range]:
+        """Cut the numbers of the blocks into batches."""
+        nbytes = self._sent[2]
+        start = total = 0
+        for number, size in enumerate(nbytes):
+            if number > start and (number - start >= BATCH_BLOCKS or total + size > BATCH_NBYTES):
+                yield range(start, number)
+                start, total = number, 0
+            total += size
+        if start < len(nbytes):
+            yield range(start, len(nbytes))
+
+    def _get(self, references: Sequence[ObjectRef], batch: range) -> list[Any]:
+        location, members, _, indexes, away, _, timeout = self._sent
+        if self._here != location:
+            self._count(references)
+        elif away:
+            self._count([members[0][at] for at in batch if at in set(away)])
+        return fetched(references, [indexes[at] for at in batch] * len(members), timeout)
+
+    def _count(self, references: Sequence[ObjectRef]) -> None:
+        """Note which blocks are about to come from another node."""
+        wait_made(references)
+        for reference, place in places_of(references).items():
+            if place.nodes and self._here not in place.nodes:
+                self._fetched[reference] = place.nbytes
+
+    def materialized(self) -> Any:
+        """Return the blocks as one: from the object store, or made for this task and later ones."""
+        self._check_arrived()
+        if self._made is None:
+            *_, indexes, _, one, timeout = self._sent
+            if one is not None:
+                return fetched([one], indexes, timeout)[0]
+            self._made = (concatenate(self._read()),)
+        return self._made[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NodeSource, self._sent
+
+
+def _check_aligned(blocks: tuple[Any, ...], index: tuple[int, ...]) -> None:
+    if len(blocks) == 1:
+        return
+    rows = [count_rows(block) for block in blocks]
+    if len(set(rows)) > 1:
+        raise AlignmentError(
+            f"the aligned blocks at {index} have {rows} rows; the collections are not blocked "
+            "alike, so their rows would be paired wrongly"
+        )
+
+
+def this_node() -> str:
+    """Return the id of the node that this process is at."""
+    node: str = ray.get_runtime_context().get_node_id()
+    return node

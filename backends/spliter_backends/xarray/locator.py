@@ -1,0 +1,331 @@
+"""The xarray locator: chunks of labelled arrays, with their coordinates, on Dask or here.
+
+xarray keeps chunks in Dask arrays. They are looked up as those of any Dask array, and tasks run
+where they are: at Dask workers, or in this process if they were persisted without a client. What
+is added is which chunks of which variables go together, and the labels that go with them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from dask.base import is_dask_collection
+from distributed import Future
+
+from spliter import (
+    AlignmentError,
+    BlockGrid,
+    Blocks,
+    Executor,
+    InvalidArgumentError,
+    LazyCollectionError,
+    PlannedPartition,
+    UnsupportedCollectionError,
+)
+from spliter._grid import IntArray
+from spliter_backends._shared.dask_graph import (
+    BlockValues,
+    belongs_to_cluster,
+    block_values,
+    persisted,
+)
+from spliter_backends._shared.opened import Opened, block_nbytes
+from spliter_backends._shared.process_blocks import LocalBlocks
+from spliter_backends.dask.blocks import DaskBlocks, Member
+from spliter_backends.dask.locator import open_members, refuse_task_thread
+from spliter_backends.local.executor import LOCATION, default_executor
+from spliter_backends.xarray.collection import Along, Labelled
+from spliter_backends.xarray.view import Chunked, LabelledView, Recipe
+
+
+class XarrayLocator:
+    """Finds the chunks of xarray objects, and of what :func:`along` returns."""
+
+    def recognises(self, collection: Any) -> bool:
+        """Whether it is a DataArray, a Dataset, or one of them along a dimension."""
+        return isinstance(collection, Along | xr.DataArray | xr.Dataset)
+
+    def open(self, collections: Sequence[Any]) -> Blocks:
+        """Open one xarray object; nothing is computed.
+
+        Parameters
+        ----------
+        collections : sequence of one DataArray, Dataset or Along
+            A DataArray by itself is split along its first dimension.
+
+        Returns
+        -------
+        Blocks
+            On the cluster, or in this process.
+
+        Raises
+        ------
+        UnsupportedCollectionError
+            If there are several (variables that go together form a Dataset), or there are no
+            chunks.
+        InvalidArgumentError
+            If the dimension of a Dataset is not given, or a variable is not chunked along a
+            dimension along which others are.
+        AlignmentError
+            If variables have different chunks.
+        LazyCollectionError
+            If the chunks have not been computed.
+        """
+        if len(collections) != 1 or not self.recognises(collections[0]):
+            raise UnsupportedCollectionError(
+                "one xarray object is split at a time; put what goes together into one Dataset: "
+                "split(along(xr.Dataset({'x': x, 'y': y}), dim))"
+            )
+        chunks = _chunks_of(*_data_and_dim(collections[0]))
+        found = [block_values(variable.data) for variable in chunks.variables]
+        if any(values.lazy for values in found):
+            raise LazyCollectionError(
+                "some chunks of this xarray object have not been computed, so they are nowhere "
+                "yet; call data = data.persist() and split that, or use persist=True"
+            )
+        if not any(belongs_to_cluster(variable.data) for variable in chunks.variables):
+            return _opened_here(chunks, found)
+        if not all(isinstance(value, Future) for values in found for value in values.values):
+            raise LazyCollectionError(
+                "chunks of this xarray object are in this process and the program has a cluster; "
+                "call data = data.persist() and split that"
+            )
+        return _opened_on_cluster(chunks, found)
+
+    def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
+        """Have lazy chunks computed; see :class:`spliter.PersistsCollections`."""
+        plain = [held.data if isinstance(held, Along) else held for held in collections]
+        return [
+            replace(held, data=data) if isinstance(held, Along) else data
+            for held, data in zip(collections, persisted(plain), strict=True)
+        ]
+
+    def executor_for(self, blocks: Blocks) -> Executor:
+        """Return the executor of the engine that has the chunks."""
+        return blocks.executor if isinstance(blocks, DaskBlocks) else default_executor()
+
+
+def _data_and_dim(collection: Any) -> tuple[Labelled, Hashable]:
+    if isinstance(collection, Along):
+        return collection.data, collection.dim
+    if isinstance(collection, xr.DataArray) and collection.dims:
+        return collection, collection.dims[0]
+    raise InvalidArgumentError(
+        f"say along which dimension this {type(collection).__name__} is to be split: "
+        "split(spliter_backends.xarray.collection.along(data, dim))"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Chunks:
+    """An xarray object taken apart.
+
+    Parameters
+    ----------
+    variables : sequence of Variable
+        The chunked ones; the first has the dimension, and gives the grid.
+    recipe : Recipe
+        How to put blocks together again.
+    labels : Dataset
+        All that is not chunked.
+    dims : tuple of hashable
+        The dimensions of the grid of blocks.
+    grid : BlockGrid
+        The blocks.
+    """
+
+    variables: Sequence[xr.Variable]
+    recipe: Recipe
+    labels: xr.Dataset
+    dims: tuple[Hashable, ...]
+    grid: BlockGrid
+
+    @functools.cached_property
+    def starts(self) -> Sequence[IntArray]:
+        """For each dimension of the grid where its chunks begin, and where the last ends."""
+        return [np.cumsum([0, *sizes]).astype(np.int64) for sizes in self.grid.chunks]
+
+    def beside(self, variable: xr.Variable) -> IntArray:
+        """Return which chunk of a variable, in C order, goes with each block of the grid."""
+        assert variable.chunks is not None
+        coordinates = np.unravel_index(np.arange(self.grid.nblocks), self.grid.shape)
+        by_dim = dict(zip(self.dims, coordinates, strict=True))
+        none = np.zeros(self.grid.nblocks, dtype=np.int64)
+        at = [by_dim.get(dim, none) for dim in variable.dims]
+        numbers = np.ravel_multi_index(at, tuple(map(len, variable.chunks)))
+        return np.asarray(numbers, dtype=np.int64)
+
+    def bounds(self, position: int) -> dict[Hashable, slice]:
+        """Return the part of each dimension that a block has."""
+        return {
+            dim: slice(int(starts[at]), int(starts[at + 1]))
+            for dim, starts, at in zip(
+                self.dims, self.starts, self.grid.index(position), strict=True
+            )
+        }
+
+    def labels_of(self, bounds: Mapping[Hashable, slice]) -> xr.Dataset:
+        """Return the labels of one block."""
+        return self.labels.isel({dim: at for dim, at in bounds.items() if dim in self.labels.dims})
+
+    def view(self, planned: PlannedPartition) -> LabelledView:
+        """Return what tasks on a partition see; it carries the labels of its rows alone."""
+        dim = self.dims[0]
+        bounds = [self.bounds(position) for position in planned.positions.tolist()]
+        if dim not in self.labels.dims:
+            return LabelledView(self.recipe, self.labels, [self._known(at) for at in bounds])
+        moved: dict[tuple[int, int], slice] = {}
+        rows: list[IntArray] = []
+        end = 0
+        for at in bounds:
+            stretch = at[dim]
+            key = (stretch.start, stretch.stop)
+            if key not in moved:
+                moved[key] = slice(end, end + stretch.stop - stretch.start)
+                rows.append(np.arange(*key))
+                end = moved[key].stop
+        labels = self.labels.isel({dim: np.concatenate(rows)})
+        mine = [{**self._known(at), dim: moved[at[dim].start, at[dim].stop]} for at in bounds]
+        return LabelledView(self.recipe, labels, mine)
+
+    def _known(self, bounds: Mapping[Hashable, slice]) -> dict[Hashable, slice]:
+        return {dim: at for dim, at in bounds.items() if dim in self.labels.dims}
+
+
+def _chunks_of(data: Labelled, dim: Hashable) -> _Chunks:
+    """Take an xarray object apart into chunked variables and labels."""
+    named = _named_variables(data)
+    chunked = [entry for entry in named if _is_chunked(entry[1])]
+    own = [entry for entry in chunked if dim in entry[1].dims and not entry[2]]
+    if not own:
+        raise UnsupportedCollectionError(
+            f"nothing in this {type(data).__name__} is chunked along {dim!r}; chunk and persist "
+            f"it first: data.chunk({{{dim!r}: n}}).persist()"
+        )
+    # The one with most bytes says where blocks are; the others are brought there.
+    first = max(own, key=lambda entry: entry[1].nbytes)
+    ordered = [first, *(entry for entry in chunked if entry is not first)]
+    sizes = _unified_chunks(ordered)
+    dims = (dim, *(other for other in first[1].dims if other != dim))
+    for entry in named:
+        if dim in entry[1].dims and not entry[2]:
+            _check_cut_alike(entry, dims, sizes)
+    for name, variable, _ in ordered:
+        for other in variable.dims:
+            if other not in dims and len(sizes[other]) > 1:
+                raise InvalidArgumentError(
+                    f"{name!r} is cut along {other!r}, which {first[0]!r} does not have; use "
+                    f"data.chunk({{{other!r}: -1}}).persist()"
+                )
+    array = isinstance(data, xr.DataArray)
+    recipe = Recipe(
+        dim,
+        [
+            Chunked(name, variable.dims, variable.attrs, is_coordinate)
+            for name, variable, is_coordinate in ordered
+        ],
+        array,
+        data.attrs,
+    )
+    labels = data.coords.to_dataset() if isinstance(data, xr.DataArray) else data
+    # The name of a DataArray may be that of one of its coordinates.
+    labels = labels.drop_vars([name for name, _, coordinate in chunked if coordinate or not array])
+    grid = BlockGrid(tuple(sizes[each] for each in dims))
+    return _Chunks([variable for _, variable, _ in ordered], recipe, labels, dims, grid)
+
+
+Entry = tuple[Hashable, xr.Variable, bool]
+"""Name, variable, and whether it is a coordinate."""
+
+
+def _named_variables(data: Labelled) -> list[Entry]:
+    coordinates: list[Entry] = [(name, array.variable, True) for name, array in data.coords.items()]
+    if isinstance(data, xr.DataArray):
+        return [(data.name, data.variable, False), *coordinates]
+    return [*((name, array.variable, False) for name, array in data.items()), *coordinates]
+
+
+def _is_chunked(variable: xr.Variable) -> bool:
+    """Whether it is a Dask array; looks at its data only then, as that may load it."""
+    return variable.chunks is not None and is_dask_collection(variable.data)
+
+
+def _unified_chunks(chunked: Sequence[Entry]) -> dict[Hashable, tuple[int, ...]]:
+    """Return the chunks of each dimension; refuse variables that differ."""
+    sizes: dict[Hashable, tuple[int, ...]] = {}
+    for name, variable, _ in chunked:
+        assert variable.chunks is not None
+        for dim, chunks in zip(variable.dims, variable.chunks, strict=True):
+            if sizes.setdefault(dim, chunks) != chunks:
+                raise AlignmentError(
+                    f"{name!r} has chunks of {chunks} along {dim!r}, others have {sizes[dim]}; "
+                    "use data.unify_chunks().persist()"
+                )
+    return sizes
+
+
+def _check_cut_alike(
+    entry: Entry, dims: Sequence[Hashable], sizes: Mapping[Hashable, tuple[int, ...]]
+) -> None:
+    """Refuse a data variable that would be in this process, or in several blocks at once."""
+    name, variable, _ = entry
+    if not _is_chunked(variable):
+        raise UnsupportedCollectionError(
+            f"{name!r} is not chunked although others are; use data.chunk().persist(), or make "
+            "it a coordinate, which is sent along with the partitions"
+        )
+    for dim in dims:
+        if dim not in variable.dims and len(sizes[dim]) > 1:
+            raise InvalidArgumentError(
+                f"{name!r} has no dimension {dim!r}, along which others are cut, so it would be "
+                f"in several blocks; split it by itself, or use data.chunk({{{dim!r}: -1}})"
+            )
+
+
+def _opened_on_cluster(chunks: _Chunks, found: Sequence[BlockValues]) -> DaskBlocks:
+    refuse_task_thread()
+    members = [
+        Member(chunks.grid, _in_order(values, beside), _nbytes(chunks, found))
+        if number == 0
+        else Member(values.grid, values.values, None, beside)
+        for number, (values, beside) in enumerate(_with_beside(chunks, found))
+    ]
+    return open_members(members, chunks.view)
+
+
+def _opened_here(chunks: _Chunks, found: Sequence[BlockValues]) -> LocalBlocks:
+    members = [_in_order(values, beside) for values, beside in _with_beside(chunks, found)]
+    sizes = [[block_nbytes(value) for value in member] for member in members]
+    nbytes = np.asarray(sizes, dtype=np.int64).reshape(len(members), -1).sum(axis=0)
+
+    def read(position: int) -> Any:
+        labels = chunks.labels_of(chunks.bounds(position))
+        return chunks.recipe.block(labels, [member[position] for member in members])
+
+    return LocalBlocks([Opened(chunks.grid, nbytes, read, chunks.recipe.join)], LOCATION)
+
+
+def _with_beside(
+    chunks: _Chunks, found: Sequence[BlockValues]
+) -> Iterator[tuple[BlockValues, IntArray]]:
+    return zip(found, map(chunks.beside, chunks.variables), strict=True)
+
+
+def _in_order(values: BlockValues, beside: IntArray) -> list[Any]:
+    return [values.values[at] for at in beside.tolist()]
+
+
+def _nbytes(chunks: _Chunks, found: Sequence[BlockValues]) -> IntArray | None:
+    """Return the bytes of all that a block has along the dimension, if metadata tells."""
+    total = np.zeros(chunks.grid.nblocks, dtype=np.int64)
+    for variable, values in zip(chunks.variables, found, strict=True):
+        if values.nbytes is None:
+            return None
+        if chunks.recipe.dim in variable.dims:
+            total += values.nbytes[chunks.beside(variable)]
+    return total

@@ -1,0 +1,197 @@
+"""Blocks of Zarr arrays that Dask workers read: which worker reads which, and how it does."""
+
+from __future__ import annotations
+
+import uuid
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from distributed import Client, Future, get_worker
+
+from spliter import (
+    BackendNotUsableError,
+    BlockGrid,
+    Location,
+    Movement,
+    Partition,
+    PartitionNotLocalError,
+    Placement,
+    PlannedPartition,
+)
+from spliter._concatenate import concatenate
+from spliter._grid import IntArray
+from spliter_backends._shared.opened import open_zarr
+from spliter_backends.dask.blocks import ClientSource
+from spliter_backends.dask.executor import DaskExecutor, block_timeout
+from spliter_backends.dask.worker.copies import Kept
+
+
+def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
+    """Give each worker a contiguous range of blocks, in proportion to its threads.
+
+    Parameters
+    ----------
+    nbytes : ndarray of int64, shape (nblocks,)
+        Bytes of each block.
+    threads : mapping of str to int
+        Threads of each worker; at least one worker.
+
+    Returns
+    -------
+    Placement
+        A block belongs to the worker in whose share its middle byte falls; workers are sorted
+        by address, so that the same input gives the same placement.
+
+    Examples
+    --------
+    >>> placed = assign(np.array([8, 8, 8, 8, 8, 8]), {"b": 1, "a": 2})
+    >>> [placed.locations[at] for at in placed.holder_ids]
+    ['a', 'a', 'a', 'a', 'b', 'b']
+    """
+    workers = sorted(threads)
+    shares = np.cumsum([max(threads[worker], 1) for worker in workers], dtype=np.float64)
+    weights = np.maximum(nbytes, 1)
+    middles = np.cumsum(weights) - weights / 2
+    ends = shares[:-1] * (weights.sum() / shares[-1])
+    chosen = np.searchsorted(ends, middles, side="left")
+    held, ids = np.unique(chosen, return_inverse=True)
+    return Placement(
+        tuple(Location(workers[at]) for at in held.tolist()),
+        np.arange(len(nbytes) + 1, dtype=np.int64),
+        ids.astype(np.int64),
+        nbytes,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class StoredSource:
+    """The blocks of one partition, by reference: what is sent to a worker.
+
+    Parameters
+    ----------
+    arrays : tuple of zarr.Array
+        What to read; the first is the one that is split.
+    positions : ndarray of int64
+        Which blocks of it.
+    materialized_key : str
+        What the blocks, put together, are kept by.
+    nbytes : int
+        Bytes of all of them.
+    client : str
+        The client's name at the scheduler.
+    timeout : float
+        Seconds to wait for the scheduler.
+    """
+
+    arrays: tuple[Any, ...]
+    positions: IntArray
+    materialized_key: str
+    nbytes: int
+    client: str
+    timeout: float
+
+    def read(self) -> Iterator[Any]:
+        """Read the blocks one by one; tuples where arrays are aligned."""
+        first, *aligned = map(open_zarr, self.arrays)
+        if not aligned:
+            yield from map(first.read, self.positions.tolist())
+            return
+        rows = first.grid.rows(self.positions).tolist()
+        last, beside = -1, ()
+        for position, row in zip(self.positions.tolist(), rows, strict=True):
+            if row != last:  # blocks side by side have the same rows
+                last, beside = row, tuple(other.read(row) for other in aligned)
+            yield (first.read(position), *beside)
+
+    def materialized(self) -> Any:
+        """Return the blocks as one, kept in the worker's memory: read once for all passes."""
+        try:
+            worker = get_worker()
+        except ValueError:
+            raise PartitionNotLocalError(
+                "a partition is materialized in the memory of a Dask worker; give it to a function "
+                "decorated with spliter.task, or to partition.submit(fn)"
+            ) from None
+        kept = Kept(self.materialized_key, self.nbytes, self.client, self.timeout)
+        return kept.get(worker, lambda: concatenate(self.read()))
+
+
+class StoredBlocks:
+    """Aligned Zarr arrays that the workers of a Dask cluster read (see :class:`spliter.Blocks`).
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    executor : DaskExecutor
+        Of the client.
+    arrays : sequence of zarr.Array
+        The first one is the one being split.
+    """
+
+    def __init__(self, client: Client, executor: DaskExecutor, arrays: Sequence[Any]) -> None:
+        self.client = client
+        self.executor = executor
+        self._arrays = tuple(arrays)
+        opened = [open_zarr(array) for array in arrays]
+        self._grids = tuple(one.grid for one in opened)
+        self._nbytes = opened[0].nbytes
+        self._made: weakref.WeakSet[ClientSource] = weakref.WeakSet()
+
+    @property
+    def grids(self) -> Sequence[BlockGrid]:
+        """One grid per array."""
+        return self._grids
+
+    def locate(self) -> Placement:
+        """Assign blocks to the workers that run tasks."""
+        threads = self.executor.available_workers()
+        if not threads:
+            raise BackendNotUsableError(
+                "the cluster has no workers to read with; wait for some: "
+                "client.wait_for_workers(1, timeout=60)"
+            )
+        return assign(self._nbytes, threads)
+
+    def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[ClientSource]:
+        """Return the sources of planned partitions."""
+        made = [
+            ClientSource(
+                self,
+                StoredSource(
+                    self._arrays,
+                    part.positions,
+                    f"spliter-materialized-{uuid.uuid4().hex}",
+                    int(part.nbytes.sum()),
+                    self.client.id,
+                    block_timeout(),
+                ),
+                (),
+            )
+            for part in planned
+        ]
+        self._made.update(made)
+        return made
+
+    def futures(self) -> tuple[Sequence[Future[Any]], ...]:
+        """Return nothing: no block is in the cluster's memory."""
+        return ()
+
+    def refuse_cancelled(self, partition: Partition) -> None:
+        """Do nothing: there is no future that could have been cancelled."""
+
+    def moved(self) -> Movement:
+        """Return that nothing has moved between workers."""
+        return Movement()
+
+    def has_drifted(self) -> bool:
+        """Whether blocks are elsewhere: no, what is in a store stays there."""
+        return False
+
+    def close(self) -> None:
+        """Let go of what workers keep."""
+        for source in self._made:
+            source.forget()

@@ -1,0 +1,62 @@
+"""The Zarr locator: stored chunks, which Dask workers read where they are assigned to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from distributed import get_client
+
+from spliter import BackendNotUsableError, Executor, UnsupportedCollectionError
+from spliter_backends.dask.locator import refuse_task_thread, waiting_executor
+from spliter_backends.zarr.blocks import StoredBlocks
+from spliter_backends.zarr.collection import OnWorkers
+
+
+class ZarrLocator:
+    """Finds the blocks of Zarr arrays that are to be read on a cluster."""
+
+    def recognises(self, collection: Any) -> bool:
+        """Whether :func:`on_workers` has made it."""
+        return isinstance(collection, OnWorkers)
+
+    def open(self, collections: Sequence[Any]) -> StoredBlocks:
+        """Open arrays; nothing is read.
+
+        Parameters
+        ----------
+        collections : sequence of OnWorkers
+            One, or several that are split together.
+
+        Returns
+        -------
+        StoredBlocks
+            Assigned to the workers of the first one's client.
+
+        Raises
+        ------
+        UnsupportedCollectionError
+            If one is something else.
+        BackendNotUsableError
+            If there is no client, or this thread may not wait for it.
+        """
+        for collection in collections:
+            if not self.recognises(collection):
+                raise UnsupportedCollectionError(
+                    f"{type(collection).__name__} is not what on_workers(array) returns; wrap "
+                    "each Zarr array that is split: split(on_workers(x), on_workers(y))"
+                )
+        refuse_task_thread()
+        try:
+            client = collections[0].client or get_client()
+        except ValueError as error:
+            raise BackendNotUsableError(
+                "there is no Dask client whose workers could read the array; make one, or split "
+                "the Zarr array itself, which is read by threads of this process"
+            ) from error
+        return StoredBlocks(client, waiting_executor(client), [each.array for each in collections])
+
+    def executor_for(self, blocks: Any) -> Executor:
+        """Return the executor of the client."""
+        executor: Executor = blocks.executor
+        return executor
