@@ -99,6 +99,25 @@ def test_deleted_future(runtime: Any) -> None:
         future.result()
 
 
+def test_task_that_compss_gave_up(runtime: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The binding returns None for it, as it did on the real runtime when a process was killed.
+    (future,) = split(numbers(1)).map(total)
+    with monkeypatch.context() as patch:
+        patch.setattr("spliter_backends.compss.future.compss_wait_on", lambda _: None)
+        with pytest.raises(TaskFailedError, match="no result"):
+            future.result()
+    assert future.result() == 3
+
+
+def nothing(partition: Partition) -> None:
+    pass
+
+
+def test_task_that_returns_none(runtime: Any) -> None:
+    (future,) = split(numbers(1)).map(nothing)
+    assert future.result() is None
+
+
 def fail(partition: Partition) -> None:
     raise ValueError("by mistake")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spliter import BlockLostError, Location
+from spliter import BlockLostError, Location, TaskFailedError
 from spliter_backends.compss.api import Future, compss_wait_on
 from spliter_backends.compss.outcome import task_error_in
 
@@ -18,8 +18,8 @@ class CompssFuture(Future):  # type: ignore[misc]
     Notes
     -----
     Waiting cannot be interrupted: PyCOMPSs waits in native code. COMPSs itself ends the
-    application when a task cannot be run. It does not notice that the process of a task was killed;
-    ``runcompss --wall_clock_limit=SECONDS`` bounds the application.
+    application when a task cannot be run, or its process was killed;
+    ``runcompss --wall_clock_limit=SECONDS`` bounds tasks that hang.
     """
 
     def __init__(self) -> None:
@@ -62,6 +62,12 @@ class CompssFuture(Future):  # type: ignore[misc]
                         "(compss_delete_object), or the application it was made in has stopped"
                     )
                 if self._outcome is None:
+                    if value is None:  # a task's own None would have set the outcome
+                        raise TaskFailedError(
+                            "COMPSs has no result for this task: it failed or was cancelled, and "
+                            "COMPSs ends the application. Its messages ([ERRMGR]) and the folder "
+                            "jobs of its log say why"
+                        )
                     self._outcome = value, None
         return self._outcome
 
