@@ -15,8 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from spliter import split
-from spliter_apps.svm import CascadeSVM, loop
-from spliter_apps.svm.choice import kept_share
+from spliter_apps.svm import CascadeSVM
+from spliter_apps.svm.choice import evaluations_saved
 from spliter_apps.svm.estimator import PIECE_ROWS
 from spliter_apps.svm.kernel import Rows, merge, train
 from tests.csvm_suite import CascadeSVMTests, cascading, dataset, rbf
@@ -52,7 +52,7 @@ def test_a_small_array_is_svc_itself() -> None:
 
 def test_a_long_array_is_trained_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert PIECE_ROWS > 1000
-    monkeypatch.setattr("spliter_apps.svm.estimator.ONE_SVC_ROWS", 300)
+    monkeypatch.setattr("spliter_apps.svm.estimator.SAMPLE_ROWS", 300)
     monkeypatch.setattr("spliter_apps.svm.estimator.PIECE_ROWS", 100)
     X, X_test, y, y_test = dataset("breast cancer")
     ours, theirs = cascading().fit(X, y), SVC().fit(X, y)
@@ -69,16 +69,17 @@ def overlapping(n: int, part: float) -> tuple[Array, Array]:
     return X, np.where(rng.random(n) < part, rng.random(n) < 0.5, y).astype(int)
 
 
-@pytest.mark.parametrize(("part", "n_iter"), [(0.0, 2), (1.0, 1)])
-def test_many_points_show_whether_a_cascade_is_worth_it(
-    part: float, n_iter: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop, "ONE_SVC_ROWS", 1000)
-    X, y = overlapping(4000, part)
+@pytest.mark.parametrize(
+    ("n", "part", "n_iter"),
+    [(12_000, 0.0, 2), (4_000, 0.0, 1), (4_000, 1.0, 1)],
+    ids=["many separable", "few separable", "overlapping"],
+)
+def test_the_points_show_whether_a_cascade_is_worth_it(n: int, part: float, n_iter: int) -> None:
+    X, y = overlapping(n, part)
     # Sorted by class: a sample of the first block would have one class alone.
     order = np.argsort(y, kind="stable")
     X, y = X[order], y[order]
-    blocks = cut(X, [1000] * 4), cut(y, [1000] * 4)
+    blocks = cut(X, [n // 4] * 4), cut(y, [n // 4] * 4)
     gamma = 1 / (4 * X.var())
     with split(*blocks, partitions_per_location=2) as parts:
         ours = CascadeSVM(gamma=gamma).fit(parts)
@@ -94,11 +95,11 @@ def test_many_points_show_whether_a_cascade_is_worth_it(
 def test_a_sample_without_two_classes_tells_nothing() -> None:
     X = overlapping(100, 0.0)[0]
     rows = Rows(X, np.zeros(100, np.intp), None, np.arange(100))
-    assert kept_share(rows, SVC(gamma=1.0), 100) == 0.0
+    assert evaluations_saved(rows, SVC(gamma=1.0), 100) == np.inf
     # One item of a class is in one half only, that which is not trained on.
     labels = np.r_[np.zeros(51, np.intp), np.ones(48, np.intp), 2]
     rows = Rows(X, labels, None, np.arange(100))
-    assert 0.0 < kept_share(rows, SVC(gamma=1.0), 100) <= 1.0
+    assert -2_000 <= evaluations_saved(rows, SVC(gamma=1.0), 100) < 8_000
 
 
 @pytest.mark.parametrize("cascade", [True, False])

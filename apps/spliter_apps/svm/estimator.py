@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from spliter_apps._blocks import keep_schema
 from spliter_apps._data import Data, Materialize, is_blocked, open_data
 from spliter_apps.svm.answers import ask_blocks, check_labelled, score_blocks
-from spliter_apps.svm.choice import ONE_SVC_ROWS
+from spliter_apps.svm.choice import SAMPLE_ROWS
 from spliter_apps.svm.kernel import SupportSet, support
 from spliter_apps.svm.loop import Cascade, survey
 from spliter_apps.svm.settings import needs_variance, scaled, unfitted_svc
@@ -40,8 +40,8 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     for points that could still add something; the set is trained again with these. It ends when
     there are none, or the dual objective stands still (after Graf, Cosatto, Bottou, Dourdanovic
     and Vapnik, "Parallel Support Vector Machines: The Cascade SVM", 2004). What is merged and fed
-    back moves; all other points stay where they are. Where nearly all points would be merged, or
-    there are few, all of them move to one location, which trains one SVC.
+    back moves; all other points stay where they are. Where a cascade would save little or nothing,
+    all points move to one location, which trains one SVC.
 
     Parameters
     ----------
@@ -87,9 +87,9 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         :meth:`fit`, or in every pass. Training needs them in one array, so "auto" keeps
         them. Of a Split given as `X` the Split's own setting counts.
     cascade : bool or "auto", default "auto"
-        ``True`` trains a cascade, ``False`` one SVC on all points, at one location. "auto" trains
-        one SVC if there are at most 8,192 points, or if more than 0.8 of a sample of 2,048 points
-        are within or close to the margins.
+        ``True`` trains a cascade, ``False`` one SVC on all points, at one location. "auto"
+        estimates from a sample of 2,048 points how many kernel evaluations a cascade saves, and
+        trains one if that is worth its further tasks. Data no larger than the sample: one SVC.
     probability : False
         Accepted as scikit-learn has it. For probabilities, wrap the estimator in
         :class:`sklearn.calibration.CalibratedClassifierCV`.
@@ -295,7 +295,7 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         materialize = True if self.materialize == "auto" else self.materialize
         rows = X.shape[0] if not is_blocked(X) else 0
         # Of few rows the moments are SVC's own to the last bit if they are not cut.
-        one_piece = not self.cascade or rows <= ONE_SVC_ROWS
+        one_piece = not self.cascade or rows <= SAMPLE_ROWS
         data = open_data(
             X,
             y,

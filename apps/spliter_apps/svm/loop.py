@@ -2,8 +2,8 @@
 
 Every step is a task at a partition. The fed-back solution is the result of the last merge and goes
 from there to the partitions, not through the client, which only hears whether it is enough. Where
-a cascade would keep nearly all points (:mod:`spliter_apps.svm.choice`), the points go to one
-partition instead, which trains one SVC.
+a cascade would not be faster (:mod:`spliter_apps.svm.choice`), the points go to one partition
+instead, which trains one SVC.
 """
 
 from __future__ import annotations
@@ -29,7 +29,12 @@ from spliter_apps.svm.balance import (
     stand_in_counts,
     standing_in,
 )
-from spliter_apps.svm.choice import MOST_KEPT, ONE_SVC_ROWS, kept_share, sample_counts
+from spliter_apps.svm.choice import (
+    SAMPLE_ROWS,
+    WORTH_A_CASCADE,
+    evaluations_saved,
+    sample_counts,
+)
 from spliter_apps.svm.kernel import (
     Missing,
     Rows,
@@ -62,8 +67,8 @@ class Cascade:
     tol : float
         The relative change of the dual objective that does not matter.
     cascade : bool or "auto"
-        Whether to train a cascade, or one SVC on all points; "auto" chooses by the number of
-        points and by a sample of them.
+        Whether to train a cascade, or one SVC on all points; "auto" chooses by a sample of the
+        points.
     """
 
     svc: SVC
@@ -108,10 +113,11 @@ class Cascade:
             return len(partitions) == 1 or not self.cascade
         totals = self.findings.positive
         nitems = int(totals.sum())
-        if nitems <= ONE_SVC_ROWS:
+        if nitems <= SAMPLE_ROWS:
             return True
         drawn = self._sample(partitions, sample_counts(totals))
-        return bool(wait(_kept_share(partitions[0], self.svc, nitems, drawn)) > MOST_KEPT)
+        saved = wait(_evaluations_saved(partitions[0], self.svc, nitems, drawn))
+        return bool(saved <= WORTH_A_CASCADE)
 
     def _one_svc(self, partitions: Sequence[Partition]) -> Any:
         """Train on all points at the first partition and return the future of the solution."""
@@ -271,9 +277,9 @@ def _put_together(partition: Partition, *several: Rows) -> Rows:
 
 
 @task
-def _kept_share(partition: Partition, svc: SVC, nitems: int, drawn: Rows) -> float:
-    """Estimate from a sample which share of the points a cascade would keep."""
-    return kept_share(drawn, svc, nitems)
+def _evaluations_saved(partition: Partition, svc: SVC, nitems: int, drawn: Rows) -> float:
+    """Estimate from a sample how many kernel evaluations a cascade saves."""
+    return evaluations_saved(drawn, svc, nitems)
 
 
 @task
