@@ -184,46 +184,6 @@ def dense(points: Any) -> Any:
     return points.toarray() if hasattr(points, "toarray") else points
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Number, mean and variance of points, or of the elements of points.
-
-    Parameters
-    ----------
-    count : int
-        Number of them.
-    mean : float, or ndarray of float64 of shape (n_features,)
-        Their mean.
-    variance : float
-        Mean of their squared distances to it.
-    """
-
-    count: int
-    mean: Any
-    variance: float
-
-    def merged(self, other: Moments) -> Moments:
-        """Return the moments of both together, without cancellation.
-
-        Examples
-        --------
-        >>> Moments(2, 1.0, 1.0).merged(Moments(2, 3.0, 1.0))
-        Moments(count=4, mean=2.0, variance=2.0)
-        """
-        if not self.count or not other.count:
-            return self if self.count else other
-        count = self.count + other.count
-        mine, theirs = self.count / count, other.count / count
-        apart = other.mean - self.mean
-        return Moments(
-            count,
-            self.mean + apart * theirs,
-            self.variance * mine
-            + other.variance * theirs
-            + float(np.vdot(apart, apart)) * mine * theirs,
-        )
-
-
 def survey(partition: Partition, *, accept_sparse: bool = False) -> Schema:
     """Check the blocks of a partition, at its location, and return their schema.
 

@@ -18,6 +18,8 @@ import numpy as np
 
 from spliter import InvalidArgumentError, Partition, Split, gather, split
 from spliter._concatenate import concatenate
+from spliter._partition import count_rows_of
+from spliter_apps._row_values import check_columns
 
 ONE_EACH = 2**31 - 1
 """As partitions per location: as many as there are blocks."""
@@ -103,20 +105,12 @@ def partial_fit(
         partitions_per_location=ONE_EACH if in_order else 1,
         backend=backend,
     ) as parts:
-        _check_whole_rows(parts)
+        check_columns(parts)
         state = model
         for _ in range(passes):
             for run in _runs(parts):
                 state = _submit(run, state, names, fit_params)
         return gather([state])[0]
-
-
-def _check_whole_rows(parts: Split) -> None:
-    if parts.grid.nblocks != parts.grid.shape[0]:
-        raise InvalidArgumentError(
-            f"the data is cut along its features: its grid of blocks is {parts.grid.shape}; "
-            "rechunk it to one block along axis 1"
-        )
 
 
 def _runs(parts: Split) -> list[list[Partition]]:
@@ -141,7 +135,7 @@ def _learn(model: Any, names: Sequence[str], fit_params: Mapping[str, Any], *run
     for partition in run:
         for block in partition:
             first, *others = block if names else (block,)
-            if first.shape[0]:
+            if count_rows_of(block):
                 learner.partial_fit(first, **dict(zip(names, others, strict=True)), **fit_params)
     return learner
 
@@ -207,7 +201,7 @@ class MiniBatches:
         held: list[Any] = []
         rows = 0
         for block in self._blocks(epoch):
-            length, start = _rows(block), 0
+            length, start = count_rows_of(block), 0
             while start < length:
                 stop = min(start + self._size - rows, length)
                 held.append(_cut(block, start, stop))
@@ -225,12 +219,7 @@ class MiniBatches:
                 yield block
             else:
                 random = np.random.default_rng((self._seed, epoch, *index))
-                yield _cut(block, random.permutation(_rows(block)))
-
-
-def _rows(block: Any) -> int:
-    first = block[0] if isinstance(block, tuple) else block
-    return int(first.shape[0])
+                yield _cut(block, random.permutation(count_rows_of(block)))
 
 
 def _cut(block: Any, *where: Any) -> Any:

@@ -30,7 +30,8 @@ from spliter import (
     split,
 )
 from spliter._concatenate import concatenate
-from spliter_apps._row_values import block_like
+from spliter._partition import count_rows
+from spliter_apps._row_values import block_like, check_columns
 
 DATA = "data"
 """Name of the features among the parts."""
@@ -149,11 +150,6 @@ class LocalRows:
         if QUERY not in self.parts:
             raise InvalidArgumentError(f"there is no {QUERY!r} among {sorted(self.parts)}")
         return np.concatenate([np.asarray(block) for block in self.parts[QUERY]])
-
-
-def count_rows(block: Any) -> int:
-    """Return the rows of an array, DataFrame or sparse matrix (which has no length)."""
-    return int(block.shape[0]) if hasattr(block, "shape") else len(block)
 
 
 def _taken(block: Any, order: npt.NDArray[np.int64]) -> Any:
@@ -333,14 +329,13 @@ def colocate(
         raise InvalidArgumentError(f"a column cannot be called {DATA!r}: the features are")
     aligned = block_like(data, given, backend=backend).values()
     parts = split(data, *aligned, partitions_per_location=1, backend=backend)
-    if parts.grid.nblocks != parts.grid.shape[0]:
-        shape = parts.grid.shape
-        parts.close()
-        raise InvalidArgumentError(
-            f"the data is cut along its features: its grid of blocks is {shape}; rechunk it to "
-            "one block along axis 1"
-        )
-    return Colocated(parts, (DATA, *given), locations)
+    rows = Colocated(parts, (DATA, *given), locations)
+    try:
+        check_columns(parts)
+    except InvalidArgumentError:
+        with rows:
+            raise
+    return rows
 
 
 def map_rows(

@@ -18,7 +18,8 @@ from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from spliter import InvalidArgumentError, Partition, Split, gather
-from spliter_apps._blocks import Moments, Schema, block_schema, points_of
+from spliter_apps._blocks import Schema, block_schema, points_of
+from spliter_apps._moments import Moments
 from spliter_apps.kmeans.tiles import Block, FloatArray, Tile, tile_rows, tiles
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
@@ -94,7 +95,7 @@ class Points:
     @property
     def mean_variance(self) -> float:
         """Mean variance of the features, to which the tolerance is relative; 0 if not known."""
-        return 0.0 if self.moments is None else self.moments.variance / self.schema.n_features
+        return 0.0 if self.moments is None else float(self.moments.variance.mean())
 
 
 def block_numbers(partition: Partition) -> IntArray:
@@ -156,12 +157,12 @@ def moments_of(blocks: Iterable[Block]) -> Moments:
     Examples
     --------
     >>> moments_of([(np.array([[0.0], [2.0]]), None), (np.array([[4.0]]), None)])
-    Moments(count=3, mean=array([2.]), variance=2.6666666666666665)
+    Moments(count=3, mean=array([2.]), variance=array([2.66666667]))
     """
     blocks = iter(blocks)
     first = next(blocks)
     n_features = first[0].shape[1]
-    total = Moments(0, np.zeros(n_features), 0.0)
+    total = Moments(0, np.zeros(n_features), np.zeros(n_features))
     for tile in tiles(chain([first], blocks), tile_rows(2 * n_features), np.float64):
         total = total.merged(_moments_of_tile(tile))
     return total
@@ -174,7 +175,7 @@ def _moments_of_tile(tile: Tile) -> Moments:
     else:
         mean = points.mean(axis=0)
         variances = points.var(axis=0, mean=mean[None])
-    return Moments(points.shape[0], mean, float(variances.sum()))
+    return Moments(points.shape[0], mean, variances)
 
 
 def checked_weights(weights: Any, height: int, what: str) -> FloatArray:

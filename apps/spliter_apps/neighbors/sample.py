@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array
 
 from spliter import InvalidArgumentError, Partition
-from spliter_apps._blocks import Schema, points_of, survey
+from spliter_apps._blocks import Schema, dense, points_of, survey
 from spliter_apps.neighbors.metric import Search, resolve_search
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -299,17 +299,13 @@ def stack(arrays: Iterable[Any], n_rows: int | None) -> Any:
         rows: list[Any] = [first, *map(sparse.csr_matrix, remaining)]
         return first if len(rows) == 1 else sparse.vstack(rows, format="csr")
     if n_rows is None or first.shape[0] == n_rows:
-        kept = [first, *(_dense(array) for array in remaining if array.shape[0])]
+        kept = [first, *(dense(array) for array in remaining if array.shape[0])]
         return first if len(kept) == 1 else np.concatenate(kept)
     stacked: Array = np.empty((n_rows, *first.shape[1:]), dtype=first.dtype)
     stacked[: len(first)] = first
     start = len(first)
     del first
-    for array in map(_dense, remaining):
+    for array in map(dense, remaining):
         stacked[start : start + len(array)] = array
         start += len(array)
     return stacked
-
-
-def _dense(array: Any) -> Any:
-    return array.toarray() if hasattr(array, "toarray") else array

@@ -28,6 +28,7 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.spatial import cKDTree
 
+from spliter_apps._blocks import dense
 from spliter_apps.neighbors.given import nearest_given, within_given
 from spliter_apps.neighbors.metric import TREES, Search
 
@@ -205,8 +206,7 @@ def alike(points: Any, tree: Tree) -> Any:
         return points
     if sparse.issparse(tree.points):
         return sparse.csr_matrix(points, dtype=dtype)
-    dense = points.toarray() if hasattr(points, "toarray") else points
-    return np.ascontiguousarray(dense, dtype=dtype)
+    return np.ascontiguousarray(dense(points), dtype=dtype)
 
 
 def ask(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter import InvalidArgumentError
+from spliter_apps._moments import Moments
 from spliter_apps.neighbors.kernel import Candidates
 from spliter_apps.neighbors.radius import Neighbourhoods
 from spliter_apps.neighbors.tree import Floats
@@ -302,17 +303,13 @@ class Spread:
 
     Parameters
     ----------
-    weight : float
-        Of all rows.
-    mean, squares : ndarray of float64, shape (n_outputs,)
-        Mean of the truth, and its squared deviations from that.
+    truth : Moments
+        Of the truth, weighted.
     errors : ndarray of float64, shape (n_outputs,)
         Squared errors of the prediction.
     """
 
-    weight: float
-    mean: Floats
-    squares: Floats
+    truth: Moments
     errors: Floats
 
     @classmethod
@@ -347,35 +344,12 @@ class Spread:
                 f"the prediction for {unknown} points is NaN, which has no score: no neighbour is "
                 "within the radius; use a larger one"
             )
-        return cls(
-            weight,
-            mean,
-            (counted * (expected - mean) ** 2).sum(axis=0),
-            (counted * errors**2).sum(axis=0),
-        )
+        variance = (counted * (expected - mean) ** 2).sum(axis=0) / (weight or 1.0)
+        return cls(Moments(weight, mean, variance), (counted * errors**2).sum(axis=0))
 
     def merged(self, other: Spread) -> Spread:
-        """Return that of these rows and others.
-
-        Parameters
-        ----------
-        other : Spread
-            Of the other rows.
-
-        Returns
-        -------
-        Spread
-            Of all of them.
-        """
-        weight = self.weight + other.weight
-        apart = other.mean - self.mean
-        share = other.weight / weight if weight else 0.0
-        return Spread(
-            weight,
-            self.mean + apart * share,
-            self.squares + other.squares + apart**2 * self.weight * share,
-            self.errors + other.errors,
-        )
+        """Return that of these rows and others."""
+        return Spread(self.truth.merged(other.truth), self.errors + other.errors)
 
     def r2(self) -> float:
         """Return the mean coefficient of determination of the outputs.
@@ -385,7 +359,8 @@ class Spread:
         float
             For an output that is constant 1.0 if it is predicted right, else 0.0.
         """
-        varies = self.squares > 0
+        squares = self.truth.variance * self.truth.count
+        varies = squares > 0
         scores = np.where(self.errors > 0, 0.0, 1.0)
-        scores[varies] = 1.0 - self.errors[varies] / self.squares[varies]
+        scores[varies] = 1.0 - self.errors[varies] / squares[varies]
         return float(scores.mean())

@@ -18,6 +18,8 @@ import numpy.typing as npt
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.svm import SVC
 
+from spliter_apps._blocks import dense
+
 Floats = npt.NDArray[np.float64]
 
 MOST_ELEMENTS = 2**22
@@ -57,9 +59,7 @@ class PairCoefficients:
         PairCoefficients
             Pairs in the order of ``decision_function_shape="ovo"``.
         """
-        packed: Any = model.dual_coef_
-        if not isinstance(packed, np.ndarray):
-            packed = packed.toarray()
+        packed = dense(model.dual_coef_)
         nclasses = len(model.n_support_)
         pairs = list(combinations(range(nclasses), 2))
         ends = np.cumsum(model.n_support_)

@@ -135,7 +135,7 @@ def _gamma(svc: SVC, findings: Findings) -> float:
     # Kernels without gamma ignore it.
     if findings.moments is None or findings.moments.variance == 0:
         return 1.0
-    variance = findings.moments.variance
+    variance = float(findings.moments.variance)
     if not np.isfinite(variance):
         raise InvalidArgumentError(
             f"gamma='scale' needs the variance of the points, which is {variance}: values are too "

@@ -20,81 +20,11 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from spliter import InvalidArgumentError, Partition, task
 from spliter_apps._blocks import Schema, points_of, survey
+from spliter_apps._moments import Moments
 from spliter_apps.svm.columns import Array, distinct, encoded, label_column, weight_column
 from spliter_apps.svm.kernel import Rows, stacked
 
 BlockIndex: TypeAlias = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Mean and variance of all elements of some points, whatever the column.
-
-    Parameters
-    ----------
-    count : int
-        Number of elements.
-    mean, variance : float
-        Of the elements; the variance as by ``numpy.var``.
-    """
-
-    count: int
-    mean: float
-    variance: float
-
-    @classmethod
-    def of(cls, points: Any) -> Moments:
-        """Compute them, for points alone exactly as scikit-learn's SVC does.
-
-        Parameters
-        ----------
-        points : ndarray or CSR matrix of float64, shape (n, n_features)
-            Points.
-
-        Returns
-        -------
-        Moments
-            Zeros if there are no elements.
-        """
-        count = points.shape[0] * points.shape[1]
-        if not count:
-            return cls(0, 0.0, 0.0)
-        # Whether the variance can be used is decided once, for all points.
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean = float(points.mean())
-            if not isinstance(points, np.ndarray):
-                squares = points.multiply(points).mean()
-                return cls(count, mean, float(squares - mean * mean))
-            return cls(count, mean, float(points.var()))
-
-    def merged(self, other: Moments) -> Moments:
-        """Return the moments of both together, without cancellation.
-
-        Parameters
-        ----------
-        other : Moments
-            Of other points.
-
-        Returns
-        -------
-        Moments
-            Of all.
-
-        Examples
-        --------
-        >>> Moments(2, 1.0, 1.0).merged(Moments(2, 3.0, 1.0))
-        Moments(count=4, mean=2.0, variance=2.0)
-        """
-        if not self.count or not other.count:
-            return self if self.count else other
-        count = self.count + other.count
-        mine, theirs = self.count / count, other.count / count
-        apart = other.mean - self.mean
-        return Moments(
-            count,
-            self.mean + apart * theirs,
-            self.variance * mine + other.variance * theirs + apart * apart * mine * theirs,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,10 +182,33 @@ def summarised(partition: Partition, moments: bool) -> Summary:
 
 
 def _moments(partition: Partition) -> Moments:
-    return functools.reduce(
-        Moments.merged,
-        (Moments.of(points_of(_members(block)[0], np.float64)) for block in partition),
-    )
+    blocks = (points_of(_members(block)[0], np.float64) for block in partition)
+    return functools.reduce(Moments.merged, map(moments_of, blocks))
+
+
+def moments_of(points: Any) -> Moments:
+    """Return the moments of the elements of points, computed exactly as scikit-learn's SVC does.
+
+    Parameters
+    ----------
+    points : ndarray or CSR matrix of float64, shape (n, n_features)
+        Points.
+
+    Returns
+    -------
+    Moments
+        Zeros if there are no elements.
+    """
+    count = points.shape[0] * points.shape[1]
+    if not count:
+        return Moments(0, 0.0, 0.0)
+    # Whether the variance can be used is decided once, for all points.
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = float(points.mean())
+        if not isinstance(points, np.ndarray):
+            squares = points.multiply(points).mean()
+            return Moments(count, mean, float(squares - mean * mean))
+        return Moments(count, mean, float(points.var()))
 
 
 def read(partition: Partition, classes: Array) -> Rows:

@@ -1,0 +1,42 @@
+"""Number, mean and variance of data in parts, merged without cancellation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Number, mean and variance of numbers, or of each column of an array.
+
+    Parameters
+    ----------
+    count : float
+        How many numbers, or their total weight.
+    mean, variance : float, or ndarray of float64 of shape (n_columns,)
+        Of the numbers; the variance as by ``numpy.var``.
+    """
+
+    count: float
+    mean: Any
+    variance: Any
+
+    def merged(self, other: Moments) -> Moments:
+        """Return the moments of both together.
+
+        Examples
+        --------
+        >>> Moments(2, 1.0, 1.0).merged(Moments(2, 3.0, 1.0))
+        Moments(count=4, mean=2.0, variance=2.0)
+        """
+        if not self.count or not other.count:
+            return self if self.count else other
+        count = self.count + other.count
+        mine, theirs = self.count / count, other.count / count
+        difference = other.mean - self.mean
+        return Moments(
+            count,
+            self.mean + difference * theirs,
+            self.variance * mine + other.variance * theirs + difference**2 * mine * theirs,
+        )
