@@ -31,7 +31,7 @@ from tests.compss_backend.real.nodes import nodes_by_software
 from tests.conftest import ROOT, SOURCE_ROOTS
 
 REAL = Path(__file__).parent / "real"
-STORAGE = ROOT / "backends" / "spliter_backends" / "compss_storage" / "StorageItf.java"
+STORAGE = ROOT / "backends" / "spliter_backends" / "compss" / "storage" / "StorageItf.java"
 SECONDS = 1800
 """Bound for one application; the comparison with scikit-learn takes some 600."""
 
