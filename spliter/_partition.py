@@ -18,8 +18,8 @@ from spliter._grid import BlockGrid, IntArray
 from spliter._materialize import Materialization
 from spliter._planner import Location, PlannedPartition
 from spliter._protocols import BlockSource, Executor
-from spliter._repr import partition_html
 from spliter._task_checks import check_keywords, check_task_function
+from spliter.html import partition_html
 
 NEVER = Materialization(None, "not asked for")
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from spliter._alignment import check_aligned
 from spliter._errors import InvalidArgumentError, SplitClosedError, UnknownItemIndexError
 from spliter._events import LOGGER, tell
+from spliter._format import plural
 from spliter._grid import UNKNOWN, BlockGrid
 from spliter._materialize import Materialization, Materialize, check_materialize, decide
 from spliter._partition import NEVER, Partition
@@ -30,7 +31,7 @@ from spliter._protocols import (
 )
 from spliter._refusals import check_aligned_arguments
 from spliter._registry import load, locator_for
-from spliter._repr import plural, split_html
+from spliter.html import split_html
 
 
 def split(

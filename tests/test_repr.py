@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from spliter import BlockGrid, Split, split
-from spliter._block_map import block_map, colour
+from spliter.html._block_map import block_map, colour
 from tests.fake_engine import fake_split
 
 BOUND = 100_000

@@ -23,8 +23,8 @@ from spliter import (
     split,
 )
 from spliter._alignment import check_aligned
+from spliter._format import format_bytes
 from spliter._partition import count_rows
-from spliter._repr import format_bytes
 from tests.fake_engine import BLOCK_BYTES, fake_split
 
 VALUES = [[0, 1], [2], [], [3, 4, 5]]

@@ -26,7 +26,7 @@ from spliter import (
     split,
     task,
 )
-from spliter_backends.dask.executor import ask
+from spliter_backends.dask.client.scheduler_calls import ask
 from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, spread, total
 

@@ -1,6 +1,7 @@
 """COMPSs: partitions at nodes, one PyCOMPSs task per partition.
 
-``collection``  makes blocks by tasks that report where they run
+``collection``  blocks that tasks have made
+``creation``    makes blocks by tasks that report where they run
 ``locator``     finds the blocks of ds-arrays, of collections made by tasks, of lists of futures
 ``blocks``      the blocks of a Split at the main program: where they are, what moved
 ``executor``    a call becomes one PyCOMPSs task
@@ -11,6 +12,7 @@
 ``outcome``     results, errors and reports of tasks
 ``future``      PyCOMPSs' future with ``result()``
 ``persistent``  tasks over persistent objects of dataClay
+``contents``    reads the contents of such objects inside a task
 ``settings``    settings of this backend
 ``api``         the part of PyCOMPSs that is used, or what to do where it is missing
 ``storage/``    the storage interface in Java, to be compiled next to the COMPSs runtime
@@ -22,7 +24,8 @@ from spliter import Backend, Blocks, Executor
 from spliter_backends._shared.process_blocks import LocalBlocks
 from spliter_backends.compss.api import runtime_is_up
 from spliter_backends.compss.blocks import CompssBlocks
-from spliter_backends.compss.collection import CompssCollection, make_blocks
+from spliter_backends.compss.collection import CompssCollection
+from spliter_backends.compss.creation import make_blocks
 from spliter_backends.compss.executor import EXECUTOR, executor_of_future
 from spliter_backends.compss.future import CompssFuture
 from spliter_backends.compss.locator import CompssLocator

@@ -28,7 +28,6 @@ from spliter_backends.compss.api import (
     compss_delete_object,
     compss_get_number_of_resources,
 )
-from spliter_backends.compss.executor import EXECUTOR
 from spliter_backends.compss.outcome import hosts, splits
 from spliter_backends.compss.settings import settings
 from spliter_backends.compss.source import AwaySource, Layout
@@ -169,7 +168,7 @@ class CompssSource:
 
     def __del__(self) -> None:
         if self._one is not None:
-            EXECUTOR.delete_later(self._one)
+            tasks.delete_later(self._one)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return AwaySource, (self._planned.location,)

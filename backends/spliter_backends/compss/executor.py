@@ -22,10 +22,10 @@ from spliter_backends.compss import tasks
 from spliter_backends.compss.api import (
     CORE_ELEMENT_KEY,
     Future,
-    compss_delete_object,
     compss_wait_on,
     runtime_is_up,
 )
+from spliter_backends.compss.collection import assembled
 from spliter_backends.compss.future import CompssFuture
 from spliter_backends.compss.outcome import TaskFailure, TaskResult, futures, hosts
 from spliter_backends.compss.payload import packed
@@ -41,7 +41,6 @@ class CompssExecutor:
         self._constraints: weakref.WeakKeyDictionary[Any, Mapping[str, Any]] = (
             weakref.WeakKeyDictionary()
         )
-        self._unwanted: list[Any] = []
 
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
         """Return how many tasks each node runs at once: the setting, or what it has reported.
@@ -120,7 +119,7 @@ class CompssExecutor:
         future, or list of future
             What the task returns.
         """
-        self._delete_unwanted()
+        tasks.delete_unwanted()
         key = uuid.uuid4().hex
         if not runtime_is_up():
             here = [_arriving_here(argument) for argument in args]
@@ -279,8 +278,6 @@ class CompssExecutor:
         CompssCollection
             PyCOMPSs futures, one per block, made by one task per partition.
         """
-        from spliter_backends.compss.collection import assembled
-
         return assembled(results, made)
 
     def blocking_call_allowed(self) -> bool:
@@ -292,21 +289,6 @@ class CompssExecutor:
             ``True``.
         """
         return True
-
-    def delete_later(self, future: Any) -> None:
-        """Have COMPSs delete an object when next a task is started.
-
-        Parameters
-        ----------
-        future : future
-            Not needed by tasks that have not been submitted. May be called while garbage is
-            collected, when the binding may be in the middle of something.
-        """
-        self._unwanted.append(future)
-
-    def _delete_unwanted(self) -> None:
-        while self._unwanted:
-            compss_delete_object(self._unwanted.pop())
 
 
 def _arriving_here(argument: Any) -> Any:

@@ -11,18 +11,18 @@ on, so that tasks can be pinned to the node of their backend.
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import re
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, overload
+from typing import Any, Final
 
 from spliter import BackendNotUsableError, Blocks, BlockTimeoutError, Location, Partition
 from spliter_backends.compss.api import storage_is_configured
+from spliter_backends.compss.contents import Persistent
 from spliter_backends.compss.executor import CompssExecutor
 from spliter_backends.compss.settings import settings as compss_settings
-from spliter_backends.compss.source import GivenSource, Layout, Persistent
+from spliter_backends.compss.source import GivenSource, Layout
 
 NODES_OF_BACKENDS: Final = "SPLITER_COMPSS_WORKERS"
 """Line of the storage interface's file with ``<backend id>=<node>`` for each backend of dataClay.
@@ -56,57 +56,6 @@ def nodes_of_backends() -> dict[str, str]:
     return {backend.lower(): node for backend, _, node in named}
 
 
-class Contents(Sequence[Any]):
-    """The contents of persistent objects, each read when it is asked for.
-
-    Parameters
-    ----------
-    persistent : Persistent
-        Which objects.
-    given : sequence
-        The objects, if the task was given them.
-    """
-
-    def __init__(self, persistent: Persistent, given: Sequence[Any]) -> None:
-        self._persistent = persistent
-        self._given = given
-
-    def __len__(self) -> int:
-        """Return the number of objects."""
-        return len(self._persistent.ids) or len(self._given)
-
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Any]: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        """Return the content of one object, or of some."""
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        if not self._persistent.ids:
-            return _content(self._given[index])
-        return _content(_object(self._persistent.ids[index], self._persistent.service))
-
-
-def _content(value: Any) -> Any:
-    """Return what a persistent object stands for as a block."""
-    from spliter_backends.dataclay.objects import Block
-
-    if isinstance(value, Block):
-        return value.content
-    own = getattr(value, "spliter_block", None)
-    return value if own is None else own()
-
-
-def _object(object_id: Any, service: tuple[str, int]) -> Any:
-    from dataclay import DataClayObject
-    from dataclay.config import get_runtime
-
-    if get_runtime() is None:
-        _client_of_process(os.getpid(), service)
-    return DataClayObject.get_by_id(object_id)
-
-
 async def _objects(ids: Sequence[uuid.UUID]) -> list[Any]:
     from dataclay.config import get_runtime
 
@@ -123,16 +72,6 @@ async def _objects(ids: Sequence[uuid.UUID]) -> list[Any]:
             f"objects are of, {len(ids)} of them; see whether it is up"
         ) from None
     return found
-
-
-@functools.cache
-def _client_of_process(process: int, service: tuple[str, int]) -> Any:
-    """Start a client in a worker; by process, as a fork copies what this remembers."""
-    from dataclay import Client
-
-    client = Client(host=service[0], port=service[1])
-    client.start()
-    return client
 
 
 class CompssOverPersistent(CompssExecutor):

@@ -11,7 +11,6 @@ scheduler goes by. What travels beside them says how they belong together::
 from __future__ import annotations
 
 import dataclasses
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,23 +20,8 @@ import numpy as np
 from spliter import AlignmentError, PartitionNotLocalError
 from spliter._concatenate import concatenate
 from spliter._partition import count_rows, count_rows_of
+from spliter_backends.compss.contents import Contents, Persistent
 from spliter_backends.compss.outcome import FailedInputError, TaskFailure
-
-
-@dataclass(frozen=True)
-class Persistent:
-    """Persistent objects whose content is the blocks.
-
-    Parameters
-    ----------
-    ids : tuple of UUID
-        Of the objects, in the order of inputs; none if they are inputs themselves.
-    service : tuple of (str, int)
-        Address of the metadata service.
-    """
-
-    ids: tuple[uuid.UUID, ...]
-    service: tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -136,8 +120,6 @@ class GivenSource:
             if isinstance(value, TaskFailure):
                 raise FailedInputError(value)
         if layout.persistent is not None:
-            from spliter_backends.compss.persistent import Contents
-
             self._inputs = Contents(layout.persistent, self._inputs)
 
     def read(self) -> Iterator[Any]:

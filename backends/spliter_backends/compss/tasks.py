@@ -15,7 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from spliter_backends.compss.api import COLLECTION_IN, IN_DELETE, constraint, task
+from spliter_backends.compss.api import (
+    COLLECTION_IN,
+    IN_DELETE,
+    compss_delete_object,
+    constraint,
+    task,
+)
 from spliter_backends.compss.future import CompssFuture
 from spliter_backends.compss.outcome import TaskFailure, news_of_here, result_of
 from spliter_backends.compss.source import Layout, put_together
@@ -131,6 +137,27 @@ def spread(key: str, output: int | None, count: int, inputs: Sequence[Any]) -> A
         return [found] * (count + 1)
     facts = [BlockFacts.of([block]) for block in found.value]
     return [*found.value, result_of(facts, key, news_of_here())]
+
+
+_unwanted: Final[list[Any]] = []
+
+
+def delete_later(future: Any) -> None:
+    """Have COMPSs delete an object when next a task is started.
+
+    Parameters
+    ----------
+    future : future
+        Not needed by tasks that have not been submitted. May be called while garbage is
+        collected, when the binding may be in the middle of something.
+    """
+    _unwanted.append(future)
+
+
+def delete_unwanted() -> None:
+    """Have COMPSs delete the objects that :func:`delete_later` was called with."""
+    while _unwanted:
+        compss_delete_object(_unwanted.pop())
 
 
 def start(base: str, constraints: Mapping[str, Any], *args: Any, **options: Any) -> Any:

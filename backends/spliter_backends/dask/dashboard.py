@@ -22,7 +22,7 @@ from tornado.ioloop import IOLoop
 
 from spliter import BackendNotUsableError
 from spliter_backends.dask.client.batch import ON_PARTITION
-from spliter_backends.dask.executor import ask
+from spliter_backends.dask.client.scheduler_calls import ask
 
 PAGE: Final = "/spliter"
 """Where the page is, below the address of the dashboard."""

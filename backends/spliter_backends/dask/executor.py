@@ -4,7 +4,7 @@ The futures handed out are Dask's own. A task is pinned to one worker, strictly:
 pin (``allow_other_workers=True``) lets work stealing take tasks away from their blocks,
 and the blocks would follow across the network. A strictly pinned task would wait for ever if
 its worker died, left or stayed paused; a plugin in the scheduler prevents that
-(``_dask_pins``). Such a task starts elsewhere and puts things right from there
+(``scheduler.pins``). Such a task starts elsewhere and puts things right from there
 (``worker.source``), so nothing has to be resolved behind the user's back, and ``gather``,
 ``as_completed``, ``progress`` and further ``submit`` calls see ordinary futures.
 
@@ -20,17 +20,16 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy as shallow_copy
-from typing import Any, Final
+from typing import Any
 
 import dask
 from dask._task_spec import TaskRef
-from dask.utils import funcname, parse_timedelta
+from dask.utils import funcname
 from distributed import Client, Future
 from distributed.protocol.pickle import loads
 
 from spliter import (
     BlocksMade,
-    BlockTimeoutError,
     ClientClosedError,
     InvalidArgumentError,
     Location,
@@ -40,86 +39,9 @@ from spliter._grid import IntArray
 from spliter_backends.dask.client.batch import BatchSender
 from spliter_backends.dask.client.calls import PickledPartition, pickle_call, run_call
 from spliter_backends.dask.client.new_collections import assembled
+from spliter_backends.dask.client.scheduler_calls import ask, refuse_closed
 from spliter_backends.dask.client.watch import UnfinishedTasks
 from spliter_backends.dask.worker.source import hold
-
-DEFAULT_TIMEOUT: Final = "5 minutes"
-
-
-def block_timeout() -> float:
-    """Return the Dask setting ``spliter.block-timeout`` in seconds.
-
-    The longest wait for the scheduler's answer, and for blocks that are being made (again)
-    without any of them getting ready; 5 minutes unless set.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not a time above 0.
-    """
-    value = dask.config.get("spliter.block-timeout", DEFAULT_TIMEOUT)
-    try:
-        seconds = float(parse_timedelta(value))
-    except (AttributeError, KeyError, TypeError, ValueError):  # parse_timedelta raises all of them
-        seconds = 0.0
-    if not seconds > 0:
-        raise InvalidArgumentError(
-            f"the Dask setting spliter.block-timeout is {value!r}; set a time above 0, such as "
-            "'5 minutes' or 300"
-        )
-    return seconds
-
-
-def ask(client: Client, fn: Callable[..., Any], *args: Any) -> Any:
-    """Run a coroutine function on the client's event loop and wait for it, within bounds.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Its loop is used; not from that loop's own thread.
-    fn : coroutine function
-        Called with `args`.
-
-    Returns
-    -------
-    object
-        What it returns.
-
-    Raises
-    ------
-    BlockTimeoutError
-        If the scheduler does not answer within ``spliter.block-timeout``.
-    """
-    refuse_closed(client)
-    timeout = block_timeout()
-    try:
-        return client.sync(fn, *args, asynchronous=False, callback_timeout=timeout)
-    except TimeoutError as error:
-        raise no_answer(timeout) from error
-
-
-def no_answer(timeout: float) -> BlockTimeoutError:
-    """Return the error for a scheduler that has not answered for `timeout` seconds."""
-    return BlockTimeoutError(
-        f"the scheduler did not answer within {timeout:g} s; the limit is the Dask setting "
-        "spliter.block-timeout"
-    )
-
-
-def refuse_closed(client: Client | None) -> Client:
-    """Return a client that can be used.
-
-    Raises
-    ------
-    ClientClosedError
-        If it was closed, or no longer exists.
-    """
-    if client is None or client.status in ("closing", "closed"):
-        raise ClientClosedError(
-            "the Dask client that this Split (or future) belongs to is closed: make a new client, "
-            "persist the collection with it, and split that"
-        )
-    return client
 
 
 class DaskExecutor:

@@ -1,6 +1,7 @@
 """dataClay: partitions at backends, tasks as calls of active methods.
 
-``collection``  collections in dataClay: made of arrays, of blocks, or at the backends
+``collection``  a blocked collection of persistent objects
+``creation``    puts blocks into dataClay, or has its backends make them
 ``objects``     the persistent classes
 ``locator``     finds the ids of a collection's persistent objects
 ``blocks``      the blocks of a Split at the client: where they are, sizes, partitions
@@ -15,12 +16,8 @@
 from __future__ import annotations
 
 from spliter import Backend
-from spliter_backends.dataclay.collection import (
-    DataClayArray,
-    distribute,
-    from_array,
-    generate,
-)
+from spliter_backends.dataclay.collection import DataClayArray
+from spliter_backends.dataclay.creation import distribute, from_array, generate
 from spliter_backends.dataclay.executor import executor_of_future
 from spliter_backends.dataclay.locator import DataClayLocator
 

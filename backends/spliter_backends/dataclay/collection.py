@@ -1,37 +1,26 @@
-"""Collections in dataClay: arrays and other blocks put there, or made at the backends.
-
-``from_array``  cuts an array into blocks and sends them
-``distribute``  sends blocks of any kind
-``generate``    has the backends make the blocks; these may be larger than a message
-"""
+"""A blocked collection whose blocks are persistent objects of dataClay."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from spliter import BlockGrid, BlockTimeoutError, InvalidArgumentError, Location
+from spliter import BlockGrid, BlockTimeoutError, Location
 from spliter._grid import IntArray
-from spliter_backends._shared.opened import block_nbytes, cut, row_count
-from spliter_backends.dataclay.client.backend_calls import BackendGoneError, ObjectAwayError
+from spliter_backends.dataclay.client.backend_calls import (
+    ATTEMPTS,
+    BackendGoneError,
+    ObjectAwayError,
+)
 from spliter_backends.dataclay.client.handles import lost_blocks
-from spliter_backends.dataclay.client.session import Session
-from spliter_backends.dataclay.executor import ATTEMPTS, current_executor
-from spliter_backends.dataclay.message import MESSAGE_LIMIT, packed
-from spliter_backends.dataclay.objects import Block
-from spliter_backends.dataclay.worker.source import keep_blocks
-
-Placing: TypeAlias = Literal["round-robin", "runs"] | Sequence[int]
-"""Which backend gets which block: in turn, in runs of neighbours, or the number of each."""
-
-Chunks: TypeAlias = int | Sequence[int | Sequence[int]]
+from spliter_backends.dataclay.client.session import Session, current_session
+from spliter_backends.dataclay.message import packed
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +72,7 @@ class DataClayArray:
 
     def locations(self) -> list[Location | None]:
         """Return the backend of each block now; ``None`` for blocks that are gone."""
-        session = current_executor().session
+        session = current_session()
         found = session.wait(session.locate(self.object_ids))
         return [None if one is None else Location(str(one)) for one in found]
 
@@ -105,7 +94,7 @@ class DataClayArray:
         from spliter._concatenate import concatenate
         from spliter_backends.dataclay.message import decode
 
-        session = current_executor().session
+        session = current_session()
         messages = session.wait(_pulled(session, self.object_ids, BlockGrid(self.chunks)))
         contents = [decode(it)[1]["_dc_property_content"] for it in messages]
         shape = BlockGrid(self.chunks).shape
@@ -124,7 +113,7 @@ class DataClayArray:
 
     def delete(self) -> None:
         """Free the blocks at their backends, those that are left. Using it then is an error."""
-        session = current_executor().session
+        session = current_session()
         session.wait(_delete(session, self.object_ids))
 
     def __repr__(self) -> str:
@@ -171,244 +160,3 @@ async def _delete(session: Session, object_ids: Sequence[uuid.UUID]) -> None:
     for backend_id, ids in at.items():
         with contextlib.suppress(BackendGoneError):  # and what it had with it
             await session.peer(backend_id).ask("free", [], packed(ids))
-
-
-def from_array(
-    x: npt.NDArray[Any],
-    chunks: Chunks | None = None,
-    *,
-    backends: Sequence[uuid.UUID] | None = None,
-    placement: Placing = "round-robin",
-) -> DataClayArray:
-    """Cut an array into blocks and put them into dataClay.
-
-    Parameters
-    ----------
-    x : ndarray of at least one axis
-        The array.
-    chunks : int or sequence, optional
-        Rows per block; or for each axis the size of a block, or the sizes of all. By default
-        one block per backend.
-    backends : sequence of UUID, optional
-        Where to; by default all backends there are.
-    placement : {"round-robin", "runs"} or sequence of int
-        Which of the backends gets which block: in turn, as many neighbours each, or by number.
-
-    Returns
-    -------
-    DataClayArray
-        Of the shape and dtype of `x`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If `chunks` or `placement` do not fit, or a block is too large for one message; then
-        nothing has been sent.
-
-    Examples
-    --------
-    >>> from spliter_backends.dataclay.collection import from_array
-    >>> x = from_array(np.arange(10), chunks=4)  # doctest: +SKIP
-    >>> x.chunks, x.shape  # doctest: +SKIP
-    (((4, 4, 2),), (10,))
-    """
-    executor = current_executor()
-    chosen = _backends(executor.session, backends)
-    if x.ndim == 0:
-        raise InvalidArgumentError("an array without axes has no rows to cut into blocks")
-    sizes = _cuts(x.shape, chunks if chunks is not None else -(-len(x) // len(chosen)) or 1)
-    starts = [(0, *itertools.accumulate(axis)) for axis in sizes]
-    grid = BlockGrid(sizes)
-    pieces = [
-        x[tuple(slice(at[i], at[i + 1]) for at, i in zip(starts, index, strict=True))]
-        for index in np.ndindex(grid.shape)
-    ]
-    return _sent(executor.session, pieces, sizes, x.dtype, chosen, placement)
-
-
-def distribute(
-    blocks: Sequence[Any],
-    *,
-    backends: Sequence[uuid.UUID] | None = None,
-    placement: Placing = "round-robin",
-) -> DataClayArray:
-    """Put blocks of any kind into dataClay, one after the other along axis 0.
-
-    Parameters
-    ----------
-    blocks : sequence of block
-        Arrays, data frames, sparse matrices, lists; anything picklable.
-    backends, placement
-        As in :func:`from_array`.
-
-    Returns
-    -------
-    DataClayArray
-        With the rows of each block, and one block along each further axis that they agree on.
-
-    Raises
-    ------
-    InvalidArgumentError
-        As :func:`from_array`.
-
-    Examples
-    --------
-    >>> from spliter_backends.dataclay.collection import distribute
-    >>> frames = distribute([first, second], placement=[0, 0])  # doctest: +SKIP
-    """
-    executor = current_executor()
-    if not blocks:
-        raise InvalidArgumentError("there are no blocks to distribute")
-    trailing = {tuple(getattr(block, "shape", ())[1:]) for block in blocks}
-    further = trailing.pop() if len(trailing) == 1 else ()
-    dtypes = {block.dtype for block in blocks if isinstance(block, np.ndarray)}
-    arrays = all(isinstance(block, np.ndarray) for block in blocks)
-    chunks = (tuple(row_count(block) for block in blocks), *((size,) for size in further))
-    dtype = dtypes.pop() if arrays and len(dtypes) == 1 else None
-    chosen = _backends(executor.session, backends)
-    return _sent(executor.session, blocks, chunks, dtype, chosen, placement)
-
-
-def generate(
-    fn: Callable[..., npt.NDArray[Any]],
-    chunks: Sequence[Sequence[int]],
-    *args: Any,
-    backends: Sequence[uuid.UUID] | None = None,
-    placement: Placing = "round-robin",
-    **kwargs: Any,
-) -> DataClayArray:
-    """Have the backends make the blocks of an array; they may be larger than a message.
-
-    Parameters
-    ----------
-    fn : callable
-        Called at a backend as ``fn(index, shape, *args, **kwargs)`` with the block's index in
-        the grid and its shape; returns the block.
-    chunks : sequence of sequence of int
-        Sizes of the blocks along each axis.
-    *args, **kwargs
-        Further arguments.
-    backends, placement
-        As in :func:`from_array`.
-
-    Returns
-    -------
-    DataClayArray
-        Its dtype is that of the first block.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If `placement` does not fit, or `fn` returns a block of another shape.
-
-    Examples
-    --------
-    >>> from spliter_backends.dataclay.collection import generate
-    >>> ones = generate(lambda index, shape: np.ones(shape), [(5, 5)])  # doctest: +SKIP
-    """
-    executor = current_executor()
-    grid = BlockGrid.from_chunks(chunks)
-    chosen = _backends(executor.session, backends)
-    at = _placed(grid.nblocks, placement, len(chosen))
-    futures = []
-    for index, number in zip(np.ndindex(grid.shape), at, strict=True):
-        shape = tuple(axis[i] for axis, i in zip(grid.chunks, index, strict=True))
-        call = (fn, index, shape, args, kwargs)
-        futures.append(executor.submit(_make, call, {}, Location(str(chosen[number]))))
-    made = [future.result() for future in futures]
-    object_ids, nbytes, dtypes = zip(*made, strict=True)
-    return DataClayArray(object_ids, grid.chunks, dtypes[0], np.asarray(nbytes, dtype=np.int64))
-
-
-def _make(
-    fn: Callable[..., Any],
-    index: tuple[int, ...],
-    shape: tuple[int, ...],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> tuple[uuid.UUID, int, np.dtype[Any]]:
-    """Run at a backend: make one block and keep it."""
-    block = fn(index, shape, *args, **kwargs)
-    if np.shape(block) != shape:
-        raise InvalidArgumentError(
-            f"generate: the function returned shape {np.shape(block)} for block {index}, which "
-            f"has shape {shape}"
-        )
-    ((object_id, nbytes, _),) = keep_blocks([block])
-    return object_id, nbytes, block.dtype
-
-
-def _backends(session: Session, wanted: Sequence[uuid.UUID] | None) -> list[uuid.UUID]:
-    there: list[uuid.UUID] = session.wait(session.backend_ids())
-    if wanted is None:
-        if not there:
-            raise InvalidArgumentError("dataClay has no backends to put blocks at; start some")
-        return there
-    missing = [one for one in wanted if one not in there]
-    if missing or not wanted:
-        raise InvalidArgumentError(
-            f"backends must be some of {', '.join(map(str, there))}; got {wanted!r}"
-        )
-    return list(wanted)
-
-
-def _placed(nblocks: int, placement: Placing, nbackends: int) -> list[int]:
-    """Return the number of the backend that each block goes to."""
-    if isinstance(placement, str):
-        if placement == "round-robin":
-            return [number % nbackends for number in range(nblocks)]
-        if placement == "runs":
-            return [number * nbackends // nblocks for number in range(nblocks)]
-        raise InvalidArgumentError(
-            f"placement must be 'round-robin', 'runs' or a sequence of int, got {placement!r}"
-        )
-    numbers = [int(number) for number in placement]
-    if len(numbers) != nblocks or not all(0 <= number < nbackends for number in numbers):
-        raise InvalidArgumentError(
-            f"placement must give one of {nbackends} backends by number (from 0) for each of "
-            f"{nblocks} blocks, got {len(numbers)} numbers, {sorted(set(numbers))}"
-        )
-    return numbers
-
-
-def _cuts(shape: Sequence[int], chunks: Chunks) -> tuple[tuple[int, ...], ...]:
-    wanted = [chunks] if isinstance(chunks, int | np.integer) else list(chunks)
-    whole: list[int | Sequence[int]] = [max(size, 1) for size in shape[len(wanted) :]]
-    found = []
-    for size, step in zip(shape, [*wanted, *whole], strict=False):
-        if isinstance(step, int | np.integer):
-            if step < 1:
-                raise InvalidArgumentError(f"a block has at least one row, got chunks={chunks!r}")
-            found.append(cut(size, int(step)))
-        else:
-            found.append(tuple(int(it) for it in step))
-    if len(wanted) > len(shape) or [sum(axis) for axis in found] != list(shape):
-        raise InvalidArgumentError(f"chunks={chunks!r} do not add up to shape {tuple(shape)}")
-    return tuple(found)
-
-
-def _sent(
-    session: Session,
-    blocks: Sequence[Any],
-    chunks: tuple[tuple[int, ...], ...],
-    dtype: np.dtype[Any] | None,
-    backends: Sequence[uuid.UUID],
-    placement: Placing,
-) -> DataClayArray:
-    nbytes = np.fromiter(map(block_nbytes, blocks), np.int64, len(blocks))
-    for position in np.flatnonzero(nbytes > MESSAGE_LIMIT).tolist():
-        raise InvalidArgumentError(
-            f"block {position} has {nbytes[position]} bytes, and dataClay loses objects of 2 GiB "
-            f"or more on their way; cut the data into blocks of less than {MESSAGE_LIMIT} bytes, "
-            "or have the backends make it (generate). Nothing has been sent"
-        )
-    at = _placed(len(blocks), placement, len(backends))
-    made = [Block(content) for content in blocks]
-
-    async def send() -> None:
-        for number, backend_id in enumerate(backends):
-            mine = (block for block, place in zip(made, at, strict=True) if place == number)
-            await session.peer(backend_id).persist(mine)
-
-    session.wait(send())
-    return DataClayArray(tuple(block._dc_meta.id for block in made), chunks, dtype, nbytes)

@@ -29,6 +29,7 @@ from spliter import (
     BlockLostError,
     BlocksMade,
     BlockTimeoutError,
+    Executor,
     InvalidArgumentError,
     Location,
     Partition,
@@ -40,15 +41,18 @@ from spliter._grid import IntArray
 from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends._shared.waiting import when_done
 from spliter_backends.dataclay.blocks import ClientSource
-from spliter_backends.dataclay.client.backend_calls import BackendGoneError, ObjectAwayError, Peer
+from spliter_backends.dataclay.client.backend_calls import (
+    ATTEMPTS,
+    BackendGoneError,
+    ObjectAwayError,
+    Peer,
+)
 from spliter_backends.dataclay.client.future import DataClayFuture, Kept, unpickled
 from spliter_backends.dataclay.client.handles import Anchor, Home
 from spliter_backends.dataclay.client.session import Session, current_session
 from spliter_backends.dataclay.message import ERRORS, MESSAGE_LIMIT, Pickled, dumps, encode
-from spliter_backends.dataclay.worker.source import StationSource, keep_blocks
-
-ATTEMPTS: Final = 6
-"""Times that a task is sent while its blocks keep moving."""
+from spliter_backends.dataclay.persist import keep_blocks
+from spliter_backends.dataclay.worker.source import StationSource
 
 DELIVERY_THREADS: Final = 4
 """Threads that unpickle results and run the callbacks of futures."""
@@ -435,6 +439,6 @@ def current_executor() -> DataClayExecutor:
         return executor
 
 
-def executor_of_future(future: Any) -> DataClayExecutor | None:
+def executor_of_future(future: Any) -> Executor | None:
     """Return the executor that made a future; ``None`` for anything else."""
     return future.executor if isinstance(future, DataClayFuture) else None

@@ -51,6 +51,16 @@ class Block(DataClayObject):  # type: ignore[misc]
         # Not the attribute: away from home that would ask another backend.
         return vars(self)["_dc_property_content"]
 
+    def spliter_copy(self) -> Any:
+        """Return what partitions yield for this object, in a process that is no backend.
+
+        Returns
+        -------
+        object
+            A copy of the content.
+        """
+        return self.content
+
 
 class _Runner(DataClayObject):  # type: ignore[misc]
     """Something that tasks can be called on."""
@@ -98,4 +108,5 @@ class Station(_Runner):
         self, client: str, object_id: uuid.UUID, members: tuple[bytes, ...]
     ) -> None:
         """Make a :class:`PartitionObject` with a given id at this backend, for a client."""
-        await station.add_partition(client, object_id, members)
+        proxy = PartitionObject.new_proxy_object()
+        await station.add_partition(proxy, client, object_id, members)

@@ -11,7 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import ray
@@ -21,6 +21,7 @@ from spliter import (
     BackendNotUsableError,
     BlockGrid,
     BlockLostError,
+    Executor,
     Movement,
     Partition,
     Placement,
@@ -35,9 +36,6 @@ from spliter_backends.ray.cluster import (
 )
 from spliter_backends.ray.source import AwaySource, NodeSource, Report
 from spliter_backends.ray.worker import COPIES, TOGETHER
-
-if TYPE_CHECKING:
-    from spliter_backends.ray.executor import RayExecutor
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,13 +191,13 @@ class RayBlocks:
 
     Parameters
     ----------
-    executor : RayExecutor
+    executor : Executor
         What runs tasks over them.
     members : sequence of Member
         The first one is the one being split.
     """
 
-    def __init__(self, executor: RayExecutor, members: Sequence[Member]) -> None:
+    def __init__(self, executor: Executor, members: Sequence[Member]) -> None:
         self.executor = executor
         self._connection = connection()
         self._members = list(members)

@@ -25,7 +25,8 @@ from spliter._concatenate import concatenate
 from spliter._grid import IntArray
 from spliter_backends._shared.opened import open_zarr
 from spliter_backends.dask.blocks import ClientSource
-from spliter_backends.dask.executor import DaskExecutor, block_timeout
+from spliter_backends.dask.client.scheduler_calls import block_timeout
+from spliter_backends.dask.executor import DaskExecutor
 from spliter_backends.dask.worker.copies import Kept
 
 

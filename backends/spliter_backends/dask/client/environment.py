@@ -16,6 +16,7 @@ from distributed import Client
 
 from spliter import BackendNotUsableError
 from spliter_backends.dask import versions
+from spliter_backends.dask.client.scheduler_calls import ask
 from spliter_backends.dask.versions import wrong_versions
 
 ANSWER_WITHIN: Final = 10.0
@@ -82,8 +83,6 @@ def check_environment(client: Client, workers: Collection[str] | None = None) ->
     BackendNotUsableError
         Naming the processes.
     """
-    from spliter_backends.dask.executor import ask
-
     checked = _checked.get(client)
     new = None if checked is None else set(workers or ()) - checked
     if new is not None and not new:

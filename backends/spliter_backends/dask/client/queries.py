@@ -18,7 +18,12 @@ from distributed import Client, Future
 
 from spliter import BlockGrid, BlockLostError, BlockTimeoutError
 from spliter._grid import IntArray
-from spliter_backends.dask.executor import ask, block_timeout, no_answer, refuse_closed
+from spliter_backends.dask.client.scheduler_calls import (
+    ask,
+    block_timeout,
+    no_answer,
+    refuse_closed,
+)
 
 BATCH: Final = 10_000
 """Keys per question to the scheduler: bounds the message and how long the scheduler, which

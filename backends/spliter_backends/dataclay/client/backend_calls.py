@@ -18,8 +18,8 @@ import enum
 import pickle
 import time
 import uuid
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -32,9 +32,6 @@ from spliter_backends.dataclay.quiet import quiet
 with quiet():
     from dataclay.exceptions import ObjectWithWrongBackendIdError
     from dataclay.proto.backend import backend_pb2
-
-if TYPE_CHECKING:
-    from spliter_backends.dataclay.client.session import Session
 
 HEALTH_SERVICE: Final = "dataclay.proto.backend.BackendService"
 LOOK_SECONDS: Final = 1.0
@@ -52,6 +49,8 @@ PIECE_NBYTES: Final = 2**26
 """Large values are moved in pieces of that size: no message comes near its limit."""
 BATCH_NBYTES: Final = 2**25
 """Objects are made persistent in batches of about that size."""
+ATTEMPTS: Final = 6
+"""Times that a task is sent, or a block asked for, while blocks keep moving."""
 NO_KWARGS: Final = pickle.dumps({})
 STOPPED: Final = "the dataClay client of this Split was stopped; start one and split again"
 
@@ -76,18 +75,53 @@ class Health(enum.Enum):
     GONE = "gone"
 
 
+class Connection(Protocol):
+    """What a :class:`Peer` uses of the client's session with dataClay."""
+
+    loop: Any
+
+    @property
+    def runtime(self) -> Any:
+        """Of dataClay's client."""
+
+    @property
+    def name(self) -> str:
+        """What all names start with that backends keep things for this client by."""
+
+    @property
+    def lease_seconds(self) -> float:
+        """Seconds after which backends free what they keep, unless the lease is renewed."""
+
+    @property
+    def credentials(self) -> Mapping[str, Any]:
+        """User name, token and dataset of the client."""
+
+    @property
+    def metadata(self) -> Sequence[tuple[str, str]]:
+        """The same for calls."""
+
+    def new_name(self) -> str:
+        """Return a name that no other transfer has."""
+
+    def is_started(self) -> bool:
+        """Whether the client has not been stopped."""
+
+    async def refresh(self) -> None:
+        """Look up which backends there are."""
+
+
 class Peer:
     """One backend, as this client reaches it. Coroutines run on dataClay's event loop.
 
     Parameters
     ----------
-    session : Session
+    session : Connection
         Whose backend it is.
     backend_id : UUID
         Which.
     """
 
-    def __init__(self, session: Session, backend_id: uuid.UUID) -> None:
+    def __init__(self, session: Connection, backend_id: uuid.UUID) -> None:
         self.backend_id = backend_id
         self.station_id = uuid.uuid5(backend_id, "spliter-station")
         self._session = session

@@ -6,15 +6,12 @@ import threading
 import time
 import weakref
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from spliter import BlockLostError, Location, TaskNotSerializableError
+from spliter import BlockLostError, Executor, Location, TaskNotSerializableError
 from spliter_backends.dataclay.client.backend_calls import BackendGoneError, Peer
 from spliter_backends.dataclay.client.session import Session
 from spliter_backends.dataclay.message import decode
-
-if TYPE_CHECKING:
-    from spliter_backends.dataclay.executor import DataClayExecutor
 
 
 class Kept:
@@ -88,13 +85,13 @@ class DataClayFuture(Future[Any]):
 
     Parameters
     ----------
-    executor : DataClayExecutor
+    executor : Executor
         What runs the task.
     location : Location or None
         Where the task was pinned to.
     """
 
-    def __init__(self, executor: DataClayExecutor, location: Location | None) -> None:
+    def __init__(self, executor: Executor, location: Location | None) -> None:
         super().__init__()
         self.executor = executor
         self.location = location

@@ -18,7 +18,6 @@ import psutil
 from spliter import AlignmentError, NotEnoughMemoryError, PartitionNotLocalError
 from spliter._concatenate import concatenate
 from spliter._partition import count_rows
-from spliter_backends._shared.opened import block_nbytes
 from spliter_backends._shared.process_blocks import Once
 from spliter_backends.dataclay.message import object_by_id, unpacked
 from spliter_backends.dataclay.quiet import quiet
@@ -210,25 +209,3 @@ def _check_rows(at: int, blocks: Sequence[Any]) -> None:
             f"the aligned blocks that are number {at} of their partition have "
             f"{' and '.join(map(str, sorted(rows)))} rows; split collections that are blocked alike"
         )
-
-
-def keep_blocks(blocks: Sequence[Any]) -> list[tuple[uuid.UUID, int, int]]:
-    """Make persistent blocks at this backend; run as a task.
-
-    Parameters
-    ----------
-    blocks : sequence of block
-        Their contents.
-
-    Returns
-    -------
-    list of (UUID, int, int)
-        Id, bytes and rows of each.
-    """
-    from spliter_backends.dataclay.objects import Block
-
-    made = []
-    for content in blocks:
-        block = Block(content)
-        made.append((block._dc_meta.id, block_nbytes(content), count_rows(content)))
-    return made

@@ -252,11 +252,10 @@ def _own(object_id: uuid.UUID, client: str) -> None:
     LEASES.ensure(client)
 
 
-async def add_partition(client: str, object_id: uuid.UUID, members: tuple[bytes, ...]) -> None:
-    """Make a partition object; see :meth:`spliter_backends.dataclay.objects.Station`."""
-    from spliter_backends.dataclay.objects import PartitionObject
-
-    partition = PartitionObject.new_proxy_object()
+async def add_partition(
+    partition: Any, client: str, object_id: uuid.UUID, members: tuple[bytes, ...]
+) -> None:
+    """Make a proxy a persistent partition object here, with a given id and for a client."""
     partition._dc_meta.id = object_id
     partition._dc_property_members = members
     _own(object_id, client)

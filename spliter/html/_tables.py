@@ -1,20 +1,20 @@
-"""How a Split and a Partition look in a notebook: what is where, and how evenly."""
+"""HTML representations of a Split and of a Partition: headings and the table of locations."""
 
 from __future__ import annotations
 
 import html
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 
-from spliter._block_map import block_map, colour, shortened
-from spliter._grid import IntArray
-
-if TYPE_CHECKING:
-    from spliter._partition import Partition
-    from spliter._split import Split
+from spliter._format import format_bytes, plural
+from spliter._grid import BlockGrid, IntArray
+from spliter._planner import Location
+from spliter._protocols import Movement
+from spliter.html._block_map import block_map, colour, shortened
 
 _ROWS = 20
 """Most locations in the table."""
@@ -25,33 +25,42 @@ _NAME_IN_TABLE = 40
 MUCH_MORE = 1.2
 """Times the mean that a location has at least to be called crowded: 60 of 100 blocks of two."""
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+class ShownPartition(Protocol):
+    """What is shown of a :class:`spliter.Partition`."""
+
+    @property
+    def location(self) -> Location: ...
+    @property
+    def location_number(self) -> int: ...
+    @property
+    def indexes(self) -> Any: ...
+    @property
+    def block_nbytes(self) -> IntArray: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def shape(self) -> tuple[int | None, ...]: ...
+    def __len__(self) -> int: ...
 
 
-def format_bytes(nbytes: float) -> str:
-    """Return a number of bytes with a binary unit.
+class ShownSplit(Protocol):
+    """What is shown of a :class:`spliter.Split`."""
 
-    Parameters
-    ----------
-    nbytes : float
-        Number of bytes, >= 0.
-
-    Returns
-    -------
-    str
-        Such as ``'1.5 MiB'``.
-
-    Examples
-    --------
-    >>> format_bytes(1536)
-    '1.5 KiB'
-    """
-    value = float(nbytes)
-    for unit in _UNITS[:-1]:
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} {_UNITS[-1]}"
+    @property
+    def locations(self) -> Sequence[Location]: ...
+    @property
+    def nblocks(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def grid(self) -> BlockGrid: ...
+    @property
+    def moved(self) -> Movement: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: slice) -> Sequence[ShownPartition]: ...
+    def _spread_advice(self) -> str: ...
+    def _told_materialization(self) -> str: ...
 
 
 def _imbalance(per_location: IntArray) -> str:
@@ -64,36 +73,11 @@ def _heading(what: str, facts: str) -> str:
     return f"<div><b>{what}</b>: {facts}</div>"
 
 
-def plural(count: int, noun: str, form: str = "d") -> str:
-    """Return a count and its noun.
-
-    Parameters
-    ----------
-    count : int
-        How many.
-    noun : str
-        In the singular; its plural ends in "s".
-    form : str
-        Format of the count.
-
-    Returns
-    -------
-    str
-        Such as ``'1 block'`` and ``'2 blocks'``.
-
-    Examples
-    --------
-    >>> plural(1, "block"), plural(2000, "block", ",")
-    ('1 block', '2,000 blocks')
-    """
-    return f"{count:{form}} {noun}" + ("" if count == 1 else "s")
-
-
 def _plural(count: int, noun: str) -> str:
     return plural(count, noun, ",")
 
 
-def _crowded(split: Split, blocks: IntArray) -> str:
+def _crowded(split: ShownSplit, blocks: IntArray) -> str:
     """Say so where one of several locations has most blocks, and how to spread them."""
     most = int(blocks.argmax())
     if len(blocks) < 2 or blocks[most] <= max(split.nblocks / 2, MUCH_MORE * blocks.mean()):
@@ -114,7 +98,7 @@ def _sizes(nbytes: IntArray) -> str:
     return f"{least} each" if least == most else f"{least} to {most} each"
 
 
-def _table(split: Split, totals: _Totals) -> str:
+def _table(split: ShownSplit, totals: _Totals) -> str:
     names = split.locations
     rows = "".join(
         _row(
@@ -162,7 +146,7 @@ class _Totals:
     block_nbytes: IntArray
 
     @classmethod
-    def of(cls, split: Split) -> _Totals:
+    def of(cls, split: ShownSplit) -> _Totals:
         locations = split.locations
         number = {location: i for i, location in enumerate(locations)}
         partitions, blocks, nbytes = np.zeros((3, len(locations)), dtype=np.int64)
@@ -177,7 +161,7 @@ class _Totals:
         return cls(partitions, blocks, nbytes, owner, block_nbytes)
 
 
-def split_html(split: Split) -> str:
+def split_html(split: ShownSplit) -> str:
     """Return the HTML of a Split.
 
     Parameters
@@ -222,7 +206,7 @@ def split_html(split: Split) -> str:
     )
 
 
-def partition_html(partition: Partition) -> str:
+def partition_html(partition: ShownPartition) -> str:
     """Return the HTML of a Partition.
 
     Parameters

@@ -1,0 +1,31 @@
+"""Make persistent blocks at a backend; imported there by the tasks that do."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from spliter._partition import count_rows
+from spliter_backends._shared.opened import block_nbytes
+from spliter_backends.dataclay.objects import Block
+
+
+def keep_blocks(blocks: Sequence[Any]) -> list[tuple[uuid.UUID, int, int]]:
+    """Make persistent blocks at this backend; run as a task.
+
+    Parameters
+    ----------
+    blocks : sequence of block
+        Their contents.
+
+    Returns
+    -------
+    list of (UUID, int, int)
+        Id, bytes and rows of each.
+    """
+    made = []
+    for content in blocks:
+        block = Block(content)
+        made.append((block._dc_meta.id, block_nbytes(content), count_rows(content)))
+    return made

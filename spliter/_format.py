@@ -1,0 +1,56 @@
+"""Numbers in words: bytes with a unit, counts with a noun."""
+
+from __future__ import annotations
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def format_bytes(nbytes: float) -> str:
+    """Return a number of bytes with a binary unit.
+
+    Parameters
+    ----------
+    nbytes : float
+        Number of bytes, >= 0.
+
+    Returns
+    -------
+    str
+        Such as ``'1.5 MiB'``.
+
+    Examples
+    --------
+    >>> format_bytes(1536)
+    '1.5 KiB'
+    """
+    value = float(nbytes)
+    for unit in _UNITS[:-1]:
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} {_UNITS[-1]}"
+
+
+def plural(count: int, noun: str, form: str = "d") -> str:
+    """Return a count and its noun.
+
+    Parameters
+    ----------
+    count : int
+        How many.
+    noun : str
+        In the singular; its plural ends in "s".
+    form : str
+        Format of the count.
+
+    Returns
+    -------
+    str
+        Such as ``'1 block'`` and ``'2 blocks'``.
+
+    Examples
+    --------
+    >>> plural(1, "block"), plural(2000, "block", ",")
+    ('1 block', '2,000 blocks')
+    """
+    return f"{count:{form}} {noun}" + ("" if count == 1 else "s")

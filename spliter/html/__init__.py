@@ -1,0 +1,7 @@
+"""HTML representations of Split and Partition for notebooks."""
+
+from __future__ import annotations
+
+from spliter.html._tables import partition_html, split_html
+
+__all__ = ["partition_html", "split_html"]
