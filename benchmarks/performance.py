@@ -19,7 +19,6 @@ import itertools
 import os
 import re
 import shlex
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,8 +27,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spliter_experiments.compare.results import Comparison, Stand, read_results
 from spliter_experiments.harness.facts import facts
+from spliter_experiments.harness.records import Record, ResultsFolder
+from spliter_experiments.harness.table import Grid, quartiles
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "benchmarks" / "performance.toml"
@@ -160,60 +160,30 @@ def measure(figure: Figure, quick: bool) -> list[str]:
             timeout=LIMIT_SECONDS,
         )
         if compares:
-            return list(ratios_table(read_results(Path(folder))))
+            return ratios_table(ResultsFolder(Path(folder)).records())
     return ["```text", *done.stdout.rstrip().splitlines()[-LAST_LINES:], "```"]
 
 
-def ratios_table(comparison: Comparison) -> Iterator[str]:
-    """Yield a table of each way's time over that of SplIter in the same round.
+def ratios_table(records: Sequence[Record]) -> list[str]:
+    """Return a table of each way's time over that of SplIter in the same round.
 
     Parameters
     ----------
-    comparison : Comparison
-        With SplIter among its ways.
+    records : sequence of Record
+        With SplIter among the ways.
     """
-    ways = [way for way in comparison.ways if way != "spliter"]
-    yield f"| blocks per core | SplIter, s | {' | '.join(ways)} |"
-    yield f"| --- | --- |{' --- |' * len(ways)}"
-    for stand in comparison.stands:
-        own = seconds_by_round(stand, "spliter")
-        cells = [
-            quartiles([s / own[at] for at, s in seconds_by_round(stand, way).items()])
-            for way in ways
-        ]
-        yield f"| {stand.blocks_per_core} | {quartiles([*own.values()])} | {' | '.join(cells)} |"
-
-
-def seconds_by_round(stand: Stand, way: str) -> dict[int, float]:
-    """Return what a way took in each round.
-
-    Parameters
-    ----------
-    stand : Stand
-        The runs at one blocking.
-    way : str
-        Which of them.
-    """
-    return {run.round: run.seconds for run in stand.measurements if run.way == way}
-
-
-def quartiles(values: Sequence[float]) -> str:
-    """Write the median, and the quartiles behind it.
-
-    Parameters
-    ----------
-    values : sequence of float
-        At least one.
-
-    Returns
-    -------
-    str
-        Such as ``1.25 (1.20 to 1.31)``.
-    """
-    if len(values) < 2:
-        return f"{values[0]:.3g}"
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return f"{middle:.3g} ({low:.3g} to {high:.3g})"
+    ways = list(dict.fromkeys(one.way for one in records if one.way != "spliter"))
+    found = {(one.x, one.way, one.repetition): one.seconds for one in records}
+    rows = []
+    for x in sorted({one.x for one in records}):
+        own = {
+            at: seconds
+            for (place, way, at), seconds in found.items()
+            if (place, way) == (x, "spliter")
+        }
+        ratios = ([found[x, way, at] / seconds for at, seconds in own.items()] for way in ways)
+        rows.append((f"{x:g}", quartiles([*own.values()]), *map(quartiles, ratios)))
+    return Grid(("blocks per core", "SplIter, s", *ways), tuple(rows)).markdown()
 
 
 def section(figure: Figure, quick: bool) -> Iterator[str]:

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,13 +30,13 @@ import spliter
 from spliter import BackendInfo
 from spliter_experiments.cli import app
 from spliter_experiments.compare import cli as compare_cli
-from spliter_experiments.compare.comparison import Listener
 from spliter_experiments.compare.engines import dask_cluster, dask_engine, loading
-from spliter_experiments.compare.results import read_results
 from spliter_experiments.compare.workloads import histogram_dask, kmeans, kmeans_dask
 from spliter_experiments.compare.workloads.dask_steps import DaskSite
 from spliter_experiments.compare.workloads.histogram import Histogram
 from spliter_experiments.compare.workloads.histogram_kernels import Edges
+from spliter_experiments.harness.console import Listener
+from spliter_experiments.harness.records import Record, ResultsFolder
 from spliter_experiments.harness.runner import Answer
 from tests.conftest import SOURCE_ROOTS, RunPython
 
@@ -50,6 +51,15 @@ def run(*arguments: str) -> Result:
 
 def compare(*arguments: str) -> Result:
     return run("compare", "histogram", *arguments)
+
+
+def records_in(folder: Path) -> list[Record]:
+    return ResultsFolder(folder).records()
+
+
+def settings_in(folder: Path) -> dict[str, Any]:
+    (plan,) = ResultsFolder(folder).plans()
+    return plan
 
 
 @pytest.fixture(scope="module")
@@ -119,13 +129,24 @@ def test_rounds_before_an_interrupt_are_kept(
     )  # fmt: skip
     assert result.exit_code == 130
     assert "interrupted after 2 rounds" in " ".join(result.stdout.split())
-    kept = read_results(tmp_path)
-    assert kept.settings["interrupted"] is True
-    assert Counter(run.way for run in kept.stands[0].measurements) == {
-        "spliter": 2,
-        "per-block": 2,
-    }
+    assert sorted(Counter(run.way for run in records_in(tmp_path)).values()) == [2, 3]
     assert (tmp_path / "histogram.svg").exists()
+
+
+def test_a_finished_run_is_not_measured_twice(cluster: LocalCluster, tmp_path: Path) -> None:
+    common = [
+        "--scheduler", cluster.scheduler_address, "--rows", "300", "--bins", "2",
+        "--ways", "spliter,per-block", "--blocks-per-core", "3", "--output", str(tmp_path),
+    ]  # fmt: skip
+    assert compare(*common, "--rounds", "1").exit_code == 0
+    first = records_in(tmp_path)
+    assert len(first) == 2
+    assert compare(*common, "--rounds", "2").exit_code == 0
+    both = records_in(tmp_path)
+    assert len(both) == 4
+    assert [one for one in both if one.repetition == 1] == first
+    assert compare(*common, "--rounds", "2", "--seed", "1").exit_code == 0
+    assert len(records_in(tmp_path)) == 8
 
 
 def test_every_way_on_an_embedded_cluster_with_files(tmp_path: Path) -> None:
@@ -140,16 +161,18 @@ def test_every_way_on_an_embedded_cluster_with_files(tmp_path: Path) -> None:
     assert sorted(file.name for file in folder.iterdir()) == [
         "histogram.png",
         "histogram.svg",
+        "plans",
         "results.parquet",
-        "summary.json",
+        "runs",
     ]
-    comparison = read_results(folder)
-    assert comparison.ways == Histogram.ways
-    assert {run.round for run in comparison.stands[0].measurements} == {1, 2}
-    settings = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["settings"]
+    records = records_in(folder)
+    assert {run.way for run in records} == set(Histogram.ways)
+    assert {run.repetition for run in records} == {1, 2}
+    assert len(pd.read_parquet(folder / "results.parquet")) == len(records)
+    settings = settings_in(folder)
     assert (settings["rows"], settings["bins"], settings["seed"]) == (3000, 4, 7)
     assert (settings["backend"], settings["workers"], settings["cores"]) == ("dask", 2, 2)
-    tasks = {run.way: run.tasks for run in comparison.ordered(comparison.stands[0])}
+    tasks = {run.way: run.tasks for run in records}
     assert tasks["per-block"] == 6 + 1
     assert tasks["floor"] is None
 
@@ -161,12 +184,9 @@ def test_sweep_shows_every_blocking(tmp_path: Path) -> None:
         "--output", str(tmp_path),
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    comparison = read_results(tmp_path)
-    assert [(stand.blocks_per_core, stand.blocks) for stand in comparison.stands] == [
-        (1, 2),
-        (8, 16),
-    ]
-    assert comparison.ways == ("spliter", "floor", "per-block")
+    records = records_in(tmp_path)
+    assert {(run.blocks_per_core, run.blocks) for run in records} == {(1, 2), (8, 16)}
+    assert {run.way for run in records} == {"spliter", "floor", "per-block"}
 
 
 def test_several_sets_of_points(tmp_path: Path) -> None:
@@ -176,11 +196,10 @@ def test_several_sets_of_points(tmp_path: Path) -> None:
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "2 rounds on each of 3 sets" in " ".join(result.stdout.split())
-    comparison = read_results(tmp_path)
-    assert comparison.settings["datasets"] == 3
-    for stand in comparison.stands:
-        told = [(run.round, run.way) for run in stand.measurements]
-        assert sorted(told) == sorted(itertools.product(range(1, 7), comparison.ways))
+    assert settings_in(tmp_path)["datasets"] == 3
+    found = [(run.blocks_per_core, run.repetition, run.way) for run in records_in(tmp_path)]
+    ways = ("spliter", "per-block", "floor")
+    assert sorted(found) == sorted(itertools.product((1, 4), range(1, 7), ways))
 
 
 @pytest.mark.parametrize(
@@ -205,7 +224,7 @@ def test_file_on_the_users_own_cluster(cluster: LocalCluster, tmp_path: Path) ->
         "--columns", "y,x", "--ways", "spliter,dask", "--output", str(tmp_path / "out"), *SMALL,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    settings = read_results(tmp_path / "out").settings
+    settings = settings_in(tmp_path / "out")
     assert settings["columns"] == ["y", "x"]
     assert (settings["workers"], settings["cores"]) == (1, 2)
     with Client(cluster) as client:
@@ -247,7 +266,9 @@ def test_wrong_way_is_caught(cluster: LocalCluster, monkeypatch: pytest.MonkeyPa
         "--scheduler", cluster.scheduler_address, "--rows", "100", "--bins", "2", *SMALL
     )
     assert result.exit_code == 1
-    assert "per-block differ from spliter, rechunk-p2p" in " ".join(result.stderr.split())
+    said = " ".join(result.stderr.split())
+    assert "not all ways gave the same result" in said
+    assert "per-block" in said
 
 
 def test_floor_is_left_out_where_workers_are_elsewhere(
@@ -281,13 +302,12 @@ def test_every_way_of_the_other_apps_with_files(
         "--blocks-per-core", "3", "--rounds", "1", "--output", str(tmp_path),
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    comparison = read_results(tmp_path)
-    assert comparison.app == app_name
-    (stand,) = comparison.stands
+    records = records_in(tmp_path)
+    assert {run.app for run in records} == {app_name}
     assert {"spliter", "per-block", "rechunk-p2p", "rechunk-tasks", "floor"} <= {
-        run.way for run in stand.measurements
+        run.way for run in records
     }
-    assert comparison.settings["columns"] == ["0", "1", "2"]
+    assert settings_in(tmp_path)["columns"] == ["0", "1", "2"]
     assert "…" not in result.stdout
     assert (tmp_path / f"{app_name}.svg").exists()
 
@@ -314,7 +334,7 @@ def test_table_with_a_label_and_all_its_other_columns(
         "--ways", "spliter,floor", *SMALL,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    settings = read_results(tmp_path).settings
+    settings = settings_in(tmp_path)
     assert settings["columns"] == list("abcdef")
     assert (settings["label"], settings["rows"]) == ("kind", 160)
 

@@ -22,7 +22,7 @@ import spliter
 from spliter_backends.dataclay.cluster import EmbeddedDataClay
 from spliter_experiments.cli import app
 from spliter_experiments.compare.engines import dataclay_cluster
-from spliter_experiments.compare.results import read_results
+from spliter_experiments.harness.records import ResultsFolder
 from tests.conftest import SOURCE_ROOTS
 
 pytestmark = pytest.mark.backend("dataclay")
@@ -55,14 +55,14 @@ def test_every_way_on_a_running_dataclay(app_name: str, address: str, tmp_path: 
         "--blocks-per-core", "3", "--rounds", "1", "--output", str(tmp_path),
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    comparison = read_results(tmp_path)
-    assert comparison.app == app_name
-    assert {"spliter", "per-block", "floor"} <= set(comparison.ways)
-    assert not {"rechunk-p2p", "rechunk-tasks", "dask"} & set(comparison.ways)
-    settings = comparison.settings
+    records = ResultsFolder(tmp_path).records()
+    ways = {run.way for run in records}
+    assert {"spliter", "per-block", "floor"} <= ways
+    assert not {"rechunk-p2p", "rechunk-tasks", "dask"} & ways
+    (settings,) = ResultsFolder(tmp_path).plans()
     assert (settings["backend"], settings["cluster"]) == ("dataclay", address)
     assert (settings["workers"], settings["cores"]) == (3, 3)
-    assert comparison.stands[0].blocks == 9
+    assert {(run.app, run.blocks) for run in records} == {(app_name, 9)}
     assert "dataclay: 3 workers" in result.stdout
     assert (tmp_path / f"{app_name}.svg").exists()
 

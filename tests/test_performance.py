@@ -35,11 +35,6 @@ def test_the_page_has_the_claims() -> None:
     )
 
 
-def test_median_and_quartiles() -> None:
-    assert performance.quartiles([1.0]) == "1"
-    assert performance.quartiles([1.0, 2.0, 3.0, 4.0, 5.0]) == "3 (2 to 4)"
-
-
 def test_options_of_the_short_form_come_last() -> None:
     figure = performance.Figure("n", "p", "c", "spliter compare sum --rounds 5", "--rounds 2")
     variables, words = performance.words_of(figure, quick=True, folder="")

@@ -32,8 +32,7 @@ from spliter_experiments.compare.engines.compss_nodes import (
 from spliter_experiments.compare.engines.compss_watch import STARTING, Progress
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.compare.engines.on_compss import ENGINE
-from spliter_experiments.evaluation.launched import run_launched
-from spliter_experiments.evaluation.runner import request_for
+from spliter_experiments.evaluation.runner import request_for, run_launched
 from spliter_experiments.harness.errors import ClusterError, OptionError
 from spliter_experiments.harness.records import ResultsFolder
 from tests.conftest import SOURCE_ROOTS

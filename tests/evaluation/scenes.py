@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from spliter_experiments.compare.comparison import Listener
-from spliter_experiments.evaluation.bench import Measured, interleaved
 from spliter_experiments.evaluation.plan import PlannedRun
 from spliter_experiments.evaluation.runner import Request, request_for, run_request
 from spliter_experiments.evaluation.schema import Scenario
+from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.records import ResultsFolder
+from spliter_experiments.harness.runner import Measurement
 
 SMALL = """
 schema_version = 1
@@ -86,25 +86,22 @@ def small_request(folder: Path, text: str = SMALL) -> Request:
 
 def pretend(
     scenario: Scenario, runs: Sequence[PlannedRun], address: str | None, listen: Listener
-) -> Iterator[Measured]:
+) -> Iterator[tuple[PlannedRun, Measurement]]:
     """Run nothing, and say what it took."""
-    for position, run in enumerate(interleaved(runs)):
+    for position, run in enumerate(runs):
         grows = run.nodes if run.configuration == "baseline" else 1
-        yield Measured(
-            run,
-            position,
-            seconds=SECONDS[run.configuration] * grows,
-            init_seconds=0.5,
-            split_seconds=0.25 if run.configuration == "spliter" else None,
-            tasks=run.blocks,
-            nbytes=0,
-            peak=None,
-        )
+        seconds = SECONDS[run.configuration] * grows
+        phases = {"init": 0.5}
+        if run.configuration == "spliter":
+            phases["split"] = 0.25
+        number, way = run.repetition, run.configuration
+        found = Measurement(number, way, seconds, run.blocks, 0, phases, position=position)
+        yield run, found
 
 
 def slowly(
     scenario: Scenario, runs: Sequence[PlannedRun], address: str | None, listen: Listener
-) -> Iterator[Measured]:
+) -> Iterator[tuple[PlannedRun, Measurement]]:
     """Pretend, and take a while for it."""
     for found in pretend(scenario, runs, address, listen):
         time.sleep(0.004)

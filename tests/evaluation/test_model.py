@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from spliter_experiments.cli import app
 from spliter_experiments.evaluation import calibrate_kernels, checks, load_scenario, plan_runs
-from spliter_experiments.evaluation._errors import PlanError
 from spliter_experiments.evaluation.calibrate import (
     bandwidth_of,
     measure_costs,
@@ -51,6 +50,7 @@ from spliter_experiments.evaluation.simulate import (
     simulate,
     write_simulation,
 )
+from spliter_experiments.harness.errors import PlanError
 from tests.evaluation.scenes import written
 
 COSTS = Costs(

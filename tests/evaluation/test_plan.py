@@ -5,11 +5,10 @@ import dataclasses
 import pytest
 
 from spliter_experiments.evaluation import FIGURES, load_scenario, plan_digest, plan_runs
-from spliter_experiments.evaluation._errors import PlanError
-from spliter_experiments.evaluation.bench import interleaved
 from spliter_experiments.evaluation.catalog import parse_scenario
 from spliter_experiments.evaluation.plan import command_of, stands_of, visits_of
 from spliter_experiments.evaluation.schema import SizeName
+from spliter_experiments.harness.errors import PlanError
 from tests.evaluation.scenes import SMALL
 
 
@@ -108,15 +107,6 @@ def test_runs_of_a_stand_differ_in_nothing_but_configuration_and_repetition() ->
     assert sum(map(len, stands.values())) == len(runs)
     for mine in stands.values():
         assert len({(run.nodes, run.blocks, run.rows, run.engine) for run in mine}) == 1
-
-
-def test_every_round_has_each_configuration_once_in_an_order_of_its_own() -> None:
-    runs = plan_runs(load_scenario("9"), "laptop", nodes=[1], repetitions=30)
-    order = interleaved(runs)
-    rounds = [tuple(run.configuration for run in order[n : n + 3]) for n in range(0, 90, 3)]
-    assert all(set(names) == {"baseline", "rechunk", "spliter"} for names in rounds)
-    assert len(set(rounds)) > 3
-    assert interleaved(runs) == order
 
 
 def test_every_visit_goes_through_all_stands() -> None:

@@ -13,9 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from spliter_experiments.evaluation._errors import IncompatibleResultsError
 from spliter_experiments.evaluation.runner import run_request
-from spliter_experiments.harness.errors import ResultsError
+from spliter_experiments.harness.errors import IncompatibleResultsError, ResultsError
 from spliter_experiments.harness.records import (
     COLUMNS,
     VERSION_KEY,

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from spliter_experiments.evaluation.catalog import parse_scenario
-from spliter_experiments.evaluation.figures import draw
-from spliter_experiments.evaluation.report import write_report
-from spliter_experiments.evaluation.statistics import Bar
+from spliter_experiments.evaluation.report import style_of, write_report
 from spliter_experiments.harness.errors import ResultsError
+from spliter_experiments.harness.plot import draw
+from spliter_experiments.harness.summary import Summary
 from tests.evaluation.scenes import SMALL, pretended
 from tests.evaluation.test_verdicts import bar
 
@@ -43,8 +43,8 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def axes_of(text: str, bars: list[Bar]) -> Axes:
-    (axes,) = draw(parse_scenario(text, "small"), bars, "note").axes
+def axes_of(text: str, bars: list[Summary]) -> Axes:
+    (axes,) = draw(bars, style_of(parse_scenario(text, "small"), "note")).axes
     return axes
 
 
@@ -135,7 +135,7 @@ def test_the_same_runs_make_the_same_picture(tmp_path: Path) -> None:
 def test_no_room_for_the_figure(tmp_path: Path) -> None:
     results = pretended(tmp_path)
     (results.path / "figures").write_text("in the way")
-    with pytest.raises(ResultsError, match="cannot write the figure"):
+    with pytest.raises(ResultsError, match="cannot write the plot"):
         write_report(results)
 
 

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from spliter_experiments.compare.comparison import Listener
-from spliter_experiments.evaluation._errors import PlanError
-from spliter_experiments.evaluation.bench import Measured
 from spliter_experiments.evaluation.plan import PlannedRun
 from spliter_experiments.evaluation.runner import pending, requests_in, run_request
 from spliter_experiments.evaluation.schema import Scenario
-from spliter_experiments.harness.errors import ClusterError
+from spliter_experiments.harness.console import Listener
+from spliter_experiments.harness.errors import ClusterError, PlanError
 from spliter_experiments.harness.records import ResultsFolder
+from spliter_experiments.harness.runner import Measurement
 from tests.evaluation.scenes import SMALL, pretend, pretended, small_request, written
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +70,7 @@ def test_a_run_there_is_not(tmp_path: Path) -> None:
 def test_runs_until_a_failure_are_kept_and_the_rest_is_resumed(tmp_path: Path) -> None:
     def fails(
         scenario: Scenario, runs: Sequence[PlannedRun], address: str | None, listen: Listener
-    ) -> Iterator[Measured]:
+    ) -> Iterator[tuple[PlannedRun, Measurement]]:
         for number, found in enumerate(pretend(scenario, runs, address, listen)):
             if number == 4:
                 raise ClusterError("gone")
@@ -92,7 +91,7 @@ def test_stands_come_in_an_order_that_the_seed_decides(tmp_path: Path) -> None:
 
         def noting(
             scenario: Scenario, runs: Sequence[PlannedRun], address: str | None, listen: Listener
-        ) -> Iterator[Measured]:
+        ) -> Iterator[tuple[PlannedRun, Measurement]]:
             seen.append(runs[0].nodes)
             return pretend(scenario, runs, address, listen)
 

@@ -4,7 +4,6 @@ import tomllib
 
 import pytest
 
-from spliter_experiments.evaluation._errors import ScenarioError
 from spliter_experiments.evaluation._toml_lines import lines_of, nearest_line
 from spliter_experiments.evaluation.catalog import (
     FIGURES,
@@ -13,6 +12,7 @@ from spliter_experiments.evaluation.catalog import (
     parse_scenario,
     read_scenario,
 )
+from spliter_experiments.harness.errors import ScenarioError
 from tests.evaluation.scenes import SMALL
 
 

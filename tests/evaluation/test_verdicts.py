@@ -10,32 +10,18 @@ from hypothesis import strategies as st
 
 from spliter_experiments.evaluation import FIGURES, load_scenario
 from spliter_experiments.evaluation.catalog import parse_scenario
-from spliter_experiments.evaluation.statistics import Bar, summarise, winsorized
 from spliter_experiments.evaluation.tables import TREES, kernel_table, measured_table, paper_table
 from spliter_experiments.evaluation.verdict import Finding, findings
+from spliter_experiments.harness.summary import Summary, summarise, winsorized
 from tests.evaluation.scenes import SMALL, pretended
 
 VALUES = st.lists(st.floats(0.001, 1e6), min_size=1, max_size=40)
 
 
-def bar(configuration: str, x: float, median: float, engine: str = "dask") -> Bar:
-    return Bar(
-        engine=engine,
-        configuration=configuration,
-        x=x,
-        runs=5,
-        median=median,
-        lower=median * 0.9,
-        upper=median * 1.2,
-        init=0.5,
-        split=None,
-        rechunk=None,
-        iterate=median,
-        tasks=10.0,
-        nbytes=0.0,
-        peak=None,
-        blocks=int(x),
-    )
+def bar(configuration: str, x: float, median: float, engine: str = "dask") -> Summary:
+    phases = {"init": 0.5, "iterate": median}
+    quartiles = (median * 0.9, median * 1.2)
+    return Summary(engine, configuration, x, int(x), 5, median, *quartiles, phases, 10, 0)
 
 
 @given(VALUES)
@@ -58,22 +44,15 @@ def test_few_runs_are_not_winsorized() -> None:
 
 def test_runs_are_summed_up_by_place_and_configuration(tmp_path: Path) -> None:
     records = pretended(tmp_path).records()
-    bars = summarise(parse_scenario(SMALL, "small"), records)
+    bars = summarise(records, parse_scenario(SMALL, "small").configurations)
     assert [(bar.x, bar.configuration, bar.runs) for bar in bars] == [
         (x, name, 2) for x in (1.0, 2.0) for name in ("baseline", "rechunk", "spliter")
     ]
     assert [bar.median for bar in bars] == [2, 4, 1, 4, 4, 1]
-    assert [bar.split for bar in bars] == [None, None, 0.25] * 2
+    assert [bar.phases.get("split") for bar in bars] == [None, None, 0.25] * 2
 
 
-def test_quartiles_and_median(tmp_path: Path) -> None:
-    scenario = parse_scenario(SMALL.replace("seed = 7", "winsorize = [0, 0]"), "small")
-    first = pretended(tmp_path).records()[0]
-    (found,) = summarise(scenario, [replace(first, seconds=float(n)) for n in (5, 1, 4, 2, 3)])
-    assert (found.lower, found.median, found.upper) == (2, 3, 4)
-
-
-def verdicts(bars: Sequence[Bar]) -> list[Finding]:
+def verdicts(bars: Sequence[Summary]) -> list[Finding]:
     return findings(parse_scenario(SMALL, "small"), bars)
 
 
@@ -159,7 +138,7 @@ def test_table_1_needs_all_kernels() -> None:
 
 def test_tables_have_as_many_cells_as_headings(tmp_path: Path) -> None:
     scenario = parse_scenario(SMALL, "small")
-    bars = summarise(scenario, pretended(tmp_path).records())
+    bars = summarise(pretended(tmp_path).records(), scenario.configurations)
     paper = paper_table(scenario)
     assert paper is not None
     for grid in measured_table(scenario, bars), paper:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from spliter_experiments.compare.comparison import App, Site, ways_on
+from spliter_experiments.compare.comparison import ways_on
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.engines.engine import Engine, EngineKind
 from spliter_experiments.compare.floor import Floor
@@ -17,6 +17,7 @@ from spliter_experiments.compare.workloads.histogram import Histogram
 from spliter_experiments.compare.workloads.kmeans import KMeans
 from spliter_experiments.compare.workloads.knn import Neighbors
 from spliter_experiments.compare.workloads.sums import Sum
+from spliter_experiments.compare.workloads.workload import App, Site
 from tests.experiments.staging import answer, staged, tasks_of
 
 NBLOCKS = 20

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from distributed import Client
 
-from spliter_experiments.compare.comparison import App, Site
-from spliter_experiments.compare.data.blocks import NO_LABELS, cut_rows, no_points
-from spliter_experiments.compare.data.sources import Dataset, Rows
+from spliter_experiments.compare.data.blocks import cut_rows
+from spliter_experiments.compare.data.sources import Dataset
 from spliter_experiments.compare.engines.dask_engine import DaskEngine
 from spliter_experiments.compare.engines.engine import Engine, Ways
-from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.compare.ways import OFF_CLUSTER
+from spliter_experiments.compare.workloads.workload import App, Site, loaded
 
 
 @contextmanager
 def staged(engine: Engine, dataset: Dataset, nblocks: int, **processes: Any) -> Iterator[Site[Any]]:
     """Load a data set in so many blocks."""
-    row_chunks = cut_rows(dataset.points.rows, nblocks)
-    sources: list[tuple[Rows, Any]] = [(dataset.points, no_points(dataset.points))]
-    if dataset.labels is not None:
-        sources.append((dataset.labels, NO_LABELS))
-    with ExitStack() as stack:
-        loaded = [
-            stack.enter_context(engine.persisted(source, row_chunks, like, Placement.EVEN))
-            for source, like in sources
-        ]
-        yield Site(engine, dataset, *loaded, **processes)
+    with loaded(engine, dataset, cut_rows(dataset.points.rows, nblocks), **processes) as data:
+        yield data.site
 
 
 @contextmanager

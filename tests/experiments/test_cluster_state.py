@@ -19,9 +19,9 @@ from spliter_experiments.compare.engines.dask_blocks import blocks_of, persist
 from spliter_experiments.compare.engines.dask_engine import DaskEngine
 from spliter_experiments.compare.engines.dask_meter import ClusterMeter
 from spliter_experiments.compare.engines.dask_rest import Load, Rest, current_load
-from spliter_experiments.compare.engines.engine import Reading
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.harness.errors import ClusterError, InputError
+from spliter_experiments.harness.runner import Reading
 
 pytestmark = pytest.mark.backend("dask")
 

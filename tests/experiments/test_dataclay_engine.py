@@ -24,9 +24,10 @@ from spliter_experiments.compare.data.sources import Floats, GeneratedPoints, Po
 from spliter_experiments.compare.engines.dataclay_cluster import knock, parse_address
 from spliter_experiments.compare.engines.dataclay_engine import DataClayEngine, LoadedArray, connect
 from spliter_experiments.compare.engines.dataclay_rest import kept_at
-from spliter_experiments.compare.engines.engine import ClusterChoice, Reading
+from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.harness.errors import ClusterError, InputError, OptionError
+from spliter_experiments.harness.runner import Reading
 
 pytestmark = pytest.mark.backend("dataclay")
 

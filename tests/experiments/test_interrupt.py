@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from spliter_experiments.harness.interrupt import remembered_interrupt
+from spliter_experiments.harness.console import remembered_interrupt
 
 
 def test_interrupt_that_was_swallowed_is_raised_again() -> None:

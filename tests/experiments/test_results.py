@@ -1,120 +1,84 @@
-"""Results survive the way through their files, and are shown in full."""
+"""Records are summed up, shown in one table, and drawn in one plot."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.container import ErrorbarContainer
-from matplotlib.patches import Rectangle
 from rich.console import Console
 
-from spliter_experiments.compare.results import (
-    Comparison,
-    Stand,
-    long_table,
-    make_folder,
-    read_results,
-    write_results,
-)
 from spliter_experiments.harness.errors import ResultsError
 from spliter_experiments.harness.facts import Facts, facts
-from spliter_experiments.harness.plot import draw, write_plot
+from spliter_experiments.harness.plot import Style, draw, write_plot
+from spliter_experiments.harness.records import COMPARE, Record, ResultsFolder, record_of
 from spliter_experiments.harness.runner import Measurement
-from spliter_experiments.harness.table import comparison_table
+from spliter_experiments.harness.summary import Summary, summarise
+from spliter_experiments.harness.table import summary_grid
 
+WAYS = ("spliter", "rechunk-p2p", "floor")
 SECONDS = {"spliter": 1.0, "rechunk-p2p": 2.0, "floor": 0.5}
+FACTS = Facts({"python": "3"}, "Linux", "some processor", 2, 10**9)
+SWEEP = Style("the title", "blocks per core", "lines", scale="log", caption="a\nb")
+
+
+def record(run: Measurement, per_core: float = 1.0) -> Record:
+    plan: dict[str, Any] = dict.fromkeys(("workers", "threads", "nodes", "rows", "queries"), 1)
+    plan |= {"run_id": f"{run.way}-{per_core:g}-{run.round}", "figure": COMPARE, "size": ""}
+    plan |= {"app": "histogram", "plan_digest": "d", "engine": "dask", "way": run.way, "seed": 0}
+    plan |= {"configuration": run.way, "blocks": 2, "blocks_per_core": per_core, "x": per_core}
+    return record_of(run, FACTS, "spliter", **plan)
 
 
 def measured(way: str, number: int, scale: float) -> Measurement:
     seconds = SECONDS[way] * scale * (1 + number / 100)
     if way == "floor":
-        return Measurement(number, way, seconds, None, None)
+        return Measurement(number, way, seconds)
     phases = {"rechunk": seconds / 2} if way == "rechunk-p2p" else {}
     return Measurement(number, way, seconds, 7, 1_500_000 * number, phases)
 
 
-def stand(per_core: int, scale: float = 1.0) -> Stand:
-    # Rounds are shuffled: the order of the ways in them is not that of the comparison.
-    ways = ["floor", "rechunk-p2p", "spliter"]
-    runs = [measured(way, number, scale) for number in (1, 2, 3) for way in ways]
-    return Stand(per_core, per_core * 2, tuple(runs))
+# Rounds are shuffled: the order of the ways in them is not that of the table.
+RECORDS = [
+    record(measured(way, number, scale), per_core)
+    for per_core, scale in ((1.0, 1.0), (48.0, 2.0))
+    for number in (1, 2, 3)
+    for way in ("floor", "rechunk-p2p", "spliter")
+]
 
 
-COMPARISON = Comparison(
-    app="histogram",
-    settings={
-        "input": "a file",
-        "rows": 10,
-        "columns": ["x", "y"],
-        "seed": 0,
-        "command": "spliter",
-    },
-    ways=("spliter", "rechunk-p2p", "floor"),
-    stands=(stand(1), stand(48, 2.0)),
-    facts=Facts({"python": "3"}, "Linux", "some processor", 2, 10**9),
-)
+def of_one_way(*seconds: float, **counted: Any) -> Summary:
+    runs = [Measurement(number, "a", value, **counted) for number, value in enumerate(seconds)]
+    (found,) = summarise([record(run) for run in runs], ["a"])
+    return found
 
 
-def test_files_read_back_as_what_was_written(tmp_path: Path) -> None:
-    files = write_results(COMPARISON, tmp_path)
-    assert [file.name for file in files] == ["results.parquet", "summary.json"]
-    assert read_results(tmp_path) == COMPARISON
+def test_summary_is_median_and_quartiles() -> None:
+    found = of_one_way(5.0, 1.0, 2.0, 4.0, 3.0, tasks=4, nbytes=30)
+    assert (found.lower, found.median, found.upper, found.runs) == (2.0, 3.0, 4.0, 5)
+    assert (found.tasks, found.nbytes, found.peak) == (4, 30, None)
+    assert of_one_way(6.0).tasks is None
 
 
-def test_one_stand_and_no_phases_read_back_too(tmp_path: Path) -> None:
-    runs = tuple(Measurement(number, "spliter", 1.0, 3, 0) for number in (1, 2))
-    small = replace(COMPARISON, ways=("spliter",), stands=(Stand(4, 8, runs),))
-    write_results(small, tmp_path)
-    assert read_results(tmp_path) == small
+def test_quartiles_of_an_even_number_are_interpolated() -> None:
+    found = of_one_way(1.0, 2.0, 3.0, 4.0)
+    assert (found.lower, found.median, found.upper) == (1.75, 2.5, 3.25)
 
 
-def test_long_table_has_one_row_per_run(tmp_path: Path) -> None:
-    write_results(COMPARISON, tmp_path)
-    table = pd.read_parquet(tmp_path / "results.parquet")
-    assert len(table) == 2 * 3 * 3
-    assert list(table) == [
-        "app",
-        "blocks_per_core",
-        "blocks",
-        "round",
-        "way",
-        "seconds",
-        "tasks",
-        "bytes_moved",
-        "rechunk_seconds",
+def test_phase_that_only_some_runs_report() -> None:
+    some = [Measurement(1, "a", 1.0, phases={"rechunk": 3.0}), Measurement(2, "a", 1.0)]
+    (found,) = summarise([record(run) for run in some], ["a"])
+    assert found.phases["rechunk"] == 3.0
+    assert "split" not in found.phases
+
+
+def test_ways_come_in_the_order_asked_for() -> None:
+    found = summarise(RECORDS, WAYS)
+    assert [(one.x, one.configuration) for one in found] == [
+        (x, way) for x in (1.0, 48.0) for way in WAYS
     ]
-    floor = table[table["way"] == "floor"]
-    assert floor["tasks"].isna().all()
-    assert floor["rechunk_seconds"].isna().all()
-    p2p = table[(table["way"] == "rechunk-p2p") & (table["round"] == 2)]
-    assert list(p2p["bytes_moved"]) == [3_000_000, 3_000_000]
-    pd.testing.assert_frame_equal(table, long_table(COMPARISON), check_dtype=False)
-
-
-def test_summary_says_what_ran_on_what(tmp_path: Path) -> None:
-    write_results(COMPARISON, tmp_path)
-    summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    assert summary["facts"] == {
-        "versions": {"python": "3"},
-        "system": "Linux",
-        "processor": "some processor",
-        "cores": 2,
-        "memory": 10**9,
-    }
-    assert summary["settings"]["columns"] == ["x", "y"]
-    first, second = summary["stands"]
-    assert (first["blocks_per_core"], second["blocks"]) == (1, 96)
-    assert list(first["ways"]) == ["spliter", "rechunk-p2p", "floor"]
-    p2p = second["ways"]["rechunk-p2p"]
-    assert p2p["median_seconds"] == pytest.approx(4.08)
-    assert p2p["over_floor"] == pytest.approx(4.0)
-    assert p2p["over_spliter"] == pytest.approx(2.0)
-    assert p2p["phases_seconds"]["rechunk"] == pytest.approx(2.04)
 
 
 def test_facts_of_this_machine() -> None:
@@ -126,73 +90,58 @@ def test_facts_of_this_machine() -> None:
     assert found.processor
 
 
-def test_folder_that_holds_no_results(tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match="holds no results"):
-        read_results(tmp_path)
-    write_results(COMPARISON, tmp_path)
-    (tmp_path / "summary.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(ResultsError, match="holds no results"):
-        read_results(tmp_path)
-
-
 def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for make in (make_folder, lambda folder: write_results(COMPARISON, folder)):
-        with pytest.raises(ResultsError, match="cannot write results"):
-            make(tmp_path / "file" / "results")
+    folder = ResultsFolder(tmp_path / "file" / "results")
+    with pytest.raises(ResultsError, match="cannot write results"):
+        folder.make()
+    with pytest.raises(ResultsError, match="cannot write"):
+        folder.append(RECORDS[0])
 
 
-def shown(comparison: Comparison, width: int = 80) -> str:
-    console = Console(width=width, record=True)
+def shown(summaries: list[Summary]) -> str:
+    console = Console(width=80, record=True)
+    grid = summary_grid(summaries, "blocks / core", "times in seconds")
     with console.capture() as capture:
-        console.print(comparison_table(comparison, "the title"))
+        console.print(grid.without("runs", "init", "iterate", "split").terminal("the title"))
     return capture.get()
 
 
 def test_table_of_a_sweep_fits_80_columns() -> None:
-    text = shown(COMPARISON)
+    text = shown(summarise(RECORDS, WAYS))
     assert "…" not in text
     lines = [line.split() for line in text.splitlines()]
     assert lines[0] == ["the", "title"]
-    assert ["1", "spliter", "1.02", "1.02", "1.02", "2.00", "1.00", "7", "3.00", "MB", "-"] in lines
+    assert ["1", "spliter", "1.02", "1.02", "1.02", "2.00", "1.00", "-", "7", "3.00", "MB"] in lines
     assert ["floor", "0.510", "0.508", "0.512", "1.00", "0.50", "-", "-", "-"] in lines
     assert [line[0] for line in lines if line and line[0] in ("1", "48")] == ["1", "48"]
 
 
 def test_table_without_floor_and_spliter_has_no_ratios() -> None:
-    runs = tuple(measured("rechunk-p2p", number, 1.0) for number in (1, 2, 3))
-    alone = replace(COMPARISON, ways=("rechunk-p2p",), stands=(Stand(4, 8, runs),))
-    lines = [line.split() for line in shown(alone).splitlines()]
-    assert "blocks" not in shown(alone)
-    way = ["rechunk-p2p", "2.04", "2.03", "2.05", "-", "-", "7", "3.00", "MB", "1.02"]
-    assert way in lines
+    alone = [one for one in RECORDS if one.way == "rechunk-p2p" and one.x == 1]
+    text = shown(summarise(alone, WAYS))
+    assert "over" not in text
+    assert "rechunk-p2p 2.04" in " ".join(text.split())
 
 
 def test_plot_of_a_sweep_has_a_line_with_whiskers_for_each_way(tmp_path: Path) -> None:
-    (axes,) = draw(COMPARISON, "the title").axes
+    summaries = summarise(RECORDS, WAYS)
+    (axes,) = draw(summaries, SWEEP).axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     _, labels = axes.get_legend_handles_labels()
-    assert labels == list(COMPARISON.ways)
+    assert labels == list(WAYS)
     first = axes.containers[0]
     assert isinstance(first, ErrorbarContainer)
     line = first.lines[0]
     assert np.asarray(line.get_xdata()).tolist() == [1, 48]
     assert np.asarray(line.get_ydata()) == pytest.approx([1.02, 2.04])
-    files = write_plot(COMPARISON, tmp_path, "the title")
+    files = write_plot(summaries, SWEEP, tmp_path, "histogram")
     assert [file.name for file in files] == ["histogram.png", "histogram.svg"]
     assert (tmp_path / "histogram.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "histogram.svg").read_text(encoding="utf-8")
 
 
-def test_plot_of_one_blocking_has_a_bar_for_each_way_and_a_dot_for_each_run() -> None:
-    single = replace(COMPARISON, stands=COMPARISON.stands[:1])
-    (axes,) = draw(single, "the title").axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == list(single.ways)
-    bars = [bar.get_width() for bar in axes.patches if isinstance(bar, Rectangle)]
-    assert bars == pytest.approx([1.02, 2.04, 0.51])
-    assert np.size(axes.lines[-1].get_xdata()) == 9
-
-
 def test_plot_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
     with pytest.raises(ResultsError, match="cannot write the plot"):
-        write_plot(COMPARISON, tmp_path / "missing", "the title")
+        write_plot(summarise(RECORDS, WAYS), SWEEP, tmp_path / "file", "histogram")

@@ -22,8 +22,8 @@ from spliter_experiments.cli import app
 from spliter_experiments.compare.data.columns import Wanted
 from spliter_experiments.compare.data.readers import open_source
 from spliter_experiments.evaluation import plan_runs
-from spliter_experiments.evaluation._console import plan_table
 from spliter_experiments.evaluation.catalog import parse_scenario, read_scenario
+from spliter_experiments.evaluation.tables import plan_table
 from spliter_experiments.harness.errors import ExperimentError, InputError
 from spliter_experiments.slurm.site import SITES, parse_site
 

@@ -17,9 +17,14 @@ from spliter_experiments.cli import app
 from spliter_experiments.compare.data.columns import Wanted
 from spliter_experiments.compare.data.readers import open_source
 from spliter_experiments.evaluation import plan_runs
-from spliter_experiments.evaluation._errors import PlanError, ScenarioError
 from spliter_experiments.evaluation.catalog import parse_scenario, read_scenario
-from spliter_experiments.harness.errors import ExperimentError, InputError, ResultsError
+from spliter_experiments.harness.errors import (
+    ExperimentError,
+    InputError,
+    PlanError,
+    ResultsError,
+    ScenarioError,
+)
 from spliter_experiments.harness.records import ResultsFolder
 from spliter_experiments.slurm.site import parse_site
 from tests.conftest import ROOT

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from spliter_experiments.compare.comparison import App, run_comparison
+from spliter_experiments.compare.comparison import Comparison, run_comparison
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.sources import Points
 from spliter_experiments.compare.options import (
@@ -23,10 +22,11 @@ from spliter_experiments.compare.options import (
     ways_option,
     with_common_options,
 )
-from spliter_experiments.compare.results import Comparison, make_folder, write_results
 from spliter_experiments.compare.ways import legend
-from spliter_experiments.evaluation._console import errors_reported, note, progress
-from spliter_experiments.harness.table import comparison_table
+from spliter_experiments.compare.workloads.workload import App
+from spliter_experiments.harness.console import errors_reported, note, progress
+from spliter_experiments.harness.records import ResultsFolder
+from spliter_experiments.harness.table import summary_grid
 
 compare = typer.Typer(no_args_is_help=True, help="Compare SplIter with other ways, on your data.")
 
@@ -133,20 +133,19 @@ def _compare(
     app: App[Any], common: CommonOptions, choices: Sequence[InputChoice], ways: str | None
 ) -> None:
     settings = common.settings(ways, app, shlex.join(["spliter", *sys.argv[1:]]))
-    if common.output is not None:
-        make_folder(common.output)
+    folder = None if common.output is None else ResultsFolder(common.output)
+    if folder is not None:
+        folder.make()
     launch = settings.engine.launcher()
     if launch is not None:
         raise typer.Exit(launch(settings.cluster, sys.argv[1:]))
+    show = functools.partial(_show, detail=app.detail(), folder=folder)
     with ExitStack() as stack:
         datasets = [stack.enter_context(app.open(choice)) for choice in choices]
         _say_columns(datasets[0].points)
-        with progress() as shown:
-            listener = replace(
-                shown, interrupted=lambda partial: _show(partial, app.detail(), common.output)
-            )
-            comparison = run_comparison(app, settings, datasets, listener)
-    _show(comparison, app.detail(), common.output)
+        with progress() as listener:
+            comparison = run_comparison(app, settings, datasets, listener, folder, show)
+    show(comparison)
 
 
 def _say_columns(points: Points) -> None:
@@ -158,38 +157,39 @@ def _say_columns(points: Points) -> None:
         )
 
 
-def _show(comparison: Comparison, detail: str, output: Path | None) -> None:
-    """Print the table and, if asked, write the files."""
-    title = _title(comparison, detail)
+def _show(comparison: Comparison, detail: str, folder: ResultsFolder | None) -> None:
+    """Print the table and, if asked, write table and plot."""
+    title, summaries = _title(comparison, detail), comparison.summaries()
     console = Console(markup=False)
-    console.print(comparison_table(comparison, title))
+    grid = summary_grid(summaries, "blocks / core", "times in seconds")
+    grid = grid.without("runs", "init", "iterate", "split")
+    several = len({one.x for one in summaries}) > 1
+    console.print((grid if several else grid.without("blocks / core")).terminal(title))
     console.print("\n".join(legend(comparison.ways)), highlight=False, style="dim")
-    if output is not None:
-        from spliter_experiments.harness.plot import write_plot
+    if folder is not None:
+        from spliter_experiments.harness.plot import Style, write_plot
 
-        files = write_results(comparison, output) + write_plot(comparison, output, title)
-        note(f"written: {', '.join(map(str, files))}")
+        caption = "\n".join(legend(comparison.ways))
+        sweep = Style(title, "blocks per core", "lines", scale="log", caption=caption)
+        style = sweep if several else Style(title, "blocks per core", caption=caption)
+        table = folder.write_table(folder.records())
+        files = write_plot(summaries, style, folder.path, comparison.app)
+        note(f"written: {', '.join(map(str, [table, *files]))}")
 
 
 def _title(comparison: Comparison, detail: str) -> str:
     about = comparison.settings
     columns = about["columns"]
     assert isinstance(columns, list)
-    blocks = ", ".join(f"{stand.blocks_per_core}" for stand in comparison.stands)
+    blocks = ", ".join(f"{place:g}" for place in sorted({one.x for one in comparison.records}))
     sets = f" on each of {about['datasets']} sets" if about["datasets"] != 1 else ""
+    rounds = (
+        f"interrupted after {comparison.complete_rounds()}"
+        if about.get("interrupted")
+        else about["rounds"]
+    )
     return (
         f"{comparison.app} of {about['input']}: {about['rows']:,} x {len(columns)}, {detail}\n"
         f"{about['backend']}: {about['workers']} workers, {about['cores']} cores, {blocks} blocks "
-        f"per core, {_rounds(comparison)} rounds{sets}"
+        f"per core, {rounds} rounds{sets}"
     )
-
-
-def _rounds(comparison: Comparison) -> str:
-    """Return the number of rounds asked for, or the fewest there are of an interrupted run."""
-    if not comparison.settings.get("interrupted"):
-        return str(comparison.settings["rounds"])
-    done = min(
-        sum(run.way == comparison.ways[0] for run in stand.measurements)
-        for stand in comparison.stands
-    )
-    return f"interrupted after {done}"

@@ -1,54 +1,61 @@
-"""Stage a comparison: the cluster, the blockings, the rounds. What is computed, an app says.
+"""Run a comparison: at each blocking, load the data and run every way in interleaved rounds.
 
-An :class:`App` poses one problem, an engine (:mod:`.engine`) has ways to solve it. All the rest is
-the same for all of them and is here: at each blocking the data are loaded, every way runs in
-interleaved rounds (:mod:`.runner`), and before each run the cluster is brought to rest. Several
-sets of data take their turns at each blocking.
+Runs that a results folder holds already are not measured again.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Protocol, TypeVar
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
-from spliter_experiments.compare.data.blocks import NO_LABELS, cut_rows, no_points
-from spliter_experiments.compare.data.datasets import InputChoice
-from spliter_experiments.compare.data.sources import Dataset, Rows
+from spliter_experiments.compare.data.blocks import cut_rows
+from spliter_experiments.compare.data.sources import Dataset
 from spliter_experiments.compare.engines.engine import (
     ClusterChoice,
     Engine,
     EngineKind,
     Meter,
     Resting,
-    Ways,
 )
 from spliter_experiments.compare.engines.placement import Placement
-from spliter_experiments.compare.floor import Floor, start_floor
-from spliter_experiments.compare.results import Comparison, Stand, Value
+from spliter_experiments.compare.floor import start_floor
 from spliter_experiments.compare.ways import FLOOR, OFF_CLUSTER, SKLEARN
+from spliter_experiments.compare.workloads.workload import App, Site, Value, loaded
+from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.errors import OptionError
-from spliter_experiments.harness.facts import facts
-from spliter_experiments.harness.runner import Answer, Contender, Judge, Measurement, run_rounds
+from spliter_experiments.harness.facts import Facts, facts
+from spliter_experiments.harness.records import (
+    COMPARE,
+    Record,
+    ResultsFolder,
+    digest_of,
+    record_of,
+)
+from spliter_experiments.harness.runner import Bench, Contender, Judge, run_rounds
+from spliter_experiments.harness.summary import Summary, summarise
 
 UNPOSED = object()
 """In place of a problem that no app has posed yet."""
 
+NOT_COMPUTED = ("command", "cluster", "rounds")
+"""Settings that do not change what a run computes."""
+
 
 @dataclass(frozen=True)
 class Settings:
-    """What all comparisons can be told.
+    """What the user asks of any comparison.
 
     Parameters
     ----------
     engine : EngineKind
-        On what.
+        The engine.
     cluster : ClusterChoice
-        Where.
+        The cluster.
     ways : tuple of str or None
-        Which ways, None for all that can be compared there.
+        The ways, None for all that can be compared there.
     blocks_per_core : tuple of int
         Blockings.
     rounds, seed : int
@@ -56,7 +63,7 @@ class Settings:
     placement : Placement
         How the blocks are spread over the workers.
     command : str
-        The command line, to be kept beside the results.
+        The command line, kept with the results.
     """
 
     engine: EngineKind
@@ -78,133 +85,34 @@ class Settings:
             )
 
 
-@dataclass(frozen=True)
-class Listener:
-    """Who is told how far the comparison is.
+@dataclass
+class Comparison:
+    """What was asked for, and the records of the runs so far.
 
     Parameters
     ----------
-    begin : callable
-        Told the number of runs to come.
-    step : callable
-        Told what has just been done, and by how many runs it gets on.
-    note : callable
-        Told what the user should know.
-    interrupted : callable
-        Told what has been measured so far when Ctrl-C ends the comparison, before the cluster is
-        closed; not called if no round was complete.
+    app : str
+        Name of the app.
+    settings : mapping of str to str, int, float, list of str or None
+        The options, and what followed from them.
+    ways : tuple of str
+        The ways, in the order of the tables.
+    records : list of Record
+        One for each run.
     """
 
-    begin: Callable[[int], None] = field(default=lambda _: None)
-    step: Callable[[str, int], None] = field(default=lambda _, __: None)
-    note: Callable[[str], None] = field(default=lambda _: None)
-    interrupted: Callable[[Comparison], None] = field(default=lambda _: None)
+    app: str
+    settings: Mapping[str, Value]
+    ways: tuple[str, ...]
+    records: list[Record] = field(default_factory=list)
 
+    def summaries(self) -> list[Summary]:
+        """Return medians and quartiles of each way at each blocking."""
+        return summarise(self.records, self.ways)
 
-EngineT_co = TypeVar("EngineT_co", bound=Engine, covariant=True)
-
-
-@dataclass(frozen=True)
-class Site(Generic[EngineT_co]):
-    """What the ways of an app find at one blocking.
-
-    Parameters
-    ----------
-    engine : Engine
-        The cluster.
-    dataset : Dataset
-        Where the points and what goes with them come from.
-    array : collection of float64, shape (rows, columns)
-        The points, a collection of the engine's.
-    labels : collection of int64, shape (rows,), or None
-        Their classes, where the points are.
-    floor : Floor or None
-        A plain process for each core, if that way is asked for.
-    machine : Floor or None
-        One plain process with a thread for each core, if scikit-learn is asked for.
-    note : callable
-        Told what the user should know about the data.
-    """
-
-    engine: EngineT_co
-    dataset: Dataset
-    array: Any
-    labels: Any = None
-    floor: Floor | None = None
-    machine: Floor | None = None
-    note: Callable[[str], None] = field(default=lambda _: None)
-
-    @property
-    def row_chunks(self) -> tuple[int, ...]:
-        """Rows of each block."""
-        chunks: tuple[int, ...] = self.array.chunks[0]
-        return chunks
-
-    def contender_in_processes(
-        self, way: str, run: Callable[[Floor], Answer], *aligned: Rows
-    ) -> Contender:
-        """Return a way that runs in plain processes.
-
-        They hold the points only while they are measured: with the blocks on the cluster and what
-        a rechunk makes of them, memory would otherwise hold the points three times.
-
-        Parameters
-        ----------
-        way : str
-            ``FLOOR``, for a process for each core with its share of the blocks, or ``SKLEARN``,
-            for one process with all rows in one block.
-        run : callable
-            What is timed; gets the processes, in which the points are loaded.
-        *aligned : Rows
-            What is loaded with the points.
-        """
-        processes = self.floor if way == FLOOR else self.machine
-        assert processes is not None
-        row_chunks = self.row_chunks if way == FLOOR else (sum(self.row_chunks),)
-        points = self.dataset.points
-        return Contender(
-            way,
-            lambda: run(processes),
-            prepare=lambda: processes.load(points, row_chunks, *aligned),
-            release=processes.drop,
-            on_cluster=False,
-        )
-
-
-ProblemT = TypeVar("ProblemT")
-
-
-class App(Protocol[ProblemT]):
-    """What is compared: one problem, the ways to solve it, and when two answers are the same."""
-
-    @property
-    def name(self) -> str:
-        """What the user calls it."""
-
-    @property
-    def ways(self) -> tuple[str, ...]:
-        """All ways there are on some engine, in the order in which they are shown."""
-
-    def open(self, choice: InputChoice) -> AbstractContextManager[Dataset]:
-        """Open the input, for the time of the comparison."""
-
-    def check(self, dataset: Dataset) -> None:
-        """Raise an :class:`.errors.ExperimentError` if the data are not for this app."""
-
-    def pose(self, site: Site[Engine]) -> ProblemT:
-        """Return the problem, the same at every site of the data; asked once, at the first one."""
-
-    def in_processes(self, way: str, site: Site[Engine], problem: ProblemT) -> Contender:
-        """Return one of the ways off the cluster."""
-
-    def same(self, left: Any, right: Any) -> bool:
-        """Tell whether two answers are the same."""
-
-    def kept(self) -> Mapping[str, Value]:
-        """Return the settings to be kept in the results."""
-
-    def detail(self) -> str:
-        """Return what the title says beside the size of the data."""
+    def complete_rounds(self) -> int:
+        """Return how often every way has run at the blocking that is furthest behind."""
+        return min((one.runs for one in self.summaries()), default=0)
 
 
 @dataclass
@@ -221,14 +129,12 @@ class _Stage:
     """What stays the same from one blocking to the next."""
 
     app: App[Any]
-    engine: Engine
-    table: Ways
-    subjects: Sequence[_Subject]
     settings: Settings
-    ways: tuple[str, ...]
-    floor: Floor | None
-    machine: Floor | None
+    subjects: Sequence[_Subject]
     listener: Listener
+    engine: Engine
+    ways: tuple[str, ...]
+    processes: Mapping[str, Any]
     meter: Meter
     empty: Resting
 
@@ -236,11 +142,31 @@ class _Stage:
         """Return one of the ways, to be run at a site."""
         if way in OFF_CLUSTER:
             return self.app.in_processes(way, site, problem)
-        return Contender(way, lambda: self.table.run[way](site, problem))
+        run = self.settings.engine.ways[self.app.name].run[way]
+        return Contender(way, lambda: run(site, problem))
+
+    def about(self) -> dict[str, Value]:
+        """Return the settings to keep."""
+        settings, points = self.settings, self.subjects[0].dataset.points
+        return {
+            "command": settings.command,
+            "input": points.origin,
+            "rows": points.rows,
+            "columns": list(points.columns.names),
+            **self.app.kept(),
+            "backend": settings.engine.name,
+            "placement": settings.placement.value,
+            "cluster": settings.cluster.address or "embedded",
+            "workers": self.engine.workers,
+            "cores": self.engine.cores,
+            "rounds": settings.rounds,
+            "datasets": len(self.subjects),
+            "seed": settings.seed,
+        }
 
 
 def ways_on(kind: EngineKind, app: App[Any]) -> tuple[str, ...]:
-    """Return those ways of an app that there are on an engine, in the order of showing.
+    """Return the ways of an app that an engine has, in the order of the tables.
 
     Those that the engine alone has come after the others, and before those off the cluster.
     """
@@ -251,25 +177,29 @@ def ways_on(kind: EngineKind, app: App[Any]) -> tuple[str, ...]:
 
 
 def run_comparison(
-    app: App[Any], settings: Settings, datasets: Sequence[Dataset], listener: Listener
+    app: App[Any],
+    settings: Settings,
+    datasets: Sequence[Dataset],
+    listener: Listener,
+    folder: ResultsFolder | None = None,
+    interrupted: Callable[[Comparison], None] = lambda _: None,
 ) -> Comparison:
-    """Solve the problem of an app every way and return what each took.
+    """Run every way of an app, in rounds, at each blocking.
 
     Parameters
     ----------
     app : App
         Poses the problem.
     settings : Settings
-        What the user asked for.
+        What the user asks for.
     datasets : sequence of Dataset
         One, or several with as many rows; rounds of later ones are numbered on.
     listener : Listener
-        Is told how far it is.
-
-    Returns
-    -------
-    Comparison
-        All runs.
+        Receives the progress.
+    folder : ResultsFolder, optional
+        Keeps each run as soon as it has finished; runs that it holds are not measured again.
+    interrupted : callable
+        Receives the runs so far on Ctrl-C, before the cluster is closed.
 
     Raises
     ------
@@ -283,30 +213,115 @@ def run_comparison(
         started = settings.cluster.workers * settings.cluster.threads
         cut_rows(rows, max(settings.blocks_per_core) * started)
     with _staged(app, settings, datasets, listener) as stage:
-        blockings = [
-            (per_core, cut_rows(rows, per_core * stage.engine.cores))
+        found = Comparison(app.name, stage.about(), stage.ways)
+        blockings = {
+            per_core: cut_rows(rows, per_core * stage.engine.cores)
             for per_core in settings.blocks_per_core
-        ]
-        rounds = len(datasets) * (settings.rounds + 1)
-        listener.begin(len(blockings) * len(stage.ways) * rounds)
-        stands: list[Stand] = []
+        }
+        journal = _Journal(stage, found, folder, facts())
+        total = len(datasets) * (settings.rounds + 1)
+        listener.begin(len(blockings) * len(stage.ways) * total)
         try:
-            for per_core, row_chunks in blockings:
-                stands.append(Stand(per_core, len(row_chunks), ()))
-                for measurements in _measured(stage, per_core, row_chunks):
-                    more = (*stands[-1].measurements, *measurements)
-                    stands[-1] = replace(stands[-1], measurements=more)
+            for per_core, row_chunks in blockings.items():
+                for number in range(len(datasets)):
+                    _measure(stage, journal, number, per_core, row_chunks)
         except KeyboardInterrupt:
             # Tasks are cancelled now, and those who wait for them would complain.
             logging.disable()
             listener.note("interrupted; closing the cluster")
-            complete = tuple(stand for stand in stands if stand.measurements)
-            if complete:
-                kept = {**_settings_to_keep(stage), "interrupted": True}
-                listener.interrupted(Comparison(app.name, kept, stage.ways, complete, facts()))
+            if found.records:
+                found.settings = {**found.settings, "interrupted": True}
+                interrupted(found)
             raise
-        kept = _settings_to_keep(stage)
-    return Comparison(app.name, kept, stage.ways, tuple(stands), facts())
+    return found
+
+
+class _Journal:
+    """Turns measurements into records, and keeps them; knows what has run before."""
+
+    def __init__(
+        self, stage: _Stage, found: Comparison, folder: ResultsFolder | None, here: Facts
+    ) -> None:
+        computed = {k: v for k, v in found.settings.items() if k not in NOT_COMPUTED}
+        self._digest = digest_of(computed)
+        self._name = f"{found.app}-{self._digest}"
+        self._stage, self._found, self._folder, self._here = stage, found, folder, here
+        self._done: dict[str, Record] = {}
+        if folder is not None:
+            folder.check_fits(COMPARE, "", self._digest, here)
+            folder.keep_plan(self._name, found.settings)
+            there = folder.records() if folder.done() else []
+            self._done = {one.run_id: one for one in there if one.plan_digest == self._digest}
+
+    def left(self, per_core: int, rounds: Sequence[int]) -> dict[int, list[str]]:
+        """Return the ways that are left to run in each round; take those that are done."""
+        left: dict[int, list[str]] = {}
+        for number in rounds:
+            for way in self._stage.ways:
+                done = self._done.get(self._id(per_core, way, number))
+                if done is None:
+                    left.setdefault(number, []).append(way)
+                else:
+                    self._found.records.append(done)
+        return left
+
+    def keep(self, run: Any, per_core: int, blocks: int, dataset: Dataset) -> None:
+        """Add the record of a run."""
+        engine, settings = self._stage.engine, self._stage.settings
+        record = record_of(
+            run,
+            self._here,
+            settings.command,
+            run_id=self._id(per_core, run.way, run.round),
+            figure=COMPARE,
+            app=self._found.app,
+            size="",
+            plan_digest=self._digest,
+            engine=settings.engine.name,
+            configuration=run.way,
+            way=run.way,
+            nodes=engine.workers,
+            workers=engine.workers,
+            threads=engine.cores // engine.workers,
+            blocks=blocks,
+            blocks_per_core=float(per_core),
+            rows=dataset.points.rows,
+            queries=0 if dataset.held_out is None else dataset.held_out.rows,
+            seed=settings.seed,
+            x=float(per_core),
+        )
+        self._found.records.append(record)
+        if self._folder is not None:
+            self._folder.append(record)
+
+    def _id(self, per_core: int, way: str, number: int) -> str:
+        return f"{self._name}-b{per_core}-{way}-r{number}"
+
+
+def _measure(
+    stage: _Stage, journal: _Journal, number: int, per_core: int, row_chunks: Sequence[int]
+) -> None:
+    """Run what is left at one blocking of one set of data."""
+    settings, subject, listener = stage.settings, stage.subjects[number], stage.listener
+    first = number * settings.rounds
+    left = journal.left(per_core, range(first + 1, first + settings.rounds + 1))
+    if not left:
+        return
+    listener.step(f"loading {len(row_chunks)} blocks", 0)
+    stage.empty.wait()  # the blocks of the last one go before the new ones come
+    dataset, others = subject.dataset, {**stage.processes, "note": listener.note}
+    with loaded(stage.engine, dataset, row_chunks, settings.placement, **others) as data:
+        if subject.problem is UNPOSED:
+            subject.problem = stage.app.pose(data.site)
+        runs = run_rounds(
+            Bench(subject.judge, stage.meter.reading, data.resting.wait),
+            [stage.contender(way, data.site, subject.problem) for way in stage.ways],
+            left,
+            seed=settings.seed + number,
+            step=lambda way, _: listener.step(f"{per_core} blocks per core: {way}", 1),
+        )
+        for run in runs:
+            journal.keep(run, per_core, len(row_chunks), dataset)
 
 
 @contextmanager
@@ -317,24 +332,15 @@ def _staged(
         listener.step("starting the cluster", 0)
         engine = stack.enter_context(settings.engine.connect(settings.cluster))
         ways = _ways_here(app, settings, engine, listener)
-        floor = stack.enter_context(start_floor(engine.cores)) if FLOOR in ways else None
-        machine = None
+        processes = {}
+        if FLOOR in ways:
+            processes["floor"] = stack.enter_context(start_floor(engine.cores))
         if SKLEARN in ways:
-            machine = stack.enter_context(start_floor(1, threads=engine.cores))
+            processes["machine"] = stack.enter_context(start_floor(1, threads=engine.cores))
         meter = stack.enter_context(engine.meter())
-        yield _Stage(
-            app=app,
-            engine=engine,
-            table=settings.engine.ways[app.name],
-            subjects=[_Subject(dataset, Judge(app.same)) for dataset in datasets],
-            settings=settings,
-            ways=ways,
-            floor=floor,
-            machine=machine,
-            listener=listener,
-            meter=meter,
-            empty=engine.rest(),
-        )
+        subjects = [_Subject(dataset, Judge(app.same)) for dataset in datasets]
+        empty = engine.rest()
+        yield _Stage(app, settings, subjects, listener, engine, ways, processes, meter, empty)
 
 
 def _ways_here(
@@ -356,64 +362,3 @@ def _ways_here(
         if way in absent:
             listener.note(f"{way} is left out: {absent[way]}")
     return tuple(way for way in known if way not in absent)
-
-
-def _measured(
-    stage: _Stage, per_core: int, row_chunks: Sequence[int]
-) -> Iterator[list[Measurement]]:
-    """Measure one blocking, on one set of data after the other, a round at a time."""
-    rounds = stage.settings.rounds
-    for number in range(len(stage.subjects)):
-        for runs in _measured_on(stage, number, per_core, row_chunks):
-            yield [replace(run, round=run.round + number * rounds) for run in runs]
-
-
-def _measured_on(
-    stage: _Stage, number: int, per_core: int, row_chunks: Sequence[int]
-) -> Iterator[list[Measurement]]:
-    """Measure one set of data; its problem is posed at the first blocking, for all."""
-    engine, settings, subject = stage.engine, stage.settings, stage.subjects[number]
-    dataset = subject.dataset
-    stage.listener.step(f"loading {len(row_chunks)} blocks", 0)
-    stage.empty.wait()  # the blocks of the last one go before the new ones come
-    with ExitStack() as stack:
-
-        def load(source: Rows, like: Any) -> Any:
-            loading = engine.persisted(source, row_chunks, like, settings.placement)
-            return stack.enter_context(loading)
-
-        array = load(dataset.points, no_points(dataset.points))
-        labels = None if dataset.labels is None else load(dataset.labels, NO_LABELS)
-        note = stage.listener.note
-        site = Site(engine, dataset, array, labels, stage.floor, stage.machine, note)
-        loaded = engine.rest([array] if labels is None else [array, labels])
-        if subject.problem is UNPOSED:
-            subject.problem = stage.app.pose(site)
-        yield from run_rounds(
-            [stage.contender(way, site, subject.problem) for way in stage.ways],
-            rounds=settings.rounds,
-            seed=settings.seed + number,
-            reading=stage.meter.reading,
-            rest=loaded.wait,
-            judge=subject.judge,
-            step=lambda way: stage.listener.step(f"{per_core} blocks per core: {way}", 1),
-        )
-
-
-def _settings_to_keep(stage: _Stage) -> dict[str, Value]:
-    settings, points = stage.settings, stage.subjects[0].dataset.points
-    return {
-        "command": settings.command,
-        "input": points.origin,
-        "rows": points.rows,
-        "columns": list(points.columns.names),
-        **stage.app.kept(),
-        "backend": settings.engine.name,
-        "placement": settings.placement.value,
-        "cluster": settings.cluster.address or "embedded",
-        "workers": stage.engine.workers,
-        "cores": stage.engine.cores,
-        "rounds": settings.rounds,
-        "datasets": len(stage.subjects),
-        "seed": settings.seed,
-    }

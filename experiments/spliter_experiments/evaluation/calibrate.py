@@ -19,7 +19,6 @@ from distributed import Client, wait
 from spliter import Partition, Split, split
 from spliter_experiments.compare.engines.dask_cluster import connected
 from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice
-from spliter_experiments.evaluation._errors import PlanError
 from spliter_experiments.evaluation.calibrate_kernels import (
     REPEATS,
     cascade_costs,
@@ -29,6 +28,7 @@ from spliter_experiments.evaluation.calibrate_kernels import (
 )
 from spliter_experiments.evaluation.costs import Costs
 from spliter_experiments.evaluation.schema import Scenario
+from spliter_experiments.harness.errors import PlanError
 
 FEW, MANY = 200, 1200
 """Tasks whose difference tells what one costs."""

@@ -25,7 +25,6 @@ from spliter_experiments.compare.workloads.csvm_cascade import (
 from spliter_experiments.compare.workloads.histogram_kernels import count_block, equal_bins
 from spliter_experiments.compare.workloads.kmeans import sum_block
 from spliter_experiments.compare.workloads.knn import build_from_block
-from spliter_experiments.evaluation._errors import PlanError
 from spliter_experiments.evaluation.costs import CascadeCosts, Curve, NeighborCosts
 from spliter_experiments.evaluation.schema import (
     HistogramParameters,
@@ -33,6 +32,7 @@ from spliter_experiments.evaluation.schema import (
     NeighborsParameters,
     Scenario,
 )
+from spliter_experiments.harness.errors import PlanError
 
 MOST_ROWS = 1_000_000
 """Of a block that a kernel is measured on."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from spliter_experiments.evaluation._errors import ScenarioError
 from spliter_experiments.evaluation._toml_lines import (
     Place,
     lines_of,
@@ -20,6 +19,7 @@ from spliter_experiments.evaluation._toml_lines import (
     parse_toml,
 )
 from spliter_experiments.evaluation.schema import Scenario
+from spliter_experiments.harness.errors import ScenarioError
 
 FIGURES = (*(str(number) for number in range(9, 22)), "table1")
 """All experiments of the paper's evaluation, in its order."""

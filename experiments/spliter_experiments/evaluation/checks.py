@@ -17,7 +17,6 @@ import dask.array as da
 from distributed import Client, wait
 
 from spliter import Partition, Split, split
-from spliter_experiments.compare.comparison import Listener
 from spliter_experiments.compare.engines.engine import WAIT_SECONDS
 from spliter_experiments.evaluation.bench import on_cluster
 from spliter_experiments.evaluation.calibrate import run_naps, sleeping_cluster
@@ -26,6 +25,7 @@ from spliter_experiments.evaluation.costs import Costs, pass_seconds
 from spliter_experiments.evaluation.model import predict
 from spliter_experiments.evaluation.plan import PlannedRun, plan_runs, stands_of
 from spliter_experiments.evaluation.schema import Scenario
+from spliter_experiments.harness.console import Listener
 
 WORKERS = (2, 4, 8)
 
@@ -170,8 +170,8 @@ def check_real(
     for stand in stands_of(runs).values():
         seconds: dict[str, list[float]] = {}
         firsts = {run.configuration: run for run in stand}
-        for measured in on_cluster(scenario, stand, None, listen or Listener()):
-            seconds.setdefault(measured.run.configuration, []).append(measured.seconds)
+        for run, took in on_cluster(scenario, stand, None, listen or Listener()):
+            seconds.setdefault(run.configuration, []).append(took.seconds)
         for name, run in firsts.items():
             what = f"{name}, {run.blocks_per_core:g} blocks per core"
             tasks = run.blocks if name.startswith("baseline") else run.cores

@@ -11,24 +11,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from spliter_experiments.compare.engines.loading import MODULES, load_engine
-from spliter_experiments.evaluation._console import (
-    errors_reported,
-    note,
-    plan_table,
-    progress,
-    runs_table,
-    total,
-)
 from spliter_experiments.evaluation.calibrate import measure_costs
 from spliter_experiments.evaluation.catalog import FIGURES, load_scenario
 from spliter_experiments.evaluation.checks import Check, check_real, check_sleeping, real_runs
 from spliter_experiments.evaluation.costs import Costs
-from spliter_experiments.evaluation.launched import run_launched
 from spliter_experiments.evaluation.model import block_seconds
 from spliter_experiments.evaluation.plan import PROCESS, PlannedRun
 from spliter_experiments.evaluation.report import write_report
@@ -37,6 +26,7 @@ from spliter_experiments.evaluation.runner import (
     pending,
     request_for,
     requests_in,
+    run_launched,
     run_request,
 )
 from spliter_experiments.evaluation.schema import Scenario, parse_bytes
@@ -48,9 +38,12 @@ from spliter_experiments.evaluation.simulate import (
     simulate,
     write_simulation,
 )
+from spliter_experiments.evaluation.tables import plan_table, runs_table, total
+from spliter_experiments.harness.console import errors_reported, note, progress
 from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.options import is_count, words
 from spliter_experiments.harness.records import ResultsFolder
+from spliter_experiments.harness.table import Grid
 
 app = typer.Typer(
     no_args_is_help=True, help="Reproduce the paper's evaluation, one figure per command."
@@ -86,13 +79,12 @@ Address = Annotated[
 @app.command(name="list")
 def list_scenarios() -> None:
     """List the experiments of the paper."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False)
-    for heading in "figure", "experiment", "kind", "configurations":
-        table.add_column(heading)
+    rows = []
     for figure in FIGURES:
         scenario = load_scenario(figure)
-        table.add_row(figure, scenario.title, scenario.kind, ", ".join(scenario.configurations))
-    Console(markup=False).print(table)
+        rows.append((figure, scenario.title, scenario.kind, ", ".join(scenario.configurations)))
+    grid = Grid(("figure", "experiment", "kind", "configurations"), tuple(rows))
+    Console(markup=False).print(grid.terminal())
 
 
 @app.command()
@@ -116,7 +108,7 @@ def show(
             console.print(f"Chosen in this size: {chosen}.", highlight=False, markup=False)
         console.print(plan_table(planned, f"\n{request.name}"))
         if runs:
-            console.print(runs_table(planned, set()))
+            console.print(runs_table(planned))
 
 
 @app.command()

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from spliter_experiments.evaluation._errors import PlanError
 from spliter_experiments.evaluation.costs import (
     MERGED_AT_ONCE,
     Costs,
@@ -28,6 +27,7 @@ from spliter_experiments.evaluation.model_cascade import predict_cascade
 from spliter_experiments.evaluation.model_neighbors import predict_neighbors
 from spliter_experiments.evaluation.plan import PlannedRun
 from spliter_experiments.evaluation.schema import KMeansParameters, Scenario
+from spliter_experiments.harness.errors import PlanError
 
 
 def predict(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:

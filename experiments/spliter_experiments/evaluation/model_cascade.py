@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 
 from spliter_experiments.compare.workloads.csvm_cascade import FEW_PARTS, MANY_PARTS, PAPER, Scheme
-from spliter_experiments.evaluation._errors import PlanError
 from spliter_experiments.evaluation.costs import (
     CascadeCosts,
     Costs,
@@ -25,6 +24,7 @@ from spliter_experiments.evaluation.costs import (
 )
 from spliter_experiments.evaluation.plan import PlannedRun
 from spliter_experiments.evaluation.schema import CascadeParameters, Scenario
+from spliter_experiments.harness.errors import PlanError
 
 LOOKS = 3
 """Passes that the estimator makes over all partitions before it trains."""

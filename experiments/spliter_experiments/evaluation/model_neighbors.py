@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 
-from spliter_experiments.evaluation._errors import PlanError
 from spliter_experiments.evaluation.costs import (
     MERGED_AT_ONCE,
     Costs,
@@ -20,6 +19,7 @@ from spliter_experiments.evaluation.costs import (
 )
 from spliter_experiments.evaluation.plan import FLOAT_BYTES, PlannedRun
 from spliter_experiments.evaluation.schema import NeighborsParameters, Scenario
+from spliter_experiments.harness.errors import PlanError
 
 STEPS = 2
 """Tasks of a tree: one to build it, one to ask it."""

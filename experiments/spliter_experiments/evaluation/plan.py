@@ -7,18 +7,18 @@ are loaded once, and the runs are interleaved there.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from spliter_experiments.compare.engines.loading import MODULES, load_engine
-from spliter_experiments.evaluation._errors import PlanError
 from spliter_experiments.evaluation.catalog import file_stem
 from spliter_experiments.evaluation.schema import Configuration, Scenario, Size, SizeName
+from spliter_experiments.harness.errors import PlanError
+from spliter_experiments.harness.records import digest_of
 
 PROCESS = "process"
 """In place of an engine, for kernels that are measured in this process."""
@@ -36,6 +36,12 @@ WAYS: Mapping[Configuration, str] = {
 
 MOST_RUNS = 100_000
 """Of a plan: many times the paper's whole evaluation. A slip of the pen fills no memory."""
+
+RECORDED = (
+    *("figure", "app", "size", "engine", "configuration", "way", "nodes", "workers", "threads"),
+    *("blocks", "blocks_per_core", "rows", "queries", "seed", "x"),
+)
+"""Attributes of a planned run that are columns of its record."""
 
 FLOAT_BYTES = 8
 
@@ -123,6 +129,10 @@ class PlannedRun:
             f"{file_stem(self.figure)}-{self.size}-{self.engine}-n{self.nodes}"
             f"-b{self.blocks_per_node}"
         )
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of its record that are known before it runs."""
+        return {"run_id": self.id} | {name: getattr(self, name) for name in RECORDED}
 
     def command(self, results_dir: str | Path) -> list[str]:
         """Return the command that does this run.
@@ -260,8 +270,7 @@ def plan_digest(scenario: Scenario, size: SizeName) -> str:
         "parameters": scenario.parameters.model_dump(mode="json"),
         "size": asked,
     }
-    text = json.dumps(computed, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digest_of(computed)
 
 
 def stands_of(runs: Sequence[PlannedRun]) -> dict[str, list[PlannedRun]]:

@@ -29,7 +29,7 @@ from typing import Any
 from distributed import Client, Scheduler, SchedulerPlugin
 from matplotlib.figure import Figure
 
-from spliter_experiments.harness.errors import ResultsError
+from spliter_experiments.harness.plot import save
 
 WORTH = 1.25
 """From what gain on splitting is said to help."""
@@ -39,8 +39,6 @@ LEAST_SECONDS = 0.02
 
 FEWEST_TASKS = 2
 """Tasks per core from which on there is something to put together."""
-
-SUFFIXES = (".png", ".svg")
 
 
 @dataclass(frozen=True)
@@ -292,15 +290,7 @@ def write_profile_figure(profile: Profile, folder: Path) -> list[Path]:
     ResultsError
         If they cannot be written.
     """
-    figure = draw_profile(profile)
-    files = [folder / f"profile{suffix}" for suffix in SUFFIXES]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for file in files:
-            figure.savefig(file, dpi=150)
-    except OSError as error:
-        raise ResultsError(f"cannot write the figure to {folder}: {error}") from error
-    return files
+    return save(draw_profile(profile), folder, "profile")
 
 
 def draw_profile(profile: Profile) -> Figure:

@@ -11,16 +11,15 @@ from typing import Annotated
 
 import dask
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from spliter_experiments.evaluation import _profile_preload
-from spliter_experiments.evaluation._console import errors_reported, note
 from spliter_experiments.evaluation.profile import Pass, Profile, write_profile_figure
 from spliter_experiments.evaluation.profile_local import LocalWatcher
+from spliter_experiments.harness.console import errors_reported, note
 from spliter_experiments.harness.errors import InputError
-from spliter_experiments.harness.table import seconds, size
+from spliter_experiments.harness.table import Grid, seconds, size
 
 SHOWN = 20
 """Passes in the table; those that take longest."""
@@ -98,24 +97,13 @@ def profile_table(found: Profile) -> Table:
         f"{len(found.tasks)} tasks on {found.cores} cores, {found.blocks} blocks read, "
         f"{size(found.nbytes)} moved"
     )
-    # Narrow enough for the name of a pass to be read on 80 columns, and made out on 60.
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, padding=0)
-    table.add_column("pass", overflow="fold", min_width=10)
-    headings = (
-        "tasks",
-        "ms per\ntask",
-        "moved",
-        "seconds\ntaken",
-        "work\nalone",
-        "if\nsplit",
-        "gain",
-    )
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for one in passes[:SHOWN]:
-        table.add_row(one.name, *_cells(one))
-    if len(passes) > SHOWN:
-        table.caption = f"and {len(passes) - SHOWN} shorter ones"
+    headings = ("pass", "tasks", "ms per task", "moved", "seconds taken", "work alone")
+    rows = tuple((one.name, *_cells(one)) for one in passes[:SHOWN])
+    more = f"and {len(passes) - SHOWN} shorter ones" if len(passes) > SHOWN else ""
+    table = Grid((*headings, "if split", "gain"), rows, more).terminal(title)
+    # Names may be long: narrow enough for 80 columns, and readable on 60.
+    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
+    table.columns[0].min_width = 10
     return table
 
 

@@ -11,18 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Literal
 
 from jinja2 import Environment, StrictUndefined
 
-from spliter_experiments.evaluation.catalog import FIGURES
-from spliter_experiments.evaluation.figures import write_figure
+from spliter_experiments.evaluation.catalog import FIGURES, file_stem
 from spliter_experiments.evaluation.runner import pending, requests_in
 from spliter_experiments.evaluation.schema import Scenario
-from spliter_experiments.evaluation.statistics import summarise
-from spliter_experiments.evaluation.tables import Grid, kernel_table, measured_table, paper_table
+from spliter_experiments.evaluation.tables import LABELS, kernel_table, measured_table, paper_table
 from spliter_experiments.evaluation.verdict import Finding, findings
 from spliter_experiments.harness.errors import ResultsError
+from spliter_experiments.harness.plot import Style, write_plot
 from spliter_experiments.harness.records import Record, ResultsFolder
+from spliter_experiments.harness.summary import Summary, summarise
+from spliter_experiments.harness.table import Grid
 from spliter_experiments.harness.table import size as bytes_said
 
 PAGE = "report.html"
@@ -66,9 +68,8 @@ class Section:
 
     @property
     def heading(self) -> str:
-        """What it is called."""
-        figure = self.scenario.figure
-        return "Table 1" if figure == "table1" else f"Figure {figure}"
+        """Name of the figure."""
+        return figure_heading(self.scenario)
 
     @property
     def chosen(self) -> str:
@@ -76,6 +77,37 @@ class Section:
         return next(
             (size.chosen for name, size in self.scenario.sizes.items() if name == self.size)
         )
+
+
+def figure_heading(scenario: Scenario) -> str:
+    """Return the name of a figure in the paper."""
+    return "Table 1" if scenario.figure == "table1" else f"Figure {scenario.figure}"
+
+
+def write_figure(
+    scenario: Scenario, bars: Sequence[Summary], folder: Path, note: str
+) -> list[Path]:
+    """Draw a figure into ``figNN.png`` and ``figNN.svg``.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Says what the figure looks like.
+    bars : sequence of Summary
+        What it shows.
+    folder : Path
+        Folder of the files.
+    note : str
+        Second line of the title: on what it was measured, or that it was not.
+    """
+    return write_plot(bars, style_of(scenario, note), folder, file_stem(scenario.figure))
+
+
+def style_of(scenario: Scenario, note: str) -> Style:
+    """Return what the figure of a scenario looks like."""
+    title = f"{figure_heading(scenario)}. {scenario.title}\n{note}"
+    kind: Literal["bars", "lines"] = "bars" if scenario.y == "seconds" else "lines"
+    return Style(title, LABELS[scenario.x], kind, scenario.y, scenario.axis)
 
 
 def write_report(folder: ResultsFolder, *, page: bool = True) -> list[Path]:
@@ -100,7 +132,7 @@ def write_report(folder: ResultsFolder, *, page: bool = True) -> list[Path]:
         mine = [record for record in records if (record.figure, record.size) == (figure, size)]
         if not mine:
             continue
-        bars = summarise(scenario, mine)
+        bars = summarise(mine, scenario.configurations, scenario.winsorize)
         note = _note(size, mine)
         pictures = write_figure(scenario, bars, folder.path / FIGURES_FOLDER / size, note)
         files += pictures

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from spliter_experiments.compare.comparison import Listener
-from spliter_experiments.evaluation._errors import IncompatibleResultsError, PlanError
-from spliter_experiments.evaluation.bench import Bench, Measured, on_cluster
+from spliter_experiments.compare.engines.engine import ClusterChoice, EngineKind
+from spliter_experiments.compare.engines.loading import load_engine
+from spliter_experiments.evaluation.bench import Measure, on_cluster
 from spliter_experiments.evaluation.catalog import file_stem, parse_scenario, read_scenario
 from spliter_experiments.evaluation.kernels import in_process
 from spliter_experiments.evaluation.plan import (
     PROCESS,
     PlannedRun,
+    command_of,
     plan_digest,
     plan_runs,
     visits_of,
 )
 from spliter_experiments.evaluation.schema import Scenario, SizeName
-from spliter_experiments.harness.errors import ResultsError
-from spliter_experiments.harness.facts import Facts, facts
-from spliter_experiments.harness.records import Record, ResultsFolder, check_together
+from spliter_experiments.harness.console import Listener
+from spliter_experiments.harness.errors import ClusterError, PlanError, ResultsError
+from spliter_experiments.harness.facts import facts
+from spliter_experiments.harness.records import ResultsFolder, record_of
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def run_request(
     address: str | None = None,
     listen: Listener | None = None,
     command: str = "",
-    bench: Bench | None = None,
+    bench: Measure | None = None,
 ) -> int:
     """Do what is not done yet, and return how many runs that were.
 
@@ -176,11 +176,11 @@ def run_request(
     only : sequence of str
         Only runs of these names.
     address : str, optional
-        Where the user's cluster is; without it, one is started for every stand.
+        Address of the user's cluster; without it, one is started for every stand.
     listen : Listener, optional
-        Told how far it is.
+        Receives the progress.
     command : str
-        The command line, to be kept.
+        The command line, kept with the records.
     bench : callable, optional
         In place of the one that the scenario needs.
 
@@ -193,7 +193,7 @@ def run_request(
     scenario, here = request.parsed, facts()
     digest = plan_digest(scenario, request.size)
     todo = pending(request, folder, only)
-    _check_folder(folder, scenario, request, digest, here)
+    folder.check_fits(scenario.figure, request.size, digest, here)
     # A job that does some of the runs of a plan leaves the plan as it is.
     if not only or not folder.has_plan(request.name):
         folder.keep_plan(request.name, asdict(request))
@@ -201,80 +201,61 @@ def run_request(
     bench = bench or (in_process if scenario.kind == "kernel" else on_cluster)
     listen.begin(len(todo))
     for runs in visits_of(todo, scenario.sizes[request.size].visits, scenario.seed):
-        for found in bench(scenario, runs, address, listen):
-            folder.append(_record(found, scenario, digest, here, command))
-            listen.step(f"{found.run.stand}: {found.run.configuration}", 1)
+        for run, found in bench(scenario, runs, address, listen):
+            folder.append(record_of(found, here, command, plan_digest=digest, **run.columns()))
+            listen.step(f"{run.stand}: {run.configuration}", 1)
     return len(todo)
 
 
-def _check_folder(
-    folder: ResultsFolder, scenario: Scenario, request: Request, digest: str, here: Facts
-) -> None:
-    """Refuse a folder with results that those to come must not be mixed with.
+def run_launched(
+    request: Request,
+    folder: ResultsFolder,
+    *,
+    only: Sequence[str] = (),
+    address: str | None = None,
+    listen: Listener | None = None,
+) -> int | None:
+    """Do what is not done yet, each stand by a command of its own inside the engine's launcher.
+
+    Returns
+    -------
+    int or None
+        How many runs were done; None if the engine needs no launcher.
 
     Raises
     ------
-    IncompatibleResultsError
-        If they are of another scenario, other versions, or another processor.
+    ClusterError
+        If a command has failed. What has run until then is kept.
     """
-    if not folder.done():
-        return
-    there = folder.records()
-    for record in there:
-        if (record.figure, record.size) == (scenario.figure, request.size):
-            if record.plan_digest != digest:
-                raise IncompatibleResultsError(
-                    f"{folder.path} holds runs of another scenario of figure {scenario.figure} "
-                    f"({record.run_id}); they must not be mixed: take another --results folder"
-                )
-            break
-    newest = there[-1]
-    check_together([newest, _as_of(newest, here)])
+    if request.engine == PROCESS:
+        return None
+    engine, listen = load_engine(request.engine), listen or Listener()
+    launch = engine.launcher()
+    if launch is None:
+        return None
+    todo = pending(request, folder, only)
+    # The commands are for some of the runs, and would keep a plan of these alone.
+    folder.keep_plan(request.name, asdict(request))
+    listen.begin(len(todo))
+    scenario = request.parsed
+    for runs in visits_of(todo, scenario.sizes[request.size].visits, scenario.seed):
+        listen.step(f"{runs[0].stand}: launching", 0)
+        status = launch(_choice(engine, runs[0], address), _arguments(runs, folder, address))
+        if status:
+            raise ClusterError(
+                f"{runs[0].stand} has failed in {request.engine}: it ended with status {status}"
+            )
+        listen.step(f"{runs[0].stand}: {len(runs)} runs", len(runs))
+    return len(todo)
 
 
-def _as_of(record: Record, here: Facts) -> Record:
-    return replace(
-        record, run_id="a run here", versions=dict(here.versions), processor=here.processor
-    )
+def _choice(engine: EngineKind, run: PlannedRun, address: str | None) -> ClusterChoice:
+    workers = run.nodes if engine.node_is_worker else run.workers
+    return ClusterChoice(address, workers=workers, threads=run.cores // workers)
 
 
-def _record(found: Measured, scenario: Scenario, digest: str, here: Facts, command: str) -> Record:
-    run = found.run
-    apart = (found.split_seconds or 0.0) + (found.rechunk_seconds or 0.0)
-    return Record(
-        run_id=run.id,
-        figure=scenario.figure,
-        app=run.app,
-        size=run.size,
-        plan_digest=digest,
-        engine=run.engine,
-        configuration=run.configuration,
-        way=run.way,
-        nodes=run.nodes,
-        workers=run.workers,
-        threads=run.threads,
-        blocks=run.blocks,
-        blocks_per_core=run.blocks_per_core,
-        rows=run.rows,
-        queries=run.queries,
-        repetition=run.repetition,
-        seed=run.seed,
-        position=found.position,
-        x=run.x,
-        started_at=(datetime.now(UTC) - timedelta(seconds=found.seconds)).isoformat(),
-        seconds=found.seconds,
-        init_seconds=found.init_seconds,
-        split_seconds=found.split_seconds,
-        rechunk_seconds=found.rechunk_seconds,
-        iterate_seconds=max(found.seconds - apart, 0.0),
-        tasks=found.tasks,
-        bytes_moved=found.nbytes,
-        peak_memory_bytes=found.peak,
-        host=platform.node(),
-        system=here.system,
-        processor=here.processor,
-        host_cores=here.cores,
-        host_memory=here.memory,
-        versions=dict(here.versions),
-        command=command,
-    )
+def _arguments(
+    runs: Sequence[PlannedRun], folder: ResultsFolder, address: str | None
+) -> Sequence[str]:
+    command = command_of(runs, folder.path)[1:]
+    return command if address is None else [*command, "--address", address]

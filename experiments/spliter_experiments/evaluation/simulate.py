@@ -10,18 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from spliter_experiments.evaluation.checks import Check
 from spliter_experiments.evaluation.costs import Costs
-from spliter_experiments.evaluation.figures import LABELS, write_figure
 from spliter_experiments.evaluation.model import most_blocks_per_core, predict
 from spliter_experiments.evaluation.plan import PlannedRun
+from spliter_experiments.evaluation.report import write_figure
 from spliter_experiments.evaluation.schema import Scenario
-from spliter_experiments.evaluation.statistics import Bar
+from spliter_experiments.evaluation.tables import LABELS
 from spliter_experiments.harness.errors import ResultsError
-from spliter_experiments.harness.table import seconds, size
+from spliter_experiments.harness.summary import Summary
+from spliter_experiments.harness.table import Grid, seconds, size
 
 LABEL = "PREDICTED, not measured"
 
@@ -58,26 +58,10 @@ class Simulation:
     predicted: list[float]
     checks: list[Check]
 
-    def bars(self) -> list[Bar]:
+    def bars(self) -> list[Summary]:
         """Return the predictions as what a figure is drawn of."""
         return [
-            Bar(
-                engine=run.engine,
-                configuration=run.configuration,
-                x=run.x,
-                runs=0,
-                median=value,
-                lower=value,
-                upper=value,
-                init=None,
-                split=None,
-                rechunk=None,
-                iterate=None,
-                tasks=None,
-                nbytes=None,
-                peak=None,
-                blocks=run.blocks,
-            )
+            Summary(run.engine, run.configuration, run.x, run.blocks, 0, value, value, value, {})
             for run, value in zip(self.runs, self.predicted, strict=True)
         ]
 
@@ -132,18 +116,16 @@ def write_simulation(found: Simulation, folder: Path) -> list[Path]:
 
 def costs_table(costs: Costs) -> Table:
     """Return the costs as a table."""
-    table = Table(title="Costs measured here", title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("cost")
-    table.add_column("value", justify="right")
-    table.add_row("a task, there and back", _milliseconds(costs.round_trip))
-    table.add_row("the scheduler, for a task", _milliseconds(costs.task))
-    table.add_row("of that, what no work hides", _milliseconds(costs.telling))
-    table.add_row("from worker to worker", f"{size(round(costs.bandwidth))}/s")
-    table.add_row("SplIter, to split, for a block", _milliseconds(costs.split_block))
-    table.add_row("SplIter, in a pass, for a block", _milliseconds(costs.pass_block))
-    for what, value in _kernel_rows(costs):
-        table.add_row(what, value)
-    return table
+    rows = (
+        ("a task, there and back", _milliseconds(costs.round_trip)),
+        ("the scheduler, for a task", _milliseconds(costs.task)),
+        ("of that, what no work hides", _milliseconds(costs.telling)),
+        ("from worker to worker", f"{size(round(costs.bandwidth))}/s"),
+        ("SplIter, to split, for a block", _milliseconds(costs.split_block)),
+        ("SplIter, in a pass, for a block", _milliseconds(costs.pass_block)),
+        *_kernel_rows(costs),
+    )
+    return Grid(("cost", "value"), rows).terminal("Costs measured here")
 
 
 def _kernel_rows(costs: Costs) -> Iterator[tuple[str, str]]:
@@ -178,47 +160,38 @@ def predictions_table(found: Simulation) -> Table:
         (run.x, run.configuration): value
         for run, value in zip(found.runs, found.predicted, strict=True)
     }
-    table = Table(title=f"Seconds, {LABEL}", title_justify="left", box=SIMPLE_HEAD)
-    for heading in (LABELS[found.scenario.x], *names):
-        table.add_column(heading, justify="right")
-    for x in sorted({x for x, _ in values}):
-        table.add_row(f"{x:,.6g}", *(seconds(values[x, name]) for name in names))
-    return table
+    rows = tuple(
+        (f"{x:,.6g}", *(seconds(values[x, name]) for name in names))
+        for x in sorted({x for x, _ in values})
+    )
+    return Grid((LABELS[found.scenario.x], *names), rows).terminal(f"Seconds, {LABEL}")
 
 
 def block_sizes_table(found: Simulation) -> Table:
-    """Return how finely the data may be cut on so many nodes: the answer most are after."""
-    title = f"Most blocks per core for {SLACK:.0%} more time than with one, {LABEL}"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    for heading in "nodes", "configuration", "blocks per core", "rows per block":
-        table.add_column(heading, justify="right")
-    seen = set()
+    """Return how finely the data may be cut on so many nodes."""
+    rows = {}
     for run in found.runs:
         key = (run.nodes, run.rows, run.configuration)
-        if key in seen or run.configuration not in ("baseline", "spliter"):
-            continue
-        seen.add(key)
-        most = most_blocks_per_core(found.scenario, run, found.costs, SLACK)
-        blocks, rows = most or (1, run.rows // run.cores)
-        table.add_row(str(run.nodes), run.configuration, f"{blocks:,}", f"{rows:,}")
-    return table
+        if key not in rows and run.configuration in ("baseline", "spliter"):
+            most = most_blocks_per_core(found.scenario, run, found.costs, SLACK)
+            blocks, per_block = most or (1, run.rows // run.cores)
+            rows[key] = (str(run.nodes), run.configuration, f"{blocks:,}", f"{per_block:,}")
+    headings = ("nodes", "configuration", "blocks per core", "rows per block")
+    title = f"Most blocks per core for {SLACK:.0%} more time than with one, {LABEL}"
+    return Grid(headings, tuple(rows.values())).terminal(title)
 
 
 def checks_table(checks: Sequence[Check]) -> Table:
-    """Return the model beside what was run here."""
-    title = "The model against a real Dask scheduler: sleeping workers, and real runs"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("what")
-    for heading in "workers", "tasks", "each sleeps", "predicted", "measured", "error":
-        table.add_column(heading, justify="right")
-    for check in checks:
-        table.add_row(
-            check.what,
-            str(check.workers),
-            str(check.tasks),
+    """Return predictions next to what was run here."""
+    rows = tuple(
+        (
+            *(check.what, str(check.workers), str(check.tasks)),
             "-" if check.work is None else f"{1e3 * check.work:.3g} ms",
-            f"{seconds(check.predicted)} s",
-            f"{seconds(check.measured)} s",
+            *(f"{seconds(check.predicted)} s", f"{seconds(check.measured)} s"),
             f"{check.error:+.0%}",
         )
-    return table
+        for check in checks
+    )
+    headings = ("what", "workers", "tasks", "each sleeps", "predicted", "measured", "error")
+    title = "The model against a real Dask scheduler: sleeping workers, and real runs"
+    return Grid(headings, rows).terminal(title)

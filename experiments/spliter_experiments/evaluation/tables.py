@@ -1,16 +1,24 @@
-"""The tables beside the figures: what was measured, what the paper has, and its Table 1."""
+"""The tables of the evaluation: plans of runs, what was measured, and what the paper has."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import compress
 
-from spliter_experiments.evaluation.figures import LABELS
+from rich.table import Table
+
+from spliter_experiments.evaluation.plan import PlannedRun, stands_of
 from spliter_experiments.evaluation.schema import Scenario
-from spliter_experiments.evaluation.statistics import Bar
 from spliter_experiments.evaluation.verdict import PAPER_NAMES, published
-from spliter_experiments.harness.table import NONE, seconds, size, times
+from spliter_experiments.harness.summary import Summary
+from spliter_experiments.harness.table import NONE, Grid, plain, seconds, size, summary_grid, times
+
+LABELS = {
+    "nodes": "nodes",
+    "blocks_per_core": "blocks per core",
+    "blocks_per_node": "blocks per node to learn from",
+    "rows": "points in the tree",
+}
+"""Labels of the axes."""
 
 REFERENCE = "spliter"
 
@@ -21,73 +29,9 @@ TREES = ((1, 1), (2, 2), (2, 1), (4, 4), (4, 2), (4, 1), (6, 6), (6, 3), (6, 2),
 """Lines of Table 1: blocks to learn from, and how many of them go into one tree."""
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A table to be shown.
-
-    Parameters
-    ----------
-    headings : tuple of str
-        Of the columns.
-    rows : tuple of tuple of str
-        What is in them.
-    caption : str
-        What it is.
-    """
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    caption: str
-
-
-def measured_table(scenario: Scenario, bars: Sequence[Bar]) -> Grid:
+def measured_table(scenario: Scenario, bars: Sequence[Summary]) -> Grid:
     """Return all that was measured: a line per configuration and place on the axis."""
-    reference = {(bar.engine, bar.x): bar.median for bar in bars if bar.configuration == REFERENCE}
-    rows = [
-        (
-            plain(bar.x),
-            bar.engine,
-            bar.configuration,
-            str(bar.runs),
-            seconds(bar.median),
-            f"{seconds(bar.lower)}-{seconds(bar.upper)}",
-            _over(bar.median, reference.get((bar.engine, bar.x))),
-            *(_seconds(part) for part in (bar.init, bar.split, bar.rechunk, bar.iterate)),
-            NONE if bar.tasks is None else f"{bar.tasks:,.0f}",
-            size(_whole(bar.nbytes)),
-            size(_whole(bar.peak)),
-        )
-        for bar in bars
-    ]
-    headings = (
-        *(LABELS[scenario.x], "backend", "configuration", "runs", "median", "quartiles"),
-        *("over spliter", "init", "split", "rechunk", "iterate", "tasks", "moved", "peak memory"),
-    )
-    return filled(Grid(headings, tuple(rows), "Measured here; times in seconds."))
-
-
-def filled(grid: Grid) -> Grid:
-    """Leave out the columns that have no value in any row.
-
-    Examples
-    --------
-    >>> filled(Grid(("x", "split"), (("1", "-"), ("2", "-")), "")).headings
-    ('x',)
-    """
-    keep = [any(row[at] != NONE for row in grid.rows) for at in range(len(grid.headings))]
-    rows = tuple(tuple(compress(row, keep)) for row in grid.rows)
-    return Grid(tuple(compress(grid.headings, keep)), rows, grid.caption)
-
-
-def plain(value: float) -> str:
-    """Write a number without an exponent.
-
-    Examples
-    --------
-    >>> plain(4_800_000.0), plain(0.5)
-    ('4,800,000', '0.5')
-    """
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.6g}"
+    return summary_grid(bars, LABELS[scenario.x], "Measured here; times in seconds.")
 
 
 def paper_table(scenario: Scenario) -> Grid | None:
@@ -112,7 +56,7 @@ def paper_table(scenario: Scenario) -> Grid | None:
     return Grid(headings, tuple(rows), caption)
 
 
-def kernel_table(bars: Sequence[Bar]) -> Grid | None:
+def kernel_table(bars: Sequence[Summary]) -> Grid | None:
     """Return the paper's Table 1 from kernels measured here; None where one is missing.
 
     With blocks merged before trees are built, a node builds fewer and larger trees, and asks each
@@ -147,17 +91,49 @@ def kernel_table(bars: Sequence[Bar]) -> Grid | None:
     return Grid(headings, tuple(rows), caption)
 
 
-def _over(value: float, base: float | None) -> str:
-    return times(None if base is None else value / base)
-
-
 def _beside(value: float, base: float | None) -> str:
     return "" if base is None or base == value else f" ({times(value / base)}x)"
 
 
-def _seconds(value: float | None) -> str:
-    return NONE if value is None else seconds(value)
+def plan_table(runs: Sequence[PlannedRun], title: str) -> Table:
+    """Return a line per stand: what it needs, and for how long."""
+    rows = []
+    for stand in stands_of(runs).values():
+        first = stand[0]
+        rows.append(
+            (
+                str(first.nodes),
+                f"{first.workers} x {first.threads}",
+                *(f"{first.blocks:,}", f"{first.rows:,}", str(len(stand))),
+                size(max(run.memory_bytes for run in stand)),
+                duration(sum(run.estimated_seconds for run in stand)),
+            )
+        )
+    headings = ("nodes", "workers", "blocks", "rows", "runs", "memory/node", "time")
+    return Grid(headings, tuple(rows), total(runs)).terminal(title)
 
 
-def _whole(value: float | None) -> int | None:
-    return None if value is None else round(value)
+def total(runs: Sequence[PlannedRun]) -> str:
+    """Say what a plan comes to, as a line."""
+    taken = sum(run.estimated_seconds for run in runs)
+    hours = sum(run.estimated_seconds * run.cores for run in runs) / 3600
+    return f"{len(runs)} runs, about {duration(taken)}, {hours:,.3g} core hours"
+
+
+def runs_table(runs: Sequence[PlannedRun]) -> Table:
+    """Return a line per run."""
+    rows = tuple((run.id, duration(run.estimated_seconds)) for run in runs)
+    return Grid(("run", "estimate"), rows).terminal()
+
+
+def duration(seconds: float) -> str:
+    """Write a time that is not known exactly.
+
+    Examples
+    --------
+    >>> duration(42), duration(4200)
+    ('42 s', '70 min')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

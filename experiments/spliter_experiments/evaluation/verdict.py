@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from spliter_experiments.evaluation.schema import Claim, PaperPoint, Scenario
-from spliter_experiments.evaluation.statistics import Bar
+from spliter_experiments.harness.summary import Summary
 
 Series: TypeAlias = Mapping[str, Mapping[float, float]]
 """Seconds by configuration and place on the axis."""
@@ -62,7 +62,7 @@ class Finding:
         return f"{verdict} on {self.engine}: {self.claim.says} ({here}, {limit} asked{paper})."
 
 
-def findings(scenario: Scenario, bars: Sequence[Bar]) -> list[Finding]:
+def findings(scenario: Scenario, bars: Sequence[Summary]) -> list[Finding]:
     """Check every claim of a scenario on every engine that there are runs of."""
     engines = dict.fromkeys(bar.engine for bar in bars)
     return [
@@ -77,7 +77,7 @@ def findings(scenario: Scenario, bars: Sequence[Bar]) -> list[Finding]:
     ]
 
 
-def measured(bars: Sequence[Bar], engine: str) -> Series:
+def measured(bars: Sequence[Summary], engine: str) -> Series:
     """Return the medians of an engine."""
     found: dict[str, dict[float, float]] = {}
     for bar in bars:

@@ -43,3 +43,15 @@ class WaysDisagreeError(ExperimentError, AssertionError):
 
 class ResultsError(ExperimentError, OSError):
     """Results cannot be written or read."""
+
+
+class IncompatibleResultsError(ResultsError):
+    """Results that do not belong together are in one folder."""
+
+
+class ScenarioError(ExperimentError, ValueError):
+    """A scenario is unknown, or its file is not one; names the line where there is one."""
+
+
+class PlanError(ExperimentError, ValueError):
+    """The runs asked for do not exist in the scenario."""

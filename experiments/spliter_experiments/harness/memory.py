@@ -1,4 +1,4 @@
-"""See how much memory the workers hold at most while something runs."""
+"""Sample the memory of the workers while something runs, and keep the peak."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def watched(held: Callable[[], int | None]) -> Iterator[Peak]:
     """
     peak, end = Peak(), threading.Event()
 
-    def look() -> None:
+    def sample() -> None:
         while not end.wait(EVERY_SECONDS):
             peak.see(held())
 
-    watcher = threading.Thread(target=look, name="spliter-memory", daemon=True)
+    watcher = threading.Thread(target=sample, name="spliter-memory", daemon=True)
     peak.see(held())
     watcher.start()
     try:

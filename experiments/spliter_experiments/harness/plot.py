@@ -1,155 +1,248 @@
-"""Draw a comparison: bars at one blocking, lines over several (the cost of fragmentation)."""
+"""One plot of measurements: bars or lines, with medians and quartiles, as PNG and SVG."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from spliter_experiments.compare.results import Comparison
-from spliter_experiments.compare.ways import OFF_CLUSTER, legend
 from spliter_experiments.harness.errors import ResultsError
-from spliter_experiments.harness.runner import Summary
+from spliter_experiments.harness.summary import Summary
 
 LOOKS = {
     "spliter": ("#0072b2", "o"),
     "spliter-materialized": ("#332288", "p"),
     "spliter-auto": ("#88ccee", "*"),
+    "materialized": ("#88ccee", "*"),
     "per-block": ("#d55e00", "s"),
+    "baseline": ("#d55e00", "s"),
     "per-block-paper": ("#882255", "h"),
+    "baseline-paper": ("#882255", "h"),
     "rechunk-p2p": ("#009e73", "^"),
+    "rechunk": ("#009e73", "^"),
     "rechunk-tasks": ("#56b4e9", "v"),
     "by-hand": ("#117733", "<"),
     "dask": ("#cc79a7", "D"),
     "dask-ml": ("#cc79a7", "d"),
+    "fit": ("#b59a6c", "o"),
+    "kneighbors": ("#cc79a7", "s"),
     "sklearn": ("#999933", "+"),
     "floor": ("#444444", "x"),
 }
-"""Colour (told apart by colour-blind readers too) and marker of each way."""
+"""Colour (distinguishable by colour-blind readers too) and marker of each way."""
 
 OTHER_LOOK = ("#e69f00", "P")
 
+OFF_CLUSTER = ("sklearn", "floor")
+"""Ways that are drawn dashed."""
+
+HATCHES = ("", "//", "..", "xx")
+"""Of the engines in one plot: the bars of the first one are plain."""
+
 SUFFIXES = (".png", ".svg")
 
+STICKS_OUT = 4.0
+"""A bar is cut if it is this many times as high as the highest that is not cut."""
 
-def write_plot(comparison: Comparison, folder: Path, title: str) -> list[Path]:
-    """Draw into ``<app>.png`` and ``<app>.svg``.
 
-    Returns
-    -------
-    list of Path
-        The files.
+@dataclass(frozen=True)
+class Style:
+    """What a plot looks like.
+
+    Parameters
+    ----------
+    title : str
+        Above the plot.
+    x : str
+        Label of the axis.
+    kind : str
+        ``"bars"`` or ``"lines"``.
+    y : str
+        ``"seconds"`` or ``"blocks-per-second"``.
+    scale : str
+        Of the y-axis: ``"linear"``, ``"log"``, or ``"cut"`` to cut bars that stick out and write
+        their values on them. Lines with ``"log"`` have a logarithmic x-axis too.
+    caption : str
+        Below the plot.
+    """
+
+    title: str
+    x: str
+    kind: Literal["bars", "lines"] = "bars"
+    y: Literal["seconds", "blocks-per-second"] = "seconds"
+    scale: Literal["linear", "log", "cut"] = "linear"
+    caption: str = ""
+
+
+def write_plot(summaries: Sequence[Summary], style: Style, folder: Path, stem: str) -> list[Path]:
+    """Draw into ``<stem>.png`` and ``<stem>.svg``, and return the files.
 
     Raises
     ------
     ResultsError
         If they cannot be written.
     """
-    figure = draw(comparison, title)
-    files = [folder / f"{comparison.app}{suffix}" for suffix in SUFFIXES]
+    return save(draw(summaries, style), folder, stem)
+
+
+def save(figure: Figure, folder: Path, stem: str) -> list[Path]:
+    """Write a figure as PNG and SVG.
+
+    Raises
+    ------
+    ResultsError
+        If that is not possible.
+    """
+    files = [folder / f"{stem}{suffix}" for suffix in SUFFIXES]
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         for file in files:
-            figure.savefig(file, dpi=150)
+            # Without the date, the same runs make the same file.
+            metadata = {"Date": None} if file.suffix == ".svg" else None
+            figure.savefig(file, dpi=150, metadata=metadata)
     except OSError as error:
         raise ResultsError(f"cannot write the plot to {folder}: {error}") from error
     return files
 
 
-def draw(comparison: Comparison, title: str) -> Figure:
+def draw(summaries: Sequence[Summary], style: Style) -> Figure:
     """Return the figure."""
-    figure = Figure(figsize=(7.5, 5.6), layout="constrained")
+    figure = Figure(figsize=(8, 4.6 + 0.12 * style.caption.count("\n")), layout="constrained")
     axes = figure.subplots()
-    if len(comparison.stands) > 1:
-        _draw_lines(axes, comparison)
-    else:
-        _draw_bars(axes, comparison)
-    axes.set_title(title, fontsize=10, loc="left", parse_math=False)
-    # Empty lines below the axes' label keep room for what the ways are.
-    figure.supxlabel(
-        "\n".join(legend(comparison.ways)), fontsize=7, x=0.01, ha="left", color="0.35"
-    )
+    (_draw_bars if style.kind == "bars" else _draw_lines)(axes, summaries, style)
+    axes.set_title(style.title, fontsize=10, loc="left", parse_math=False)
+    axes.set_xlabel(style.x)
+    axes.set_ylabel("seconds (median, quartiles)" if style.y == "seconds" else "blocks per second")
+    axes.grid(visible=True, axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+    for side in "top", "right":
+        axes.spines[side].set_visible(False)
+    if len(_groups(summaries)) > 1:
+        axes.legend(fontsize=9, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    if style.caption:
+        figure.supxlabel(style.caption, fontsize=7, x=0.01, ha="left", color="0.35")
     return figure
 
 
-def _draw_lines(axes: Axes, comparison: Comparison) -> None:
-    """Seconds against blocks per core, both logarithmic; error bars are quartiles."""
-    stands = comparison.stands
-    for way in comparison.ways:
-        colour, marker = LOOKS.get(way, OTHER_LOOK)
-        runs = [_of(comparison.ordered(stand), way) for stand in stands]
-        medians = [run.median for run in runs]
+def _groups(summaries: Sequence[Summary]) -> list[list[Summary]]:
+    """Group by engine and configuration, in the order in which they come."""
+    groups: dict[tuple[str, str], list[Summary]] = {}
+    for one in summaries:
+        groups.setdefault((one.engine, one.configuration), []).append(one)
+    return list(groups.values())
+
+
+def _label(summaries: Sequence[Summary], one: Summary) -> str:
+    several = len({other.engine for other in summaries}) > 1
+    return f"{one.engine}: {one.configuration}" if several else one.configuration
+
+
+def _values(group: Sequence[Summary], style: Style) -> tuple[list[float], list[list[float]]]:
+    """Return the heights of a group, and how far quartiles are below and above them."""
+    rate = style.y == "blocks-per-second"
+    middle = [one.blocks / one.median if rate else one.median for one in group]
+    low = [one.blocks / one.upper if rate else one.lower for one in group]
+    high = [one.blocks / one.lower if rate else one.upper for one in group]
+    below = [m - at for m, at in zip(middle, low, strict=True)]
+    above = [at - m for m, at in zip(middle, high, strict=True)]
+    return middle, [below, above]
+
+
+def _draw_bars(axes: Axes, summaries: Sequence[Summary], style: Style) -> None:
+    places = sorted({one.x for one in summaries})
+    groups = _groups(summaries)
+    engines = list(dict.fromkeys(one.engine for one in summaries))
+    top = _top(summaries) if style.scale == "cut" else None
+    width = 0.8 / len(groups)
+    for number, group in enumerate(groups):
+        at = [places.index(one.x) + (number - (len(groups) - 1) / 2) * width for one in group]
+        heights, whiskers = _values(group, style)
+        axes.bar(
+            at,
+            heights,
+            width,
+            yerr=whiskers,
+            color=LOOKS.get(group[0].configuration, OTHER_LOOK)[0],
+            hatch=HATCHES[engines.index(group[0].engine) % len(HATCHES)],
+            edgecolor="white",
+            linewidth=0.5,
+            capsize=2,
+            error_kw={"elinewidth": 0.8},
+            label=_label(summaries, group[0]),
+        )
+        for x, height in zip(at, heights, strict=True):
+            if top is not None and height > top:
+                _write_on_bar(axes, x, top, f"{height:.3g} s")
+    axes.set_xticks(range(len(places)), [f"{place:,.6g}" for place in places])
+    if style.scale == "log":
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    elif top is not None:
+        axes.set_ylim(0, top)
+
+
+def _write_on_bar(axes: Axes, x: float, top: float, text: str) -> None:
+    axes.text(
+        *(x, top * 0.97, text),
+        rotation=90,
+        ha="center",
+        va="top",
+        fontsize=8,
+        color="white",
+        weight="bold",
+        clip_on=True,
+    )
+
+
+def _top(summaries: Sequence[Summary]) -> float | None:
+    """Return where to cut the axis, if a few bars would leave the others flat."""
+    heights = sorted(one.upper for one in summaries)
+    for lower, higher in itertools.pairwise(heights):
+        most_fit = heights.index(higher) >= len(heights) / 2
+        if most_fit and higher > STICKS_OUT * lower:
+            return lower * 1.3
+    return None
+
+
+def _draw_lines(axes: Axes, summaries: Sequence[Summary], style: Style) -> None:
+    for group in _groups(summaries):
+        name = group[0].configuration
+        colour, marker = LOOKS.get(name, OTHER_LOOK)
+        middle, whiskers = _values(group, style)
         axes.errorbar(
-            [stand.blocks_per_core for stand in stands],
-            medians,
-            yerr=_whiskers(runs),
-            label=way,
+            [one.x for one in group],
+            middle,
+            yerr=whiskers,
+            label=_label(summaries, group[0]),
             color=colour,
             marker=marker,
             markersize=6,
             capsize=3,
-            linewidth=2.4 if way == "spliter" else 1.4,
-            linestyle="--" if way in OFF_CLUSTER else "-",
+            linewidth=2.4 if name == "spliter" else 1.4,
+            linestyle="--" if name in OFF_CLUSTER else "-",
         )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xticks([stand.blocks_per_core for stand in stands])
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    _plain_seconds(axes, comparison)
+    if style.scale == "log":
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        _plain_seconds(axes, summaries)
+    else:
+        axes.set_ylim(bottom=0)
+    axes.set_xticks(sorted({one.x for one in summaries}))
     axes.minorticks_off()
-    axes.set_xlabel("blocks per core")
-    axes.set_ylabel("seconds (median, quartiles)")
-    axes.grid(visible=True, which="major", alpha=0.3)
-    axes.legend(fontsize=9, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-def _plain_seconds(axes: Axes, comparison: Comparison) -> None:
+def _plain_seconds(axes: Axes, summaries: Sequence[Summary]) -> None:
     """Put ticks at 1, 2 and 5 of each power of ten, written as plain numbers."""
-    medians = [run.median for stand in comparison.stands for run in stand.summaries()]
+    medians = [one.median for one in summaries]
     low, high = min(medians) / 1.5, max(medians) * 1.5
-    ticks = [
-        digit * 10.0**power
-        for power in range(-6, 7)
-        for digit in (1, 2, 5)
-        if low <= digit * 10.0**power <= high
-    ]
+    ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
     axes.set_ylim(low, high)
-    axes.set_yticks(ticks)
+    axes.set_yticks([tick for tick in ticks if low <= tick <= high])
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-
-
-def _draw_bars(axes: Axes, comparison: Comparison) -> None:
-    """Seconds of each way, with every run as a dot."""
-    (stand,) = comparison.stands
-    runs = comparison.ordered(stand)
-    names = [run.way for run in runs]
-    axes.barh(
-        names,
-        [run.median for run in runs],
-        xerr=_whiskers(runs),
-        color=[LOOKS.get(name, OTHER_LOOK)[0] for name in names],
-        capsize=3,
-        alpha=0.75,
-    )
-    measured = stand.measurements
-    axes.plot(
-        [run.seconds for run in measured],
-        [names.index(run.way) for run in measured],
-        linestyle="none",
-        marker="o",
-        markersize=3,
-        color="black",
-        alpha=0.6,
-    )
-    axes.invert_yaxis()
-    axes.set_xlabel("seconds (bars: median and quartiles; dots: runs)")
-    axes.grid(visible=True, axis="x", alpha=0.3)
-
-
-def _of(summaries: list[Summary], way: str) -> Summary:
-    return next(summary for summary in summaries if summary.way == way)
-
-
-def _whiskers(runs: list[Summary]) -> tuple[list[float], list[float]]:
-    return [run.median - run.lower for run in runs], [run.upper - run.median for run in runs]

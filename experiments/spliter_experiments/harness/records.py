@@ -1,48 +1,55 @@
-"""What is kept of every run, and the folder it is kept in.
+"""Records of finished runs, and the folder that caches them.
 
 A finished run is one small file, ``runs/ID.json``, that appears whole or not at all: it is written
-beside, flushed to the disk, and then gets its name. So a killed runner loses the run it was at and
-no other, a run cannot be there twice, and jobs on many nodes may share the folder. What was asked
-for is kept too, in ``plans``: to resume or to report, the folder is enough.
+under another name, flushed to the disk, and renamed. A killed runner loses the run it was at and no
+other, no run is there twice, and jobs on many nodes may share the folder. ``plans`` holds what was
+asked for: the folder is enough to resume or to report.
 
-``results.parquet`` holds all records as one table, for whoever wants to compute on them;
-:data:`COLUMNS` documents it, and its metadata name the version of that format.
+``results.parquet`` holds all records as one table; :data:`COLUMNS` documents it, and its metadata
+name the version of the format.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import platform
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import psutil
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from spliter_experiments.evaluation._errors import IncompatibleResultsError
-from spliter_experiments.harness.errors import ResultsError
+from spliter_experiments.harness.errors import IncompatibleResultsError, ResultsError
+from spliter_experiments.harness.facts import Facts
+from spliter_experiments.harness.runner import Measurement
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA_VERSION = 1
 """Of records. A record of another version is refused, not guessed at."""
 
 VERSION_KEY = b"spliter.schema_version"
 
+COMPARE = "compare"
+"""Figure of the records of ``spliter compare``, of which a folder may hold several comparisons."""
+
 RUNS, PLANS, TABLE = "runs", "plans", "results.parquet"
 """What is in a folder of results."""
 
 COLUMNS: Mapping[str, tuple[str, str]] = {
     "run_id": ("string", "names the run, the same in every plan of the scenario"),
-    "figure": ("string", "of the paper"),
-    "app": ("string", "histogram, kmeans, csvm or knn"),
-    "size": ("string", "full or laptop"),
+    "figure": ("string", "of the paper; compare for `spliter compare`"),
+    "app": ("string", "histogram, kmeans, csvm, knn or sum"),
+    "size": ("string", "full or laptop; empty for `spliter compare`"),
     "plan_digest": ("string", "hash of all that decides what is computed"),
     "engine": ("string", "dask, dataclay, ...; process for kernels"),
-    "configuration": ("string", "baseline, rechunk, spliter, ..."),
+    "configuration": ("string", "baseline, rechunk, spliter, ...; the way for `spliter compare`"),
     "way": ("string", "what `spliter compare` calls the configuration"),
     "nodes": ("int64", "nodes"),
     "workers": ("int64", "worker processes on all nodes"),
@@ -116,6 +123,50 @@ class Record:
     command: str
 
 
+def record_of(run: Measurement, here: Facts, command: str, **plan: Any) -> Record:
+    """Make the record of a run.
+
+    Parameters
+    ----------
+    run : Measurement
+        What the run took.
+    here : Facts
+        This machine.
+    command : str
+        The command line.
+    **plan
+        All columns that were known before the run.
+    """
+    apart = run.phases.get("split", 0.0) + run.phases.get("rechunk", 0.0)
+    return Record(
+        **plan,
+        repetition=run.round,
+        position=run.position,
+        started_at=(datetime.now(UTC) - timedelta(seconds=run.seconds)).isoformat(),
+        seconds=run.seconds,
+        init_seconds=run.phases.get("init", 0.0),
+        split_seconds=run.phases.get("split"),
+        rechunk_seconds=run.phases.get("rechunk"),
+        iterate_seconds=max(run.seconds - apart, 0.0),
+        tasks=run.tasks,
+        bytes_moved=run.nbytes,
+        peak_memory_bytes=run.peak,
+        host=platform.node(),
+        system=here.system,
+        processor=here.processor,
+        host_cores=here.cores,
+        host_memory=here.memory,
+        versions=dict(here.versions),
+        command=command,
+    )
+
+
+def digest_of(plan: Mapping[str, Any]) -> str:
+    """Hash all that decides what runs compute."""
+    text = json.dumps(plan, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 class ResultsFolder:
     """Records and plans in a folder.
 
@@ -127,6 +178,19 @@ class ResultsFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    def make(self) -> None:
+        """Make the folder, before the time is spent that results take.
+
+        Raises
+        ------
+        ResultsError
+            If that is not possible.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ResultsError(f"cannot write results to {self.path}: {error}") from error
 
     def append(self, record: Record) -> None:
         """Keep a record, whole or not at all.
@@ -201,6 +265,9 @@ class ResultsFolder:
         ResultsError
             If it cannot be written.
         """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         table = pa.Table.from_pandas(frame_of(records), preserve_index=False)
         version = {VERSION_KEY: str(SCHEMA_VERSION).encode()}
         table = table.replace_schema_metadata({**(table.schema.metadata or {}), **version})
@@ -213,6 +280,29 @@ class ResultsFolder:
             partial.unlink(missing_ok=True)
             raise ResultsError(f"cannot write {file}: {error}") from error
         return file
+
+    def check_fits(self, figure: str, size: str, digest: str, here: Facts) -> None:
+        """Make sure that runs to come may be shown with those in the folder.
+
+        Raises
+        ------
+        IncompatibleResultsError
+            If those in the folder are of another scenario, other versions, or another processor.
+        """
+        if not self.done():
+            return
+        there = self.records()
+        for record in there:
+            if (record.figure, record.size) == (figure, size) != (COMPARE, ""):
+                if record.plan_digest != digest:
+                    raise IncompatibleResultsError(
+                        f"{self.path} holds runs of another scenario of figure {figure} "
+                        f"({record.run_id}); they must not be mixed: take another --results folder"
+                    )
+                break
+        last = there[-1]
+        other = replace(last, run_id="a run here", versions=here.versions, processor=here.processor)
+        check_together([last, other])
 
     def clear_partial(self) -> None:
         """Remove what runners that were killed on this host left half written."""
@@ -296,8 +386,9 @@ def check_together(records: Sequence[Record]) -> None:
     """
     first: dict[tuple[str, ...], Record] = {}
     for record in records:
-        asked = first.setdefault((record.figure, record.size), record)
-        _refuse_other(asked, record, {"scenario": "plan_digest"})
+        if record.figure != COMPARE:
+            asked = first.setdefault((record.figure, record.size), record)
+            _refuse_other(asked, record, {"scenario": "plan_digest"})
         taken = first.setdefault((), record)
         _refuse_other(taken, record, {"versions": "versions", "processor": "processor"})
 
@@ -323,6 +414,8 @@ def _differences(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[str
 
 def frame_of(records: Sequence[Record]) -> pd.DataFrame:
     """Return records as a table with the columns of :data:`COLUMNS`."""
+    import pandas as pd
+
     rows = [{**asdict(record), "versions": json.dumps(record.versions)} for record in records]
     types = {name: kind for name, (kind, _) in COLUMNS.items()}
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(types)
@@ -338,6 +431,9 @@ def read_table(file: Path) -> list[Record]:
     IncompatibleResultsError
         If it is of another version of the format.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         table = pq.read_table(file)
         version = (table.schema.metadata or {}).get(VERSION_KEY, b"none").decode()

@@ -1,8 +1,8 @@
-"""Run ways to compute the same thing in interleaved rounds, and sum up what they took.
+"""Run several ways to compute the same thing, in interleaved rounds with checked answers.
 
-Every round runs every way once, in an order shuffled anew, so that a machine that gets slower or
-busier meanwhile does so to all of them. The first round only warms up. Before each run the cluster
-has to be at rest, and every answer has to equal all others. Nothing here knows what is computed.
+Every round runs each way once, in an order shuffled anew, so that a machine that gets slower or
+busier does so for all of them. A round that is not counted warms up. Before each run the cluster
+returns to its initial state; every answer has to equal all earlier ones.
 """
 
 from __future__ import annotations
@@ -10,30 +10,41 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from spliter_experiments.compare.engines.engine import Reading
-from spliter_experiments.harness.errors import OptionError, WaysDisagreeError
+from spliter_experiments.harness.errors import WaysDisagreeError
+from spliter_experiments.harness.memory import Peak, watched
 
 
 def _nothing() -> None:
     """Do nothing: most ways need no preparation."""
 
 
+class Reading(NamedTuple):
+    """Counters of tasks finished and bytes moved; bytes are None where an engine has no counter."""
+
+    tasks: int
+    nbytes: int | None
+
+    def since(self, earlier: Reading) -> Reading:
+        """Return what was counted after `earlier`.
+
+        Examples
+        --------
+        >>> Reading(5, 80).since(Reading(2, 30))
+        Reading(tasks=3, nbytes=50)
+        """
+        tasks = self.tasks - earlier.tasks
+        if self.nbytes is None or earlier.nbytes is None:
+            return Reading(tasks, None)
+        return Reading(tasks, self.nbytes - earlier.nbytes)
+
+
 @dataclass(frozen=True)
 class Answer:
-    """What a way returns.
-
-    Parameters
-    ----------
-    value : object
-        The result, to be compared with that of the other ways.
-    phases : mapping of str to float
-        Seconds of parts of it that are worth showing.
-    """
+    """What a way returns: the result to compare, and seconds of parts that are shown apart."""
 
     value: Any
     phases: Mapping[str, float] = field(default_factory=dict)
@@ -46,13 +57,13 @@ class Contender:
     Parameters
     ----------
     name : str
-        What the user calls it.
+        Name of the way.
     run : callable
-        What is timed.
+        The timed call.
     prepare, release : callable
-        Run before and after it, outside the clock.
+        Called before and after `run`, outside the clock.
     on_cluster : bool
-        Whether it runs tasks on the cluster, so that they are counted.
+        Whether `run` starts tasks on the cluster; only then they are counted.
     """
 
     name: str
@@ -64,14 +75,32 @@ class Contender:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One run of one way; `tasks` and `nbytes` are None where it ran on no cluster."""
+    """One run of one way.
+
+    Parameters
+    ----------
+    round : int
+        From 1.
+    way : str
+        Name of the way.
+    seconds : float
+        Time of the run.
+    tasks, nbytes, peak : int or None
+        Tasks, bytes between workers, most memory of the workers; None where nothing counts them.
+    phases : mapping of str to float
+        Seconds of parts.
+    position : int
+        Place in the order of the runs, from 0.
+    """
 
     round: int
     way: str
     seconds: float
-    tasks: int | None
-    nbytes: int | None
+    tasks: int | None = None
+    nbytes: int | None = None
     phases: Mapping[str, float] = field(default_factory=dict)
+    peak: int | None = None
+    position: int = 0
 
 
 class Judge:
@@ -80,182 +109,114 @@ class Judge:
     Parameters
     ----------
     same : callable
-        ``same(a, b)``: whether two results are equal.
+        ``same(a, b)``: whether two answers are equal.
     """
 
     def __init__(self, same: Callable[[Any, Any], bool]) -> None:
         self._same = same
-        self._agreed: tuple[Any, str] | None = None
+        self._first: tuple[str, Any] | None = None
 
-    def hear(self, answers: Mapping[str, Any]) -> None:
-        """Compare the answers of a round with each other and with earlier ones.
+    def hear(self, way: str, answer: Any) -> None:
+        """Compare an answer with the first one.
 
         Raises
         ------
         WaysDisagreeError
-            If two differ; names who gave which.
+            If they differ.
         """
-        agreed = self._agreed
-        if agreed is None:
-            first = next(iter(answers))
-            agreed = (answers[first], first)
-        value, source = agreed
-        wrong = [way for way, answer in answers.items() if not self._same(value, answer)]
-        if wrong:
-            right = [way for way in answers if way not in wrong]
+        if self._first is None:
+            self._first = (way, answer)
+        source, expected = self._first
+        if not self._same(expected, answer):
             raise WaysDisagreeError(
-                f"not all ways gave the same result: {', '.join(wrong)} differ from "
-                f"{', '.join(right) or f'what {source} gave before'}"
+                f"not all ways gave the same result: {way} differs from "
+                f"{source if source != way else 'its own first result'}"
             )
-        self._agreed = agreed
-
-
-def run_rounds(
-    contenders: Sequence[Contender],
-    *,
-    rounds: int,
-    seed: int,
-    reading: Callable[[], Reading],
-    rest: Callable[[], None],
-    judge: Judge,
-    step: Callable[[str], None],
-) -> Iterator[list[Measurement]]:
-    """Run every way in every round, after one round that is not counted.
-
-    Parameters
-    ----------
-    contenders : sequence of Contender
-        The ways.
-    rounds : int
-        Rounds that count.
-    seed : int
-        Of the order of the ways.
-    reading : callable
-        Reads the counters of the cluster.
-    rest : callable
-        Waits until the cluster is as it was before any way ran.
-    judge : Judge
-        Compares the answers.
-    step : callable
-        Told the name of each way when it has run.
-
-    Yields
-    ------
-    list of Measurement
-        One of each way after each round that counts, in the order they were taken.
-
-    Raises
-    ------
-    OptionError
-        If `rounds` is less than 1.
-    WaysDisagreeError
-        If two ways disagree.
-    """
-    if rounds < 1:
-        raise OptionError(f"--rounds must be at least 1, got {rounds}")
-    order = random.Random(seed)
-    for number in range(rounds + 1):
-        measurements: list[Measurement] = []
-        answers: dict[str, Any] = {}
-        for contender in order.sample(contenders, len(contenders)):
-            rest()
-            measurement, answers[contender.name] = measure(contender, number, reading)
-            measurements.append(measurement)
-            step(contender.name)
-        judge.hear({contender.name: answers[contender.name] for contender in contenders})
-        if number > 0:
-            yield measurements
-
-
-def measure(
-    contender: Contender, number: int, reading: Callable[[], Reading]
-) -> tuple[Measurement, Any]:
-    """Run a contender once.
-
-    Parameters
-    ----------
-    contender : Contender
-        Who; is prepared before the clock runs, and released after.
-    number : int
-        Of the round.
-    reading : callable
-        Reads the counters.
-
-    Returns
-    -------
-    measurement : Measurement
-        What it took.
-    value : object
-        What came of it.
-    """
-    contender.prepare()
-    try:
-        before = reading()
-        start = time.perf_counter()
-        answer = contender.run()
-        seconds = time.perf_counter() - start
-        spent = reading().since(before)
-    finally:
-        contender.release()
-    if contender.on_cluster:
-        counted = Measurement(
-            number, contender.name, seconds, spent.tasks, spent.nbytes, dict(answer.phases)
-        )
-    else:
-        counted = Measurement(number, contender.name, seconds, None, None, dict(answer.phases))
-    return counted, answer.value
 
 
 @dataclass(frozen=True)
-class Summary:
-    """All rounds of one way: median and quartiles, in seconds; medians of the rest."""
+class Bench:
+    """What all runs at one place have in common.
 
-    way: str
-    rounds: int
-    median: float
-    lower: float
-    upper: float
-    tasks: int | None
-    nbytes: int | None
-    phases: Mapping[str, float]
-
-
-def summarise(measurements: Sequence[Measurement]) -> list[Summary]:
-    """Sum up the rounds of each way, in the order in which ways first appear.
-
-    Examples
-    --------
-    >>> runs = [Measurement(i, "a", float(i), 3, 0) for i in (1, 2, 3, 4, 5)]
-    >>> [(s.way, s.lower, s.median, s.upper) for s in summarise(runs)]
-    [('a', 2.0, 3.0, 4.0)]
+    Parameters
+    ----------
+    judge : Judge
+        Compares the answers.
+    reading : callable
+        Reads the counters of the cluster.
+    rest : callable
+        Waits until the cluster is as it was before any run.
+    memory : callable or None
+        Returns the bytes that the workers hold now, to record the peak of each run.
     """
-    ways = dict.fromkeys(measurement.way for measurement in measurements)
-    return [_summary([m for m in measurements if m.way == way]) for way in ways]
+
+    judge: Judge
+    reading: Callable[[], Reading] = field(default=lambda: Reading(0, 0))
+    rest: Callable[[], None] = _nothing
+    memory: Callable[[], int | None] | None = None
+
+    def measure(self, contender: Contender, number: int = 1) -> Measurement:
+        """Run a contender once and check its answer."""
+        self.rest()
+        watching = nullcontext(Peak()) if self.memory is None else watched(self.memory)
+        with watching as peak:
+            contender.prepare()
+            try:
+                before = self.reading()
+                start = time.perf_counter()
+                answer = contender.run()
+                seconds = time.perf_counter() - start
+                spent = self.reading().since(before)
+            finally:
+                contender.release()
+        self.judge.hear(contender.name, answer.value)
+        tasks, nbytes = spent if contender.on_cluster else (None, None)
+        phases = dict(answer.phases)
+        return Measurement(number, contender.name, seconds, tasks, nbytes, phases, peak.nbytes)
 
 
-def _summary(runs: Sequence[Measurement]) -> Summary:
-    lower, median, upper = np.quantile([run.seconds for run in runs], [0.25, 0.5, 0.75])
-    names = dict.fromkeys(name for run in runs for name in run.phases)
-    return Summary(
-        way=runs[0].way,
-        rounds=len(runs),
-        median=float(median),
-        lower=float(lower),
-        upper=float(upper),
-        tasks=_median_count([run.tasks for run in runs]),
-        nbytes=_median_count([run.nbytes for run in runs]),
-        phases={
-            name: float(np.median([run.phases[name] for run in runs if name in run.phases]))
-            for name in names
-        },
-    )
+def run_rounds(
+    bench: Bench,
+    contenders: Sequence[Contender],
+    rounds: Mapping[int, Sequence[str]],
+    *,
+    seed: int | str,
+    step: Callable[[str, int], None] = lambda _, __: None,
+) -> Iterator[Measurement]:
+    """Warm up each way that is left to run, then run the rounds.
 
+    Parameters
+    ----------
+    bench : Bench
+        Runs the contenders.
+    contenders : sequence of Contender
+        All ways.
+    rounds : mapping of int to sequence of str
+        For each round, from 1, the names of the ways that are left to run in it.
+    seed : int or str
+        Seed of the order of the ways.
+    step : callable
+        Called with the name of a way and the number of the round, 0 while warming up, after each
+        run.
 
-def _median_count(counts: Sequence[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return round(float(np.median(known))) if known else None
+    Yields
+    ------
+    Measurement
+        Of each run that counts, as soon as it has finished.
 
-
-def ratio(summary: Summary, to: Summary | None) -> float | None:
-    """Return how many times as long a way takes as another; None without the other."""
-    return summary.median / to.median if to is not None and to.median > 0 else None
+    Raises
+    ------
+    WaysDisagreeError
+        If two answers differ.
+    """
+    order = random.Random(seed)
+    left = {name for names in rounds.values() for name in names}
+    by_name = {one.name: one for one in contenders if one.name in left}
+    position = 0
+    for number, names in [(0, list(by_name)), *sorted(rounds.items())]:
+        for name in order.sample(list(names), len(names)):
+            found = bench.measure(by_name[name], number)
+            if number:
+                yield replace(found, position=position)
+                position += 1
+            step(name, number)

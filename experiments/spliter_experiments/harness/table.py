@@ -1,71 +1,118 @@
-"""Show a comparison as a table in the terminal."""
+"""One table of measurements, for terminals, web pages and Markdown."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from spliter_experiments.compare.results import Comparison, Stand
-from spliter_experiments.harness.runner import Summary, ratio
+from spliter_experiments.harness.summary import Summary
 
 NONE = "-"
 
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
+REFERENCES = ("floor", "spliter")
+"""Ways that the others are compared with."""
 
-def comparison_table(comparison: Comparison, title: str) -> Table:
-    """Return a table with a line per blocking and way, for 80 columns; times in seconds."""
-    several = len(comparison.stands) > 1
-    phases = list(
-        dict.fromkeys(
-            name for stand in comparison.stands for run in stand.measurements for name in run.phases
+
+@dataclass(frozen=True)
+class Grid:
+    """Headings, rows and caption of a table; all texts."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str = ""
+
+    def filled(self) -> Grid:
+        """Leave out the columns without a value.
+
+        Examples
+        --------
+        >>> Grid(("x", "split"), (("1", "-"), ("2", "-"))).filled().headings
+        ('x',)
+        """
+        keep = [any(row[at] != NONE for row in self.rows) for at in range(len(self.headings))]
+        rows = tuple(tuple(compress(row, keep)) for row in self.rows)
+        return Grid(tuple(compress(self.headings, keep)), rows, self.caption)
+
+    def without(self, *headings: str) -> Grid:
+        """Leave out some columns."""
+        keep = [heading not in headings for heading in self.headings]
+        rows = tuple(tuple(compress(row, keep)) for row in self.rows)
+        return Grid(tuple(compress(self.headings, keep)), rows, self.caption)
+
+    def markdown(self) -> list[str]:
+        """Return the lines of a Markdown table."""
+        lines = [self.headings, ("---",) * len(self.headings), *self.rows]
+        return [f"| {' | '.join(line)} |" for line in lines]
+
+    def terminal(self, title: str = "") -> Table:
+        """Return a table for a terminal: narrow, words to the left, a rule between groups.
+
+        Rows with the same first cell are a group, which shows that cell once.
+        """
+        table = Table(
+            title=title,
+            title_justify="left",
+            caption=self.caption,
+            caption_justify="left",
+            box=SIMPLE_HEAD,
+            show_edge=False,
+            padding=(0, 1, 0, 0),
         )
+        for at, heading in enumerate(self.headings):
+            numeric = all(row[at][:1].isdecimal() or row[at] == NONE for row in self.rows)
+            narrow = heading.replace(" ", "\n")
+            table.add_column(narrow, justify="right" if numeric else "left", no_wrap=True)
+        grouped = len({row[0] for row in self.rows}) < len(self.rows)
+        for at, row in enumerate(self.rows):
+            repeated = grouped and at > 0 and self.rows[at - 1][0] == row[0]
+            last = grouped and (at + 1 == len(self.rows) or self.rows[at + 1][0] != row[0])
+            table.add_row("" if repeated else row[0], *row[1:], end_section=last)
+        return table
+
+
+def summary_grid(summaries: Sequence[Summary], x: str, caption: str = "") -> Grid:
+    """Return a line for each configuration and place; times in seconds.
+
+    Parameters
+    ----------
+    summaries : sequence of Summary
+        In the order of the lines.
+    x : str
+        Heading of the axis.
+    caption : str
+        Caption of the table.
+    """
+    found = {(one.engine, one.x, one.configuration): one.median for one in summaries}
+    engines = {one.engine for one in summaries}
+
+    def row(one: Summary) -> tuple[str, ...]:
+        over = [found.get((one.engine, one.x, name)) for name in REFERENCES]
+        return (
+            plain(one.x),
+            one.engine if len(engines) > 1 else NONE,
+            short(one.configuration),
+            str(one.runs),
+            *map(seconds, (one.median, one.lower, one.upper)),
+            *(times(one.median / base if base else None) for base in over),
+            *(seconds(one.phases.get(name)) for name in ("init", "split", "rechunk", "iterate")),
+            NONE if one.tasks is None else f"{one.tasks:,}",
+            size(one.nbytes),
+            size(one.peak),
+        )
+
+    headings = (
+        *(x, "backend", "way", "runs", "median", "lower quart.", "upper quart."),
+        *(f"over {name}" for name in REFERENCES),
+        *("init", "split", "rechunk", "iterate", "tasks", "bytes moved", "peak memory"),
     )
-    table = Table(
-        title=title,
-        title_justify="left",
-        caption="times in seconds",
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        padding=0,
-    )
-    if several:
-        table.add_column("blocks\n/ core", justify="right", no_wrap=True)
-    table.add_column("way", no_wrap=True)
-    headings = ("median", "lower\nquart.", "upper\nquart.", "over\nfloor", "over\nspliter")
-    for heading in (*headings, "tasks", "bytes\nmoved", *(f"{name}\nalone" for name in phases)):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for stand in comparison.stands:
-        for number, line in enumerate(_lines(comparison, stand, phases)):
-            first = [str(stand.blocks_per_core) if number == 0 else ""] if several else []
-            table.add_row(*first, *line, end_section=number == len(comparison.ways) - 1)
-    return table
-
-
-def _lines(comparison: Comparison, stand: Stand, phases: list[str]) -> list[list[str]]:
-    summaries = comparison.ordered(stand)
-    by_way = {summary.way: summary for summary in summaries}
-    return [
-        _line(summary, by_way.get("floor"), by_way.get("spliter"), phases) for summary in summaries
-    ]
-
-
-def _line(
-    summary: Summary, floor: Summary | None, spliter: Summary | None, phases: list[str]
-) -> list[str]:
-    return [
-        short(summary.way),
-        seconds(summary.median),
-        seconds(summary.lower),
-        seconds(summary.upper),
-        times(ratio(summary, floor)),
-        times(ratio(summary, spliter)),
-        NONE if summary.tasks is None else str(summary.tasks),
-        size(summary.nbytes),
-        *(seconds(summary.phases[name]) if name in summary.phases else NONE for name in phases),
-    ]
+    return Grid(headings, tuple(map(row, summaries)), caption).filled()
 
 
 def short(way: str, most: int = 14) -> str:
@@ -77,12 +124,23 @@ def short(way: str, most: int = 14) -> str:
     return way if len(way) <= most else way.replace("-", "-\n", 1)
 
 
-def seconds(value: float) -> str:
-    """Write seconds with three digits that count, where there are as many.
+def plain(value: float) -> str:
+    """Write a number without an exponent.
 
-    >>> [seconds(value) for value in (0.0000123, 0.01234, 1.234, 1234.5)]
-    ['0.0000123', '0.0123', '1.23', '1234']
+    >>> plain(4_800_000.0), plain(0.5)
+    ('4,800,000', '0.5')
     """
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.6g}"
+
+
+def seconds(value: float | None) -> str:
+    """Write seconds with three significant digits, where there are as many.
+
+    >>> [seconds(value) for value in (0.0000123, 0.01234, 1.234, 1234.5, None)]
+    ['0.0000123', '0.0123', '1.23', '1234', '-']
+    """
+    if value is None:
+        return NONE
     if value >= 100:
         return f"{value:.0f}"
     return np.format_float_positional(value, precision=3, fractional=False, min_digits=3)
@@ -109,3 +167,13 @@ def size(nbytes: int | None) -> str:
     while value >= 1000 and power < len(UNITS) - 1:
         value, power = value / 1000, power + 1
     return f"{value:.0f} B" if power == 0 else f"{value:#.3g} {UNITS[power]}".replace(". ", " ")
+
+
+def quartiles(values: Sequence[float]) -> str:
+    """Write the median, and the quartiles behind it.
+
+    >>> quartiles([1.0]), quartiles([1.0, 2.0, 3.0, 4.0, 5.0])
+    ('1', '3 (2 to 4)')
+    """
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+    return f"{middle:.3g}" + (f" ({low:.3g} to {high:.3g})" if len(values) > 1 else "")

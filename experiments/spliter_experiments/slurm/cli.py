@@ -13,7 +13,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from spliter_experiments.evaluation._console import errors_reported, note, total
+from spliter_experiments.evaluation.tables import total
+from spliter_experiments.harness.console import errors_reported, note
 from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.options import is_count, words
 from spliter_experiments.slurm import control

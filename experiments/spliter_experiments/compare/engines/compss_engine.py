@@ -25,9 +25,10 @@ from spliter_experiments.compare.engines.compss_calls import (
 from spliter_experiments.compare.engines.compss_cluster import Nodes, connected
 from spliter_experiments.compare.engines.compss_launch import launched_progress
 from spliter_experiments.compare.engines.compss_watch import START_SECONDS, STARTING, Progress
-from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice, Reading
+from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.harness.errors import ExperimentError, InputError
+from spliter_experiments.harness.runner import Reading
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from typing import Any
 
 from distributed import Client, Scheduler, SchedulerPlugin, Worker, WorkerPlugin
 
-from spliter_experiments.compare.engines.engine import Reading
 from spliter_experiments.harness.errors import ClusterError
+from spliter_experiments.harness.runner import Reading
 
 
 class TaskCounter(SchedulerPlugin):

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from spliter_backends.dataclay.executor import DataClayExecutor
-from spliter_experiments.compare.engines.engine import Reading
+from spliter_experiments.harness.runner import Reading
 
 NO_TASKS = frozenset({"ask", "renew", "add_partition"})
 """The active methods of SplIter's that run no task."""

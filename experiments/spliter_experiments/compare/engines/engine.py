@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy.typing as npt
 
 from spliter_experiments.compare.data.sources import Rows
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.harness.errors import ClusterError, OptionError
+from spliter_experiments.harness.runner import Reading
 
 WAIT_SECONDS = 600
 
@@ -41,29 +42,6 @@ class ClusterChoice:
             raise OptionError(
                 f"--workers and --threads must be at least 1, got {self.workers} and {self.threads}"
             )
-
-
-class Reading(NamedTuple):
-    """What the counters say; the difference of two readings is what happened in between.
-
-    Bytes are None where the engine does not tell.
-    """
-
-    tasks: int
-    nbytes: int | None
-
-    def since(self, earlier: Reading) -> Reading:
-        """Return what was counted after `earlier`.
-
-        Examples
-        --------
-        >>> Reading(5, 80).since(Reading(2, 30))
-        Reading(tasks=3, nbytes=50)
-        """
-        tasks = self.tasks - earlier.tasks
-        if self.nbytes is None or earlier.nbytes is None:
-            return Reading(tasks, None)
-        return Reading(tasks, self.nbytes - earlier.nbytes)
 
 
 class Meter(Protocol):

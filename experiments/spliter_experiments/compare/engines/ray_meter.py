@@ -18,8 +18,8 @@ from typing import Any
 import ray
 from ray._private import internal_api
 
-from spliter_experiments.compare.engines.engine import Reading
 from spliter_experiments.harness.errors import ClusterError
+from spliter_experiments.harness.runner import Reading
 
 REST_SECONDS = 60.0
 POLL_SECONDS = 0.03

@@ -36,14 +36,12 @@ from sklearn.svm import SVC
 from spliter_apps.svm import CascadeSVM
 from spliter_apps.svm.kernel import conclude, improve, missing
 from spliter_apps.svm.margins import dual_objective
-from spliter_experiments.compare.comparison import Site
 from spliter_experiments.compare.data.arranged import hold_out
 from spliter_experiments.compare.data.blocks import check_finite
 from spliter_experiments.compare.data.datasets import InputChoice, open_labelled, read_held_out
 from spliter_experiments.compare.data.sources import Codes, Dataset, Floats, Labels, RowNumbers
 from spliter_experiments.compare.engines.engine import Engine
 from spliter_experiments.compare.floor import Floor
-from spliter_experiments.compare.results import Value
 from spliter_experiments.compare.ways import SKLEARN, WAYS
 from spliter_experiments.compare.workloads.csvm_cascade import (
     FEW_PARTS,
@@ -51,6 +49,7 @@ from spliter_experiments.compare.workloads.csvm_cascade import (
     rows_of_blocks,
     train_part,
 )
+from spliter_experiments.compare.workloads.workload import Site, Value
 from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.runner import Answer, Contender
 

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 import dask.array as da
 from distributed import Client, Future, wait
 
-from spliter_experiments.compare.comparison import Site
 from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.engines.dask_blocks import blocks_of
 from spliter_experiments.compare.engines.dask_engine import DaskEngine
 from spliter_experiments.compare.engines.engine import WAIT_SECONDS
+from spliter_experiments.compare.workloads.workload import Site
 from spliter_experiments.harness.errors import ClusterError
 
 DaskSite: TypeAlias = Site[DaskEngine]

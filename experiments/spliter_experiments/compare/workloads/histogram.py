@@ -25,13 +25,11 @@ from typing import ClassVar
 import numpy as np
 
 from spliter import Partition, reduce, split, task
-from spliter_experiments.compare.comparison import Site
 from spliter_experiments.compare.data.blocks import bounds_of, incomplete_rows
 from spliter_experiments.compare.data.datasets import InputChoice, open_points
 from spliter_experiments.compare.data.sources import Dataset
 from spliter_experiments.compare.engines.engine import Engine, result_of
 from spliter_experiments.compare.floor import Floor
-from spliter_experiments.compare.results import Value
 from spliter_experiments.compare.ways import WAYS
 from spliter_experiments.compare.workloads.histogram_kernels import (
     Counts,
@@ -40,6 +38,7 @@ from spliter_experiments.compare.workloads.histogram_kernels import (
     count_blocks,
     equal_bins,
 )
+from spliter_experiments.compare.workloads.workload import Site, Value
 from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.runner import Answer, Contender
 

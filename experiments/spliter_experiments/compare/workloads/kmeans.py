@@ -33,14 +33,13 @@ import numpy as np
 from spliter_apps.kmeans import KMeans as SplitKMeans
 from spliter_apps.kmeans.kernel import Assignment, Partial, assign, partial_sums
 from spliter_apps.kmeans.lloyd import averages
-from spliter_experiments.compare.comparison import Site
 from spliter_experiments.compare.data.blocks import check_finite
 from spliter_experiments.compare.data.datasets import InputChoice, open_points
 from spliter_experiments.compare.data.sources import Dataset, Floats, Points
 from spliter_experiments.compare.engines.engine import Engine
 from spliter_experiments.compare.floor import Floor
-from spliter_experiments.compare.results import Value
 from spliter_experiments.compare.ways import FLOOR, SKLEARN, WAYS
+from spliter_experiments.compare.workloads.workload import Site, Value
 from spliter_experiments.harness.errors import InputError, OptionError
 from spliter_experiments.harness.runner import Answer, Contender
 

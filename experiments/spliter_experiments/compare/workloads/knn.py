@@ -36,15 +36,14 @@ from spliter_apps.neighbors.kernel import (
     nearest,
 )
 from spliter_apps.neighbors.metric import Search
-from spliter_experiments.compare.comparison import Site
 from spliter_experiments.compare.data.arranged import hold_out
 from spliter_experiments.compare.data.blocks import check_finite
 from spliter_experiments.compare.data.datasets import InputChoice, open_points, read_held_out
 from spliter_experiments.compare.data.sources import Codes, Dataset, Floats, RowNumbers
 from spliter_experiments.compare.engines.engine import Engine
 from spliter_experiments.compare.floor import Floor
-from spliter_experiments.compare.results import Value
 from spliter_experiments.compare.ways import SKLEARN, WAYS
+from spliter_experiments.compare.workloads.workload import Site, Value
 from spliter_experiments.harness.errors import InputError, OptionError
 from spliter_experiments.harness.runner import Answer, Contender
 

@@ -14,7 +14,6 @@ from sklearn.svm import SVC
 from spliter_apps.kmeans.kernel import Partial
 from spliter_apps.neighbors.kernel import Candidates, merge_nearest, nearest
 from spliter_apps.svm.kernel import Missing, SupportSet, conclude, improve, missing
-from spliter_experiments.compare.comparison import Site
 from spliter_experiments.compare.data.sources import Codes, Floats
 from spliter_experiments.compare.engines.engine import Engine, Ways
 from spliter_experiments.compare.workloads import csvm, histogram, kmeans, knn, sums
@@ -38,6 +37,7 @@ from spliter_experiments.compare.workloads.kmeans import (
 )
 from spliter_experiments.compare.workloads.knn import Quest, build_from_block
 from spliter_experiments.compare.workloads.sums import add_up, repeat
+from spliter_experiments.compare.workloads.workload import Site
 from spliter_experiments.harness.runner import Answer
 
 

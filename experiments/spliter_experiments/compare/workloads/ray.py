@@ -19,12 +19,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import ray
 
-from spliter_experiments.compare.comparison import Site
 from spliter_experiments.compare.data.sources import Floats
 from spliter_experiments.compare.engines.ray_engine import RayEngine, results
 from spliter_experiments.compare.workloads.histogram_kernels import Edges, add_counts, count_blocks
 from spliter_experiments.compare.workloads.per_block import PER_BLOCK
 from spliter_experiments.compare.workloads.sums import add_blocks, repeat
+from spliter_experiments.compare.workloads.workload import Site
 from spliter_experiments.harness.runner import Answer
 
 RaySite: TypeAlias = Site[RayEngine]

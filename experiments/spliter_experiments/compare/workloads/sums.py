@@ -25,14 +25,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spliter import Partition, Split, reduce, split, task
-from spliter_experiments.compare.comparison import Site
 from spliter_experiments.compare.data.blocks import check_finite
 from spliter_experiments.compare.data.datasets import InputChoice, open_points
 from spliter_experiments.compare.data.sources import Dataset, Floats
 from spliter_experiments.compare.engines.engine import Engine, result_of
 from spliter_experiments.compare.floor import Floor
-from spliter_experiments.compare.results import Value
 from spliter_experiments.compare.ways import WAYS
+from spliter_experiments.compare.workloads.workload import Site, Value
 from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.runner import Answer, Contender
 

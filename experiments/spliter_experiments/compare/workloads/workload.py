@@ -1,0 +1,176 @@
+"""What a computation to compare consists of: an app, its ways, and the data they find loaded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from spliter_experiments.compare.data.blocks import NO_LABELS, no_points
+from spliter_experiments.compare.data.datasets import InputChoice
+from spliter_experiments.compare.data.sources import Dataset, Rows
+from spliter_experiments.compare.engines.engine import Engine, Resting
+from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.floor import Floor
+from spliter_experiments.compare.ways import FLOOR
+from spliter_experiments.harness.runner import Answer, Contender
+
+Value: TypeAlias = "str | int | float | list[str] | None"
+
+EngineT_co = TypeVar("EngineT_co", bound=Engine, covariant=True)
+
+
+@dataclass(frozen=True)
+class Site(Generic[EngineT_co]):
+    """Data loaded on an engine in one blocking, for the ways to run on.
+
+    Parameters
+    ----------
+    engine : Engine
+        The cluster.
+    dataset : Dataset
+        Source of the points and of what goes with them.
+    array : collection of float64, shape (rows, columns)
+        The points, a collection of the engine's.
+    labels : collection of int64, shape (rows,), or None
+        Their classes, placed as the points are.
+    floor : Floor or None
+        One plain process per core, for the way ``floor``.
+    machine : Floor or None
+        One plain process with a thread per core, for the way ``sklearn``.
+    note : callable
+        Receives remarks about the data.
+    """
+
+    engine: EngineT_co
+    dataset: Dataset
+    array: Any
+    labels: Any = None
+    floor: Floor | None = None
+    machine: Floor | None = None
+    note: Callable[[str], None] = field(default=lambda _: None)
+
+    @property
+    def row_chunks(self) -> tuple[int, ...]:
+        """Rows of each block."""
+        chunks: tuple[int, ...] = self.array.chunks[0]
+        return chunks
+
+    def contender_in_processes(
+        self, way: str, run: Callable[[Floor], Answer], *aligned: Rows
+    ) -> Contender:
+        """Return a way that runs in plain processes.
+
+        They hold the points only while they are measured: with the blocks on the cluster and a
+        rechunked copy, memory would otherwise hold the points three times.
+
+        Parameters
+        ----------
+        way : str
+            ``FLOOR``, for a process per core with its share of the blocks, or ``SKLEARN``, for one
+            process with all rows in one block.
+        run : callable
+            The timed call; receives the processes, in which the points are loaded.
+        *aligned : Rows
+            Rows to load with the points.
+        """
+        processes = self.floor if way == FLOOR else self.machine
+        assert processes is not None
+        row_chunks = self.row_chunks if way == FLOOR else (sum(self.row_chunks),)
+        points = self.dataset.points
+        return Contender(
+            way,
+            lambda: run(processes),
+            prepare=lambda: processes.load(points, row_chunks, *aligned),
+            release=processes.drop,
+            on_cluster=False,
+        )
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A site, the state of its cluster right after loading, and the seconds that loading took."""
+
+    site: Site[Any]
+    resting: Resting
+    init_seconds: float
+
+    @property
+    def collections(self) -> list[Any]:
+        """The points and, if there are any, their labels."""
+        return [one for one in (self.site.array, self.site.labels) if one is not None]
+
+
+@contextmanager
+def loaded(
+    engine: Engine,
+    dataset: Dataset,
+    row_chunks: Sequence[int],
+    placement: Placement = Placement.EVEN,
+    **others: Any,
+) -> Iterator[Loaded]:
+    """Load a data set on an engine, for the time of the context.
+
+    Parameters
+    ----------
+    engine : Engine
+        The cluster.
+    dataset : Dataset
+        The points and what goes with them.
+    row_chunks : sequence of int
+        Rows of each block.
+    placement : Placement
+        How the blocks are spread over the workers.
+    **others
+        Further attributes of the site.
+    """
+    with ExitStack() as stack:
+
+        def load(source: Rows, like: Any) -> Any:
+            return stack.enter_context(engine.persisted(source, row_chunks, like, placement))
+
+        start = time.perf_counter()
+        collections = [load(dataset.points, no_points(dataset.points))]
+        if dataset.labels is not None:
+            collections.append(load(dataset.labels, NO_LABELS))
+        seconds = time.perf_counter() - start
+        site = Site(engine, dataset, *collections, **others)
+        yield Loaded(site, engine.rest(collections), seconds)
+
+
+ProblemT = TypeVar("ProblemT")
+
+
+class App(Protocol[ProblemT]):
+    """A computation to compare: its problem, its ways, and which answers are equal."""
+
+    @property
+    def name(self) -> str:
+        """Name of the app."""
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """All ways that some engine has, in the order of the tables."""
+
+    def open(self, choice: InputChoice) -> AbstractContextManager[Dataset]:
+        """Open the input, for the time of the comparison."""
+
+    def check(self, dataset: Dataset) -> None:
+        """Raise an :class:`.errors.ExperimentError` if the data are not for this app."""
+
+    def pose(self, site: Site[Engine]) -> ProblemT:
+        """Return the problem, the same for all blockings of the data."""
+
+    def in_processes(self, way: str, site: Site[Engine], problem: ProblemT) -> Contender:
+        """Return one of the ways off the cluster."""
+
+    def same(self, left: Any, right: Any) -> bool:
+        """Tell whether two answers are equal."""
+
+    def kept(self) -> Mapping[str, Value]:
+        """Return the settings to keep with the results."""
+
+    def detail(self) -> str:
+        """Return what the title says next to the size of the data."""

@@ -1,0 +1,126 @@
+"""Medians and quartiles of runs, winsorized where the paper does so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter_experiments.harness.records import Record
+
+FEWEST = 5
+"""Runs from which on outliers are replaced, as in the analysis of the paper's authors."""
+
+PHASES = ("init", "split", "rechunk", "iterate")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All runs of one configuration at one place of the axis.
+
+    Parameters
+    ----------
+    engine, configuration : str
+        The engine, and what ran on it.
+    x : float
+        Place on the axis.
+    blocks, runs : int
+        Number of blocks, and of runs.
+    median, lower, upper : float
+        Seconds: median and quartiles.
+    phases : mapping of str to float
+        Medians of the parts that were timed apart, in seconds.
+    tasks, nbytes, peak : int or None
+        Medians of what was counted.
+    """
+
+    engine: str
+    configuration: str
+    x: float
+    blocks: int
+    runs: int
+    median: float
+    lower: float
+    upper: float
+    phases: Mapping[str, float]
+    tasks: int | None = None
+    nbytes: int | None = None
+    peak: int | None = None
+
+
+def winsorized(values: Sequence[float], limits: tuple[float, float]) -> npt.NDArray[np.float64]:
+    """Replace the lowest and the highest values by the next ones, and sort.
+
+    Parameters
+    ----------
+    values : sequence of float
+        In any order. Fewer than five stay as they are.
+    limits : tuple of float
+        Shares of them to replace, at the lower and at the upper end.
+
+    Examples
+    --------
+    >>> winsorized([1, 2, 3, 4, 5, 6, 7, 8, 9, 99], (0, 0.3)).tolist()
+    [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 7.0, 7.0, 7.0]
+    """
+    found = np.sort(np.asarray(values, dtype=np.float64))
+    if len(found) < FEWEST:
+        return found
+    low, high = (int(share * len(found)) for share in limits)
+    return np.clip(found, found[low], found[len(found) - 1 - high])
+
+
+def summarise(
+    records: Sequence[Record],
+    configurations: Sequence[str],
+    winsorize: tuple[float, float] = (0.0, 0.0),
+) -> list[Summary]:
+    """Sum up runs, along the axis.
+
+    Parameters
+    ----------
+    records : sequence of Record
+        The runs.
+    configurations : sequence of str
+        Order of the configurations at each place.
+    winsorize : tuple of float
+        Shares of the lowest and highest runs to replace.
+    """
+    groups: dict[tuple[float, str, int], list[Record]] = {}
+    for record in records:
+        key = (record.x, record.engine, configurations.index(record.configuration))
+        groups.setdefault(key, []).append(record)
+    return [_summary(groups[key], winsorize) for key in sorted(groups)]
+
+
+def _summary(runs: Sequence[Record], winsorize: tuple[float, float]) -> Summary:
+    first = runs[0]
+    seconds = winsorized([run.seconds for run in runs], winsorize)
+    lower, median, upper = np.quantile(seconds, [0.25, 0.5, 0.75])
+    parts = {name: _median([getattr(run, f"{name}_seconds") for run in runs]) for name in PHASES}
+    return Summary(
+        engine=first.engine,
+        configuration=first.configuration,
+        x=first.x,
+        blocks=first.blocks,
+        runs=len(runs),
+        median=float(median),
+        lower=float(lower),
+        upper=float(upper),
+        phases={name: value for name, value in parts.items() if value is not None},
+        tasks=_count([run.tasks for run in runs]),
+        nbytes=_count([run.bytes_moved for run in runs]),
+        peak=_count([run.peak_memory_bytes for run in runs]),
+    )
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
+
+
+def _count(values: Sequence[int | None]) -> int | None:
+    median = _median(values)
+    return None if median is None else round(median)
