@@ -36,9 +36,9 @@ from spliter._grid import BlockGrid
 from spliter._partition import BlockIndexes
 from spliter_apps.kmeans import KMeans
 from spliter_experiments.compare.data.blocks import cut_rows
-from spliter_experiments.compare.engines.dask_blocks import blocks_of
-from spliter_experiments.compare.workloads.dask_steps import merge
+from spliter_experiments.compare.engines.dask_engine import DaskEngine
 from spliter_experiments.compare.workloads.kmeans import add_partials, sum_block, sum_blocks
+from spliter_experiments.compare.workloads.workload import Parts
 
 ROWS = 50
 COLUMNS = 20
@@ -286,8 +286,8 @@ def kmeans(options: argparse.Namespace) -> None:
             add_partials(client.gather(split(many).map(_sums_of, centers)))
 
         def by_blocks(x: da.Array) -> None:
-            sums = client.map(sum_block, blocks_of(x), centers=centers, pure=False)
-            merge(client, add_partials, sums).result()
+            parts = Parts(DaskEngine(client), x, None, ())
+            parts.merge(add_partials, parts.call(sum_block, centers=centers))
 
         def by_rechunk() -> None:
             by_blocks(many.rechunk((-(-options.rows // 2), COLUMNS), method="tasks").persist())

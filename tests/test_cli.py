@@ -31,10 +31,9 @@ from spliter import BackendInfo
 from spliter_experiments.cli import app
 from spliter_experiments.compare import cli as compare_cli
 from spliter_experiments.compare.engines import dask_cluster, dask_engine, loading
-from spliter_experiments.compare.workloads import histogram_dask, kmeans, kmeans_dask
-from spliter_experiments.compare.workloads.dask_steps import DaskSite
+from spliter_experiments.compare.workloads import dask, kmeans
 from spliter_experiments.compare.workloads.histogram import Histogram
-from spliter_experiments.compare.workloads.histogram_kernels import Edges
+from spliter_experiments.compare.workloads.workload import Parts
 from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.records import Record, ResultsFolder
 from spliter_experiments.harness.runner import Answer
@@ -252,16 +251,14 @@ def test_columns_left_out_by_default_are_told(cluster: LocalCluster) -> None:
 
 
 def test_wrong_way_is_caught(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    per_block = histogram_dask.WAYS.run["per-block"]
+    by_parts = Histogram.by_parts
 
-    def one_too_many(site: DaskSite, edges: Edges) -> Answer:
-        counts = per_block(site, edges).value
-        counts.flat[0] += 1
+    def one_too_many(parts: Parts, edges: Any) -> Answer:
+        counts = by_parts(parts, edges).value
+        counts.flat[0] += parts.made is None and len(parts.sizes) > 2
         return Answer(counts)
 
-    table = histogram_dask.WAYS.run
-    assert isinstance(table, dict)
-    monkeypatch.setitem(table, "per-block", one_too_many)
+    monkeypatch.setattr(Histogram, "by_parts", staticmethod(one_too_many))
     result = compare(
         "--scheduler", cluster.scheduler_address, "--rows", "100", "--bins", "2", *SMALL
     )
@@ -386,7 +383,7 @@ def test_points_with_gaps_are_refused(cluster: LocalCluster, tmp_path: Path) -> 
 
 
 def test_way_that_is_not_installed(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kmeans_dask, "why_no_dask_ml", lambda client: "it is not there")
+    monkeypatch.setattr(dask, "why_no_dask_ml", lambda client: "it is not there")
     common = ["--scheduler", cluster.scheduler_address, *APPS["kmeans"], *SMALL]
     asked = run("compare", "kmeans", *common, "--ways", "dask-ml")
     assert asked.exit_code == 2

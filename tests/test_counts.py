@@ -29,13 +29,8 @@ from spliter import reduce, split
 from spliter_apps import CascadeSVM, KMeans, NearestNeighbors, histogramdd
 from spliter_backends.dask.client import batch as dask_batch
 from spliter_experiments.compare.data.datasets import InputChoice
-from spliter_experiments.compare.workloads import (
-    csvm_dask,
-    histogram_dask,
-    kmeans_dask,
-    knn_dask,
-    sums_dask,
-)
+from spliter_experiments.compare.engines.dask_engine import ENGINE
+from spliter_experiments.compare.registry import ways_of
 from spliter_experiments.compare.workloads.csvm import CascadeSvm
 from spliter_experiments.compare.workloads.histogram import Histogram
 from spliter_experiments.compare.workloads.kmeans import KMeans as KMeansComparison
@@ -127,11 +122,11 @@ def app_programs(client: Client, nblocks: int) -> dict[str, Program]:
 
 
 COMPARED: dict[str, tuple[Any, Any]] = {
-    "sum": (Sum(passes=1), sums_dask.WAYS),
-    "histogram": (Histogram(bins=3), histogram_dask.WAYS),
-    "kmeans": (KMeansComparison(clusters=3, iterations=3, seed=0), kmeans_dask.WAYS),
-    "csvm": (CascadeSvm(label=None, iterations=1, tol=0.0), csvm_dask.WAYS),
-    "knn": (Neighbors(neighbors=2, queries=20), knn_dask.WAYS),
+    "sum": (Sum(passes=1), ways_of(ENGINE, "sum")),
+    "histogram": (Histogram(bins=3), ways_of(ENGINE, "histogram")),
+    "kmeans": (KMeansComparison(clusters=3, iterations=3, seed=0), ways_of(ENGINE, "kmeans")),
+    "csvm": (CascadeSvm(label=None, iterations=1, tol=0.0), ways_of(ENGINE, "csvm")),
+    "knn": (Neighbors(neighbors=2, queries=20), ways_of(ENGINE, "knn")),
 }
 COUNTED_WAYS = ("per-block", "spliter")
 

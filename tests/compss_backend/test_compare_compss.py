@@ -11,13 +11,13 @@ import pytest
 from spliter_experiments.compare.data.blocks import cut_rows, no_points
 from spliter_experiments.compare.data.sources import Floats, GeneratedPoints
 from spliter_experiments.compare.engines.compss_engine import CompssEngine
+from spliter_experiments.compare.engines.compss_launch import ENGINE
 from spliter_experiments.compare.engines.engine import ClusterChoice
-from spliter_experiments.compare.engines.on_compss import ENGINE
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.compare.floor import Floor, start_floor
 from spliter_experiments.harness.errors import ClusterError, InputError
 from tests.compss_backend.conftest import NODES
-from tests.experiments.call_ways import APPS, NBLOCKS, check_ways, pose, ways_of
+from tests.experiments.call_ways import APPS, NBLOCKS, all_ways, check_ways, pose
 
 pytestmark = [pytest.mark.backend("compss"), pytest.mark.standin]
 
@@ -46,7 +46,7 @@ PASSES = {"sum": 2, "histogram": 1, "kmeans": 4 + 1, "knn": 1}
 def test_answers_and_tasks(name: str, engine: CompssEngine, processes: dict[str, Floor]) -> None:
     with pose(ENGINE, name, engine, processes) as posed:
         wanted = posed.answer("floor")
-        for app, way in ways_of(ENGINE):
+        for app, way in all_ways(ENGINE):
             if app == name and way != "floor":
                 assert posed.app.same(posed.answer(way), wanted), way
         per_block = posed.tasks("per-block")
@@ -91,7 +91,7 @@ def test_what_is_given_to_all_blocks_is_sent_once_and_forgotten(
     loading = engine.persisted(POINTS, cut_rows(80, 4), no_points(POINTS), Placement.EVEN)
     with loading as blocks:
         before = runtime.tracked()
-        found = engine.call_blocks(blocks, lengths_and, "all", aligned=blocks, numbered=True)
+        found = engine.call_blocks(blocks, lengths_and, blocks, [0, 20, 40, 60], word="all")
         assert found == [(20, 20, start, "all") for start in (0, 20, 40, 60)]
         assert runtime.tracked() == before
 
@@ -117,7 +117,7 @@ def test_rows_that_cannot_be_read(engine: CompssEngine) -> None:
 def test_where_compss_puts_them(engine: CompssEngine) -> None:
     args = (POINTS, cut_rows(80, 4), no_points(POINTS), Placement.COMPSS)
     with engine.persisted(*args) as blocks:
-        assert engine.on_blocks(len, blocks) == [20] * 4
+        assert engine.call_blocks(blocks, len) == [20] * 4
 
 
 @pytest.mark.usefixtures("nodes")
@@ -130,7 +130,7 @@ def test_kernels_of_one_node_count(engine: CompssEngine) -> None:
     before = engine.meter().__enter__().reading()
     loading = engine.persisted(POINTS, (80,), no_points(POINTS), Placement.EVEN)
     with loading as blocks:
-        engine.on_blocks(len, blocks)
+        engine.call_blocks(blocks, len)
     spent = engine.counter.reading().since(before)
     assert spent.tasks == 2, "one to make the block, one on it"
     assert spent.nbytes is None, "COMPSs does not tell"

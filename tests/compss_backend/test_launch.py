@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from spliter_experiments.cli import app
 from spliter_experiments.compare.engines import compss_launch
 from spliter_experiments.compare.engines.compss_launch import (
+    ENGINE,
     LAUNCHED,
     OPTIONS,
     launch,
@@ -31,7 +32,7 @@ from spliter_experiments.compare.engines.compss_nodes import (
 )
 from spliter_experiments.compare.engines.compss_watch import STARTING, Progress
 from spliter_experiments.compare.engines.engine import ClusterChoice
-from spliter_experiments.compare.engines.on_compss import ENGINE
+from spliter_experiments.compare.registry import APPS, ways_of
 from spliter_experiments.evaluation.runner import request_for, run_launched
 from spliter_experiments.harness.errors import ClusterError, OptionError
 from spliter_experiments.harness.records import ResultsFolder
@@ -227,7 +228,7 @@ def test_other_engines_are_not_launched(tmp_path: Path) -> None:
 
 
 def test_what_there_is_on_compss() -> None:
-    ways = {app: set(found.run) for app, found in ENGINE.ways.items()}
+    ways = {app: set(ways_of(ENGINE, app).run) for app in APPS}
     assert all({"spliter", "per-block"} <= there for there in ways.values())
     assert "spliter-materialized" in ways["kmeans"]
 

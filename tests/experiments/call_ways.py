@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from spliter_experiments.compare.comparison import ways_on
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.engines.engine import Engine, EngineKind
 from spliter_experiments.compare.floor import Floor
+from spliter_experiments.compare.registry import ways_of, ways_on
 from spliter_experiments.compare.ways import OFF_CLUSTER
 from spliter_experiments.compare.workloads.csvm import CascadeSvm
 from spliter_experiments.compare.workloads.histogram import Histogram
@@ -43,7 +43,7 @@ APPS: dict[str, tuple[App[Any], InputChoice]] = {
 ON_DASK_ALONE = {"rechunk-p2p", "rechunk-tasks", "by-hand", "dask", "dask-ml", "per-block-paper"}
 
 
-def ways_of(kind: EngineKind) -> list[tuple[str, str]]:
+def all_ways(kind: EngineKind) -> list[tuple[str, str]]:
     """Return the ways of all apps on an engine, with the app's name."""
     return [(name, way) for name, (app, _) in APPS.items() for way in ways_on(kind, app)]
 
@@ -67,10 +67,10 @@ class Posed:
     problem: Any
 
     def answer(self, way: str) -> Any:
-        return answer(self.app, self.kind.ways[self.app.name], way, self.site, self.problem)
+        return answer(self.app, ways_of(self.kind, self.app.name), way, self.site, self.problem)
 
     def tasks(self, way: str) -> int:
-        return tasks_of(self.kind.ways[self.app.name], way, self.site, self.problem)
+        return tasks_of(ways_of(self.kind, self.app.name), way, self.site, self.problem)
 
 
 @contextmanager

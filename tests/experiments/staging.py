@@ -11,9 +11,9 @@ from distributed import Client
 from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.data.sources import Dataset
 from spliter_experiments.compare.engines.dask_engine import DaskEngine
-from spliter_experiments.compare.engines.engine import Engine, Ways
+from spliter_experiments.compare.engines.engine import Engine
 from spliter_experiments.compare.ways import OFF_CLUSTER
-from spliter_experiments.compare.workloads.workload import App, Site, loaded
+from spliter_experiments.compare.workloads.workload import App, Site, Ways, loaded
 
 
 @contextmanager

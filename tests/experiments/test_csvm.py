@@ -12,17 +12,19 @@ from sklearn.svm import SVC
 
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.sources import Dataset
-from spliter_experiments.compare.engines.dask_blocks import blocks_of
+from spliter_experiments.compare.engines.dask_engine import ENGINE, blocks_of
 from spliter_experiments.compare.engines.dask_rest import Rest
 from spliter_experiments.compare.floor import start_floor
-from spliter_experiments.compare.workloads import csvm, csvm_dask
+from spliter_experiments.compare.registry import ways_of
+from spliter_experiments.compare.workloads import csvm, dask
 from spliter_experiments.compare.workloads.csvm import CascadeSvm, Classifier, Trial
 from spliter_experiments.compare.workloads.csvm_cascade import MANY_PARTS, PAPER
-from spliter_experiments.compare.workloads.csvm_dask import WAYS
-from spliter_experiments.compare.workloads.dask_steps import DaskSite
+from spliter_experiments.compare.workloads.dask import DaskSite
 from spliter_experiments.harness.errors import OptionError
 from tests.experiments import staging
 from tests.experiments.staging import phases, staged_on_dask
+
+WAYS = ways_of(ENGINE, "csvm")
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -115,7 +117,7 @@ def test_what_is_fed_back_is_used(
     way: str, site: DaskSite, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # With nothing but support vectors going up, the first solution lacks something.
-    for module in (csvm, csvm_dask):
+    for module in (csvm, dask):
         monkeypatch.setattr(module, "FEW_PARTS", PAPER)
     first = answer(way, site, limited(trial, 1))
     last = answer(way, site, trial)
@@ -136,8 +138,7 @@ def tasks_of(way: str, site: DaskSite, trial: Trial) -> int:
     ],
 )
 def test_number_of_tasks_per_block(way: str, merges: int, site: DaskSite, trial: Trial) -> None:
-    # Rows are numbered and trained on, block by block.
-    assert tasks_of(way, site, limited(trial, 1)) == 2 * NBLOCKS + merges
+    assert tasks_of(way, site, limited(trial, 1)) == NBLOCKS + merges
 
 
 def test_spliter_has_fewer_tasks_than_blocks(site: DaskSite, trial: Trial) -> None:

@@ -12,13 +12,7 @@ import pytest
 pytest.importorskip("spliter_backends.dataclay", exc_type=ImportError)
 
 from spliter import split
-from spliter_experiments.compare.data.blocks import (
-    bounds_of,
-    check_finite,
-    cut_rows,
-    no_points,
-    row_starts,
-)
+from spliter_experiments.compare.data.blocks import cut_rows, no_points, row_starts
 from spliter_experiments.compare.data.columns import Columns
 from spliter_experiments.compare.data.sources import Floats, GeneratedPoints, Points
 from spliter_experiments.compare.engines.dataclay_cluster import knock, parse_address
@@ -26,6 +20,7 @@ from spliter_experiments.compare.engines.dataclay_engine import DataClayEngine, 
 from spliter_experiments.compare.engines.dataclay_rest import kept_at
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.workloads.checks import bounds_of, check_finite
 from spliter_experiments.harness.errors import ClusterError, InputError, OptionError
 from spliter_experiments.harness.runner import Reading
 
@@ -120,9 +115,9 @@ def test_blocks_are_deleted_at_the_end(engine: DataClayEngine) -> None:
 
 
 def test_kernels_run_on_all_blocks_in_order(engine: DataClayEngine, array: LoadedArray) -> None:
-    assert engine.on_blocks(len, array) == list(array.chunks[0])
-    found = engine.call_blocks(array, row_of, 3, numbered=True)
+    assert engine.call_blocks(array, len) == list(array.chunks[0])
     starts = row_starts(array.chunks[0])
+    found = engine.call_blocks(array, row_of, None, starts, number=3)
     assert [start for start, _ in found] == starts
     expected = [POINTS.read(start + 3, start + 4)[0] for start in starts]
     np.testing.assert_array_equal([row for _, row in found], expected)
@@ -141,10 +136,10 @@ def test_calls_and_bytes_are_counted(engine: DataClayEngine, array: LoadedArray)
     stubs = [client.stub for client in engine.executor.session.runtime.backend_clients.values()]
     with engine.meter() as meter:
         before = meter.reading()
-        engine.on_blocks(len, array)
+        engine.call_blocks(array, len)
         small = meter.reading().since(before)
         assert small.tasks == array.nblocks
-        engine.on_blocks(np.asarray, array)
+        engine.call_blocks(array, np.asarray)
         both = meter.reading().since(before)
         assert both.tasks == 2 * array.nblocks
         assert small.nbytes is not None
@@ -155,7 +150,7 @@ def test_calls_and_bytes_are_counted(engine: DataClayEngine, array: LoadedArray)
         assert meter.reading().since(before).tasks - both.tasks == 2
     after = [client.stub for client in engine.executor.session.runtime.backend_clients.values()]
     assert after == stubs
-    engine.on_blocks(len, array)
+    engine.call_blocks(array, len)
     assert meter.reading() == Reading(both.tasks + 2, meter.reading().nbytes)
 
 

@@ -9,15 +9,14 @@ import pytest
 
 pytest.importorskip("spliter_backends.dataclay", exc_type=ImportError)
 
-from spliter_experiments.compare.engines.dataclay_engine import DataClayEngine
+from spliter_experiments.compare.engines.dataclay_engine import ENGINE, DataClayEngine
 from spliter_experiments.compare.engines.engine import ClusterChoice
-from spliter_experiments.compare.engines.on_dataclay import ENGINE
 from spliter_experiments.compare.floor import Floor, start_floor
-from tests.experiments.call_ways import APPS, NBLOCKS, Posed, check_ways, pose, ways_of
+from tests.experiments.call_ways import APPS, NBLOCKS, Posed, all_ways, check_ways, pose
 
 pytestmark = pytest.mark.backend("dataclay")
 
-WAYS = ways_of(ENGINE)
+WAYS = all_ways(ENGINE)
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from spliter_experiments.compare.data.blocks import cut_rows, finite_bounds
+from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.data.sources import Dataset, GeneratedPoints
+from spliter_experiments.compare.engines.dask_engine import ENGINE
 from spliter_experiments.compare.engines.dask_rest import Rest
 from spliter_experiments.compare.floor import Floor, start_floor
-from spliter_experiments.compare.workloads.dask_steps import DaskSite
-from spliter_experiments.compare.workloads.histogram import Histogram
-from spliter_experiments.compare.workloads.histogram_dask import WAYS
-from spliter_experiments.compare.workloads.histogram_kernels import Edges, add_counts, equal_bins
+from spliter_experiments.compare.registry import ways_of
+from spliter_experiments.compare.workloads.checks import finite_bounds
+from spliter_experiments.compare.workloads.dask import DaskSite
+from spliter_experiments.compare.workloads.histogram import Edges, Histogram, add_counts, equal_bins
 from tests.experiments.staging import phases, staged_on_dask, tasks_of
+
+WAYS = ways_of(ENGINE, "histogram")
 
 pytestmark = pytest.mark.backend("dask")
 

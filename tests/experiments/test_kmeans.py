@@ -15,11 +15,12 @@ from sklearn.cluster import KMeans as SingleKMeans
 from spliter_apps.kmeans.kernel import Partial
 from spliter_experiments.compare.data.arranged import TiledPoints
 from spliter_experiments.compare.data.sources import Dataset, Floats, GeneratedPoints
-from spliter_experiments.compare.engines.dask_engine import DaskEngine
+from spliter_experiments.compare.engines.dask_engine import ENGINE, DaskEngine
 from spliter_experiments.compare.engines.dask_rest import Rest
 from spliter_experiments.compare.floor import start_floor
-from spliter_experiments.compare.workloads import kmeans_dask
-from spliter_experiments.compare.workloads.dask_steps import DaskSite
+from spliter_experiments.compare.registry import ways_of
+from spliter_experiments.compare.workloads import dask as kmeans_dask
+from spliter_experiments.compare.workloads.dask import DASK_ML, DaskSite, why_no_dask_ml
 from spliter_experiments.compare.workloads.kmeans import (
     IN_PROCESSES,
     Clustering,
@@ -29,10 +30,11 @@ from spliter_experiments.compare.workloads.kmeans import (
     iterate,
     sum_blocks,
 )
-from spliter_experiments.compare.workloads.kmeans_dask import DASK_ML, WAYS, why_no_dask_ml
 from spliter_experiments.harness.errors import InputError, OptionError
 from tests.experiments import staging
 from tests.experiments.staging import phases, staged_on_dask
+
+WAYS = ways_of(ENGINE, "kmeans")
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -113,9 +115,9 @@ def tasks_of(way: str, site: DaskSite, start: Start) -> int:
 
 
 def test_number_of_tasks_per_block(site: DaskSite, start: Start) -> None:
-    # 20 blocks, then sums of 16: 2, then 1; labels, their inertia and its sums likewise.
+    # 20 blocks, then sums of 16: 2, then 1; labels and their inertia likewise.
     per_pass = NBLOCKS + 2 + 1
-    assert tasks_of("per-block", site, start) == start.iterations * per_pass + NBLOCKS + per_pass
+    assert tasks_of("per-block", site, start) == (start.iterations + 1) * per_pass
 
 
 def test_number_of_tasks_by_hand(site: DaskSite, start: Start) -> None:

@@ -11,13 +11,16 @@ from sklearn.neighbors import NearestNeighbors as SingleSearch
 
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.sources import Dataset, Floats
+from spliter_experiments.compare.engines.dask_engine import ENGINE
 from spliter_experiments.compare.engines.dask_rest import Rest
 from spliter_experiments.compare.floor import start_floor
-from spliter_experiments.compare.workloads.dask_steps import DaskSite
+from spliter_experiments.compare.registry import ways_of
+from spliter_experiments.compare.workloads.dask import DaskSite
 from spliter_experiments.compare.workloads.knn import Neighbors, Quest
-from spliter_experiments.compare.workloads.knn_dask import WAYS
 from spliter_experiments.harness.errors import InputError, OptionError
 from tests.experiments.staging import answer, phases, staged_on_dask, tasks_of
+
+WAYS = ways_of(ENGINE, "knn")
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -84,8 +87,8 @@ def test_distances_are_those_of_scikit_learn(
 
 
 def test_number_of_tasks_per_block(site: DaskSite, quest: Quest) -> None:
-    # A tree and its answers for each of 20 blocks, merged 16 at a time to 2, and to 1.
-    assert tasks_of(WAYS, "per-block", site, quest) == 2 * NBLOCKS + 2 + 1
+    # The answers of each of 20 blocks, merged 16 at a time to 2, and to 1.
+    assert tasks_of(WAYS, "per-block", site, quest) == NBLOCKS + 2 + 1
 
 
 def test_spliter_has_fewer_tasks_than_blocks(site: DaskSite, quest: Quest) -> None:

@@ -9,12 +9,15 @@ import pytest
 from distributed import Client
 
 from spliter_experiments.compare.data.sources import Dataset, GeneratedPoints
+from spliter_experiments.compare.engines.dask_engine import ENGINE
 from spliter_experiments.compare.floor import start_floor
-from spliter_experiments.compare.workloads.dask_steps import DaskSite
+from spliter_experiments.compare.registry import ways_of
+from spliter_experiments.compare.workloads.dask import DaskSite
 from spliter_experiments.compare.workloads.sums import Sum
-from spliter_experiments.compare.workloads.sums_dask import WAYS
 from spliter_experiments.harness.errors import OptionError
 from tests.experiments.staging import answer, staged_on_dask, tasks_of
+
+WAYS = ways_of(ENGINE, "sum")
 
 pytestmark = pytest.mark.backend("dask")
 

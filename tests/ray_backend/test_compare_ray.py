@@ -11,16 +11,15 @@ import pytest
 pytest.importorskip("ray")
 
 from spliter import Location
-from spliter_experiments.compare.engines.on_ray import ENGINE
-from spliter_experiments.compare.engines.ray_engine import RayEngine
+from spliter_experiments.compare.engines.ray_engine import ENGINE, RayEngine
 from spliter_experiments.compare.ways import OFF_CLUSTER
 from tests.conftest import RunPython
-from tests.experiments.call_ways import APPS, NBLOCKS, Posed, check_ways, pose, ways_of
+from tests.experiments.call_ways import APPS, NBLOCKS, Posed, all_ways, check_ways, pose
 from tests.ray_backend.cluster import N_NODES, RayNodes, quiet
 
 pytestmark = [pytest.mark.backend("ray"), pytest.mark.timeout(200)]
 
-WAYS = [(name, way) for name, way in ways_of(ENGINE) if way not in OFF_CLUSTER]
+WAYS = [(name, way) for name, way in all_ways(ENGINE) if way not in OFF_CLUSTER]
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from spliter_experiments.compare.engines.engine import (
 )
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.compare.floor import start_floor
+from spliter_experiments.compare.registry import ways_of, ways_on
 from spliter_experiments.compare.ways import FLOOR, OFF_CLUSTER, SKLEARN
 from spliter_experiments.compare.workloads.workload import App, Site, Value, loaded
 from spliter_experiments.harness.console import Listener
@@ -142,7 +143,7 @@ class _Stage:
         """Return one of the ways, to be run at a site."""
         if way in OFF_CLUSTER:
             return self.app.in_processes(way, site, problem)
-        run = self.settings.engine.ways[self.app.name].run[way]
+        run = ways_of(self.settings.engine, self.app.name).run[way]
         return Contender(way, lambda: run(site, problem))
 
     def about(self) -> dict[str, Value]:
@@ -163,17 +164,6 @@ class _Stage:
             "datasets": len(self.subjects),
             "seed": settings.seed,
         }
-
-
-def ways_on(kind: EngineKind, app: App[Any]) -> tuple[str, ...]:
-    """Return the ways of an app that an engine has, in the order of the tables.
-
-    Those that the engine alone has come after the others, and before those off the cluster.
-    """
-    table = kind.ways[app.name]
-    on_cluster = [way for way in app.ways if way in table.run]
-    off_cluster = [way for way in app.ways if way in OFF_CLUSTER]
-    return (*on_cluster, *table.own, *off_cluster)
 
 
 def run_comparison(
@@ -347,7 +337,7 @@ def _ways_here(
     app: App[Any], settings: Settings, engine: Engine, listener: Listener
 ) -> tuple[str, ...]:
     """Leave out what is not installed, and plain processes where workers are elsewhere."""
-    absent = dict(settings.engine.ways[app.name].absent(engine))
+    absent = dict(ways_of(settings.engine, app.name).absent(engine))
     if not engine.is_on_this_machine():
         absent |= dict.fromkeys(
             OFF_CLUSTER, "needs workers on the machine where this command runs, to be comparable"

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Concatenate, ParamSpec, get_type_hints
 
 import typer
 
-from spliter_experiments.compare.comparison import Settings, ways_on
+from spliter_experiments.compare.comparison import Settings
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.engines.engine import ClusterChoice, EngineKind
 from spliter_experiments.compare.engines.loading import MODULES, load_engine
 from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.registry import ways_on
 from spliter_experiments.compare.ways import WAYS, legend
 from spliter_experiments.compare.workloads.workload import App
 from spliter_experiments.harness.errors import OptionError

@@ -17,6 +17,7 @@ from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.engines.engine import ClusterChoice, Engine
 from spliter_experiments.compare.engines.loading import load_engine
+from spliter_experiments.compare.registry import ways_of
 from spliter_experiments.compare.workloads.csvm import CascadeSvm
 from spliter_experiments.compare.workloads.histogram import Histogram
 from spliter_experiments.compare.workloads.kmeans import KMeans
@@ -86,7 +87,7 @@ def on_cluster(
         listen.step(f"{first.stand}: loading {first.blocks} blocks", 0)
         row_chunks = cut_rows(dataset.points.rows, first.blocks)
         data = stack.enter_context(loaded(engine, dataset, row_chunks))
-        problem, ways = app.pose(data.site), kind.ways[app.name].run
+        problem, ways = app.pose(data.site), ways_of(kind, app.name).run
         apart = {"init": data.init_seconds}
         splitting = _split_seconds(data.collections)
         held = held_by_children() if address is None else _held_elsewhere(engine)

@@ -22,7 +22,7 @@ from spliter_experiments.compare.workloads.csvm_cascade import (
     numbered,
     train_part,
 )
-from spliter_experiments.compare.workloads.histogram_kernels import count_block, equal_bins
+from spliter_experiments.compare.workloads.histogram import count_block, equal_bins
 from spliter_experiments.compare.workloads.kmeans import sum_block
 from spliter_experiments.compare.workloads.knn import build_from_block
 from spliter_experiments.evaluation.costs import CascadeCosts, Curve, NeighborCosts

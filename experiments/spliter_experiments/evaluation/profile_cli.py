@@ -97,7 +97,7 @@ def profile_table(found: Profile) -> Table:
         f"{len(found.tasks)} tasks on {found.cores} cores, {found.blocks} blocks read, "
         f"{size(found.nbytes)} moved"
     )
-    headings = ("pass", "tasks", "ms per task", "moved", "seconds taken", "work alone")
+    headings = ("pass", "tasks", "ms per\ntask", "moved", "seconds taken", "work alone")
     rows = tuple((one.name, *_cells(one)) for one in passes[:SHOWN])
     more = f"and {len(passes) - SHOWN} shorter ones" if len(passes) > SHOWN else ""
     table = Grid((*headings, "if split", "gain"), rows, more).terminal(title)

@@ -17,6 +17,7 @@ import os
 import platform
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -324,7 +325,8 @@ class ResultsFolder:
             partial.replace(file)
             _sync_folder(file.parent)
         except OSError as error:
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):
+                partial.unlink()
             raise ResultsError(
                 f"cannot write {file}: {error.strerror or error}; nothing else is lost: make room "
                 f"and go on with spliter experiment resume {self.path}"

@@ -63,11 +63,11 @@ class Grid:
             caption_justify="left",
             box=SIMPLE_HEAD,
             show_edge=False,
-            padding=(0, 1, 0, 0),
+            padding=0,
         )
         for at, heading in enumerate(self.headings):
             numeric = all(row[at][:1].isdecimal() or row[at] == NONE for row in self.rows)
-            narrow = heading.replace(" ", "\n")
+            narrow = heading if "\n" in heading else heading.replace(" ", "\n")
             table.add_column(narrow, justify="right" if numeric else "left", no_wrap=True)
         grouped = len({row[0] for row in self.rows}) < len(self.rows)
         for at, row in enumerate(self.rows):

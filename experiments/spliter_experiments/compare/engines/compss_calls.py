@@ -18,15 +18,15 @@ NO_NUMBER = -1
 
 
 @task(returns=object)  # type: ignore[untyped-decorator]
-def call_on_block(kernel: str, block: Any, start: int, shared: tuple[Any, ...]) -> Any:
+def call_on_block(kernel: str, block: Any, start: int, shared: dict[str, Any]) -> Any:
     """Call a function on a block."""
-    return _found(kernel)(block, *_leading(start), *shared)
+    return _found(kernel)(block, *_leading(start), **shared)
 
 
 @task(returns=object)  # type: ignore[untyped-decorator]
-def call_on_blocks(kernel: str, block: Any, other: Any, start: int, shared: tuple[Any, ...]) -> Any:
+def call_on_blocks(kernel: str, block: Any, other: Any, start: int, shared: dict[str, Any]) -> Any:
     """Call a function on a block and the one that goes with it."""
-    return _found(kernel)(block, other, *_leading(start), *shared)
+    return _found(kernel)(block, other, *_leading(start), **shared)
 
 
 def _leading(start: int) -> tuple[int, ...]:
@@ -51,14 +51,14 @@ def name_of(kernel: Callable[..., Any]) -> str:
     return f"{kernel.__module__}:{kernel.__qualname__}"
 
 
-def results_of(futures: list[Any], shared: tuple[Any, ...]) -> list[Any]:
+def results_of(futures: list[Any], shared: dict[str, Any]) -> list[Any]:
     """Wait for tasks, and have COMPSs forget what was given to all of them.
 
     Parameters
     ----------
     futures : list of future
         Of the tasks.
-    shared : tuple
+    shared : dict
         The very one that they were given.
     """
     found: list[Any] = compss_wait_on(futures)

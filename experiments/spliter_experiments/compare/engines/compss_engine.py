@@ -25,7 +25,7 @@ from spliter_experiments.compare.engines.compss_calls import (
 from spliter_experiments.compare.engines.compss_cluster import Nodes, connected
 from spliter_experiments.compare.engines.compss_launch import launched_progress
 from spliter_experiments.compare.engines.compss_watch import START_SECONDS, STARTING, Progress
-from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice
+from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice, ResultsHere
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.harness.errors import ExperimentError, InputError
 from spliter_experiments.harness.runner import Reading
@@ -75,8 +75,8 @@ class TaskMeter:
 
 
 @dataclass(frozen=True)
-class CompssEngine:
-    """A COMPSs application's nodes; implements :class:`.per_block.CallsBlocks`.
+class CompssEngine(ResultsHere):
+    """A COMPSs application's nodes; implements :class:`.engine.Engine`.
 
     Parameters
     ----------
@@ -141,32 +141,27 @@ class CompssEngine:
 
     def call_blocks(
         self,
-        array: CompssCollection,
+        blocks: CompssCollection,
         kernel: Callable[..., Any],
-        *shared: Any,
         aligned: CompssCollection | None = None,
-        numbered: bool = False,
+        starts: Sequence[int] | None = None,
+        **shared: Any,
     ) -> list[Any]:
-        """Run a PyCOMPSs task for every block; see :class:`.per_block.CallsBlocks`."""
-        self.progress.tell(WAIT_SECONDS, f"{len(array)} tasks")
-        name = name_of(kernel)
-        starts = row_starts(array.chunks[0]) if numbered else [NO_NUMBER] * len(array)
+        """Run a PyCOMPSs task for every block."""
+        self.progress.tell(WAIT_SECONDS, f"{len(blocks)} tasks")
+        name, numbers = name_of(kernel), starts or [NO_NUMBER] * len(blocks)
         if aligned is None:
             futures = [
-                call_on_block(name, block, start, shared)
-                for block, start in zip(array, starts, strict=True)
+                call_on_block(name, block, number, shared)
+                for block, number in zip(blocks, numbers, strict=True)
             ]
         else:
             futures = [
-                call_on_blocks(name, block, other, start, shared)
-                for block, other, start in zip(array, aligned, starts, strict=True)
+                call_on_blocks(name, block, other, number, shared)
+                for block, other, number in zip(blocks, aligned, numbers, strict=True)
             ]
         self.counter.own += len(futures)
         return results_of(futures, shared)
-
-    def on_blocks(self, kernel: Callable[[Any], Any], collection: CompssCollection) -> list[Any]:
-        """Run a kernel on each block and return what it returns."""
-        return self.call_blocks(collection, kernel)
 
     def rest(self, collections: Sequence[CompssCollection] = ()) -> CompssRest:
         """Take the state without tasks: COMPSs leaves blocks where they are."""

@@ -15,7 +15,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,7 +24,13 @@ import psutil
 
 from spliter_experiments.compare.engines.compss_nodes import free_ports, write_nodes
 from spliter_experiments.compare.engines.compss_watch import START_SECONDS, STARTING, Progress
-from spliter_experiments.compare.engines.engine import ClusterChoice, Launch
+from spliter_experiments.compare.engines.engine import (
+    ClusterChoice,
+    Engine,
+    EngineKind,
+    Launch,
+)
+from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.harness.errors import ClusterError, OptionError
 
 LAUNCHED = "SPLITER_COMPSS_LAUNCHED"
@@ -227,3 +234,30 @@ def main_inside() -> None:
 
     sys.argv = ["spliter", *json.loads(os.environ[LAUNCHED])["arguments"]]
     main()
+
+
+@contextmanager
+def connect(choice: ClusterChoice) -> Iterator[Engine]:
+    """Connect to the application that this is the main program of.
+
+    Raises
+    ------
+    ClusterError
+        If there is no PyCOMPSs, or its nodes cannot be used.
+    """
+    try:
+        from spliter_experiments.compare.engines import compss_engine
+    except ImportError as error:
+        raise ClusterError(f"--backend compss cannot be used here: {error}") from error
+    with compss_engine.connect(choice) as engine:
+        yield engine
+
+
+ENGINE = EngineKind(
+    name="compss",
+    address_option="--address",
+    placements=frozenset({Placement.EVEN, Placement.COMPSS}),
+    connect=connect,
+    launcher=launcher,
+    node_is_worker=True,
+)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy.typing as npt
-from distributed import Client, Future
+from dask.core import flatten
+from distributed import Client, Future, futures_of, wait
 
 from spliter_experiments.compare.data.sources import Rows
-from spliter_experiments.compare.engines.dask_blocks import blocks_of, persist
 from spliter_experiments.compare.engines.dask_cluster import (
     connected,
     cores_of,
@@ -21,9 +22,123 @@ from spliter_experiments.compare.engines.dask_cluster import (
 )
 from spliter_experiments.compare.engines.dask_meter import ClusterMeter
 from spliter_experiments.compare.engines.dask_rest import Rest
-from spliter_experiments.compare.engines.engine import ClusterChoice
-from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice, EngineKind
+from spliter_experiments.compare.engines.placement import Placement, seats
 from spliter_experiments.doctor import check_versions
+from spliter_experiments.harness.errors import ClusterError, InputError
+
+LOAD_SECONDS = 1800
+
+
+@dataclass(frozen=True)
+class SeatOfBlock:
+    """Tells Dask where to make each block of an array.
+
+    Parameters
+    ----------
+    seats : tuple of str
+        The worker's address for each block.
+    """
+
+    seats: tuple[str, ...]
+
+    def __call__(self, key: tuple[Any, ...]) -> str:
+        """Return the worker for a block's key; called on the scheduler."""
+        return self.seats[int(key[1])]
+
+
+def _pins(client: Client, nblocks: int, placement: Placement) -> AbstractContextManager[Any]:
+    if placement is Placement.DASK:
+        return nullcontext()
+    threads = dict(sorted(client.nthreads().items()))
+    seat_of_block = SeatOfBlock(tuple(seats(nblocks, threads, placement)))
+    pinned: AbstractContextManager[Any] = dask.annotate(workers=seat_of_block)
+    return pinned
+
+
+def persist(
+    client: Client,
+    source: Rows,
+    row_chunks: Sequence[int],
+    like: npt.NDArray[Any],
+    placement: Placement = Placement.EVEN,
+) -> da.Array:
+    """Load rows at the workers.
+
+    Blocks of the same number are at the same worker, except with :attr:`Placement.DASK`.
+
+    Parameters
+    ----------
+    client : Client
+        Of the cluster.
+    source : Rows
+        Where the rows come from.
+    row_chunks : sequence of int
+        Rows of each block.
+    like : ndarray
+        A block without rows.
+    placement : Placement
+        How the blocks are spread over the workers.
+
+    Returns
+    -------
+    dask.array.Array
+        Persisted; chunked in rows only.
+
+    Raises
+    ------
+    InputError
+        If the workers cannot read the rows.
+    ClusterError
+        If loading takes longer than half an hour.
+    """
+    chunks = (tuple(row_chunks), *((size,) for size in like.shape[1:]))
+    lazy = da.map_blocks(load_rows, source=source, chunks=chunks, dtype=like.dtype, meta=like)
+    with _pins(client, len(row_chunks), placement):
+        # Not optimized: the keys that the pins look at have to stay.
+        array: da.Array = lazy.persist(optimize_graph=False)
+    try:
+        wait(array, timeout=LOAD_SECONDS)
+    except TimeoutError as error:
+        raise ClusterError(f"the points are not loaded after {LOAD_SECONDS} s") from error
+    for block in blocks_of(array):
+        if block.status == "error":
+            raise InputError(
+                f"the workers cannot read {source.origin}: {block.exception()}; a file has to be "
+                "at the same path on every worker"
+            )
+    return array
+
+
+def load_rows(source: Rows, block_info: Mapping[Any, Any] | None = None) -> npt.NDArray[Any]:
+    """Read the rows of one block; runs on a worker."""
+    assert block_info is not None
+    start, stop = block_info[None]["array-location"][0]
+    return source.read(start, stop)
+
+
+def blocks_of(array: da.Array) -> list[Future[Any]]:
+    """Return the futures of a persisted array's blocks in the order of their rows."""
+    futures = {future.key: future for future in futures_of(array)}
+    return [futures[key] for key in flatten(array.__dask_keys__())]
+
+
+def _futures(blocks: da.Array | list[Future[Any]]) -> list[Future[Any]]:
+    return blocks if isinstance(blocks, list) else blocks_of(blocks)
+
+
+def wait_for(futures: Sequence[Future[Any]]) -> None:
+    """Wait for tasks.
+
+    Raises
+    ------
+    ClusterError
+        If that takes longer than ten minutes.
+    """
+    try:
+        wait(list(futures), timeout=WAIT_SECONDS)
+    except TimeoutError as error:
+        raise ClusterError(f"no result after {WAIT_SECONDS} s") from error
 
 
 @dataclass(frozen=True)
@@ -63,15 +178,36 @@ class DaskEngine:
         """Load rows at the workers; they go when nobody refers to them any more."""
         yield persist(self.client, source, row_chunks, like, placement)
 
-    def blocks(self, array: da.Array) -> list[Future[Any]]:
-        """Return the blocks of a persisted array, in the order of the rows."""
-        return blocks_of(array)
+    def call_blocks(
+        self,
+        blocks: Any,
+        kernel: Callable[..., Any],
+        aligned: Any = None,
+        starts: Sequence[int] | None = None,
+        **shared: Any,
+    ) -> list[Future[Any]]:
+        """Start one task per block."""
+        lists: list[Any] = [_futures(blocks)]
+        lists += [] if aligned is None else [_futures(aligned)]
+        lists += [] if starts is None else [list(starts)]
+        return self.call_each(kernel, *lists, **shared)
 
-    def on_blocks(self, kernel: Callable[[Any], Any], collection: da.Array) -> list[Any]:
-        """Run a kernel on each block and return what it returns."""
-        mapped = self.client.map(kernel, blocks_of(collection), pure=False)
-        found: list[Any] = self.client.gather(mapped)
+    def call_each(
+        self, function: Callable[..., Any], *lists: Any, **shared: Any
+    ) -> list[Future[Any]]:
+        """Start one task per element of the lists."""
+        mapped: list[Future[Any]] = self.client.map(function, *lists, pure=False, **shared)
+        return mapped
+
+    def results(self, pending: Sequence[Future[Any]]) -> list[Any]:
+        """Wait for tasks and return their results."""
+        wait_for(pending)
+        found: list[Any] = self.client.gather(list(pending))
         return found
+
+    def share(self, value: Any) -> Any:
+        """Send a value to every worker."""
+        return self.client.scatter(value, broadcast=True, hash=False)
 
     def rest(self, collections: Sequence[da.Array] = ()) -> Rest:
         """Take what is held now, and where blocks are."""
@@ -94,3 +230,12 @@ def connect(choice: ClusterChoice) -> Iterator[DaskEngine]:
     with connected(choice) as client:
         check_versions(process_versions(client))
         yield DaskEngine(client)
+
+
+ENGINE = EngineKind(
+    name="dask",
+    address_option="--scheduler",
+    placements=frozenset({Placement.EVEN, Placement.CONTIGUOUS, Placement.DASK}),
+    connect=connect,
+    own_ways="spliter_experiments.compare.workloads.dask",
+)

@@ -27,7 +27,12 @@ from spliter_experiments.compare.engines.dataclay_cluster import (
 from spliter_experiments.compare.engines.dataclay_meter import CallMeter
 from spliter_experiments.compare.engines.dataclay_objects import ArrayBlock
 from spliter_experiments.compare.engines.dataclay_rest import DataClayRest
-from spliter_experiments.compare.engines.engine import ClusterChoice, result_of
+from spliter_experiments.compare.engines.engine import (
+    ClusterChoice,
+    EngineKind,
+    ResultsHere,
+    result_of,
+)
 from spliter_experiments.compare.engines.placement import Placement, seats
 from spliter_experiments.harness.errors import ExperimentError, InputError
 
@@ -49,7 +54,7 @@ class LoadedArray(DataClayArray):
 
 
 @dataclass(frozen=True)
-class DataClayEngine:
+class DataClayEngine(ResultsHere):
     """A dataClay that is connected to; implements :class:`.engine.Engine`.
 
     Parameters
@@ -124,37 +129,32 @@ class DataClayEngine:
 
     def call_blocks(
         self,
-        array: LoadedArray,
+        blocks: LoadedArray,
         kernel: Callable[..., Any],
-        *shared: Any,
         aligned: LoadedArray | None = None,
-        numbered: bool = False,
+        starts: Sequence[int] | None = None,
+        **shared: Any,
     ) -> list[Any]:
-        """Call an active method on all blocks at once; see :class:`.per_block.CallsBlocks`.
+        """Call an active method on all blocks at once.
 
         As fast as dataClay's client makes calls: from its own event loop, without a thread for
         each, which is somewhat faster than threads.
         """
         runtime = self.executor.session.runtime
-        arguments: list[tuple[Any, ...]] = [shared] * array.nblocks
-        if numbered:
-            arguments = [(start, *shared) for start in row_starts(array.chunks[0])]
-        others = [()] * array.nblocks if aligned is None else [(it,) for it in aligned.objects]
+        none: list[tuple[Any, ...]] = [()] * blocks.nblocks
+        numbers = none if starts is None else [(start,) for start in starts]
+        others = none if aligned is None else [(it,) for it in aligned.objects]
 
         async def call_all() -> list[Any]:
             calls = [
-                runtime.call_remote_method(block, "apply", (kernel, other, args), {})
-                for block, other, args in zip(array.objects, others, arguments, strict=True)
+                runtime.call_remote_method(block, "apply", (kernel, other, number, shared), {})
+                for block, other, number in zip(blocks.objects, others, numbers, strict=True)
             ]
             return list(await asyncio.gather(*calls))
 
         calling = asyncio.run_coroutine_threadsafe(call_all(), get_dc_event_loop())
         found: list[Any] = result_of(calling)
         return found
-
-    def on_blocks(self, kernel: Callable[[Any], Any], collection: LoadedArray) -> list[Any]:
-        """Run a kernel on each block and return what it returns."""
-        return self.call_blocks(collection, kernel)
 
     def rest(self, collections: Sequence[LoadedArray] = ()) -> DataClayRest:
         """Take what is kept now, and where blocks are."""
@@ -187,3 +187,11 @@ def connect(choice: ClusterChoice) -> Iterator[DataClayEngine]:
         check_backends(executor, backends)
         here = hosts_of(executor, backends) == {socket.gethostname()}
         yield DataClayEngine(executor, executor.capacities(backends), here)
+
+
+ENGINE = EngineKind(
+    name="dataclay",
+    address_option="--address",
+    placements=frozenset({Placement.EVEN, Placement.CONTIGUOUS, Placement.DATACLAY}),
+    connect=connect,
+)

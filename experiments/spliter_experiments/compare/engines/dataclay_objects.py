@@ -35,17 +35,12 @@ class ArrayBlock(DataClayObject):  # type: ignore[misc]
 
     @activemethod  # type: ignore[untyped-decorator]
     def apply(
-        self, kernel: Callable[..., Any], aligned: tuple[ArrayBlock, ...], args: tuple[Any, ...]
+        self,
+        kernel: Callable[..., Any],
+        aligned: tuple[ArrayBlock, ...],
+        numbers: tuple[int, ...],
+        shared: dict[str, Any],
     ) -> Any:
-        """Run a kernel on this block.
-
-        Parameters
-        ----------
-        kernel : callable
-            Called as ``kernel(rows, *rows of aligned blocks, *args)``.
-        aligned : tuple of ArrayBlock
-            Of the same backend.
-        args : tuple
-            Further arguments.
-        """
-        return kernel(self.spliter_block(), *(block.spliter_block() for block in aligned), *args)
+        """Return ``kernel(rows, *rows of aligned blocks, *numbers, **shared)``."""
+        others = (block.spliter_block() for block in aligned)
+        return kernel(self.spliter_block(), *others, *numbers, **shared)

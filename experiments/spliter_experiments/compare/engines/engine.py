@@ -1,14 +1,13 @@
-"""What a comparison needs of an engine: a cluster to connect to, and the ways of each app on it.
+"""What a comparison needs of an engine: load blocks, call functions on them, count and rest.
 
-An engine is one module that says all of it as an :class:`EngineKind`; :mod:`.loading` knows
-where. Nothing else asks which engine it is.
+Each engine is a module with an :class:`EngineKind`; :mod:`.loading` finds it by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy.typing as npt
@@ -110,8 +109,49 @@ class Engine(Protocol):
             If the workers cannot read the source.
         """
 
-    def on_blocks(self, kernel: Callable[[Any], Any], collection: Any) -> list[Any]:
-        """Run a kernel on each block of a collection and return what it returns, in order."""
+    def call_blocks(
+        self,
+        blocks: Any,
+        kernel: Callable[..., Any],
+        aligned: Any = None,
+        starts: Sequence[int] | None = None,
+        **shared: Any,
+    ) -> list[Any]:
+        """Call a function on all blocks at once.
+
+        Parameters
+        ----------
+        blocks : collection
+            The blocks.
+        kernel : callable
+            Importable where the blocks are.
+        aligned : collection, optional
+            Blocks that are the second argument.
+        starts : sequence of int, optional
+            Numbers that are the next argument.
+        **shared
+            Further arguments, the same for all blocks.
+
+        Returns
+        -------
+        list
+            For each block its result, or a future of it.
+        """
+
+    def call_each(self, function: Callable[..., Any], *lists: Any, **shared: Any) -> list[Any]:
+        """Call a function on results of calls, in tasks if they are futures, else here."""
+
+    def results(self, pending: Sequence[Any]) -> list[Any]:
+        """Wait for calls and return their results.
+
+        Raises
+        ------
+        ClusterError
+            If that takes longer than ten minutes.
+        """
+
+    def share(self, value: Any) -> Any:
+        """Send a large argument of calls to the workers once; return what stands for it."""
 
     def rest(self, collections: Sequence[Any] = ()) -> Resting:
         """Take the state that there is now, with these collections at the workers."""
@@ -120,23 +160,20 @@ class Engine(Protocol):
         """Count what is going on, for the time of a context."""
 
 
-@dataclass(frozen=True)
-class Ways:
-    """The ways of one app on one engine.
+class ResultsHere:
+    """Part of an engine whose calls return results, not futures: they are merged here."""
 
-    Parameters
-    ----------
-    run : mapping of str to callable
-        By name; called with site and problem, each returns an answer.
-    absent : callable
-        Given the engine, returns the ways that cannot run on this cluster, with the reason.
-    own : tuple of str
-        Those of `run` that no other engine has, so that the app does not name them.
-    """
+    def call_each(self, function: Callable[..., Any], *lists: Any, **shared: Any) -> list[Any]:
+        """Call a function here."""
+        return [function(*arguments, **shared) for arguments in zip(*lists, strict=True)]
 
-    run: Mapping[str, Callable[[Any, Any], Any]]
-    absent: Callable[[Any], Mapping[str, str]] = field(default=lambda _: {})
-    own: tuple[str, ...] = ()
+    def results(self, pending: Sequence[Any]) -> list[Any]:
+        """Return the results: they are here."""
+        return list(pending)
+
+    def share(self, value: Any) -> Any:
+        """Return the value: calls send it along."""
+        return value
 
 
 Launch: TypeAlias = Callable[[ClusterChoice, Sequence[str]], int]
@@ -157,8 +194,8 @@ class EngineKind:
         Those that it can do.
     connect : callable
         Given a choice, a context with the connected engine.
-    ways : mapping of str to Ways
-        By name of the app.
+    own_ways : str or None
+        Module with the ways that this engine alone has.
     launcher : callable
         Returns what runs the command anew inside the engine's own launcher; or None if there is no
         need to, as this process can connect.
@@ -170,7 +207,7 @@ class EngineKind:
     address_option: str
     placements: frozenset[Placement]
     connect: Callable[[ClusterChoice], AbstractContextManager[Engine]]
-    ways: Mapping[str, Ways]
+    own_ways: str | None = None
     launcher: Callable[[], Launch | None] = lambda: None
     node_is_worker: bool = False
 

@@ -8,10 +8,10 @@ from spliter_experiments.compare.engines.engine import EngineKind
 from spliter_experiments.harness.errors import ClusterError, OptionError
 
 MODULES = {
-    "dask": "spliter_experiments.compare.engines.on_dask",
-    "dataclay": "spliter_experiments.compare.engines.on_dataclay",
-    "compss": "spliter_experiments.compare.engines.on_compss",
-    "ray": "spliter_experiments.compare.engines.on_ray",
+    "dask": "spliter_experiments.compare.engines.dask_engine",
+    "dataclay": "spliter_experiments.compare.engines.dataclay_engine",
+    "compss": "spliter_experiments.compare.engines.compss_launch",
+    "ray": "spliter_experiments.compare.engines.ray_engine",
 }
 """Modules that say what their engine is, as ``ENGINE``."""
 

@@ -19,7 +19,12 @@ from spliter_backends.ray.blocks import affinity
 from spliter_backends.ray.errors import told
 from spliter_experiments.compare.data.blocks import row_starts
 from spliter_experiments.compare.data.sources import Rows
-from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice
+from spliter_experiments.compare.engines.engine import (
+    WAIT_SECONDS,
+    ClusterChoice,
+    EngineKind,
+    ResultsHere,
+)
 from spliter_experiments.compare.engines.placement import Placement, seats
 from spliter_experiments.compare.engines.ray_cluster import (
     check_nodes,
@@ -65,8 +70,8 @@ class LoadedArray(RayArray):
 
 
 @dataclass(frozen=True)
-class RayEngine:
-    """A Ray cluster that is connected to; implements :class:`.per_block.CallsBlocks`.
+class RayEngine(ResultsHere):
+    """A Ray cluster; implements :class:`.engine.Engine`.
 
     Parameters
     ----------
@@ -114,7 +119,7 @@ class RayEngine:
             for place, start, rows in zip(places, row_starts(row_chunks), row_chunks, strict=True)
         )
         try:
-            results(self.call_tasks(touched, [(block,) for block in blocks], places))
+            self.call_tasks(touched, [(block,) for block in blocks], places)
         except ExperimentError:
             raise
         except Exception as error:
@@ -126,36 +131,37 @@ class RayEngine:
         yield LoadedArray(blocks, chunks, like.dtype, tuple(places))
 
     def call_tasks(
-        self, function: Any, calls: Sequence[tuple[Any, ...]], seats: Sequence[Location] | None
-    ) -> list[ObjectRef]:
-        """Start a task for each of several calls, at given nodes or where Ray puts it."""
+        self,
+        function: Any,
+        calls: Sequence[tuple[Any, ...]],
+        seats: Sequence[Location] | None,
+        **shared: Any,
+    ) -> list[Any]:
+        """Run a task for each of several calls, at given nodes or where Ray puts it."""
         if seats is None:
-            return [function.remote(*call) for call in calls]
+            return results([function.remote(*call, **shared) for call in calls])
         at = {seat: function.options(scheduling_strategy=affinity(seat)) for seat in set(seats)}
-        return [at[seat].remote(*call) for seat, call in zip(seats, calls, strict=True)]
+        pairs = zip(seats, calls, strict=True)
+        return results([at[seat].remote(*call, **shared) for seat, call in pairs])
 
     def call_blocks(
         self,
-        array: LoadedArray,
+        blocks: LoadedArray,
         kernel: Callable[..., Any],
-        *shared: Any,
         aligned: LoadedArray | None = None,
-        numbered: bool = False,
+        starts: Sequence[int] | None = None,
+        **shared: Any,
     ) -> list[Any]:
-        """Start a task for every block; see :class:`.per_block.CallsBlocks`."""
-        none: list[tuple[Any, ...]] = [()] * array.nblocks
+        """Run a task for every block."""
+        none: list[tuple[Any, ...]] = [()] * blocks.nblocks
         others = none if aligned is None else [(block,) for block in aligned.blocks]
-        numbers = [(start,) for start in row_starts(array.chunks[0])] if numbered else none
-        given = tuple(_put_if_large(value) for value in shared)
+        numbers = none if starts is None else [(start,) for start in starts]
+        given = {name: _put_if_large(value) for name, value in shared.items()}
         calls = [
-            (kernel, block, *other, *number, *given)
-            for block, other, number in zip(array.blocks, others, numbers, strict=True)
+            (kernel, block, *other, *number)
+            for block, other, number in zip(blocks.blocks, others, numbers, strict=True)
         ]
-        return results(self.call_tasks(call, calls, array.seats if self.pinned else None))
-
-    def on_blocks(self, kernel: Callable[[Any], Any], collection: LoadedArray) -> list[Any]:
-        """Run a kernel on each block and return what it returns."""
-        return self.call_blocks(collection, kernel)
+        return self.call_tasks(call, calls, blocks.seats if self.pinned else None, **given)
 
     def rest(self, collections: Sequence[LoadedArray] = ()) -> RayRest:
         """Take what is in the object stores now; datasets of the collections may come."""
@@ -199,9 +205,9 @@ def touched(block: Any) -> int:
 
 
 @ray.remote  # type: ignore[untyped-decorator]
-def call(kernel: Callable[..., Any], *arguments: Any) -> Any:
+def call(kernel: Callable[..., Any], *arguments: Any, **shared: Any) -> Any:
     """Call a function on a block."""
-    return kernel(*arguments)
+    return kernel(*arguments, **shared)
 
 
 @contextmanager
@@ -217,3 +223,12 @@ def connect(choice: ClusterChoice) -> Iterator[RayEngine]:
         nodes = nodes_of(choice)
         check_nodes(nodes)
         yield RayEngine(nodes, on_this_machine(nodes))
+
+
+ENGINE = EngineKind(
+    name="ray",
+    address_option="--address",
+    placements=frozenset({Placement.EVEN, Placement.CONTIGUOUS}),
+    connect=connect,
+    own_ways="spliter_experiments.compare.workloads.ray",
+)

@@ -1,30 +1,17 @@
-"""``spliter compare csvm``: the ways to train a support vector classifier as a cascade.
+"""``spliter compare csvm``: train a support vector classifier as a cascade.
 
-All but ``sklearn`` run the same kernel (:mod:`spliter_apps.svm.kernel`): parts of the data are
+All ways but ``sklearn`` run the kernel of :class:`spliter_apps.CascadeSVM`: parts of the data are
 trained on, the support vectors merged and trained on until one set is left, and that is fed back to
-the parts in the next iteration, in all of them. What differs is what a part is:
-
-========================  ====================================================================
-``spliter``               a partition: :class:`spliter_apps.svm.CascadeSVM`
-``spliter-materialized``  the same, told to put the blocks of each partition into one
-``per-block``             a block, however small; many sets are merged at once
-``per-block-paper``       a block; two sets are merged at once, and nothing but support vectors
-                          goes up, as in the paper
-``rechunk-p2p``           a chunk, after points and labels were rechunked to one chunk per core
-``rechunk-tasks``         the same, rechunked by ordinary tasks
-``sklearn``               all points: ``sklearn.svm.SVC`` in one process (it has one thread)
-``floor``                 the share of a plain process (:mod:`.floor`); merges are made here
-========================  ====================================================================
-
-Rechunking is Dask's alone (:mod:`.csvm_dask`). A way ends before the last iteration if nothing is
-left to change, or no more than is allowed for.
+all parts in the next iteration. A part is a partition (``spliter``), a block or chunk, or the share
+of a plain process (``floor``). ``per-block-paper`` merges two sets at once, and nothing but support
+vectors goes up. A way ends early if nothing is left to change, or no more than `tol` allows.
 """
 
 from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -37,19 +24,22 @@ from spliter_apps.svm import CascadeSVM
 from spliter_apps.svm.kernel import conclude, improve, missing
 from spliter_apps.svm.margins import dual_objective
 from spliter_experiments.compare.data.arranged import hold_out
-from spliter_experiments.compare.data.blocks import check_finite
 from spliter_experiments.compare.data.datasets import InputChoice, open_labelled, read_held_out
 from spliter_experiments.compare.data.sources import Codes, Dataset, Floats, Labels, RowNumbers
 from spliter_experiments.compare.engines.engine import Engine
 from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.ways import SKLEARN, WAYS
+from spliter_experiments.compare.workloads.checks import check_finite
 from spliter_experiments.compare.workloads.csvm_cascade import (
     FEW_PARTS,
+    MANY_PARTS,
+    Scheme,
     Training,
     rows_of_blocks,
+    run_cascade,
     train_part,
 )
-from spliter_experiments.compare.workloads.workload import Site, Value
+from spliter_experiments.compare.workloads.workload import App, Parts, Site
 from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.runner import Answer, Contender
 
@@ -158,7 +148,7 @@ def moments(block: Floats) -> tuple[int, float, float]:
 
 def scaled_gamma(site: Site[Engine]) -> float:
     """Return what SVC calls "scale", of all points."""
-    found = site.engine.on_blocks(moments, site.array)
+    found = site.engine.results(site.engine.call_blocks(site.array, moments))
     counts, means, variances = np.array(found).T
     mean = np.average(means, weights=counts)
     variance = np.average(variances + (means - mean) ** 2, weights=counts)
@@ -174,7 +164,7 @@ ESTIMATOR: dict[str, Callable[[Site[Engine], Trial], Answer]] = {
 
 
 @dataclass(frozen=True)
-class CascadeSvm:
+class CascadeSvm(App[Trial]):
     """The app.
 
     Parameters
@@ -191,8 +181,9 @@ class CascadeSvm:
     iterations: int
     tol: float
 
-    name: ClassVar[str] = "csvm"
-    ways: ClassVar[tuple[str, ...]] = WAYS["csvm"]
+    name: ClassVar = "csvm"
+    ways: ClassVar = WAYS["csvm"]
+    split_ways: ClassVar = ESTIMATOR
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
@@ -210,9 +201,6 @@ class CascadeSvm:
             labels, held_labels = hold_out(column, held)
             yield Dataset(rest, Labels(labels, classes), held_out, Labels(held_labels, classes))
 
-    def check(self, dataset: Dataset) -> None:
-        """Accept all data: what has to be known of them takes a look at all rows."""
-
     def pose(self, site: Site[Engine]) -> Trial:
         """Return what is to be trained, and on what its accuracy is taken."""
         dataset = site.dataset
@@ -224,6 +212,11 @@ class CascadeSvm:
             read_held_out(dataset),
             dataset.held_out_labels.read(0, dataset.held_out_labels.rows),
         )
+
+    @staticmethod
+    def by_parts(parts: Parts, trial: Trial, scheme: Scheme = MANY_PARTS) -> Answer:
+        """Run one task per part, and a tree of merges."""
+        return Answer(Classifier(run_cascade(parts, trial.training, scheme), trial))
 
     def in_processes(self, way: str, site: Site[Engine], trial: Trial) -> Contender:
         """Return scikit-learn or the floor."""
@@ -244,10 +237,6 @@ class CascadeSvm:
             abs(left.accuracy - right.accuracy) <= SAME_ACCURACY
             and np.isclose(left.objective, right.objective, rtol=SAME_OBJECTIVE, atol=0)
         )
-
-    def kept(self) -> Mapping[str, Value]:
-        """Return the label and the iterations."""
-        return {"label": self.label, "iterations": self.iterations, "tol": self.tol}
 
     def detail(self) -> str:
         """Return the iterations."""

@@ -1,21 +1,35 @@
-"""What the tasks of a Cascade SVM of our own do: train on a part of the data, and merge.
+"""A Cascade SVM with a task for each part of the data and for each merge, on any engine.
 
-The numerics are those of :class:`spliter_apps.svm.CascadeSVM`; what a part is, and how many
-sets are merged at once, is up to the caller. It runs in tasks of any engine and in plain processes.
+The numerics are those of :class:`spliter_apps.CascadeSVM`; :class:`Scheme` says how many sets are
+merged at once, and what parts pass on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from sklearn.svm import SVC
 
 from spliter_apps.svm.balance import doubt
-from spliter_apps.svm.kernel import Rows, SupportSet, merge, support, train, united
+from spliter_apps.svm.kernel import (
+    Missing,
+    Rows,
+    SupportSet,
+    conclude,
+    improve,
+    merge,
+    missing,
+    support,
+    train,
+    united,
+)
 from spliter_apps.svm.margins import bounds, dual_objective, slacks
 from spliter_experiments.compare.data.sources import Codes, Floats
+from spliter_experiments.compare.workloads.workload import Parts
 
 
 @dataclass(frozen=True)
@@ -128,3 +142,70 @@ def rows_of_blocks(blocks: Sequence[tuple[Floats, Codes, Codes]]) -> Rows:
     """Put blocks of points, labels and row numbers together."""
     points, labels, numbers = zip(*blocks, strict=True)
     return Rows(np.concatenate(points), np.concatenate(labels), None, np.concatenate(numbers))
+
+
+def run_cascade(parts: Parts, training: Training, scheme: Scheme) -> SVC:
+    """Train on every part, merge level by level, and feed the solution back."""
+    call_each = parts.engine.call_each
+    on_parts = functools.partial(parts.call, labelled=True, numbered=True)
+    sets = on_parts(train_block, training=training, scheme=scheme)
+    sets = _merged(parts, sets, training, scheme.doubt, scheme)
+    (solution,) = call_each(conclude, [sets], svc=training.svc)
+    for iteration in range(1, training.iterations):
+        if scheme.retrains:
+            sets = on_parts(retrain_block, training=training, solution=solution)
+            # What is fed back leaves nothing to doubt.
+            sets = _merged(parts, sets, training, lambda _: 0.0, scheme)
+            (solution,) = call_each(conclude_again, [sets], training=training, last=solution)
+        else:
+            lacking = on_parts(missing_of_block, solution=solution)
+            (solution,) = call_each(
+                improve, [lacking], svc=training.svc, tol=training.tol, last=solution
+            )
+        # As the estimator does: two iterations are started without a wait between them.
+        last = iteration == training.iterations - 1
+        if not last and parts.engine.results(call_each(has_converged, [solution]))[0]:
+            break
+    (end,) = parts.engine.results([solution])
+    return end.model
+
+
+def _merged(
+    parts: Parts,
+    sets: list[Any],
+    training: Training,
+    doubt: Callable[[int], float],
+    scheme: Scheme,
+) -> list[Any]:
+    """Merge level by level, until one task can merge the rest."""
+    rows = list(parts.sizes)
+    while len(sets) > scheme.arity:
+        slices = [slice(at, at + scheme.arity) for at in range(0, len(sets), scheme.arity)]
+        rows = [sum(rows[group]) for group in slices]
+        groups, doubts = [sets[group] for group in slices], list(map(doubt, rows))
+        sets = parts.engine.call_each(merge_sets, groups, doubts, svc=training.svc)
+    return sets
+
+
+def train_block(
+    points: Floats, labels: Codes, start: int, training: Training, scheme: Scheme
+) -> SupportSet | None:
+    """Train on the rows of one block."""
+    return train_part(numbered(points, labels, start), training, scheme)
+
+
+def retrain_block(
+    points: Floats, labels: Codes, start: int, training: Training, solution: SupportSet
+) -> SupportSet | None:
+    """Train on the rows of one block again, with the solution."""
+    return retrain_part(numbered(points, labels, start), training, solution)
+
+
+def missing_of_block(points: Floats, labels: Codes, start: int, solution: SupportSet) -> Missing:
+    """Look for what the solution lacks of one block."""
+    return missing(numbered(points, labels, start), solution)
+
+
+def has_converged(solution: SupportSet) -> bool:
+    """Tell what the client has to know of a solution."""
+    return solution.converged

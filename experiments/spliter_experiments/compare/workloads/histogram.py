@@ -1,52 +1,60 @@
-"""``spliter compare histogram``: the ways to count points in bins.
+"""``spliter compare histogram``: count points in a grid of bins.
 
-All but ``dask`` run the same kernel (:mod:`.histogram_kernels`); what differs is what a task is:
-
-=================  ===========================================================================
-``spliter``        one per partition of blocks that are in one place already; `split` counts
-``per-block``      one per block
-``rechunk-p2p``    one per chunk, after the array was rechunked to one chunk per core by P2P
-``rechunk-tasks``  the same, rechunked by ordinary tasks
-``dask``           ``dask.array.histogramdd``: one per block, with NumPy's kernel
-``floor``          none: plain processes (:mod:`.floor`)
-=================  ===========================================================================
-
-Rechunking and ``dask`` are Dask's alone (:mod:`.histogram_dask`).
+All ways but ``dask`` run the kernel of :func:`spliter_apps.histogramdd`.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from spliter import Partition, reduce, split, task
-from spliter_experiments.compare.data.blocks import bounds_of, incomplete_rows
+from spliter_apps.histogram.kernel import HistogramAccumulator
 from spliter_experiments.compare.data.datasets import InputChoice, open_points
-from spliter_experiments.compare.data.sources import Dataset
+from spliter_experiments.compare.data.sources import Dataset, Floats
 from spliter_experiments.compare.engines.engine import Engine, result_of
 from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.ways import WAYS
-from spliter_experiments.compare.workloads.histogram_kernels import (
-    Counts,
-    Edges,
-    add_counts,
-    count_blocks,
-    equal_bins,
-)
-from spliter_experiments.compare.workloads.workload import Site, Value
+from spliter_experiments.compare.workloads.checks import bounds_of, incomplete_rows
+from spliter_experiments.compare.workloads.workload import App, Parts, Site
 from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.runner import Answer, Contender
+
+Counts: TypeAlias = npt.NDArray[Any]
+Edges: TypeAlias = tuple[Floats, ...]
 
 MOST_COLUMNS = 5
 """Columns taken where the user chooses none: a grid of bins grows with every column."""
 
 MOST_CELLS = 10**7
 """Bins of all columns together: every task returns that many counts."""
+
+
+def count_blocks(blocks: Iterable[Floats], edges: Edges) -> Counts:
+    """Count the points of blocks in bins, shape (bins of column 0, of column 1, ...)."""
+    accumulator = HistogramAccumulator(edges)
+    for block in blocks:
+        accumulator.add(block)
+    return accumulator.counts()
+
+
+def count_block(block: Floats, edges: Edges) -> Counts:
+    """Count the points of one block."""
+    return count_blocks((block,), edges)
+
+
+def add_counts(partials: Sequence[Counts]) -> Counts:
+    """Add up partial counts into a new array."""
+    total = partials[0].copy()
+    for partial in partials[1:]:
+        total += partial
+    return total
 
 
 @task
@@ -68,19 +76,14 @@ def on_floor(floor: Floor, edges: Edges) -> Answer:
 
 
 @dataclass(frozen=True)
-class Histogram:
-    """The app.
-
-    Parameters
-    ----------
-    bins : int
-        Bins per column.
-    """
+class Histogram(App[Edges]):
+    """The app; its problem is the edges of the bins in each column."""
 
     bins: int
 
-    name: ClassVar[str] = "histogram"
-    ways: ClassVar[tuple[str, ...]] = WAYS["histogram"]
+    name: ClassVar = "histogram"
+    ways: ClassVar = WAYS["histogram"]
+    split_ways: ClassVar = {"spliter": by_spliter}
 
     def __post_init__(self) -> None:
         if self.bins < 1:
@@ -111,6 +114,12 @@ class Histogram:
             )
         return equal_bins(bounds_of(site.engine, site.dataset.points, site.array), self.bins)
 
+    @staticmethod
+    def by_parts(parts: Parts, edges: Edges) -> Answer:
+        """Run one task per part, and a tree of sums."""
+        counts = parts.call(count_block, edges=edges)
+        return Answer(parts.merge(add_counts, counts))
+
     def in_processes(self, way: str, site: Site[Engine], edges: Edges) -> Contender:
         """Return the floor."""
         return site.contender_in_processes(way, lambda floor: on_floor(floor, edges))
@@ -119,10 +128,30 @@ class Histogram:
         """Tell whether counts are equal."""
         return bool(np.array_equal(left, right))
 
-    def kept(self) -> Mapping[str, Value]:
-        """Return the bins."""
-        return {"bins": self.bins}
-
     def detail(self) -> str:
         """Return the bins."""
         return f"{self.bins} bins per column"
+
+
+def equal_bins(bounds: Floats, bins: int) -> Edges:
+    """Cut the range of each column into equal bins, as ``numpy.histogramdd`` does.
+
+    Parameters
+    ----------
+    bounds : ndarray of float64, shape (2, columns)
+        Lowest and highest value.
+    bins : int
+        Bins per column.
+    """
+    return tuple(np.linspace(low, high, bins + 1) for low, high in widen(bounds).T)
+
+
+def widen(bounds: Floats) -> Floats:
+    """Give a column of one single value a range around it, as ``numpy.histogramdd`` does.
+
+    >>> widen(np.array([[0.0, 3.0], [1.0, 3.0]]))
+    array([[0. , 2.5],
+           [1. , 3.5]])
+    """
+    margin = np.where(bounds[0] == bounds[1], 0.5, 0.0)
+    return np.stack([bounds[0] - margin, bounds[1] + margin])

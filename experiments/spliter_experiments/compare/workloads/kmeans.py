@@ -1,30 +1,14 @@
-"""``spliter compare kmeans``: the ways to run Lloyd's algorithm from the same centres.
+"""``spliter compare kmeans``: Lloyd's algorithm from the same centres.
 
-All but ``dask-ml`` and ``sklearn`` run the same kernel (:mod:`spliter_apps.kmeans.kernel`), once
-in each iteration and once more for the labels in the end; what differs is what a task is:
-
-========================  ====================================================================
-``spliter``               one per partition: :class:`spliter_apps.kmeans.KMeans`
-``spliter-materialized``  the same, with the blocks of each partition put into one first
-``spliter-auto``          the same, where that pays
-``per-block``             one per block, and a tree of sums
-``rechunk-p2p``           one per chunk, after the array was rechunked to one chunk per core
-``rechunk-tasks``         the same, rechunked by ordinary tasks
-``by-hand``               one per worker, in one graph written for Dask alone
-``dask-ml``               ``dask_ml.cluster.KMeans``: several per block, with kernels of its own
-``sklearn``               none: scikit-learn in one process with as many threads as cores
-``floor``                 none: plain processes (:mod:`.floor`)
-========================  ====================================================================
-
-Rechunking, ``by-hand`` and ``dask-ml`` are Dask's alone (:mod:`.kmeans_dask`).
+All ways but ``dask-ml`` and ``sklearn`` run the kernel of :class:`spliter_apps.KMeans`: once in
+each iteration and once more for the labels in the end.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -33,13 +17,12 @@ import numpy as np
 from spliter_apps.kmeans import KMeans as SplitKMeans
 from spliter_apps.kmeans.kernel import Assignment, Partial, assign, partial_sums
 from spliter_apps.kmeans.lloyd import averages
-from spliter_experiments.compare.data.blocks import check_finite
-from spliter_experiments.compare.data.datasets import InputChoice, open_points
-from spliter_experiments.compare.data.sources import Dataset, Floats, Points
+from spliter_experiments.compare.data.sources import Floats, Points
 from spliter_experiments.compare.engines.engine import Engine
 from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.ways import FLOOR, SKLEARN, WAYS
-from spliter_experiments.compare.workloads.workload import Site, Value
+from spliter_experiments.compare.workloads.checks import check_finite
+from spliter_experiments.compare.workloads.workload import App, Parts, Site
 from spliter_experiments.harness.errors import InputError, OptionError
 from spliter_experiments.harness.runner import Answer, Contender
 
@@ -167,9 +150,9 @@ def assign_blocks(blocks: Sequence[Floats], centers: Floats) -> Assignment:
     return assign(((block, None) for block in blocks), centers)
 
 
-def assign_block(block: Floats, centers: Floats) -> Assignment:
-    """Label the points of one block."""
-    return assign_blocks((block,), centers)
+def inertia_of_block(block: Floats, centers: Floats) -> float:
+    """Label the points of one block, and return what is added up over all."""
+    return float(assign_blocks((block,), centers).inertia)
 
 
 def fit_sklearn(blocks: Sequence[Floats], start: Start) -> Clustering:
@@ -201,23 +184,16 @@ IN_PROCESSES: dict[str, Callable[[Floor, Start], Answer]] = {SKLEARN: by_sklearn
 
 
 @dataclass(frozen=True)
-class KMeans:
-    """The app.
-
-    Parameters
-    ----------
-    clusters, iterations : int
-        How many.
-    seed : int
-        Of the initial centres.
-    """
+class KMeans(App[Start]):
+    """The app: clusters, iterations, and the seed of the initial centres."""
 
     clusters: int
     iterations: int
     seed: int
 
-    name: ClassVar[str] = "kmeans"
-    ways: ClassVar[tuple[str, ...]] = WAYS["kmeans"]
+    name: ClassVar = "kmeans"
+    ways: ClassVar = WAYS["kmeans"]
+    split_ways: ClassVar = ESTIMATOR
 
     def __post_init__(self) -> None:
         if self.clusters < 1 or self.iterations < 1:
@@ -226,20 +202,24 @@ class KMeans:
                 f"{self.iterations}"
             )
 
-    @contextmanager
-    def open(self, choice: InputChoice) -> Iterator[Dataset]:
-        """Open points."""
-        with open_points(choice) as points:
-            yield Dataset(points)
-
-    def check(self, dataset: Dataset) -> None:
-        """Accept all data: what has to be known of them takes a look at all rows."""
-
     def pose(self, site: Site[Engine]) -> Start:
         """Return some of the points as initial centres."""
         check_finite(site.engine, site.dataset.points, site.array)
         centers = initial_centers(site.dataset.points, self.clusters, self.seed)
         return Start(centers, self.iterations)
+
+    @staticmethod
+    def by_parts(parts: Parts, start: Start) -> Answer:
+        """Run one task per part, and a tree of sums, in each iteration."""
+
+        def add_up(centers: Floats) -> Partial:
+            total: Partial = parts.merge(add_partials, parts.call(sum_block, centers=centers))
+            return total
+
+        def label(centers: Floats) -> float:
+            return float(parts.merge(sum, parts.call(inertia_of_block, centers=centers)))
+
+        return Answer(iterate(start, add_up, label))
 
     def in_processes(self, way: str, site: Site[Engine], start: Start) -> Contender:
         """Return scikit-learn or the floor."""
@@ -253,10 +233,6 @@ class KMeans:
         if left.inertia is None or right.inertia is None:
             return True
         return bool(np.isclose(left.inertia, right.inertia, rtol=TOLERANCE))
-
-    def kept(self) -> Mapping[str, Value]:
-        """Return clusters and iterations."""
-        return {"clusters": self.clusters, "iterations": self.iterations}
 
     def detail(self) -> str:
         """Return clusters and iterations."""

@@ -1,27 +1,15 @@
-"""``spliter compare knn``: the ways to find the nearest neighbours of points held out.
+"""``spliter compare knn``: find the nearest neighbours of points held out.
 
 The clock runs while the points are made searchable and all queries are answered; the queries come
-from the client. All but ``sklearn`` run the same kernel (:mod:`spliter_apps.neighbors.kernel`):
-every query meets every tree, and the best of all trees are merged. What differs is what a tree
-holds:
-
-===================  =========================================================================
-``spliter``          the points of a location: :class:`spliter_apps.neighbors.NearestNeighbors`
-``per-block``        those of a block; answers are merged in a tree of tasks
-``per-block-paper``  those of a block; the queries are cut into as many pieces, and a task asks
-                     one tree about one piece
-``rechunk-p2p``      those of a chunk, after the array was rechunked to one chunk per core
-``rechunk-tasks``    the same, rechunked by ordinary tasks
-``sklearn``          all: scikit-learn in one process with as many threads as cores
-``floor``            the share of a plain process (:mod:`.floor`); answers are merged here
-===================  =========================================================================
-
-Rechunking is Dask's alone (:mod:`.knn_dask`).
+from the client. All ways but ``sklearn`` run the kernel of :class:`spliter_apps.NearestNeighbors`:
+every query meets every tree, and the best of all trees are merged. A tree holds the points of a
+location (``spliter``), of a block or chunk, or of a plain process (``floor``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
@@ -30,6 +18,7 @@ import numpy as np
 
 from spliter_apps.neighbors import NearestNeighbors
 from spliter_apps.neighbors.kernel import (
+    Candidates,
     Tree,
     build_tree,
     merge_nearest,
@@ -37,13 +26,13 @@ from spliter_apps.neighbors.kernel import (
 )
 from spliter_apps.neighbors.metric import Search
 from spliter_experiments.compare.data.arranged import hold_out
-from spliter_experiments.compare.data.blocks import check_finite
 from spliter_experiments.compare.data.datasets import InputChoice, open_points, read_held_out
 from spliter_experiments.compare.data.sources import Codes, Dataset, Floats, RowNumbers
 from spliter_experiments.compare.engines.engine import Engine
 from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.ways import SKLEARN, WAYS
-from spliter_experiments.compare.workloads.workload import Site, Value
+from spliter_experiments.compare.workloads.checks import check_finite
+from spliter_experiments.compare.workloads.workload import App, Parts, Site
 from spliter_experiments.harness.errors import InputError, OptionError
 from spliter_experiments.harness.runner import Answer, Contender
 
@@ -95,6 +84,11 @@ def build_from_block(block: Floats, start: int) -> Tree:
     return build_tree(block, np.arange(start, start + len(block)), Search(ALGORITHM))
 
 
+def ask_block(block: Floats, start: int, points: Floats, k: int) -> Candidates:
+    """Find the nearest points of one block; `start` is the number of its first row."""
+    return nearest(build_from_block(block, start), points, k)
+
+
 def build_from_blocks(blocks: Sequence[tuple[Floats, Codes]]) -> Tree:
     """Make the points of blocks searchable, which come with the numbers of their rows."""
     points, numbers = zip(*blocks, strict=True)
@@ -118,20 +112,15 @@ def ask_sklearn(blocks: Sequence[Floats], quest: Quest, threads: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class Neighbors:
-    """The app.
-
-    Parameters
-    ----------
-    neighbors, queries : int
-        How many neighbours of each query, and how many queries.
-    """
+class Neighbors(App[Quest]):
+    """The app: how many neighbours of each query, and how many queries."""
 
     neighbors: int
     queries: int
 
-    name: ClassVar[str] = "knn"
-    ways: ClassVar[tuple[str, ...]] = WAYS["knn"]
+    name: ClassVar = "knn"
+    ways: ClassVar = WAYS["knn"]
+    split_ways: ClassVar = {"spliter": by_spliter}
 
     def __post_init__(self) -> None:
         if self.neighbors < 1 or self.queries < 1:
@@ -160,6 +149,13 @@ class Neighbors:
         check_finite(site.engine, site.dataset.points, site.array)
         return Quest(read_held_out(site.dataset), self.neighbors)
 
+    @staticmethod
+    def by_parts(parts: Parts, quest: Quest) -> Answer:
+        """Run one task per part, which builds a tree and asks it, and a tree of merges."""
+        points, k = parts.engine.share(quest.points), quest.neighbors
+        found = parts.call(ask_block, numbered=True, points=points, k=k)
+        return Answer(parts.merge(functools.partial(merge_nearest, k=k), found).distances)
+
     def in_processes(self, way: str, site: Site[Engine], quest: Quest) -> Contender:
         """Return scikit-learn or the floor."""
         if way == SKLEARN:
@@ -173,10 +169,6 @@ class Neighbors:
     def same(self, left: Floats, right: Floats) -> bool:
         """Tell whether distances are equal; of points equally far any may be the neighbour."""
         return left.shape == right.shape and bool(np.allclose(left, right, rtol=TOLERANCE))
-
-    def kept(self) -> Mapping[str, Value]:
-        """Return neighbours and queries."""
-        return {"neighbors": self.neighbors, "queries": self.queries}
 
     def detail(self) -> str:
         """Return neighbours and queries."""

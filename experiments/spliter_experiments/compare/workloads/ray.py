@@ -20,11 +20,10 @@ import numpy as np
 import ray
 
 from spliter_experiments.compare.data.sources import Floats
-from spliter_experiments.compare.engines.ray_engine import RayEngine, results
-from spliter_experiments.compare.workloads.histogram_kernels import Edges, add_counts, count_blocks
-from spliter_experiments.compare.workloads.per_block import PER_BLOCK
+from spliter_experiments.compare.engines.ray_engine import RayEngine
+from spliter_experiments.compare.workloads.histogram import Edges, add_counts, count_blocks
 from spliter_experiments.compare.workloads.sums import add_blocks, repeat
-from spliter_experiments.compare.workloads.workload import Site
+from spliter_experiments.compare.workloads.workload import App, Site, Way, Ways, per_block
 from spliter_experiments.harness.runner import Answer
 
 RaySite: TypeAlias = Site[RayEngine]
@@ -66,7 +65,7 @@ def consumers(site: RaySite) -> Callable[..., list[Any]]:
 
     def consume(kernel: Callable[..., Any], *shared: Any) -> list[Any]:
         calls = [(kernel, stream, *shared) for stream in streams]
-        return results(site.engine.call_tasks(call_on_stream, calls, seats))
+        return site.engine.call_tasks(call_on_stream, calls, seats)
 
     return consume
 
@@ -84,9 +83,13 @@ def rows_of(batches: Iterable[dict[str, Any]]) -> Iterator[Floats]:
         yield np.asarray(rows)
 
 
-OWN: dict[str, dict[str, Callable[[RaySite, Any], Answer]]] = {
-    app: {"per-block-affinity": pinned(way)} for app, way in PER_BLOCK.items()
-}
-"""The ways of each app. Rows of a stream come in any order, which not every app can take."""
-OWN["sum"]["streaming-split"] = sum_streamed
-OWN["histogram"]["streaming-split"] = histogram_streamed
+STREAMED: dict[str, Way] = {"sum": sum_streamed, "histogram": histogram_streamed}
+"""Of the apps that can take the rows of a stream, which come in any order."""
+
+
+def ways(app: type[App[Any]]) -> Ways:
+    """Return the ways of an app that Ray alone has."""
+    own = {"per-block-affinity": pinned(per_block(app))}
+    if app.name in STREAMED:
+        own["streaming-split"] = STREAMED[app.name]
+    return Ways(own, own=tuple(own))

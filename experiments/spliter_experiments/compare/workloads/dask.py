@@ -1,0 +1,248 @@
+"""The ways that Dask alone has: rechunking first, and its own algorithms."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, TypeAlias
+
+import dask
+import dask.array as da
+import numpy as np
+from dask import delayed
+from dask.typing import Key
+from distributed import Client, Future, get_worker
+
+from spliter_apps.kmeans.kernel import Assignment, Partial
+from spliter_apps.kmeans.lloyd import averages
+from spliter_apps.neighbors.kernel import merge_nearest, nearest
+from spliter_experiments.compare.data.blocks import cut_rows, row_starts
+from spliter_experiments.compare.data.sources import Floats
+from spliter_experiments.compare.engines.dask_engine import DaskEngine, blocks_of, wait_for
+from spliter_experiments.compare.engines.engine import result_of
+from spliter_experiments.compare.workloads.csvm import CascadeSvm, Trial
+from spliter_experiments.compare.workloads.csvm_cascade import FEW_PARTS, PAPER
+from spliter_experiments.compare.workloads.histogram import Edges
+from spliter_experiments.compare.workloads.kmeans import (
+    Clustering,
+    Start,
+    add_partials,
+    assign_blocks,
+    sum_blocks,
+)
+from spliter_experiments.compare.workloads.knn import Quest, build_from_block
+from spliter_experiments.compare.workloads.sums import repeat
+from spliter_experiments.compare.workloads.workload import App, Parts, Site, Way, Ways
+from spliter_experiments.harness.runner import Answer
+
+DaskSite: TypeAlias = Site[DaskEngine]
+
+DASK_ML = "dask-ml"
+
+
+def rechunked(app: type[App[Any]], method: str) -> Way:
+    """Return the way that rechunks to one chunk per core, then runs one task per chunk.
+
+    Parameters
+    ----------
+    app : type
+        Of the app.
+    method : str
+        One of Dask's, "p2p" or "tasks".
+    """
+
+    def run(site: DaskSite, problem: Any) -> Answer:
+        start = time.perf_counter()
+        chunks, labels = rechunk_to_cores(site, site.array, method), None
+        if site.labels is not None:
+            # "p2p" has a task for each block of an array of one axis where chunks cut through
+            # blocks.
+            labels = rechunk_to_cores(site, site.labels, "tasks")
+
+        def made() -> Mapping[str, float]:
+            wait_for([*chunks, *(labels or ())])
+            return {"rechunk": time.perf_counter() - start}
+
+        sizes = cut_rows(site.array.shape[0], len(chunks))
+        parts = Parts(site.engine, chunks, labels, sizes, made)
+        return Answer(solve(app, parts, problem).value, parts.phases)
+
+    return run
+
+
+def solve(app: type[App[Any]], parts: Parts, problem: Any) -> Answer:
+    """Solve a problem on chunks, of which there are few."""
+    if issubclass(app, CascadeSvm):
+        return app.by_parts(parts, problem, FEW_PARTS)
+    return app.by_parts(parts, problem)
+
+
+def rechunk_to_cores(site: DaskSite, array: da.Array, method: str) -> list[Future[Any]]:
+    """Start to rechunk a persisted array to one chunk per core, and return the chunks to come.
+
+    With whole rows, "p2p" merges them by tasks and passes each chunk on without a shuffle; "tasks"
+    does not have that last step.
+
+    Parameters
+    ----------
+    site : Site
+        Says how many cores there are.
+    array : dask.array.Array
+        The points, or the labels.
+    method : str
+        One of Dask's, "p2p" or "tasks".
+    """
+    rows, *width = array.shape
+    sizes = cut_rows(rows, min(site.engine.cores, rows))
+    chunks = (sizes, *((size,) for size in width))
+    return blocks_of(array.rechunk(chunks, method=method).persist())
+
+
+def sum_by_dask(site: DaskSite, passes: int) -> Answer:
+    """Leave it to ``dask.array``."""
+    total = site.array.sum()
+    return repeat(passes, lambda: float(result_of(site.engine.client.compute(total))))
+
+
+def histogram_by_dask(site: DaskSite, edges: Edges) -> Answer:
+    """Leave it to ``dask.array``."""
+    counts, _ = da.histogramdd(site.array, bins=list(edges))
+    return Answer(result_of(site.engine.client.compute(counts)))
+
+
+def cascade_of_the_paper(site: DaskSite, trial: Trial) -> Answer:
+    """Merge two by two, pass on support vectors only, and train in every iteration."""
+    parts = Parts(site.engine, site.array, site.labels, site.row_chunks)
+    return CascadeSvm.by_parts(parts, trial, PAPER)
+
+
+def neighbors_of_the_paper(site: DaskSite, quest: Quest) -> Answer:
+    """Build one tree per block, cut the queries alike, and ask each tree about each piece.
+
+    So dislib does it, whose nearest neighbours the paper starts from: the queries are an array in
+    blocks as well.
+    """
+    client = site.engine.client
+    trees = client.map(
+        build_from_block, blocks_of(site.array), row_starts(site.row_chunks), pure=False
+    )
+    pieces = client.scatter(np.array_split(quest.points, len(trees)), hash=False)
+    asked = [tree for _ in pieces for tree in trees]
+    queries = [piece for piece in pieces for _ in trees]
+    found = client.map(nearest, asked, queries, k=quest.neighbors, pure=False)
+    of_pieces = [found[at : at + len(trees)] for at in range(0, len(found), len(trees))]
+    merged = client.map(merge_nearest, of_pieces, k=quest.neighbors, pure=False)
+    return Answer(np.concatenate([best.distances for best in client.gather(merged)]))
+
+
+@dataclass(frozen=True)
+class LocalBlocks:
+    """The blocks at one worker, by their keys; Dask would take a list of these for dependencies.
+
+    Parameters
+    ----------
+    keys : tuple of key
+        Of the blocks.
+    """
+
+    keys: tuple[Key, ...]
+
+    def read(self) -> list[Floats]:
+        """Return the blocks, at their worker."""
+        data: Mapping[Key, Any] = get_worker().data
+        return [data[key] for key in self.keys]
+
+    def sums(self, centers: Floats) -> Partial:
+        """Add up the points by their nearest centre."""
+        return sum_blocks(self.read(), centers)
+
+    def next_sums(self, *partials: Partial) -> Partial:
+        """Add up the points by the nearest of the centres that other sums lead to."""
+        return self.sums(averages(add_partials(partials)))
+
+    def labelled(self, *partials: Partial) -> tuple[Assignment, Floats]:
+        """Label the points by the centres that sums lead to."""
+        centers = averages(add_partials(partials))
+        return assign_blocks(self.read(), centers), centers
+
+
+def by_hand(site: DaskSite, start: Start) -> Answer:
+    """Do what libraries do that look for the blocks of each worker themselves.
+
+    One task per worker and iteration, all in one graph: the fewest and shortest ways through the
+    scheduler that a program can have whose iterations are tasks. Nothing is checked, and a worker
+    that dies ends it.
+    """
+    client = site.engine.client
+    held: dict[str, list[Key]] = {}
+    for key, workers in client.who_has(blocks_of(site.array)).items():
+        held.setdefault(workers[0], []).append(key)
+    local = {worker: LocalBlocks(tuple(keys)) for worker, keys in held.items()}
+
+    def everywhere(step: Callable[..., Any], *args: Any) -> list[Any]:
+        tasks = []
+        for worker, blocks in local.items():
+            with dask.annotate(workers=[worker], allow_other_workers=False):
+                tasks.append(delayed(step, pure=False)(blocks, *args))
+        return tasks
+
+    found = everywhere(LocalBlocks.sums, start.centers)
+    for _ in range(start.iterations - 1):
+        found = everywhere(LocalBlocks.next_sums, *found)
+    labelled = everywhere(LocalBlocks.labelled, *found)
+    summaries = []
+    for worker, here in zip(local, labelled, strict=True):
+        with dask.annotate(workers=[worker], allow_other_workers=False):
+            summaries.append(delayed(_summary, pure=False)(here))
+    futures = client.compute([*labelled, *summaries], optimize_graph=False)
+    parts = client.gather(futures[len(labelled) :])
+    return Answer(Clustering(parts[0][1], sum(inertia for inertia, _ in parts)))
+
+
+def _summary(labelled: tuple[Assignment, Floats]) -> tuple[float, Floats]:
+    return labelled[0].inertia, labelled[1]
+
+
+def by_dask_ml(site: DaskSite, start: Start) -> Answer:
+    """Leave it to dask-ml, whose inertia is a sum of distances that are not squared."""
+    from dask_ml.cluster import KMeans
+
+    model = KMeans(len(start.centers), init=start.centers, max_iter=start.iterations, tol=0).fit(
+        site.array
+    )
+    return Answer(Clustering(np.asarray(model.cluster_centers_), None))
+
+
+def why_no_dask_ml(client: Client) -> str:
+    """Return why dask-ml cannot be used, nothing if it can."""
+    try:
+        import dask_ml.cluster  # noqa: F401
+    except ImportError as error:
+        return f'it cannot be imported here ({error}); pip install "spliter[dask-ml]"'
+    found = client.run(metadata.version, DASK_ML, on_error="return")
+    without = [worker for worker, version in found.items() if not isinstance(version, str)]
+    return f"it is not installed at {', '.join(without)}" if without else ""
+
+
+def absent(engine: DaskEngine) -> Mapping[str, str]:
+    """Return whether dask-ml is missing, here or at a worker."""
+    reason = why_no_dask_ml(engine.client)
+    return {DASK_ML: reason} if reason else {}
+
+
+OWN: dict[str, dict[str, Way]] = {
+    "sum": {"dask": sum_by_dask},
+    "histogram": {"dask": histogram_by_dask},
+    "kmeans": {"by-hand": by_hand, DASK_ML: by_dask_ml},
+    "csvm": {"per-block-paper": cascade_of_the_paper},
+    "knn": {"per-block-paper": neighbors_of_the_paper},
+}
+
+
+def ways(app: type[App[Any]]) -> Ways:
+    """Return the ways of an app that Dask alone has."""
+    rechunks = {f"rechunk-{method}": rechunked(app, method) for method in ("p2p", "tasks")}
+    own = OWN[app.name]
+    return Ways({**rechunks, **own}, absent=absent if DASK_ML in own else lambda _: {})
