@@ -1,7 +1,7 @@
 """Measure again every figure that the documentation claims.
 
     python benchmarks/performance.py                      # all of them: about two hours
-    python benchmarks/performance.py --only planner split # some
+    python benchmarks/performance.py --only scale-planner csvm # some
     python benchmarks/performance.py --quick              # short forms: does everything still run?
     python benchmarks/performance.py --update             # and write them into docs/performance.md
     python benchmarks/performance.py --update --older-than 2026-11-22   # go on where that ended

@@ -16,20 +16,20 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import pickle
+import statistics
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import dask
 import dask.array as da
 import numpy as np
-from dask_overhead import interleaved, persisted, seconds, show
 from distributed import Client, LocalCluster, wait
-from planner import placement_of
 
 from spliter import Location, Partition, Placement, Split, plan, split
 from spliter._grid import BlockGrid
@@ -39,6 +39,8 @@ from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.engines.dask_engine import DaskEngine
 from spliter_experiments.compare.workloads.kmeans import add_partials, sum_block, sum_blocks
 from spliter_experiments.compare.workloads.workload import Parts
+from spliter_experiments.harness.runner import Answer, Bench, Contender, Judge, run_rounds
+from spliter_experiments.harness.table import Grid, quartiles
 
 ROWS = 50
 COLUMNS = 20
@@ -47,19 +49,36 @@ MOST_TRACED = 10**6
 """Blocks up to which memory is measured: that makes Python ten times as slow."""
 
 
-@dataclass(frozen=True)
-class Point:
-    """What one size has cost.
+def placement_of(blocks: int, locations: int, replicas: int, seed: int) -> Placement:
+    """Make a placement with uneven blocks, each at some locations next to each other.
 
     Parameters
     ----------
-    replicas, locations, blocks : int
-        The size.
-    plan_seconds, index_seconds : float
-        To plan; to look up the indexes of all partitions, and of all items of one of them.
-    kept, peak : float
-        Bytes per block that plan and indexes keep, and took on the way; 0 if not measured.
+    blocks, locations, replicas : int
+        How many of each; every block has `replicas` holders.
+    seed : int
+        Of the random numbers.
+
+    Returns
+    -------
+    Placement
+        The same for the same arguments.
     """
+    random = np.random.default_rng(seed)
+    first = random.integers(0, locations, blocks)
+    holders = (first[:, None] + np.arange(replicas)) % locations
+    names = tuple(Location(f"tcp://10.{n // 256}.{n % 256}.1:8786") for n in range(locations))
+    return Placement(
+        names,
+        np.arange(blocks + 1, dtype=np.int64) * replicas,
+        holders.ravel(),
+        random.integers(1, 2**27, blocks),
+    )
+
+
+@dataclass(frozen=True)
+class Point:
+    """Cost of planning so many blocks: seconds, and bytes per block (0 if not measured)."""
 
     replicas: int
     locations: int
@@ -70,21 +89,8 @@ class Point:
     peak: float
 
 
-def measure(blocks: int, locations: int, replicas: int, cores: int, *, traced: bool) -> Point:
-    """Plan once, and look up all indexes.
-
-    Parameters
-    ----------
-    blocks, locations, replicas, cores : int
-        How many; cores of each location.
-    traced : bool
-        Whether to measure memory, which makes the seconds meaningless.
-
-    Returns
-    -------
-    Point
-        Zero for what was not measured.
-    """
+def measure(replicas: int, locations: int, blocks: int, cores: int, *, traced: bool) -> Point:
+    """Plan once, and look up the indexes of all partitions; tracing memory distorts the seconds."""
     placement: Placement = placement_of(blocks, locations, replicas, seed=0)
     capacities: dict[Location, int] = dict.fromkeys(placement.locations, cores)
     chunks = ((ROWS,) * blocks, (20,))
@@ -100,59 +106,36 @@ def measure(blocks: int, locations: int, replicas: int, cores: int, *, traced: b
         raise RuntimeError("a plan that does not cover the blocks")
     kept, peak = tracemalloc.get_traced_memory() if traced else (0, 0)
     tracemalloc.stop()
-    return Point(
-        replicas, locations, blocks, between - start, end - between, kept / blocks, peak / blocks
-    )
+    seconds = (between - start, end - between)
+    return Point(replicas, locations, blocks, *seconds, kept / blocks, peak / blocks)
 
 
 def best_of(runs: int, *size: int) -> Point:
     """Return the fastest of some runs, with the memory of a further one where that is not slow."""
-    fastest = min(
-        (measure(*size, traced=False) for _ in range(runs)), key=lambda point: point.plan_seconds
-    )
+    found = (measure(*size, traced=False) for _ in range(runs))
+    fastest = min(found, key=lambda point: point.plan_seconds)
     if fastest.blocks > MOST_TRACED:
         return fastest
     memory = measure(*size, traced=True)
-    return Point(
-        fastest.replicas,
-        fastest.locations,
-        fastest.blocks,
-        fastest.plan_seconds,
-        fastest.index_seconds,
-        memory.kept,
-        memory.peak,
-    )
+    return replace(fastest, kept=memory.kept, peak=memory.peak)
 
 
 def planner(options: argparse.Namespace) -> None:
     """Print, and draw, time and memory of planner and indexes."""
-    row = "{:>9} {:>10} {:>10} {:>8} {:>11} {:>8} {:>11} {:>11}".format
-    print(
-        row(
-            "replicas",
-            "locations",
-            "blocks",
-            "plan, s",
-            "s per 10^6",
-            "index, s",
-            "B kept",
-            "B peak",
+    sizes = itertools.product(options.replicas, options.locations, options.blocks)
+    points = [best_of(options.runs, *size, options.cores) for size in sizes]
+    rows = tuple(
+        (
+            *(str(point.replicas), str(point.locations), str(point.blocks)),
+            f"{point.plan_seconds:.3f}",
+            f"{point.plan_seconds / point.blocks * 1e6:.2f}",
+            f"{point.index_seconds:.3f}",
+            *(f"{point.kept:.0f}", f"{point.peak:.0f}"),
         )
+        for point in points
     )
-    points = []
-    for replicas in options.replicas:
-        for locations in options.locations:
-            for blocks in options.blocks:
-                point = best_of(options.runs, blocks, locations, replicas, options.cores)
-                points.append(point)
-                numbers = (
-                    f"{point.plan_seconds:.3f}",
-                    f"{point.plan_seconds / blocks * 1e6:.2f}",
-                    f"{point.index_seconds:.3f}",
-                    f"{point.kept:.0f}",
-                    f"{point.peak:.0f}",
-                )
-                print(row(replicas, locations, blocks, *numbers), flush=True)
+    headings = ("replicas", "locations", "blocks", "plan, s", "s per 10^6", "index, s")
+    print("\n".join(Grid((*headings, "B kept", "B peak"), rows).markdown()))
     if options.image is not None:
         draw(points, options.image)
 
@@ -188,6 +171,40 @@ def draw(points: Sequence[Point], image: Path) -> None:
     print(f"written: {image}")
 
 
+def compared(title: str, first: Callable[[], Any], second: Callable[[], Any], rounds: int) -> None:
+    """Run two actions in interleaved rounds; print medians, and the ratio of each round."""
+
+    def contender(name: str, action: Callable[[], Any]) -> Contender:
+        def run() -> Answer:
+            action()
+            return Answer(None)  # what the action returns would be kept alive
+
+        return Contender(name, run)
+
+    contenders = [contender("first", first), contender("second", second)]
+    todo = dict.fromkeys(range(1, rounds + 1), ("first", "second"))
+    runs = list(run_rounds(Bench(Judge(lambda _, __: True)), contenders, todo, seed=0))
+    found = {(run.way, run.round): run.seconds for run in runs}
+    one, other = ([found[way, number] for number in todo] for way in ("first", "second"))
+    ratios = [a / b for a, b in zip(one, other, strict=True)]
+    medians = [f"{1e3 * statistics.median(taken):.1f} ms" for taken in (one, other)]
+    print(f"{title}: {' against '.join(medians)}, ratio {quartiles(ratios)}", flush=True)
+
+
+def seconds(action: Callable[[], Any]) -> float:
+    """Return how long an action takes."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def persisted(blocks: int) -> Any:
+    """Return an array of small blocks that are all in the workers' memory."""
+    x = da.ones((blocks, 4), chunks=(1, 4)).persist()
+    wait(x)
+    return x
+
+
 def count_blocks(partition: Partition) -> int:
     """Count the blocks of a partition without reading one."""
     return len(partition)
@@ -198,8 +215,8 @@ def compare_split(client: Client, blocks: int, rounds: int) -> None:
     start = time.perf_counter()
     x = persisted(blocks)
     print(f"{blocks} blocks made in {time.perf_counter() - start:.0f} s")
-    times = interleaved(lambda: split(x), lambda: client.who_has(x), rounds)
-    show(f"split of {blocks} blocks against who_has", *times)
+    title = f"split of {blocks} blocks against who_has"
+    compared(title, lambda: split(x), lambda: client.who_has(x), rounds)
     tracemalloc.start()
     parts = split(x)
     kept, peak = (nbytes / blocks for nbytes in tracemalloc.get_traced_memory())
@@ -278,8 +295,8 @@ def kmeans(options: argparse.Namespace) -> None:
         def fit(x: da.Array) -> None:
             KMeans(8, init=centers, n_init=1, max_iter=10, tol=0, materialize=False).fit(x)
 
-        times = interleaved(lambda: fit(many), lambda: fit(few[0]), options.rounds)
-        show(f"k-means, {options.blocks} blocks against 96", *times)
+        title = f"k-means, {options.blocks} blocks against 96"
+        compared(title, lambda: fit(many), lambda: fit(few[0]), options.rounds)
         few.clear()  # room for the chunks of rechunking
 
         def by_spliter() -> None:
@@ -292,7 +309,7 @@ def kmeans(options: argparse.Namespace) -> None:
         def by_rechunk() -> None:
             by_blocks(many.rechunk((-(-options.rows // 2), COLUMNS), method="tasks").persist())
 
-        passes = {
+        passes: dict[str, Callable[[], Any]] = {
             "SplIter, split included": by_spliter,
             "one task per block": functools.partial(by_blocks, many),
             "rechunked to one chunk per core": by_rechunk,

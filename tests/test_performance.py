@@ -60,7 +60,7 @@ def test_between_the_marks() -> None:
 
 def test_a_figure_is_measured(run_python: RunPython) -> None:
     script = ROOT / "benchmarks" / "performance.py"
-    done = run_python(str(script), "--quick", "--only", "planner")
+    done = run_python(str(script), "--quick", "--only", "scale-planner")
     assert done.returncode == 0, done.stderr
     assert "s per 10^6" in done.stdout
 

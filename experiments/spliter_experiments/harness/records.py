@@ -5,8 +5,8 @@ under another name, flushed to the disk, and renamed. A killed runner loses the 
 other, no run is there twice, and jobs on many nodes may share the folder. ``plans`` holds what was
 asked for: the folder is enough to resume or to report.
 
-``results.parquet`` holds all records as one table; :data:`COLUMNS` documents it, and its metadata
-name the version of the format.
+``results.parquet`` holds all records as one table; its columns are those of :class:`Record`, and
+its metadata name the version of the format.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import platform
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import psutil
 
@@ -43,85 +43,65 @@ COMPARE = "compare"
 RUNS, PLANS, TABLE = "runs", "plans", "results.parquet"
 """What is in a folder of results."""
 
-COLUMNS: Mapping[str, tuple[str, str]] = {
-    "run_id": ("string", "names the run, the same in every plan of the scenario"),
-    "figure": ("string", "of the paper; compare for `spliter compare`"),
-    "app": ("string", "histogram, kmeans, csvm, knn or sum"),
-    "size": ("string", "full or laptop; empty for `spliter compare`"),
-    "plan_digest": ("string", "hash of all that decides what is computed"),
-    "engine": ("string", "dask, dataclay, ...; process for kernels"),
-    "configuration": ("string", "baseline, rechunk, spliter, ...; the way for `spliter compare`"),
-    "way": ("string", "what `spliter compare` calls the configuration"),
-    "nodes": ("int64", "nodes"),
-    "workers": ("int64", "worker processes on all nodes"),
-    "threads": ("int64", "threads of each worker"),
-    "blocks": ("int64", "blocks on all nodes"),
-    "blocks_per_core": ("float64", "blocks for each thread of each worker"),
-    "rows": ("int64", "points on all nodes"),
-    "queries": ("int64", "queries of nearest neighbours, 0 elsewhere"),
-    "repetition": ("int64", "from 1"),
-    "seed": ("int64", "of the data, and of the order of the runs"),
-    "position": ("int64", "place among the runs of its stand, warm-up not counted, from 0"),
-    "x": ("float64", "place on the axis of the figure"),
-    "started_at": ("string", "UTC, ISO 8601"),
-    "seconds": ("float64", "what the run took, without loading the data"),
-    "init_seconds": ("float64", "to load the data, once for all runs of a stand"),
-    "split_seconds": ("float64", "of SplIter: one split, measured apart at the same stand"),
-    "rechunk_seconds": ("float64", "of rechunking: until all chunks were there"),
-    "iterate_seconds": ("float64", "the rest of `seconds`: tasks and their reduction"),
-    "tasks": ("Int64", "tasks run on the cluster; none where nothing counts them"),
-    "bytes_moved": ("Int64", "bytes of results sent from worker to worker"),
-    "peak_memory_bytes": ("Int64", "most memory that all workers together were seen to hold"),
-    "host": ("string", "where the runner ran"),
-    "system": ("string", "operating system and architecture"),
-    "processor": ("string", "model"),
-    "host_cores": ("int64", "cores that the runner may use"),
-    "host_memory": ("int64", "bytes of memory that it may use"),
-    "versions": ("string", "JSON: versions of Python, SplIter and all packages that take part"),
-    "command": ("string", "command line of the runner"),
-}
-"""Type and meaning of every column of the table."""
-
 
 @dataclass(frozen=True)
 class Record:
-    """A finished run; :data:`COLUMNS` says what each entry means."""
+    """A finished run: the columns of the table, with their meaning."""
 
-    run_id: str
-    figure: str
-    app: str
-    size: str
-    plan_digest: str
-    engine: str
-    configuration: str
-    way: str
-    nodes: int
-    workers: int
-    threads: int
-    blocks: int
-    blocks_per_core: float
-    rows: int
-    queries: int
-    repetition: int
-    seed: int
-    position: int
-    x: float
-    started_at: str
-    seconds: float
-    init_seconds: float
-    split_seconds: float | None
-    rechunk_seconds: float | None
-    iterate_seconds: float
-    tasks: int | None
-    bytes_moved: int | None
-    peak_memory_bytes: int | None
-    host: str
-    system: str
-    processor: str
-    host_cores: int
-    host_memory: int
-    versions: Mapping[str, str]
-    command: str
+    run_id: Annotated[str, "names the run, the same in every plan of the scenario"]
+    figure: Annotated[str, "of the paper; compare for `spliter compare`"]
+    app: Annotated[str, "histogram, kmeans, csvm, knn or sum"]
+    size: Annotated[str, "full or laptop; empty for `spliter compare`"]
+    plan_digest: Annotated[str, "hash of all that decides what is computed"]
+    engine: Annotated[str, "dask, dataclay, ...; process for kernels"]
+    configuration: Annotated[str, "baseline, rechunk, spliter, ...; the way for `spliter compare`"]
+    way: Annotated[str, "what `spliter compare` calls the configuration"]
+    nodes: Annotated[int, "nodes"]
+    workers: Annotated[int, "worker processes on all nodes"]
+    threads: Annotated[int, "threads of each worker"]
+    blocks: Annotated[int, "blocks on all nodes"]
+    blocks_per_core: Annotated[float, "blocks for each thread of each worker"]
+    rows: Annotated[int, "points on all nodes"]
+    queries: Annotated[int, "queries of nearest neighbours, 0 elsewhere"]
+    repetition: Annotated[int, "from 1"]
+    seed: Annotated[int, "of the data, and of the order of the runs"]
+    position: Annotated[int, "place among the runs of its stand, warm-up not counted, from 0"]
+    x: Annotated[float, "place on the axis of the figure"]
+    started_at: Annotated[str, "UTC, ISO 8601"]
+    seconds: Annotated[float, "what the run took, without loading the data"]
+    init_seconds: Annotated[float, "to load the data, once for all runs of a stand"]
+    split_seconds: Annotated[
+        float | None, "of SplIter: one split, measured apart at the same stand"
+    ]
+    rechunk_seconds: Annotated[float | None, "of rechunking: until all chunks were there"]
+    iterate_seconds: Annotated[float, "the rest of `seconds`: tasks and their reduction"]
+    tasks: Annotated[int | None, "tasks run on the cluster; none where nothing counts them"]
+    bytes_moved: Annotated[int | None, "bytes of results sent from worker to worker"]
+    peak_memory_bytes: Annotated[
+        int | None, "most memory that all workers together were seen to hold"
+    ]
+    host: Annotated[str, "where the runner ran"]
+    system: Annotated[str, "operating system and architecture"]
+    processor: Annotated[str, "model"]
+    host_cores: Annotated[int, "cores that the runner may use"]
+    host_memory: Annotated[int, "bytes of memory that it may use"]
+    versions: Annotated[
+        Mapping[str, str], "JSON: versions of Python, SplIter and all packages that take part"
+    ]
+    command: Annotated[str, "command line of the runner"]
+
+
+COLUMN_TYPES: Mapping[Any, str] = {
+    str: "string",
+    int: "int64",
+    float: "float64",
+    float | None: "float64",
+    int | None: "Int64",
+    Mapping[str, str]: "string",
+}
+
+COLUMNS = {name: COLUMN_TYPES[kind] for name, kind in get_type_hints(Record).items()}
+"""Type of every column of the table."""
 
 
 def record_of(run: Measurement, here: Facts, command: str, **plan: Any) -> Record:
@@ -419,8 +399,7 @@ def frame_of(records: Sequence[Record]) -> pd.DataFrame:
     import pandas as pd
 
     rows = [{**asdict(record), "versions": json.dumps(record.versions)} for record in records]
-    types = {name: kind for name, (kind, _) in COLUMNS.items()}
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(types)
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
 def read_table(file: Path) -> list[Record]:
@@ -447,6 +426,3 @@ def read_table(file: Path) -> list[Record]:
         if isinstance(error, ResultsError):
             raise
         raise ResultsError(f"{file} is not a table of results: {error}") from error
-
-
-assert [entry.name for entry in fields(Record)] == list(COLUMNS), "a column is not documented"
