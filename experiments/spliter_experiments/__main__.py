@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 import spliter
-from spliter_experiments._requirements import missing_packages
+from spliter_experiments.doctor import missing_packages
 
 COMMANDS = {
     "compare": "compare SplIter with other ways, on your data",

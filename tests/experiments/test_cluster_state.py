@@ -16,8 +16,7 @@ from spliter_experiments.compare.data.blocks import cut_rows, no_points
 from spliter_experiments.compare.data.columns import Columns
 from spliter_experiments.compare.data.sources import Floats, GeneratedPoints, Points
 from spliter_experiments.compare.engines.dask_engine import DaskEngine, blocks_of, persist
-from spliter_experiments.compare.engines.dask_meter import ClusterMeter
-from spliter_experiments.compare.engines.dask_rest import Load, Rest, current_load
+from spliter_experiments.compare.engines.dask_meter import ClusterMeter, Load, Rest, current_load
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.compare.workloads.checks import bounds_of, check_finite
 from spliter_experiments.harness.errors import ClusterError, InputError

@@ -13,7 +13,7 @@ from sklearn.svm import SVC
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.sources import Dataset
 from spliter_experiments.compare.engines.dask_engine import ENGINE, blocks_of
-from spliter_experiments.compare.engines.dask_rest import Rest
+from spliter_experiments.compare.engines.dask_meter import Rest
 from spliter_experiments.compare.floor import start_floor
 from spliter_experiments.compare.registry import ways_of
 from spliter_experiments.compare.workloads import csvm, dask

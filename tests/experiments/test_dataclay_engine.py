@@ -17,7 +17,7 @@ from spliter_experiments.compare.data.columns import Columns
 from spliter_experiments.compare.data.sources import Floats, GeneratedPoints, Points
 from spliter_experiments.compare.engines.dataclay_cluster import knock, parse_address
 from spliter_experiments.compare.engines.dataclay_engine import DataClayEngine, LoadedArray, connect
-from spliter_experiments.compare.engines.dataclay_rest import kept_at
+from spliter_experiments.compare.engines.dataclay_meter import kept_at
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.compare.workloads.checks import bounds_of, check_finite

@@ -11,7 +11,7 @@ from distributed import Client
 from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.data.sources import Dataset, GeneratedPoints
 from spliter_experiments.compare.engines.dask_engine import ENGINE
-from spliter_experiments.compare.engines.dask_rest import Rest
+from spliter_experiments.compare.engines.dask_meter import Rest
 from spliter_experiments.compare.floor import Floor, start_floor
 from spliter_experiments.compare.registry import ways_of
 from spliter_experiments.compare.workloads.checks import finite_bounds

@@ -16,7 +16,7 @@ from spliter_apps.kmeans.kernel import Partial
 from spliter_experiments.compare.data.arranged import TiledPoints
 from spliter_experiments.compare.data.sources import Dataset, Floats, GeneratedPoints
 from spliter_experiments.compare.engines.dask_engine import ENGINE, DaskEngine
-from spliter_experiments.compare.engines.dask_rest import Rest
+from spliter_experiments.compare.engines.dask_meter import Rest
 from spliter_experiments.compare.floor import start_floor
 from spliter_experiments.compare.registry import ways_of
 from spliter_experiments.compare.workloads import dask as kmeans_dask

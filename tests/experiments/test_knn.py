@@ -12,7 +12,7 @@ from sklearn.neighbors import NearestNeighbors as SingleSearch
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.sources import Dataset, Floats
 from spliter_experiments.compare.engines.dask_engine import ENGINE
-from spliter_experiments.compare.engines.dask_rest import Rest
+from spliter_experiments.compare.engines.dask_meter import Rest
 from spliter_experiments.compare.floor import start_floor
 from spliter_experiments.compare.registry import ways_of
 from spliter_experiments.compare.workloads.dask import DaskSite

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from spliter_experiments import _requirements
-from spliter_experiments._requirements import Requirement, requirements
+from spliter_experiments import doctor
+from spliter_experiments.doctor import Requirement, requirements
 
 
 def look() -> dict[str, Requirement]:
@@ -40,9 +40,9 @@ def test_advice_for_dataclay_knows_the_python(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_store_for_dataclay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_requirements, "find_store", lambda: SimpleNamespace(name="some store"))
+    monkeypatch.setattr(doctor, "find_store", lambda: SimpleNamespace(name="some store"))
     assert look()["key-value store"].found == "some store"
-    monkeypatch.setattr(_requirements, "find_store", lambda: None)
+    monkeypatch.setattr(doctor, "find_store", lambda: None)
     assert look()["key-value store"].found == ""
     assert "redis-server" in look()["key-value store"].advice
 

@@ -5,8 +5,9 @@ one task per block, there are as many tasks as blocks; with SplIter and after a 
 cores, and the work of a task is that of all its blocks. SplIter takes something for each block too:
 once to split, and in every pass to tell a task of its blocks. A rechunk comes before the first
 pass: it costs a task for each block, and every node receives all of its data but the share that it
-has already. Nearest neighbours (:mod:`.model_neighbors`) and cascades (:mod:`.model_cascade`) have
-several steps, whose work does not go by rows alone.
+has already. Nearest neighbours and cascades have several steps, whose work does
+not go by rows alone. How many rows of a cascade's parts are handed over is a property of the data:
+beyond the rows that can be trained on here, a power law is all there is.
 
 What the model leaves out: memory bandwidth that cores share, results that are large, and whatever
 else runs there.
@@ -17,17 +18,176 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from spliter_experiments.compare.workloads.csvm_cascade import FEW_PARTS, MANY_PARTS, PAPER, Scheme
 from spliter_experiments.evaluation.costs import (
     MERGED_AT_ONCE,
+    CascadeCosts,
     Costs,
+    Curve,
+    NeighborCosts,
     pass_seconds,
     rechunk_seconds,
 )
-from spliter_experiments.evaluation.model_cascade import predict_cascade
-from spliter_experiments.evaluation.model_neighbors import predict_neighbors
-from spliter_experiments.evaluation.plan import PlannedRun
-from spliter_experiments.evaluation.schema import KMeansParameters, Scenario
+from spliter_experiments.evaluation.plan import FLOAT_BYTES, PlannedRun
+from spliter_experiments.evaluation.schema import (
+    CascadeParameters,
+    KMeansParameters,
+    NeighborsParameters,
+    Scenario,
+)
 from spliter_experiments.harness.errors import PlanError
+
+LOOKS = 3
+"""Passes that the estimator makes over all partitions before it trains."""
+
+SCHEMES = {
+    "baseline": MANY_PARTS,
+    "baseline-paper": PAPER,
+    "rechunk": FEW_PARTS,
+    "spliter": FEW_PARTS,
+    "materialized": FEW_PARTS,
+}
+
+
+def predict_cascade(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
+    """Return the seconds that a run is predicted to take.
+
+    Raises
+    ------
+    PlanError
+        If its steps were not measured, or there is no model of the configuration.
+    """
+    steps, asked = costs.cascade, scenario.parameters
+    assert isinstance(asked, CascadeParameters)
+    if steps is None:
+        raise PlanError("the steps of a cascade have not been measured")
+    if run.configuration not in SCHEMES:
+        raise PlanError(f"there is no model of {run.configuration}")
+    scheme = SCHEMES[run.configuration]
+    parts = run.blocks if run.configuration in ("baseline", "baseline-paper") else run.cores
+    before = 0.0
+    if run.configuration == "rechunk":
+        before = rechunk_seconds(scenario, run, costs)
+    elif run.configuration in ("spliter", "materialized"):
+        looks = LOOKS * pass_seconds(costs, parts, run.cores, 0.0)
+        before = looks + run.blocks * (costs.split_block + LOOKS * costs.pass_block)
+    iterations = asked.iterations if scheme.retrains else min(asked.iterations, steps.iterations)
+    first = pass_seconds(costs, parts, run.cores, steps.train.at(run.rows / parts))
+    first += _merging_sets(run, costs, steps, scheme, parts)
+    again = (iterations - 1) * _further(run, costs, steps, scheme, parts)
+    return before + first + again
+
+
+def _merging_sets(
+    run: PlannedRun, costs: Costs, steps: CascadeCosts, scheme: Scheme, parts: int
+) -> float:
+    """Return the seconds of all merges, the last of which leaves the solution."""
+    kept: Curve = steps.kept if scheme.doubtful else steps.support
+    seconds, sets, rows = 0.0, parts, run.rows / parts
+    while sets > 1:
+        groups = math.ceil(sets / scheme.arity)
+        together = sets / groups
+        work = steps.merge.at(together * kept.at(rows))
+        seconds += pass_seconds(costs, groups, run.cores, work)
+        sets, rows = groups, run.rows / groups
+    return seconds
+
+
+def _further(
+    run: PlannedRun, costs: Costs, steps: CascadeCosts, scheme: Scheme, parts: int
+) -> float:
+    """Return the seconds of an iteration after the first."""
+    rows, solution = run.rows / parts, steps.support.at(run.rows)
+    look = rows * solution * steps.look
+    if not scheme.retrains:
+        looking = pass_seconds(costs, parts, run.cores, look)
+        return looking + costs.round_trip + steps.merge.at(solution)
+    # A part that is trained with the solution hands over little else.
+    one = steps.merge.at(solution + steps.support.at(rows))
+    levels = math.ceil(math.log(max(parts, 2), scheme.arity))
+    seconds = pass_seconds(costs, parts, run.cores, look + one)
+    for level in range(1, levels + 1):
+        groups = math.ceil(parts / scheme.arity**level)
+        seconds += pass_seconds(costs, groups, run.cores, one)
+    return seconds
+
+
+STEPS = 2
+"""Tasks of a tree: one to build it, one to ask it."""
+
+CANDIDATE_BYTES = 2 * FLOAT_BYTES
+"""Of a neighbour of a query: a distance and a number."""
+
+
+def predict_neighbors(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
+    """Return the seconds that a run is predicted to take.
+
+    Raises
+    ------
+    PlanError
+        If its kernels were not measured, or there is no model of the configuration.
+    """
+    kernels = costs.neighbors
+    if kernels is None:
+        raise PlanError("the kernels of nearest neighbours have not been measured")
+    if run.configuration == "baseline":
+        return _trees(scenario, run, costs, kernels, run.blocks)
+    if run.configuration == "rechunk":
+        trees = run.cores if run.blocks >= run.cores else run.workers
+        return rechunk_seconds(scenario, run, costs) + _trees(scenario, run, costs, kernels, trees)
+    if run.configuration == "spliter":
+        return _forest(run, costs, kernels)
+    raise PlanError(f"there is no model of {run.configuration}")
+
+
+def _trees(
+    scenario: Scenario, run: PlannedRun, costs: Costs, kernels: NeighborCosts, trees: int
+) -> float:
+    rows = run.rows / trees
+    work = kernels.build.at(rows) + run.queries * kernels.ask.at(rows)
+    asking = pass_seconds(costs, STEPS * trees, STEPS * run.cores, work)
+    told = run.queries * scenario.parameters.dims * FLOAT_BYTES * run.nodes / costs.bandwidth
+    return told + asking + _merging_answers(scenario, run, costs, kernels, trees)
+
+
+def _merging_answers(
+    scenario: Scenario, run: PlannedRun, costs: Costs, kernels: NeighborCosts, trees: int
+) -> float:
+    """Return the seconds of a tree of merges: every level waits for the one before."""
+    asked = scenario.parameters
+    assert isinstance(asked, NeighborsParameters)
+    nbytes = run.queries * asked.neighbors * CANDIDATE_BYTES
+    seconds, sets = 0.0, trees
+    while sets > 1:
+        groups = math.ceil(sets / MERGED_AT_ONCE)
+        together = math.ceil(sets / groups)
+        work = together * run.queries * kernels.merge
+        # A group is merged where one of its sets is.
+        links = min(run.nodes, groups)
+        moved = (together - 1) * groups / links * nbytes if run.nodes > 1 else 0.0
+        seconds += pass_seconds(costs, groups, run.cores, work) + moved / costs.bandwidth
+        sets = groups
+    return seconds
+
+
+def _forest(run: PlannedRun, costs: Costs, kernels: NeighborCosts) -> float:
+    rows = run.rows / run.workers
+    # Every core has a piece of the queries, which every tree is asked about.
+    asking = pass_seconds(
+        costs,
+        run.cores * run.workers,
+        run.cores,
+        run.queries / run.cores * kernels.ask.at(rows),
+    )
+    merging = pass_seconds(
+        costs, run.cores, run.cores, run.workers * run.queries / run.cores * kernels.merge
+    )
+    return (
+        run.blocks * (costs.split_block + costs.pass_block)
+        + pass_seconds(costs, run.workers, run.workers, kernels.build.at(rows))
+        + asking
+        + merging
+    )
 
 
 def predict(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:

@@ -20,8 +20,7 @@ from spliter_experiments.compare.engines.dask_cluster import (
     is_on_this_machine,
     process_versions,
 )
-from spliter_experiments.compare.engines.dask_meter import ClusterMeter
-from spliter_experiments.compare.engines.dask_rest import Rest
+from spliter_experiments.compare.engines.dask_meter import ClusterMeter, Rest
 from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice, EngineKind
 from spliter_experiments.compare.engines.placement import Placement, seats
 from spliter_experiments.doctor import check_versions

@@ -24,9 +24,8 @@ from spliter_experiments.compare.engines.dataclay_cluster import (
     connected,
     hosts_of,
 )
-from spliter_experiments.compare.engines.dataclay_meter import CallMeter
+from spliter_experiments.compare.engines.dataclay_meter import CallMeter, DataClayRest
 from spliter_experiments.compare.engines.dataclay_objects import ArrayBlock
-from spliter_experiments.compare.engines.dataclay_rest import DataClayRest
 from spliter_experiments.compare.engines.engine import (
     ClusterChoice,
     EngineKind,
