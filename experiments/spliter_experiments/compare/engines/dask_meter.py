@@ -1,9 +1,9 @@
 """Count the tasks and bytes that a way costs on Dask, and wait until it has left no trace.
 
-Tasks and bytes are counted by plugins, as results appear: tasks on the scheduler, and on each worker the bytes
-of results that it fetched from another one (Dask's own counter of incoming transfers has no bytes).
-What the scheduler and the client fetch is not counted. What a P2P shuffle sends past the workers'
-tasks would not be either, but no way here has Dask do one (see
+Tasks and bytes are counted by plugins, as results appear: tasks on the scheduler, and on each
+worker the bytes of results that it fetched from another one (Dask's own counter of incoming
+transfers has no bytes). What the scheduler and the client fetch is not counted. What a P2P shuffle
+sends past the workers' tasks would not be either, but no way here has Dask do one (see
 :func:`.dask.rechunk_to_cores`).
 """
 
