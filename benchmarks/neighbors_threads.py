@@ -12,7 +12,7 @@ objects
 copies
     each queries a full copy, made beforehand (the paper's way).
 
-Rounds are interleaved, and the answers compared.
+Rounds are interleaved, and the answers compared; medians are shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import copy
 import os
 import pickle
 import statistics
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -30,12 +29,13 @@ from typing import Any
 import numpy as np
 from sklearn.neighbors import BallTree, KDTree
 
+from spliter_experiments.harness.runner import Answer, Bench, Contender, Judge, run_rounds
+
 
 def measure(tree: Any, queries: Any, neighbors: int, threads: int, rounds: int) -> dict[str, float]:
     """Return the median seconds of each way."""
     parts = np.array_split(queries, threads)
     copies = [pickle.loads(pickle.dumps(tree)) for _ in parts]
-    expected = tree.query(queries, neighbors)[1]
     with ThreadPoolExecutor(threads) as pool:
 
         def on_threads(query: Callable[[int], Any]) -> Any:
@@ -49,14 +49,14 @@ def measure(tree: Any, queries: Any, neighbors: int, threads: int, rounds: int) 
             ),
             "copies": lambda: on_threads(lambda at: copies[at].query(parts[at], neighbors)[1]),
         }
-        seconds: dict[str, list[float]] = {way: [] for way in ways}
-        for _ in range(rounds):
-            for way, run in ways.items():
-                began = time.perf_counter()
-                found = run()
-                seconds[way].append(time.perf_counter() - began)
-                np.testing.assert_array_equal(found, expected)
-    return {way: statistics.median(taken) for way, taken in seconds.items()}
+        judge = Judge(lambda one, other: bool(np.array_equal(one, other)))
+        contenders = [
+            Contender(way, lambda run=run: Answer(run()))  # type: ignore[misc]
+            for way, run in ways.items()
+        ]
+        todo = dict.fromkeys(range(1, rounds + 1), tuple(ways))
+        found = list(run_rounds(Bench(judge), contenders, todo, seed=0))
+    return {way: statistics.median(one.seconds for one in found if one.way == way) for way in ways}
 
 
 def main() -> None:

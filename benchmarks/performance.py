@@ -42,21 +42,7 @@ VARIABLE = re.compile(r"[A-Z_]+=")
 
 @dataclass(frozen=True)
 class Figure:
-    """One claim.
-
-    Parameters
-    ----------
-    name : str
-        To choose it by.
-    page : str
-        Where it is claimed.
-    claim : str
-        What is claimed, with its spread.
-    command : str
-        What measures it.
-    quick : str
-        Options that make the command short; they override earlier ones.
-    """
+    """One claim."""
 
     name: str
     page: str
@@ -66,60 +52,28 @@ class Figure:
 
 
 def read_figures(file: Path = FIGURES) -> list[Figure]:
-    """Return all claims, in the order of the file.
-
-    Parameters
-    ----------
-    file : Path
-        A TOML file like ``performance.toml``.
-    """
+    """Return all claims, in the order of the file."""
     return [Figure(**entry) for entry in tomllib.loads(file.read_text(encoding="utf-8"))["figure"]]
 
 
 def claims_table(figures: Sequence[Figure]) -> list[str]:
-    """Return the claims as a Markdown table.
+    """Return the claims as a Markdown table."""
 
-    Parameters
-    ----------
-    figures : sequence of Figure
-        What to list.
-    """
-    rows = [
-        f"| {figure.name} | [{Path(figure.page).name}]({Path(figure.page).name}) "
-        f"| {figure.claim} | {in_a_cell(figure.command)} |"
-        for figure in figures
-    ]
-    return ["| name | page | claim | command |", "| --- | --- | --- | --- |", *rows]
+    def row(figure: Figure) -> tuple[str, ...]:
+        page = Path(figure.page).name
+        return (figure.name, f"[{page}]({page})", figure.claim, in_a_cell(figure.command))
+
+    return Grid(("name", "page", "claim", "command"), tuple(map(row, figures))).markdown()
 
 
 def in_a_cell(command: str) -> str:
-    """Return a command as it can stand in a table: a program of several lines is on the page.
-
-    Parameters
-    ----------
-    command : str
-        One or several lines.
-    """
+    """Return a command as it can stand in a table: a program of several lines is on the page."""
     first, *more = command.splitlines()
     return f"`{first}` ... (on the page)" if more else f"`{command}`"
 
 
 def words_of(figure: Figure, quick: bool, folder: str) -> tuple[dict[str, str], list[str]]:
-    """Return the variables and the words of a command, to be run with this interpreter.
-
-    Parameters
-    ----------
-    figure : Figure
-        Has the command.
-    quick : bool
-        Whether it is to be short.
-    folder : str
-        To write into.
-
-    Notes
-    -----
-    Who has to be root for a command is to be it already: ``sudo`` is left out.
-    """
+    """Return the variables and the words of a command, to be run with this interpreter."""
     words = shlex.split(figure.command)
     settings = list(itertools.takewhile(VARIABLE.match, words))
     program, *words = [word for word in words[len(settings) :] if word != "sudo"]
@@ -130,22 +84,7 @@ def words_of(figure: Figure, quick: bool, folder: str) -> tuple[dict[str, str], 
 
 
 def measure(figure: Figure, quick: bool) -> list[str]:
-    """Run the command of a figure, and return what came of it as Markdown.
-
-    Parameters
-    ----------
-    figure : Figure
-        What to measure.
-    quick : bool
-        Whether to run the short form.
-
-    Raises
-    ------
-    subprocess.CalledProcessError
-        If the command fails.
-    subprocess.TimeoutExpired
-        If it takes three hours.
-    """
+    """Run the command of a figure, and return what came of it as Markdown."""
     roots = [str(ROOT), *(str(ROOT / name) for name in ("backends", "apps", "experiments"))]
     with tempfile.TemporaryDirectory(prefix="spliter-performance-") as folder:
         variables, words = words_of(figure, quick, folder)
@@ -165,13 +104,7 @@ def measure(figure: Figure, quick: bool) -> list[str]:
 
 
 def ratios_table(records: Sequence[Record]) -> list[str]:
-    """Return a table of each way's time over that of SplIter in the same round.
-
-    Parameters
-    ----------
-    records : sequence of Record
-        With SplIter among the ways.
-    """
+    """Return a table of each way's time over that of SplIter in the same round."""
     ways = list(dict.fromkeys(one.way for one in records if one.way != "spliter"))
     found = {(one.x, one.way, one.repetition): one.seconds for one in records}
     rows = []
@@ -187,15 +120,7 @@ def ratios_table(records: Sequence[Record]) -> list[str]:
 
 
 def section(figure: Figure, quick: bool) -> Iterator[str]:
-    """Measure a figure, and yield lines of Markdown as they come.
-
-    Parameters
-    ----------
-    figure : Figure
-        What to measure.
-    quick : bool
-        Whether to run the short form.
-    """
+    """Measure a figure, and yield lines of Markdown as they come."""
     here = facts()
     versions = ", ".join(f"{name} {version}" for name, version in here.versions.items())
     day = dt.datetime.now(dt.UTC).date().isoformat()
@@ -214,18 +139,7 @@ def section(figure: Figure, quick: bool) -> Iterator[str]:
 
 
 def sections_of(text: str) -> dict[str, list[str]]:
-    """Return what a page has of each figure.
-
-    Parameters
-    ----------
-    text : str
-        The page.
-
-    Returns
-    -------
-    dict of str to list of str
-        Lines below each heading.
-    """
+    """Return what a page has of each figure."""
     _, _, rest = text.partition("<!-- figures: begin -->\n")
     inside, _, _ = rest.partition("<!-- figures: end -->")
     found = (part.partition("\n") for part in inside.strip().split("### ")[1:])
@@ -233,18 +147,7 @@ def sections_of(text: str) -> dict[str, list[str]]:
 
 
 def day_of(lines: Sequence[str]) -> dt.date | None:
-    """Return when a figure was measured.
-
-    Parameters
-    ----------
-    lines : sequence of str
-        Its section.
-
-    Returns
-    -------
-    date or None
-        ``None`` if it could not be measured.
-    """
+    """Return when a figure was measured."""
     if any(line.startswith(NOT_MEASURED) for line in lines):
         return None
     days = (re.match(r"\d{4}-\d{2}-\d{2}(?=:)", line) for line in lines)
@@ -254,48 +157,20 @@ def day_of(lines: Sequence[str]) -> dt.date | None:
 def older_than(
     day: dt.date, figures: Sequence[Figure], sections: Mapping[str, Sequence[str]]
 ) -> list[Figure]:
-    """Return the figures that were measured before a day, or never.
-
-    Parameters
-    ----------
-    day : date
-        The day, in UTC.
-    figures : sequence of Figure
-        Which to choose from.
-    sections : mapping of str to sequence of str
-        Those of the page.
-    """
+    """Return the figures that were measured before a day, or never."""
     measured = {name: day_of(lines) for name, lines in sections.items()}
     return [figure for figure in figures if (measured.get(figure.name) or dt.date.min) < day]
 
 
 def page_of(figures: Sequence[Figure], sections: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the sections of figures, in their order, with headings.
-
-    Parameters
-    ----------
-    figures : sequence of Figure
-        All there are.
-    sections : mapping of str to sequence of str
-        Of those that have been measured.
-    """
+    """Return the sections of figures, in their order, with headings."""
     known = [figure.name for figure in figures if figure.name in sections]
     lines = [line for name in known for line in ("", f"### {name}", "", *sections[name])]
     return lines[1:]
 
 
 def replace_between(text: str, what: str, lines: Sequence[str]) -> str:
-    """Return a page with other lines between two of its marks.
-
-    Parameters
-    ----------
-    text : str
-        The page.
-    what : str
-        What the marks are called.
-    lines : sequence of str
-        To stand between them.
-    """
+    """Return a page with other lines between two of its marks."""
     begin, end = f"<!-- {what}: begin -->\n", f"<!-- {what}: end -->"
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
@@ -304,18 +179,7 @@ def replace_between(text: str, what: str, lines: Sequence[str]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print, and write if asked.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Command line; that of the process by default.
-
-    Raises
-    ------
-    SystemExit
-        With the names of figures that could not be measured, after all others.
-    """
+    """Measure, print, and write if asked."""
     figures = read_figures()
     names = [figure.name for figure in figures]
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)

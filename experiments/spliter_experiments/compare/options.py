@@ -95,7 +95,10 @@ class CommonOptions:
     rounds: Annotated[int, typer.Option(help="Interleaved rounds, after a warm-up.")] = 5
     output: Annotated[
         Path | None,
-        typer.Option(help="Folder for results.parquet, summary.json and a plot."),
+        typer.Option(
+            help="Folder for the records of all runs, results.parquet and a plot. Runs that it "
+            "holds are not measured again."
+        ),
     ] = None
 
     def settings(self, ways: str | None, app: App[Any], command: str) -> Settings:
