@@ -34,13 +34,6 @@ def main() -> None:
 def main_of_core(arguments: Sequence[str], missing: Sequence[str]) -> int:
     """Run the command with the core alone.
 
-    Parameters
-    ----------
-    arguments : sequence of str
-        Of the command line.
-    missing : sequence of str
-        Packages that are not installed.
-
     Returns
     -------
     int

@@ -286,15 +286,6 @@ def _versions_at(scheduler: str) -> Mapping[str, str | None]:
 def run(scheduler: str | None, require: str | None, as_json: bool) -> int:
     """Print the report and check what was required.
 
-    Parameters
-    ----------
-    scheduler : str or None
-        Dask cluster to examine too.
-    require : str or None
-        Names of backends between commas.
-    as_json : bool
-        Print JSON.
-
     Returns
     -------
     int

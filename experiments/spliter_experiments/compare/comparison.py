@@ -88,19 +88,7 @@ class Settings:
 
 @dataclass
 class Comparison:
-    """What was asked for, and the records of the runs so far.
-
-    Parameters
-    ----------
-    app : str
-        Name of the app.
-    settings : mapping of str to str, int, float, list of str or None
-        The options, and what followed from them.
-    ways : tuple of str
-        The ways, in the order of the tables.
-    records : list of Record
-        One for each run.
-    """
+    """What was asked for, and the records of the runs so far."""
 
     app: str
     settings: Mapping[str, Value]

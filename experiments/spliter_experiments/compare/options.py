@@ -104,15 +104,6 @@ class CommonOptions:
     def settings(self, ways: str | None, app: App[Any], command: str) -> Settings:
         """Return what the comparison is told.
 
-        Parameters
-        ----------
-        ways : str or None
-            Those that the user wants.
-        app : App
-            Has those that there are.
-        command : str
-            The command line.
-
         Raises
         ------
         OptionError

@@ -24,11 +24,6 @@ _STRING = re.compile(r'"(?:\\.|[^"\\])*"|\'[^\']*\'')
 def parse_toml(text: str) -> dict[str, Any]:
     """Parse TOML; whatever is wrong with it is a ValueError that says so.
 
-    Parameters
-    ----------
-    text : str
-        The file.
-
     Raises
     ------
     ValueError
@@ -49,11 +44,6 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 def lines_of(text: str) -> dict[Place, int]:
     r"""Return the line, from 1, at which each table and each key of a TOML file stands.
-
-    Parameters
-    ----------
-    text : str
-        The file.
 
     Examples
     --------
@@ -85,15 +75,7 @@ def lines_of(text: str) -> dict[Place, int]:
 
 
 def nearest_line(lines: Mapping[Place, int], place: Sequence[str | int]) -> int | None:
-    """Return the line of a value or, if it has none, of the innermost table that has one.
-
-    Parameters
-    ----------
-    lines : mapping
-        What :func:`lines_of` found.
-    place : sequence of str or int
-        Keys that lead to the value.
-    """
+    """Return the line of a value or, if it has none, of the innermost table that has one."""
     for end in range(len(place), 0, -1):
         if tuple(place[:end]) in lines:
             return lines[tuple(place[:end])]

@@ -52,11 +52,6 @@ def figure_name(text: str) -> str:
 def load_scenario(figure: str) -> Scenario:
     """Return a scenario of the paper's, or one from a file.
 
-    Parameters
-    ----------
-    figure : str
-        Name of a figure, or path of a TOML file.
-
     Raises
     ------
     ScenarioError
@@ -102,13 +97,6 @@ def file_stem(figure: str) -> str:
 
 def parse_scenario(text: str, origin: str) -> Scenario:
     """Read the text of a scenario.
-
-    Parameters
-    ----------
-    text : str
-        TOML.
-    origin : str
-        What to call it in messages.
 
     Raises
     ------

@@ -42,19 +42,7 @@ REPETITIONS = 3
 
 @dataclass(frozen=True)
 class Check:
-    """A prediction beside what it took.
-
-    Parameters
-    ----------
-    what : str
-        What was run.
-    workers, tasks : int
-        How many; the tasks of one pass.
-    work : float or None
-        Seconds that each slept; None if it worked.
-    predicted, measured : float
-        Seconds.
-    """
+    """A prediction beside what it took."""
 
     what: str
     workers: int
@@ -127,15 +115,7 @@ def nap_for_blocks(partition: Partition, work: float) -> None:
 
 
 def real_runs(scenario: Scenario, names: Sequence[str]) -> list[PlannedRun]:
-    """Return the runs of the laptop size that this machine has a core for each worker of.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        Of what.
-    names : sequence of str
-        Configurations that are predicted.
-    """
+    """Return the runs of the laptop size that this machine has a core for each worker of."""
     if "laptop" not in scenario.sizes:
         return []
     cores = os.cpu_count() or 1
@@ -153,19 +133,7 @@ def real_runs(scenario: Scenario, names: Sequence[str]) -> list[PlannedRun]:
 def check_real(
     scenario: Scenario, costs: Costs, runs: Sequence[PlannedRun], listen: Listener | None = None
 ) -> list[Check]:
-    """Compare predictions with real runs: the median of some of each.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        Of what.
-    costs : Costs
-        Of the model.
-    runs : sequence of PlannedRun
-        What to run.
-    listen : Listener, optional
-        Told how far it is.
-    """
+    """Compare predictions with real runs: the median of some of each."""
     found = []
     for stand in stands_of(runs).values():
         seconds: dict[str, list[float]] = {}

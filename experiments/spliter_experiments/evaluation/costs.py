@@ -140,15 +140,6 @@ class Costs:
 def pass_seconds(costs: Costs, tasks: int, cores: int, work: float) -> float:
     """Return the seconds of one pass of equal tasks, without merging what they return.
 
-    Parameters
-    ----------
-    costs : Costs
-        What the parts cost.
-    tasks, cores : int
-        How many.
-    work : float
-        Seconds of each task.
-
     Examples
     --------
     >>> costs = Costs(0.01, 0.001, 0.0002, 1e9, 0, 0)

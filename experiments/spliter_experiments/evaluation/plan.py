@@ -136,13 +136,7 @@ class PlannedRun:
         return {"run_id": self.id} | {name: getattr(self, name) for name in RECORDED}
 
     def command(self, results_dir: str | Path) -> list[str]:
-        """Return the command that does this run.
-
-        Parameters
-        ----------
-        results_dir : str or Path
-            Where its record goes.
-        """
+        """Return the command that does this run."""
         return command_of([self], results_dir)
 
 
@@ -287,15 +281,6 @@ def visits_of(runs: Sequence[PlannedRun], visits: int, seed: int) -> list[list[P
 
     The stands come in an order shuffled anew in every visit, so that a machine that gets slower or
     busier meanwhile does so to all places of the axis.
-
-    Parameters
-    ----------
-    runs : sequence of PlannedRun
-        Of one plan.
-    visits : int
-        In how many parts the repetitions are run.
-    seed : int
-        Of the order.
     """
     order = random.Random(seed)
     found = []

@@ -91,13 +91,6 @@ def profile(
 def run_profiled(script: Path, arguments: Sequence[str]) -> Profile:
     """Run a program as ``python SCRIPT ARGUMENTS`` would, and return what it did on Dask.
 
-    Parameters
-    ----------
-    script : Path
-        The program.
-    arguments : sequence of str
-        What it is given.
-
     Raises
     ------
     InputError

@@ -35,27 +35,7 @@ FIGURES_FOLDER = "figures"
 
 @dataclass(frozen=True)
 class Section:
-    """What the page says of one experiment.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        Which one.
-    size : str
-        In which size.
-    note : str
-        On what it was measured.
-    picture : str
-        The figure, as the address of an image.
-    file : Path
-        The figure as PNG, in the folder of results.
-    tables : list of Grid
-        What is beside it.
-    findings : list of Finding
-        Verdicts.
-    missing : int
-        Runs that were planned and are not done.
-    """
+    """What the page says of one experiment."""
 
     scenario: Scenario
     size: str

@@ -29,21 +29,7 @@ from spliter_experiments.harness.records import ResultsFolder, record_of
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks to be run; kept beside the results, so that they can be resumed.
-
-    Parameters
-    ----------
-    scenario : str
-        Figure, or path of a file.
-    text : str
-        The scenario itself.
-    size, engine : str
-        In which size and on what.
-    configurations, nodes : tuple or None
-        Only these.
-    repetitions : int or None
-        In place of the scenario's.
-    """
+    """What a user asks to be run; kept beside the results, so that they can be resumed."""
 
     scenario: str
     text: str
@@ -129,15 +115,6 @@ def _request(plan: dict[str, Any], path: Path) -> Request:
 
 def pending(request: Request, folder: ResultsFolder, only: Sequence[str] = ()) -> list[PlannedRun]:
     """Return the runs that are not done.
-
-    Parameters
-    ----------
-    request : Request
-        What is asked for.
-    folder : ResultsFolder
-        Knows what is done.
-    only : sequence of str
-        Only runs of these names; without it, all.
 
     Raises
     ------

@@ -237,17 +237,7 @@ class PaperPoint(Model):
 
 
 class Paper(Model):
-    """What the paper reports of the experiment.
-
-    Parameters
-    ----------
-    reading : str
-        What its figure shows, in our words.
-    source : str
-        Where parameters and numbers were found.
-    points : tuple of PaperPoint
-        Its numbers, in seconds.
-    """
+    """What the paper reports of the experiment."""
 
     reading: Words
     source: Words

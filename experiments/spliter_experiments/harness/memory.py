@@ -26,13 +26,7 @@ class Peak:
 
 @contextmanager
 def watched(held: Callable[[], int | None]) -> Iterator[Peak]:
-    """Look at how much is held, ten times a second, for the time of a context.
-
-    Parameters
-    ----------
-    held : callable
-        Returns the bytes held now.
-    """
+    """Look at how much is held, ten times a second, for the time of a context."""
     peak, end = Peak(), threading.Event()
 
     def sample() -> None:

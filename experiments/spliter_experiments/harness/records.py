@@ -105,19 +105,7 @@ COLUMNS = {name: COLUMN_TYPES[kind] for name, kind in get_type_hints(Record).ite
 
 
 def record_of(run: Measurement, here: Facts, command: str, **plan: Any) -> Record:
-    """Make the record of a run.
-
-    Parameters
-    ----------
-    run : Measurement
-        What the run took.
-    here : Facts
-        This machine.
-    command : str
-        The command line.
-    **plan
-        All columns that were known before the run.
-    """
+    """Make the record of a run."""
     apart = run.phases.get("split", 0.0) + run.phases.get("rechunk", 0.0)
     return Record(
         **plan,

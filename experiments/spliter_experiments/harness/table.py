@@ -78,17 +78,7 @@ class Grid:
 
 
 def summary_grid(summaries: Sequence[Summary], x: str, caption: str = "") -> Grid:
-    """Return a line for each configuration and place; times in seconds.
-
-    Parameters
-    ----------
-    summaries : sequence of Summary
-        In the order of the lines.
-    x : str
-        Heading of the axis.
-    caption : str
-        Caption of the table.
-    """
+    """Return a line for each configuration and place; times in seconds."""
     found = {(one.engine, one.x, one.configuration): one.median for one in summaries}
     engines = {one.engine for one in summaries}
 

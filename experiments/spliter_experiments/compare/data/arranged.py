@@ -162,13 +162,6 @@ class Remaining:
 def hold_out(points: Points, count: int) -> tuple[Remaining, HeldOut]:
     """Part rows into those to learn from and, evenly spread among them, some to ask about.
 
-    Parameters
-    ----------
-    points : Points
-        All rows.
-    count : int
-        How many to hold out.
-
     Raises
     ------
     InputError

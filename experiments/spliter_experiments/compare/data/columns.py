@@ -60,17 +60,6 @@ def choose_columns(
 ) -> Columns:
     """Resolve the user's choice.
 
-    Parameters
-    ----------
-    names : sequence of str
-        All columns of the input.
-    numeric : sequence of bool, same length
-        Which of them hold numbers.
-    wanted : Wanted
-        What the user wants of them.
-    origin : str
-        What to call the input in errors.
-
     Raises
     ------
     InputError

@@ -211,13 +211,6 @@ def open_csv(path: Path, wanted: Wanted) -> Iterator[Points]:
 def open_labels(source: str, name: str) -> Iterator[Points]:
     """Open a column of labels; text labels are replaced by their rank among the sorted labels.
 
-    Parameters
-    ----------
-    source : str
-        A file, or ``sklearn:NAME``.
-    name : str
-        Name or number of the column.
-
     Raises
     ------
     InputError

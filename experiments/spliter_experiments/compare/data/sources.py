@@ -189,15 +189,7 @@ class BlobClasses:
 
 @dataclass(frozen=True)
 class Labels:
-    """Classes of points as numbers from 0 on, read from a column of values.
-
-    Parameters
-    ----------
-    points : Points
-        A source of one column.
-    classes : tuple of float
-        Its values, ascending.
-    """
+    """Classes of points as numbers from 0 on, read from a column of values."""
 
     points: Points
     classes: tuple[float, ...]
@@ -237,19 +229,7 @@ class RowNumbers:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What an app is given.
-
-    Parameters
-    ----------
-    points : Points
-        To be put on the cluster.
-    labels : Labels or None
-        Classes of the points.
-    held_out : Points or None
-        Points that are not among them.
-    held_out_labels : Labels or None
-        Classes of those.
-    """
+    """Points for the cluster and, if an app needs them, labels and rows held out."""
 
     points: Points
     labels: Labels | None = None

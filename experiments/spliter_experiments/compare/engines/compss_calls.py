@@ -52,15 +52,7 @@ def name_of(kernel: Callable[..., Any]) -> str:
 
 
 def results_of(futures: list[Any], shared: dict[str, Any]) -> list[Any]:
-    """Wait for tasks, and have COMPSs forget what was given to all of them.
-
-    Parameters
-    ----------
-    futures : list of future
-        Of the tasks.
-    shared : dict
-        The very one that they were given.
-    """
+    """Wait for tasks, and have COMPSs forget what was given to all of them."""
     found: list[Any] = compss_wait_on(futures)
     compss_delete_object(shared)
     return found

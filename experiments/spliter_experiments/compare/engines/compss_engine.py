@@ -46,15 +46,7 @@ from spliter_experiments.harness.runner import Reading
 
 @dataclass(frozen=True)
 class Nodes:
-    """What there is.
-
-    Parameters
-    ----------
-    units : mapping of str to int
-        Tasks that each node runs at once.
-    on_this_machine : bool
-        Whether all of them are this host.
-    """
+    """Tasks that each node runs at once, and whether all nodes are this host."""
 
     units: Mapping[Location, int]
     on_this_machine: bool
@@ -140,13 +132,7 @@ def _check(told: Mapping[str, Whereabouts]) -> None:
 
 @dataclass(frozen=True)
 class CompssRest:
-    """The state in which no task is under way.
-
-    Parameters
-    ----------
-    progress : Progress
-        Told that a way begins.
-    """
+    """The state in which no task is under way."""
 
     progress: Progress
 
@@ -161,11 +147,6 @@ class TaskMeter:
     """Counts the tasks that this program has started.
 
     Bytes are not known: COMPSs moves objects between nodes by itself, and does not tell.
-
-    Parameters
-    ----------
-    own : int
-        Those that are not SplIter's.
     """
 
     own: int = 0
@@ -183,17 +164,7 @@ class TaskMeter:
 
 @dataclass(frozen=True)
 class CompssEngine(ResultsHere):
-    """A COMPSs application's nodes; implements :class:`.engine.Engine`.
-
-    Parameters
-    ----------
-    nodes : Nodes
-        Those that there are.
-    progress : Progress
-        Told what is waited for.
-    counter : TaskMeter
-        Counts tasks.
-    """
+    """A COMPSs application's nodes; implements :class:`.engine.Engine`."""
 
     nodes: Nodes
     progress: Progress

@@ -31,11 +31,6 @@ MOST_HOSTS = 250
 def units_in(file: Path) -> dict[str, int]:
     """Read the computing units of nodes, the tasks that each runs at once, from a resources file.
 
-    Parameters
-    ----------
-    file : Path
-        ``resources.xml``.
-
     Returns
     -------
     dict of str to int

@@ -24,11 +24,6 @@ START_SECONDS = 120
 class Progress:
     """A file in which an application says until when it is to be heard from again.
 
-    Parameters
-    ----------
-    file : Path or None
-        None for one that nobody watches.
-
     Examples
     --------
     >>> Progress(None).tell(60, "a way")
@@ -37,15 +32,7 @@ class Progress:
     file: Path | None
 
     def tell(self, seconds: float, about: str) -> None:
-        """Promise the next sign of life.
-
-        Parameters
-        ----------
-        seconds : float
-            Until then.
-        about : str
-            What is waited for.
-        """
+        """Promise the next sign of life."""
         if self.file is None:
             return
         new = self.file.with_suffix(".new")

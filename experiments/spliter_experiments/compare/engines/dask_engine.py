@@ -31,13 +31,7 @@ LOAD_SECONDS = 1800
 
 @dataclass(frozen=True)
 class SeatOfBlock:
-    """Tells Dask where to make each block of an array.
-
-    Parameters
-    ----------
-    seats : tuple of str
-        The worker's address for each block.
-    """
+    """Tells Dask where to make each block of an array."""
 
     seats: tuple[str, ...]
 
@@ -65,19 +59,6 @@ def persist(
     """Load rows at the workers.
 
     Blocks of the same number are at the same worker, except with :attr:`Placement.DASK`.
-
-    Parameters
-    ----------
-    client : Client
-        Of the cluster.
-    source : Rows
-        Where the rows come from.
-    row_chunks : sequence of int
-        Rows of each block.
-    like : ndarray
-        A block without rows.
-    placement : Placement
-        How the blocks are spread over the workers.
 
     Returns
     -------
@@ -142,13 +123,7 @@ def wait_for(futures: Sequence[Future[Any]]) -> None:
 
 @dataclass(frozen=True)
 class DaskEngine:
-    """A Dask cluster; implements :class:`.engine.Engine`.
-
-    Parameters
-    ----------
-    client : Client
-        Synchronous client of it.
-    """
+    """A Dask cluster; implements :class:`.engine.Engine`."""
 
     client: Client
 

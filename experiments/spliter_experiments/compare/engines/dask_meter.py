@@ -50,15 +50,6 @@ class Rest:
     manager drops surplus copies wherever there is less memory, the original as well as the copy.
     After a few rounds of rechunking, blocks would lie where a rechunk wants them, and rechunking
     would cost nothing. So blocks are sent back to the worker that held them first.
-
-    Parameters
-    ----------
-    client : Client
-        Synchronous client of the cluster.
-    load : Load
-        What was held.
-    homes : mapping of key to str
-        The worker that held each of the blocks.
     """
 
     client: Client
@@ -175,13 +166,7 @@ class ByteCounter(WorkerPlugin):
 
 
 class ClusterMeter:
-    """Counters of one cluster, for the time of a context.
-
-    Parameters
-    ----------
-    client : Client
-        Synchronous client of the cluster.
-    """
+    """Counters of one cluster, for the time of a context."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -27,21 +27,7 @@ POLL_SECONDS = 0.03
 
 @dataclass(frozen=True)
 class DataClayRest:
-    """A state of the backends to come back to: no more is kept, and blocks are there.
-
-    Parameters
-    ----------
-    executor : DataClayExecutor
-        Of the client.
-    backends : tuple of str
-        Those that are there.
-    kept : int
-        How much they kept for clients.
-    object_ids : tuple of UUID
-        The blocks.
-    homes : tuple of UUID or None
-        Backends that held the blocks.
-    """
+    """A state of the backends to come back to: no more is kept, and blocks are there."""
 
     executor: DataClayExecutor
     backends: tuple[Location, ...]
@@ -134,15 +120,7 @@ class _CountedCall:
 
 
 class CountingStub:
-    """What gRPC made to call a backend by, with active methods counted; all calls go through it.
-
-    Parameters
-    ----------
-    stub : object
-        The original.
-    counts : Counts
-        Where to.
-    """
+    """What gRPC made to call a backend by, with active methods counted; all calls go through it."""
 
     def __init__(self, stub: Any, counts: Counts) -> None:
         self.original = stub
@@ -160,13 +138,7 @@ class CountingStub:
 
 
 class CallMeter:
-    """Counters of one dataClay, for the time of a context.
-
-    Parameters
-    ----------
-    executor : DataClayExecutor
-        Of the client.
-    """
+    """Counters of one dataClay, for the time of a context."""
 
     def __init__(self, executor: DataClayExecutor) -> None:
         self._clients: Mapping[Any, Any] = executor.session.runtime.backend_clients

@@ -16,13 +16,7 @@ with quiet():
 
 
 class ArrayBlock(DataClayObject):  # type: ignore[misc]
-    """One block of rows.
-
-    Parameters
-    ----------
-    content : ndarray
-        The rows.
-    """
+    """One block of rows."""
 
     content: Any
 

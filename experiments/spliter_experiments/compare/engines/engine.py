@@ -119,19 +119,6 @@ class Engine(Protocol):
     ) -> list[Any]:
         """Call a function on all blocks at once.
 
-        Parameters
-        ----------
-        blocks : collection
-            The blocks.
-        kernel : callable
-            Importable where the blocks are.
-        aligned : collection, optional
-            Blocks that are the second argument.
-        starts : sequence of int, optional
-            Numbers that are the next argument.
-        **shared
-            Further arguments, the same for all blocks.
-
         Returns
         -------
         list

@@ -130,13 +130,7 @@ MOST_INLINE = 100_000
 
 @dataclass(frozen=True, eq=False)
 class LoadedArray(RayArray):
-    """A collection that was loaded at nodes.
-
-    Parameters
-    ----------
-    seats : tuple of Location
-        The node of each block.
-    """
+    """A collection that was loaded at nodes."""
 
     seats: tuple[Location, ...] = ()
 

@@ -53,17 +53,7 @@ HELD_OUT_SHARE = 5
 
 @dataclass(frozen=True)
 class Trial:
-    """What all ways train, and what they are tried on.
-
-    Parameters
-    ----------
-    training : Training
-        What they train.
-    points : ndarray of float64, shape (n, columns)
-        Held out, to take the accuracy on.
-    labels : ndarray of int64, shape (n,)
-        Their classes.
-    """
+    """What all ways train, and what they are tried on."""
 
     training: Training
     points: Floats
@@ -71,15 +61,7 @@ class Trial:
 
 
 class Classifier:
-    """What a way comes to: a model, and how good it is, found out outside the clock.
-
-    Parameters
-    ----------
-    model : SVC
-        Trained.
-    trial : Trial
-        What it is tried on.
-    """
+    """What a way comes to: a model, and how good it is, found out outside the clock."""
 
     def __init__(self, model: SVC, trial: Trial) -> None:
         self.model = model

@@ -43,15 +43,7 @@ DASK_ML = "dask-ml"
 
 
 def rechunked(app: type[App[Any]], method: str) -> Way:
-    """Return the way that rechunks to one chunk per core, then runs one task per chunk.
-
-    Parameters
-    ----------
-    app : type
-        Of the app.
-    method : str
-        One of Dask's, "p2p" or "tasks".
-    """
+    """Return the way that rechunks to one chunk per core, then runs one task per chunk."""
 
     def run(site: DaskSite, problem: Any) -> Answer:
         start = time.perf_counter()
@@ -84,15 +76,6 @@ def rechunk_to_cores(site: DaskSite, array: da.Array, method: str) -> list[Futur
 
     With whole rows, "p2p" merges them by tasks and passes each chunk on without a shuffle; "tasks"
     does not have that last step.
-
-    Parameters
-    ----------
-    site : Site
-        Says how many cores there are.
-    array : dask.array.Array
-        The points, or the labels.
-    method : str
-        One of Dask's, "p2p" or "tasks".
     """
     rows, *width = array.shape
     sizes = cut_rows(rows, min(site.engine.cores, rows))
@@ -139,13 +122,7 @@ def neighbors_of_the_paper(site: DaskSite, quest: Quest) -> Answer:
 
 @dataclass(frozen=True)
 class LocalBlocks:
-    """The blocks at one worker, by their keys; Dask would take a list of these for dependencies.
-
-    Parameters
-    ----------
-    keys : tuple of key
-        Of the blocks.
-    """
+    """The blocks at one worker, by their keys; Dask would take a list of these for dependencies."""
 
     keys: tuple[Key, ...]
 

@@ -134,15 +134,7 @@ class Histogram(App[Edges]):
 
 
 def equal_bins(bounds: Floats, bins: int) -> Edges:
-    """Cut the range of each column into equal bins, as ``numpy.histogramdd`` does.
-
-    Parameters
-    ----------
-    bounds : ndarray of float64, shape (2, columns)
-        Lowest and highest value.
-    bins : int
-        Bins per column.
-    """
+    """Cut the range of each column into equal bins, as ``numpy.histogramdd`` does."""
     return tuple(np.linspace(low, high, bins + 1) for low, high in widen(bounds).T)
 
 

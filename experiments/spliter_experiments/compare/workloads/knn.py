@@ -45,15 +45,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Quest:
-    """What all ways are asked.
-
-    Parameters
-    ----------
-    points : ndarray of float64, shape (n, columns)
-        The queries.
-    neighbors : int
-        How many neighbours of each.
-    """
+    """What all ways are asked."""
 
     points: Floats
     neighbors: int

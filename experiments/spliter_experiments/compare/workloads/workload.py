@@ -111,21 +111,7 @@ def loaded(
     placement: Placement = Placement.EVEN,
     **others: Any,
 ) -> Iterator[Loaded]:
-    """Load a data set on an engine, for the time of the context.
-
-    Parameters
-    ----------
-    engine : Engine
-        The cluster.
-    dataset : Dataset
-        The points and what goes with them.
-    row_chunks : sequence of int
-        Rows of each block.
-    placement : Placement
-        How the blocks are spread over the workers.
-    **others
-        Further attributes of the site.
-    """
+    """Load a data set on an engine, for the time of the context."""
     with ExitStack() as stack:
 
         def load(source: Rows, like: Any) -> Any:
