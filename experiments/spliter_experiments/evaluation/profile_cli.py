@@ -139,8 +139,7 @@ def profile_table(found: Profile) -> Table:
     more = f"and {len(passes) - SHOWN} shorter ones" if len(passes) > SHOWN else ""
     table = Grid((*headings, "if split", "gain"), rows, more).terminal(title)
     # Names may be long: narrow enough for 80 columns, and readable on 60.
-    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
-    table.columns[0].min_width = 10
+    table.columns[0].overflow, table.columns[0].min_width = "fold", 10
     return table
 
 

@@ -68,7 +68,7 @@ class Grid:
         for at, heading in enumerate(self.headings):
             numeric = all(row[at][:1].isdecimal() or row[at] == NONE for row in self.rows)
             narrow = heading if "\n" in heading else heading.replace(" ", "\n")
-            table.add_column(narrow, justify="right" if numeric else "left", no_wrap=True)
+            table.add_column(narrow, justify="right" if numeric else "left", no_wrap=numeric)
         grouped = len({row[0] for row in self.rows}) < len(self.rows)
         for at, row in enumerate(self.rows):
             repeated = grouped and at > 0 and self.rows[at - 1][0] == row[0]
