@@ -49,7 +49,7 @@ prepare_environment() {
     stamp=.venv/installed-$extras
     [ -e .venv/bin/pip ] || _make_venv
     if ! cmp -s pyproject.toml "$stamp"; then
-        echo "installing spliter[$extras] into .venv"
+        echo "installing pyspliter[$extras] into .venv"
         # setuptools warns of folders that bear a package's name (ours is the package itself), and
         # that folders of data could be imported (they are data).
         PYTHONWARNINGS="ignore:Editable installation,ignore:Package" \

@@ -106,7 +106,7 @@ def progress(
 ) -> list[Any]:
     """Wait for tasks and show a bar meanwhile, on a terminal or in a notebook.
 
-    The bar is that of tqdm (``pip install 'spliter[progress]'``): a widget in a notebook that has
+    The bar is that of tqdm (``pip install 'pyspliter[progress]'``): a widget in a notebook that has
     ipywidgets, text elsewhere.
 
     Parameters
@@ -154,7 +154,7 @@ def _bar() -> Any:
     # Not try and except: the traceback of a failed import is longer than what it has to say.
     if importlib.util.find_spec("tqdm") is None:
         raise PackageMissingError(
-            "a progress bar needs tqdm, which is not installed: pip install 'spliter[progress]'; "
+            "a progress bar needs tqdm, which is not installed: pip install 'pyspliter[progress]'; "
             "without it, count what spliter.as_completed yields"
         )
     with warnings.catch_warnings():

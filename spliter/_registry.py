@@ -116,7 +116,7 @@ class BackendInfo:
     reason : str
         Why not; empty if it can.
     extra : str or None
-        What to install: ``pip install "spliter[extra]"``.
+        What to install: ``pip install "pyspliter[extra]"``.
     version : str or None
         Version of the engine, if it is installed.
     """
@@ -195,7 +195,7 @@ def _load_built_in(line: _BuiltIn) -> Backend:
     try:
         backend = importlib.import_module(line.module).BACKEND
     except ImportError as error:
-        hint = f'; pip install "spliter[{line.extra}]"' if line.extra else ""
+        hint = f'; pip install "pyspliter[{line.extra}]"' if line.extra else ""
         raise BackendNotUsableError(
             f"backend {line.name!r} is not usable here: {error}{hint}"
         ) from error

@@ -37,4 +37,4 @@ def test_histogram_without_scikit_learn(run_python: RunPython) -> None:
     done = run_python("-c", WITHOUT)
     assert done.returncode == 0, done.stderr
     assert "KMeans is not usable here" in done.stdout
-    assert "pip install 'spliter[apps]'" in done.stdout
+    assert "pip install 'pyspliter[apps]'" in done.stdout

@@ -464,7 +464,7 @@ def test_engine_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     result = compare("--backend", "dataclay")
     assert result.exit_code == 2
     assert "--backend dataclay cannot be used here: No module named" in result.stderr
-    assert 'pip install "spliter[dataclay]"' in " ".join(result.stderr.split())
+    assert 'pip install "pyspliter[dataclay]"' in " ".join(result.stderr.split())
 
 
 def test_file_that_is_no_scheduler_file(tmp_path: Path) -> None:
@@ -526,10 +526,10 @@ def test_doctor_says_why_a_backend_is_not_usable(monkeypatch: pytest.MonkeyPatch
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
     assert "No module named" in text
-    assert '"spliter[dask]"' in text
+    assert '"pyspliter[dask]"' in text
     told = {info["name"]: info for info in json.loads(run("doctor", "--json").stdout)["backends"]}
     assert (told["local"]["usable"], told["dask"]["usable"]) == (True, False)
-    assert told["dask"]["advice"].endswith('pip install "spliter[dask]"')
+    assert told["dask"]["advice"].endswith('pip install "pyspliter[dask]"')
     required = run("doctor", "--require", "local,dask")
     assert required.exit_code == 2
     assert "backend 'dask' is required: No module named" in " ".join(required.stderr.split())

@@ -339,7 +339,7 @@ def pip(arguments: Sequence[str]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for word in arguments[1:]:
         assert not word.startswith("spliter"), "package indexes have another project of that name"
-        own = re.fullmatch(r"(?:\.|/path/to/the/checkout)(?:\[(.*)\])?", word)
+        own = re.fullmatch(r"(?:\.|/path/to/the/checkout|pyspliter)(?:\[(.*)\])?", word)
         if own:
             extras = set((own[1] or "").split(",")) - {""}
             assert extras <= {*project["optional-dependencies"]}, f"there is no such extra: {word}"
@@ -442,6 +442,7 @@ WRONG = {
     "python -c 'from spliter import no_such_name'": "cannot import name",
     "pip install '.[nothing]'": "no such extra",
     "pip install 'spliter[dask]'": "another project",
+    "pip install 'pyspliter[nothing]'": "no such extra",
     "pip install no-such-package": "no-such-package",
     "pytest --no-such-option": "no option named",
     "pytest tests/no_such_folder": "there is no",

@@ -118,7 +118,7 @@ def test_scripts_say_what_they_take(script: str) -> None:
 def test_shellcheck_takes_the_scripts(script: str) -> None:
     beside = Path(sys.executable).parent / "shellcheck"
     found = str(beside) if beside.exists() else shutil.which("shellcheck")
-    assert found, 'there is no shellcheck; pip install "spliter[test]"'
+    assert found, 'there is no shellcheck; pip install "pyspliter[test]"'
     command = [found, "--external-sources", f"--source-path={ROOT}", f"scripts/{script}"]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False

@@ -210,7 +210,7 @@ def test_a_missing_engine_names_the_extra(run_python: RunPython) -> None:
     without = WITHOUT.format(blocked=["distributed", "dask"])
     said = printed(run_python, without + TRY.format(what="spliter.split([[1]], backend='dask')"))
     assert said.startswith("BackendNotUsableError: backend 'dask' is not usable here: ")
-    assert 'pip install "spliter[dask]"' in said
+    assert 'pip install "pyspliter[dask]"' in said
     told = "[(info.usable, info.extra) for info in spliter.backends() if info.name == 'dask']"
     assert printed(run_python, without + TRY.format(what=told)) == "[(False, 'dask')]"
     told = "[info.usable for info in spliter.backends() if info.name == 'local']"
@@ -230,7 +230,7 @@ array = zarr.create_array("memory://a", shape=(4,), chunks=(2,), dtype="i4")
     said = printed(
         run_python, without + program + TRY.format(what="spliter.split(on_workers(array))")
     )
-    assert said.endswith('pip install "spliter[dask,zarr]"')
+    assert said.endswith('pip install "pyspliter[dask,zarr]"')
 
 
 def test_everything_but_dask_works_without_dask(run_python: RunPython) -> None:

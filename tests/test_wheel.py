@@ -58,7 +58,7 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_wheel_has_the_four_packages_and_nothing_else(wheel: Path) -> None:
     names = [Path(name) for name in zipfile.ZipFile(wheel).namelist()]
-    info = f"spliter-{spliter.__version__}.dist-info"
+    info = f"pyspliter-{spliter.__version__}.dist-info"
     assert sorted({name.parts[0] for name in names}) == sorted([*PACKAGES, info])
     others = {str(name) for name in names if name.parts[0] != info and name.suffix != ".py"}
     assert others == data_files()
@@ -147,7 +147,7 @@ ABSENT = ["dask", "distributed", "pandas", "ray", "rich", "scipy", "sklearn", "t
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["doctor"], 0, 'pip install "spliter[experiments]"'),
+        (["doctor"], 0, 'pip install "pyspliter[experiments]"'),
         (["doctor", "--json"], 0, '"name": "local"'),
         (["doctor", "--require", "dask"], 2, "backend 'dask' is required"),
         (["--version"], 0, f"spliter {spliter.__version__}"),

@@ -2,7 +2,7 @@
 
 Each is a loop that splits, in a module of its own name, around numerics that know nothing of
 it. The histogram needs NumPy; the estimators follow scikit-learn's interface and need it:
-``pip install 'spliter[apps]'``.
+``pip install 'pyspliter[apps]'``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def __getattr__(name: str) -> Any:
         module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
     except ModuleNotFoundError as error:
         raise ImportError(
-            f"{name} is not usable here: {error}; pip install 'spliter[apps]'"
+            f"{name} is not usable here: {error}; pip install 'pyspliter[apps]'"
         ) from error
     return getattr(module, name)
 

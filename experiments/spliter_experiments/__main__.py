@@ -39,7 +39,7 @@ def main_of_core(arguments: Sequence[str], missing: Sequence[str]) -> int:
     int
         The exit code.
     """
-    lack = f'needs {", ".join(missing)}: pip install "spliter[experiments]"'
+    lack = f'needs {", ".join(missing)}: pip install "pyspliter[experiments]"'
     parser = argparse.ArgumentParser(
         "spliter", description="Iterate over distributed data where it lies."
     )

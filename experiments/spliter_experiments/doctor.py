@@ -100,7 +100,7 @@ def _version(package: str) -> str:
 def _dataclay_advice() -> str:
     if sys.version_info >= FIRST_PYTHON_WITHOUT_DATACLAY:
         return "dataClay needs Python < 3.13; make an environment with an older one"
-    return 'pip install "spliter[dataclay]"'
+    return 'pip install "pyspliter[dataclay]"'
 
 
 def _usable_redis() -> str:
@@ -203,7 +203,7 @@ class Report:
         if self.missing:
             parts.append(
                 f"The other commands also need {', '.join(self.missing)}: "
-                'pip install "spliter[experiments]"\n'
+                'pip install "pyspliter[experiments]"\n'
             )
         return "\n".join(parts)
 
@@ -217,7 +217,7 @@ def advice(info: BackendInfo) -> str:
     """Return why a backend cannot be used, and the command that installs what it lacks."""
     if info.usable:
         return ""
-    install = f'pip install "spliter[{info.extra}]"' if info.extra else ""
+    install = f'pip install "pyspliter[{info.extra}]"' if info.extra else ""
     return "; ".join(filter(None, [info.reason, install if install not in info.reason else ""]))
 
 
@@ -277,7 +277,7 @@ def _versions_at(scheduler: str) -> Mapping[str, str | None]:
         from spliter_experiments.compare.engines.engine import ClusterChoice
     except ModuleNotFoundError as error:
         raise ClusterError(
-            f'--scheduler needs Dask: {error}; pip install "spliter[dask]"'
+            f'--scheduler needs Dask: {error}; pip install "pyspliter[dask]"'
         ) from error
     with connected(ClusterChoice(scheduler, workers=1, threads=1)) as client:
         return process_versions(client)

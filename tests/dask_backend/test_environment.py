@@ -91,7 +91,7 @@ def test_split_names_the_processes(
         x = da.ones(4, chunks=2).persist()
         with pytest.raises(BackendNotUsableError, match=says) as refused:
             split(x)
-    assert f"pip install 'spliter[dask]=={spliter.__version__}'" in str(refused.value)
+    assert f"pip install 'pyspliter[dask]=={spliter.__version__}'" in str(refused.value)
 
 
 def test_a_worker_that_comes_later_is_asked_too(cluster: tuple[Path, Start]) -> None:

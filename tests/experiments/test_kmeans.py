@@ -207,7 +207,7 @@ def test_options_that_cannot_be_used(clusters: int, iterations: int) -> None:
 def test_dask_ml_that_is_not_there(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dask_ml", None)
     monkeypatch.setitem(sys.modules, "dask_ml.cluster", None)
-    assert 'pip install "spliter[dask-ml]"' in why_no_dask_ml(client)
+    assert 'pip install "pyspliter[dask-ml]"' in why_no_dask_ml(client)
     assert list(WAYS.absent(DaskEngine(client))) == [DASK_ML]
 
 

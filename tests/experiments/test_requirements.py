@@ -34,7 +34,7 @@ def test_packages_of_dataclay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_advice_for_dataclay_knows_the_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 12, 1))
-    assert "spliter[dataclay]" in look()["package dataclay"].advice
+    assert "pyspliter[dataclay]" in look()["package dataclay"].advice
     monkeypatch.setattr(sys, "version_info", (3, 13, 0))
     assert "Python < 3.13" in look()["package dataclay"].advice
 

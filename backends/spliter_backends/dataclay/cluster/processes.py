@@ -50,7 +50,7 @@ class Processes:
         if importlib.util.find_spec("dataclay") is None:
             raise BackendNotUsableError(
                 "dataClay is not installed (it needs Python < 3.13); "
-                'pip install "spliter[dataclay]"'
+                'pip install "pyspliter[dataclay]"'
             )
         store = services.find_store()
         if store is None:

@@ -316,7 +316,7 @@ def _load_bunch(name: str) -> Any:
         from sklearn import datasets
     except ImportError as error:
         raise InputError(
-            f'{SKLEARN}{name} needs scikit-learn: pip install "spliter[apps]"'
+            f'{SKLEARN}{name} needs scikit-learn: pip install "pyspliter[apps]"'
         ) from error
     return getattr(datasets, f"load_{name}")()
 

@@ -37,7 +37,7 @@ def load_engine(name: str) -> EngineKind:
         engine = importlib.import_module(MODULES[name]).ENGINE
     except ImportError as error:
         raise ClusterError(
-            f'--backend {name} cannot be used here: {error}; pip install "spliter[{name}]"'
+            f'--backend {name} cannot be used here: {error}; pip install "pyspliter[{name}]"'
         ) from error
     assert isinstance(engine, EngineKind)
     return engine

@@ -197,7 +197,7 @@ def why_no_dask_ml(client: Client) -> str:
     try:
         import dask_ml.cluster  # noqa: F401
     except ImportError as error:
-        return f'it cannot be imported here ({error}); pip install "spliter[dask-ml]"'
+        return f'it cannot be imported here ({error}); pip install "pyspliter[dask-ml]"'
     found = client.run(metadata.version, DASK_ML, on_error="return")
     without = [worker for worker, version in found.items() if not isinstance(version, str)]
     return f"it is not installed at {', '.join(without)}" if without else ""
