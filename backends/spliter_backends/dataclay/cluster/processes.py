@@ -20,8 +20,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spliter import BackendNotUsableError
+from spliter_backends._shared import redis_store
+from spliter_backends._shared.redis_store import HOST
 from spliter_backends.dataclay.cluster import services
-from spliter_backends.dataclay.cluster.services import HOST, Port, Service
+from spliter_backends.dataclay.cluster.services import Port, Service
 
 LOOK_SECONDS = 0.05
 STOP_SECONDS = 5.0
@@ -52,10 +54,10 @@ class Processes:
                 "dataClay is not installed (it needs Python < 3.13); "
                 'pip install "pyspliter[dataclay]"'
             )
-        store = services.find_store()
+        store = redis_store.find_store()
         if store is None:
             raise BackendNotUsableError(
-                f"there is no key-value store for dataClay; {services.STORE_HINT}"
+                f"there is no key-value store for dataClay; {redis_store.STORE_HINT}"
             )
         self._store = store
         self._threads = threads
