@@ -1,4 +1,7 @@
-"""What every test run shares: hypothesis profiles, and which engines have to be there.
+"""Shared by all tests: the two tiers, hypothesis profiles, and which engines have to be there.
+
+``scripts/test`` leaves out the tests marked ``thorough``: those in the folders of ``THOROUGH``, and
+files and tests that have the mark themselves. ``scripts/test --all`` runs them too.
 
 A test that needs an engine says so with ``@pytest.mark.backend("dask")``. Where that engine
 cannot be used the test is skipped and the reason printed, so a contributor without it can work on
@@ -11,8 +14,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -23,18 +28,21 @@ from tests.slurm.cluster import why_not as why_no_slurm
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE_ROOTS = [ROOT, ROOT / "backends", ROOT / "apps", ROOT / "experiments"]
 
-hypothesis.settings.register_profile("dev", max_examples=25, deadline=None)
+THOROUGH = {"chaos", "evaluation", "experiments", "fuzz", "scale", "security", "slurm"}
+"""Folders of tests that only ``scripts/test --all`` runs."""
+
+LEFT_OUT = pytest.StashKey[int]()
+
+hypothesis.settings.register_profile("quick", max_examples=10, deadline=None)
 hypothesis.settings.register_profile(
-    "ci",
-    max_examples=200,
+    "thorough",
+    max_examples=100,
     deadline=None,  # no test judges time
     derandomize=True,  # a red run must be red again
     print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
-hypothesis.settings.load_profile(
-    os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
-)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,6 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "backend(name): needs this engine; skipped where it cannot be used, "
         "an error where --expect-backends names it",
     )
+    config.addinivalue_line("markers", "thorough: only scripts/test --all runs it")
     config.addinivalue_line(
         "markers",
         "slurm: starts a real SLURM; skipped where it is not installed, an error with "
@@ -70,17 +79,40 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--expect-backends: " + "; ".join(missing))
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected, and xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep in one process what shares a cluster, where tests run in several (``--dist loadgroup``).
+    """Mark thorough tests; keep tests that share a cluster in one process (``--dist loadgroup``).
 
-    That is a file, or a folder whose ``conftest.py`` has the cluster for the whole of it.
+    These are the tests of a file, or of a folder whose ``conftest.py`` has the cluster.
     """
+    for item in items:
+        if THOROUGH & set(item.path.relative_to(config.rootpath).parts):
+            item.add_marker("thorough")
     if not config.pluginmanager.hasplugin("xdist"):
         return
     for item in items:
         together = item.path.parent if item.path.parent.name == "ray_backend" else item.path
         item.add_marker(pytest.mark.xdist_group(str(together.relative_to(config.rootpath))))
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Count deselected tests in each process of xdist, which does not report them itself."""
+    output = getattr(items[0].config, "workeroutput", None) if items else None
+    if output is not None:
+        output["left out"] = output.get("left out", 0) + len(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left out", 0)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    left_out = config.stash.get(LEFT_OUT, 0)
+    if left_out:
+        terminalreporter.write_line(f"{left_out} tests were left out; all: scripts/test --all")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -120,6 +152,14 @@ def _why_not_usable(name: str) -> str:
         if info.name == name:
             return info.reason
     return f"there is no backend {name!r}"
+
+
+def wait_until_made(file: Path) -> None:
+    """Wait for a file with which a task announces that it runs."""
+    deadline = time.monotonic() + 30
+    while not file.exists():
+        assert time.monotonic() < deadline, f"no task has made {file.name}"
+        time.sleep(0.01)
 
 
 RunPython = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -1,7 +1,8 @@
-"""Which workers a Dask cluster has."""
+"""Which workers a Dask cluster has, and whether they run tasks."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from distributed import Client
@@ -16,3 +17,15 @@ def workers_of(client: Client) -> list[str]:
     scheduler: Any = client.scheduler
     identity: dict[str, Any] = client.sync(scheduler.identity, n_workers=-1)
     return sorted(identity["workers"])
+
+
+def wait_until_running(client: Client) -> None:
+    """Wait until every worker runs a task."""
+    deadline = time.monotonic() + 30
+    while not all(client.run(_executing).values()):
+        assert time.monotonic() < deadline, "a worker runs no task"
+        time.sleep(0.02)
+
+
+def _executing(dask_worker: Any) -> int:
+    return int(dask_worker.state.executing_count)

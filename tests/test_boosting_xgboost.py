@@ -27,7 +27,7 @@ from spliter_experiments.compare.engines.dask_meter import ClusterMeter
 from tests.dask_backend.conftest import start
 from tests.dask_workers import workers_of
 
-pytestmark = pytest.mark.backend("dask")
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask")]
 
 PARAMS = {"objective": "binary:logistic", "max_depth": 4, "eta": 0.3, "nthread": 1}
 ROUNDS = 15

@@ -39,7 +39,7 @@ from spliter_experiments.harness.records import Record, ResultsFolder
 from spliter_experiments.harness.runner import Answer
 from tests.conftest import SOURCE_ROOTS, RunPython
 
-pytestmark = pytest.mark.backend("dask")
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask")]
 
 SMALL = ["--blocks-per-core", "3", "--rounds", "2"]
 

@@ -25,7 +25,7 @@ from spliter_experiments.compare.engines import dataclay_cluster
 from spliter_experiments.harness.records import ResultsFolder
 from tests.conftest import SOURCE_ROOTS
 
-pytestmark = pytest.mark.backend("dataclay")
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dataclay")]
 
 APPS = {
     "sum": ["--dims", "3", "--rows", "600"],

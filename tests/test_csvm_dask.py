@@ -21,6 +21,7 @@ from spliter import split
 from tests.csvm_suite import CascadeSVMTests, cascading, dataset
 from tests.dask_backend.conftest import start as start_cluster
 from tests.dask_backend.placing import ShuffledCollections, shuffled, shuffled_array
+from tests.engine_cases import CASCADE_SVM, one_case_of
 from tests.histogram_suite import cut
 from tests.kmeans_suite import heights
 
@@ -37,6 +38,7 @@ def client() -> Iterator[Client]:
         yield client
 
 
+@one_case_of(*CASCADE_SVM)
 class TestDask(ShuffledCollections, CascadeSVMTests):
     """Arrays, each chunk of which is at a worker drawn at random."""
 

@@ -9,6 +9,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from spliter_apps.svm import CascadeSVM
 
+pytestmark = pytest.mark.thorough
+
 WEIGHTS = (
     "libsvm stops within svc_tol of the optimum, where from depends on the order of points, and "
     "gamma='scale' knows no weights; scikit-learn lets its own SVC off this check too"

@@ -22,7 +22,7 @@ from spliter_backends.dataclay.cluster import EmbeddedDataClay
 from spliter_backends.dataclay.cluster import services as dataclay_services
 from tests.conftest import SOURCE_ROOTS, RunPython
 
-pytestmark = pytest.mark.backend("dataclay")
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dataclay")]
 
 END_SECONDS = 20
 

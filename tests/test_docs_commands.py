@@ -42,6 +42,8 @@ from spliter_experiments.compare.options import CommonOptions
 from spliter_experiments.evaluation import catalog
 from spliter_experiments.harness.errors import ClusterError
 
+pytestmark = pytest.mark.thorough
+
 PAGES: Final = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",

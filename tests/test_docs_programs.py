@@ -15,6 +15,8 @@ import pytest
 
 from tests.conftest import ROOT, SOURCE_ROOTS, RunPython
 
+pytestmark = pytest.mark.thorough
+
 FILE = re.compile(r"<!-- file: (\S+) -->\n```python\n(.*?)```", re.DOTALL)
 SHELL = re.compile(r"```console\n(.*?)```", re.DOTALL)
 EXAMPLE = ROOT / "docs" / "examples" / "folders"

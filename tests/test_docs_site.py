@@ -23,6 +23,8 @@ import spliter.testing
 import spliter_apps
 from tests.conftest import ROOT, SOURCE_ROOTS
 
+pytestmark = pytest.mark.thorough
+
 DOCS = ROOT / "docs"
 TOOLS = {
     "ipykernel": "ipykernel",

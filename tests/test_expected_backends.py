@@ -9,6 +9,8 @@ import pytest
 
 from tests.conftest import RunPython
 
+pytestmark = pytest.mark.thorough
+
 NEEDS_UNKNOWN = """
 import pytest
 

@@ -23,6 +23,7 @@ from spliter import BackendNotUsableError, InvalidArgumentError, LazyCollectionE
 from spliter_apps import histogramdd
 from tests.dask_backend.conftest import start
 from tests.dask_workers import workers_of
+from tests.engine_cases import HISTOGRAM, one_case_of
 from tests.histogram_suite import HistogramTests, assert_same, cut, points
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
@@ -43,6 +44,7 @@ def same(block: Any) -> Any:
     return block
 
 
+@one_case_of(*HISTOGRAM)
 class TestDask(HistogramTests):
     """Persisted arrays and DataFrames."""
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import spliter_apps.histogram.histogram as implementation
 from spliter import AlignmentError, InvalidArgumentError, UnsupportedCollectionError
 from spliter_apps import histogramdd
+from tests.engine_cases import HISTOGRAM, one_case_of
 from tests.histogram_suite import HistogramTests, assert_same, cut, points
 from tests.programs import listing5
 
@@ -34,6 +35,7 @@ class TestListsOfBlocks(HistogramTests):
         return cut(frame, rows)
 
 
+@one_case_of(*HISTOGRAM)
 class TestDaskWithoutACluster(HistogramTests):
     """Values in the graph of a Dask collection, computed in this process."""
 

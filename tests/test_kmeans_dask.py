@@ -24,6 +24,7 @@ from spliter_apps.kmeans import KMeans
 from tests.dask_backend.conftest import start as start_cluster
 from tests.dask_backend.placing import ShuffledCollections, shuffled
 from tests.dask_backend.programs import kill
+from tests.engine_cases import KMEANS, one_case_of
 from tests.histogram_suite import cut
 from tests.kmeans_suite import KMeansTests, dataset, heights
 
@@ -40,6 +41,7 @@ def client() -> Iterator[Client]:
         yield client
 
 
+@one_case_of(*KMEANS)
 class TestDask(ShuffledCollections, KMeansTests):
     """Arrays, each chunk of which is at a worker drawn at random."""
 

@@ -9,6 +9,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from spliter_apps.kmeans import KMeans
 
+pytestmark = pytest.mark.thorough
+
 # scikit-learn's own KMeans is let off these two as well, for the same reason.
 WEIGHTS = (
     "the draws of first centres see a point of weight 2 once and a repeated point twice, and the "

@@ -32,7 +32,7 @@ from tests.dask_backend.conftest import start
 from tests.dask_backend.test_dask_split import held, until
 from tests.dask_backend.test_persist import counted
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 Array = npt.NDArray[Any]
 

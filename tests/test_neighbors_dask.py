@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -20,9 +19,11 @@ from distributed import Client
 
 from spliter import InvalidArgumentError, split
 from spliter_apps.neighbors import KNeighborsClassifier, NearestNeighbors, forest
+from tests.counting import settle
 from tests.dask_backend.conftest import start
 from tests.dask_backend.placing import ShuffledCollections, shuffled
 from tests.dask_backend.programs import kill
+from tests.engine_cases import NEIGHBORS, one_case_of
 from tests.histogram_suite import cut
 from tests.kmeans_suite import heights
 from tests.neighbors_data import by_distance_and_number, dataset, lattice
@@ -41,6 +42,7 @@ def client() -> Iterator[Client]:
         yield client
 
 
+@one_case_of(*NEIGHBORS)
 class TestDask(ShuffledCollections, NeighborsTests):
     """Arrays, each chunk of which is at a worker drawn at random."""
 
@@ -208,7 +210,7 @@ def test_trees_lost_with_their_worker_are_built_again() -> None:
         search.fit(da.from_array(points, chunks=(20, 2)).persist())
         for place in [each.location for each in search._forest.partitions[:2]]:
             np.testing.assert_array_equal(search.kneighbors(queries)[1], expected[1])
-            time.sleep(2)  # nothing of the fit is under way any more
+            settle(client)  # nothing of the fit is running any more
             kill(client, place)
             np.testing.assert_array_equal(search.kneighbors(queries)[1], expected[1])
         assert search.kneighbors()[1].compute().shape == (300, 5)

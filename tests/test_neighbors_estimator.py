@@ -21,6 +21,8 @@ from spliter_apps.neighbors import (
 )
 from tests.neighbors_data import dataset
 
+pytestmark = pytest.mark.thorough
+
 
 # No check is expected to fail. scikit-learn itself skips what does not apply: array API input
 # where SCIPY_ARRAY_API is not set, and decision functions, which votes do not have.

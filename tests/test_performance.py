@@ -15,6 +15,8 @@ pytest.importorskip("distributed")
 
 from benchmarks import performance
 
+pytestmark = pytest.mark.thorough
+
 FIGURES = performance.read_figures()
 
 

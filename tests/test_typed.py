@@ -14,6 +14,8 @@ import pytest
 
 from tests.conftest import SOURCE_ROOTS
 
+pytestmark = pytest.mark.thorough
+
 CHECKER = "basedpyright"
 """Pyright with the Node it needs in its own wheel: nothing is fetched when it starts."""
 

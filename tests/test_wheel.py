@@ -15,6 +15,8 @@ import pytest
 import spliter
 from tests.conftest import ROOT, SOURCE_ROOTS
 
+pytestmark = pytest.mark.thorough
+
 PACKAGES = ["spliter", "spliter_apps", "spliter_backends", "spliter_experiments"]
 
 

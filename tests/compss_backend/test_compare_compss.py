@@ -19,7 +19,7 @@ from spliter_experiments.harness.errors import ClusterError, InputError
 from tests.compss_backend.conftest import NODES
 from tests.experiments.call_ways import APPS, NBLOCKS, all_ways, check_ways, pose
 
-pytestmark = [pytest.mark.backend("compss"), pytest.mark.standin]
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("compss"), pytest.mark.standin]
 
 POINTS = GeneratedPoints(rows=80, dims=2, seed=5)
 

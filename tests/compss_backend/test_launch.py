@@ -38,6 +38,8 @@ from spliter_experiments.harness.errors import ClusterError, OptionError
 from spliter_experiments.harness.records import ResultsFolder
 from tests.conftest import SOURCE_ROOTS
 
+pytestmark = pytest.mark.thorough
+
 HERE = ClusterChoice(None, workers=3, threads=2)
 
 FAKE = """\

@@ -36,6 +36,7 @@ SECONDS = 1800
 """Bound for one application; the comparison with scikit-learn takes some 600."""
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.skipif(
         "COMPSS_HOME" not in os.environ,
         reason="no COMPSs runtime here: COMPSS_HOME is not set",

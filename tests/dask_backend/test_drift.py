@@ -28,9 +28,9 @@ from spliter import BlockLostError, reduce, split
 from tests.dask_backend import programs
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import expected, kill, spread, total, where
-from tests.dask_workers import workers_of
+from tests.dask_workers import wait_until_running, workers_of
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(60)]
 
 
 def wait_for_workers_to_be(client: Client, number: int) -> None:
@@ -64,7 +64,7 @@ def test_worker_dies_during_the_tasks(start_cluster: StartCluster) -> None:
     client = start_cluster()
     parts = split(spread(client, 20))
     futures = [programs.slow_total(part, 0.1) for part in parts]
-    time.sleep(0.5)
+    wait_until_running(client)
     kill(client, workers_of(client)[0])
     assert sum(client.gather(futures)) == expected(20)
 
@@ -302,7 +302,7 @@ def test_worker_paused_with_tasks_waiting_at_it(start_cluster: StartCluster) -> 
     client = start_cluster()
     parts = split(spread(client, 16), partitions_per_location=4)
     futures = [programs.slow_total(part, 0.3) for part in parts]
-    time.sleep(0.3)
+    wait_until_running(client)
     paused = workers_of(client)[0]
     set_status(paused, "paused", client)
     assert sum(client.gather(futures)) == expected(16)
@@ -342,8 +342,12 @@ def test_dropping_the_array_keeps_the_blocks(start_cluster: StartCluster) -> Non
     client = start_cluster()
     futures = spread(client, 8)
     parts = split(futures)
-    del futures
-    time.sleep(0.5)
+    last = client.submit(int, pure=False)
+    key = last.key
+    wait(last)
+    del futures, last
+    while client.run_on_scheduler(lambda dask_scheduler: key in dask_scheduler.tasks):
+        time.sleep(0.02)  # releases are in order: that of the array has arrived, too
     assert sum(client.gather(parts.map(total))) == expected(8)
 
 
@@ -390,7 +394,7 @@ def test_cancelled_array_while_tasks_run(start_cluster: StartCluster) -> None:
     client = start_cluster()
     futures = spread(client, 8)
     tasks = [programs.slow_total(part, 0.4) for part in split(futures)]
-    time.sleep(0.6)
+    wait_until_running(client)
     client.cancel(futures)
     with pytest.raises(BlockLostError, match="cancelled"):
         client.gather(tasks)

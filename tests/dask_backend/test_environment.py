@@ -19,7 +19,7 @@ from spliter import BackendNotUsableError, gather, split
 from tests.dask_backend.conftest import stop
 from tests.dask_backend.programs import total
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 WITHOUT = """
 import sys

@@ -27,7 +27,7 @@ from tests.dask_backend.conftest import start
 from tests.dask_backend.programs import expected, kill, spread, total
 from tests.dask_workers import workers_of
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(180)]
 
 
 @pytest.fixture

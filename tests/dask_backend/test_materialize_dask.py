@@ -23,7 +23,7 @@ import dask.array as da
 import dask.dataframe as dd
 import pandas as pd
 import scipy.sparse as sp
-from distributed import Client, get_worker, wait
+from distributed import Client, Event, get_worker, wait
 from distributed.spill import SpillBuffer
 
 from spliter import BlockTimeoutError, NotEnoughMemoryError, Partition, Split, split, task
@@ -118,11 +118,12 @@ def test_freed_when_the_split_is_dropped(client: Client) -> None:
 def test_freed_when_made_after_the_split_was_closed(client: Client) -> None:
     @task
     def slowly(partition: Partition) -> int:
-        time.sleep(0.5)
+        assert Event("split is closed").wait(timeout=WAIT)
         return len(partition.materialize())
 
     with split(points()) as parts:
         futures = [slowly(partition) for partition in parts]
+    Event("split is closed").set()
     assert sum(future.result(timeout=WAIT) for future in futures) == 12_000
     del parts
     assert eventually(lambda: not kept(client) and not at_workers(client))

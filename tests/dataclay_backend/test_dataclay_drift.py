@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ pytest.importorskip("dataclay")
 from spliter import BlockTimeoutError, Partition, split, task
 from spliter_backends.dataclay import DataClayArray, from_array
 from spliter_backends.dataclay.cluster import EmbeddedDataClay
+from tests.conftest import wait_until_made
 from tests.dataclay_backend import programs
 
 pytestmark = pytest.mark.backend("dataclay")
@@ -79,13 +80,14 @@ def test_moved_there_and_back(cluster: EmbeddedDataClay, x: DataClayArray) -> No
         assert summed([part.submit(programs.total) for part in kept]) == TOTAL
 
 
-def test_moved_while_tasks_run(cluster: EmbeddedDataClay) -> None:
+def test_moved_while_tasks_run(cluster: EmbeddedDataClay, tmp_path: Path) -> None:
     first, second, _ = cluster.backend_ids
     x = from_array(np.arange(LENGTH), chunks=6, backends=[first])
     parts = split(x, partitions_per_location=1)
-    future = parts[0].submit(programs.slow_total, 0.1)
-    time.sleep(0.25)  # two blocks have been read
+    future = parts[0].submit(programs.announced_total, tmp_path)
+    wait_until_made(tmp_path / str(first))  # one block has been read
     move(x.blocks[2:], second)
+    (tmp_path / "go on").touch()
     assert future.result(timeout=60) == TOTAL
     assert parts.moved.blocks > 0  # some were at one backend, some at the other
     assert summed(parts.map(programs.total)) == TOTAL

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import time
 import uuid
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from spliter_backends.dataclay import DataClayArray, from_array, generate
 from spliter_backends.dataclay.client.backend_calls import ObjectAwayError
 from spliter_backends.dataclay.cluster import EmbeddedDataClay
 from spliter_backends.dataclay.executor import current_executor
+from tests.conftest import wait_until_made
 from tests.dataclay_backend import programs
 from tests.dataclay_backend.classes import Broken, calls_of_broken
 
@@ -97,11 +98,14 @@ def test_killed_before_the_first_pass(
     assert sum(f.result(timeout=60) for f in split(left).map(programs.total)) == expected
 
 
-def test_killed_during_a_pass(cluster: EmbeddedDataClay, three: tuple[uuid.UUID, ...]) -> None:
+def test_killed_during_a_pass(
+    cluster: EmbeddedDataClay, three: tuple[uuid.UUID, ...], tmp_path: Path
+) -> None:
     parts = split(put(three))
-    futures = [(part, part.submit(programs.slow_total, 2.0)) for part in parts]
-    time.sleep(0.5)  # they run
+    futures = [(part, part.submit(programs.announced_total, tmp_path)) for part in parts]
+    wait_until_made(tmp_path / str(three[0]))
     cluster.kill(cluster.backend_ids.index(three[0]))
+    (tmp_path / "go on").touch()
     for part, future in futures:
         if part.location == str(three[0]):
             with pytest.raises(BlockLostError):
@@ -335,15 +339,16 @@ def test_errors_can_be_pickled_again(three: tuple[uuid.UUID, ...]) -> None:
 
 
 def test_client_stopped_while_tasks_run(
-    cluster: EmbeddedDataClay, three: tuple[uuid.UUID, ...]
+    cluster: EmbeddedDataClay, three: tuple[uuid.UUID, ...], tmp_path: Path
 ) -> None:
     """The last test: the cluster's client is gone afterwards."""
     parts = split(put(three))
-    futures = parts.map(programs.slow_total, 3.0)
-    time.sleep(0.3)
+    futures = parts.map(programs.announced_total, tmp_path)
+    wait_until_made(tmp_path / str(three[0]))
     cluster.client().stop()
     for future in futures:
         with pytest.raises(SplIterError):
             future.result(timeout=20)
     with pytest.raises(SplIterError):
         parts[0].submit(programs.total).result(timeout=20)
+    (tmp_path / "go on").touch()

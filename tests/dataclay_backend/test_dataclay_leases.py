@@ -26,7 +26,7 @@ from tests.conftest import SOURCE_ROOTS
 from tests.dataclay_backend import programs
 from tests.dataclay_backend.counts import SETTLES, settled, steady, total_over
 
-pytestmark = pytest.mark.backend("dataclay")
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dataclay")]
 
 LEASE = 4.0
 

@@ -17,7 +17,7 @@ from tests.conftest import RunPython
 from tests.experiments.call_ways import APPS, NBLOCKS, Posed, all_ways, check_ways, pose
 from tests.ray_backend.cluster import N_NODES, RayNodes, quiet
 
-pytestmark = [pytest.mark.backend("ray"), pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("ray"), pytest.mark.timeout(200)]
 
 WAYS = [(name, way) for name, way in all_ways(ENGINE) if way not in OFF_CLUSTER]
 

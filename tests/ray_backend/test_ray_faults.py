@@ -18,7 +18,7 @@ from tests.ray_backend import programs
 from tests.ray_backend.cluster import RayNodes, until
 from tests.ray_backend.placing import put_at
 
-pytestmark = [pytest.mark.backend("ray"), pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("ray"), pytest.mark.timeout(200)]
 
 WAIT = 100
 ROWS = 50_000
