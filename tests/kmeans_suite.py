@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -400,11 +399,11 @@ class KMeansTests(ABC):
     def test_one_task_per_partition_and_iteration(
         self, per_location: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        submitted: list[str] = []
+        submitted = []
         submit = Partition.submit
 
         def counting(self: Partition, fn: Any, *args: Any, **kwargs: Any) -> Any:
-            submitted.append(fn.__name__)
+            submitted.append(self)
             return submit(self, fn, *args, **kwargs)
 
         points = dataset("iris")
@@ -414,12 +413,8 @@ class KMeansTests(ABC):
             monkeypatch.setattr(Partition, "submit", counting)
             n = len(parts)
             kmeans = KMeans(3, init=start(points, 3)).fit(parts)
-        assert Counter(submitted) == {
-            "_inspect": n,
-            "_add_up": n * kmeans.n_iter_,
-            "_label_partition": n,
-            "_without_labels": n,
-        }
+        # Besides the iterations: a first pass, the labels, and their release.
+        assert len(submitted) == n * (kmeans.n_iter_ + 3)
 
     @pytest.mark.parametrize("verbose", [0, 1])
     def test_how_often_a_fit_waits_for_its_tasks(

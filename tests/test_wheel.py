@@ -98,21 +98,6 @@ def test_metadata(wheel: Path) -> None:
     assert metadata["License-Expression"] == "BSD-3-Clause"
     needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert needed == ["numpy>=2.0"]
-    extras = {
-        "apps",
-        "compss",
-        "dask",
-        "dask-ml",
-        "dataclay",
-        "docs",
-        "experiments",
-        "progress",
-        "ray",
-        "test",
-        "xarray",
-        "zarr",
-    }
-    assert set(metadata.get_all("Provides-Extra", [])) == extras
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -53,9 +53,9 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def client() -> Iterator[Client]:
-    """Client of a cluster for tests that harm nothing; active memory manager as by default."""
+    """Client of a cluster for tests that harm nothing; one for all files of this folder."""
     with ExitStack() as stack:
         yield start(stack)
 

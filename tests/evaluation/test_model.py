@@ -286,9 +286,7 @@ def test_costs_are_measured(sleeping: Client) -> None:
     assert trip > 0
     assert 0 <= telling <= task
     assert bandwidth_of(sleeping) > 1e6
-    split_block, pass_block = spliter_costs(sleeping)
-    assert split_block >= 0
-    assert pass_block >= 0
+    assert max(spliter_costs(sleeping)) < 1
 
 
 def test_a_kernel_is_measured_by_rows() -> None:

@@ -29,14 +29,6 @@ def test_every_figure_has_a_scenario_in_both_sizes(figure: str) -> None:
     assert scenario.claims
 
 
-@pytest.mark.parametrize("figure", [name for name in FIGURES if name not in ("18", "19", "table1")])
-def test_full_size_is_the_papers_machine(figure: str) -> None:
-    full = load_scenario(figure).sizes["full"]
-    assert (full.cores_per_node, full.workers_per_node) == (48, 2)
-    assert full.memory_per_node == 96 * 10**9
-    assert set(full.nodes) <= {1, 2, 4, 8, 16}
-
-
 @pytest.mark.parametrize("figure", FIGURES)
 def test_laptop_size_keeps_the_shape(figure: str) -> None:
     scenario = load_scenario(figure)

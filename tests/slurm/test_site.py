@@ -26,13 +26,6 @@ def test_profiles_that_ship_can_be_read(name: str) -> None:
     assert site.description
 
 
-def test_marenostrum4_is_the_machine_of_the_paper() -> None:
-    site = load_site("marenostrum4")
-    assert (site.cores, site.sockets) == (48, 2)
-    assert site.memory_gib <= 96
-    assert site.nodes >= 16
-
-
 def test_own_profile(tmp_path: Path) -> None:
     path = tmp_path / "ours.toml"
     path.write_text(GOOD)
