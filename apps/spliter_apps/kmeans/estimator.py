@@ -37,16 +37,17 @@ from spliter_apps.kmeans.tiles import FloatArray
 Init = Literal["auto", "k-means++", "k-means||", "random"] | Callable[..., Any] | Any
 
 SAME = 100
-"""Multiple of the rounding error within which two starts have the same inertia."""
+"""Multiple of the rounding error within which two starts have the same inertia. The same clusters
+differ by up to 0.25 on digits, iris and breast cancer (25 starts each); sums over more points by
+more."""
 
 
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Cluster points in blocks around means.
 
     From the same first centres Lloyd's algorithm converges to the clusters of
-    ``sklearn.cluster.KMeans``, in as many iterations, unless points are exactly as far from one
-    centre as from another. The same `random_state` leads to the same first centres. Neither
-    depends on how the points are cut into blocks, nor on where these are.
+    ``sklearn.cluster.KMeans`` in as many iterations, but for ties. The same `random_state` leads to
+    the same first centres. Results do not depend on the blocks or on where they are.
 
     Parameters
     ----------
@@ -384,7 +385,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         return Expected.by(self, self.cluster_centers_.dtype, accept_sparse=True)
 
     def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
-        """Find clusters and return the number of each point's: ``fit(X).labels_``.
+        """Find clusters and return ``labels_``.
 
         Parameters
         ----------
@@ -394,7 +395,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         Returns
         -------
         ndarray of int32, shape (n,), or collection
-            As `labels_`.
+            Cluster of each point.
         """
         return self.fit(X, sample_weight=sample_weight).labels_
 
