@@ -21,7 +21,6 @@ from sklearn.svm import SVC
 
 from spliter import AlignmentError, InvalidArgumentError, split
 from spliter_apps.svm import CascadeSVM
-from spliter_apps.svm.answers import LARGE_MODEL
 from tests.histogram_suite import cut
 from tests.kmeans_suite import heights
 
@@ -167,14 +166,6 @@ class CascadeSVMTests(ABC):
         assert decided.shape == (len(X), 3)
         np.testing.assert_allclose(decided, ours.estimator_.decision_function(X))
         assert ours.score(x, labels) == pytest.approx(ours.score(X, y))
-
-    def test_a_model_too_large_to_go_with_each_task(self) -> None:
-        X, X_test, y, y_test = dataset("digits")
-        ours = cascading().fit(*self.both(X, y, 7))
-        assert ours.support_vectors_.nbytes > LARGE_MODEL
-        x, labels = self.both(X_test, y_test, 7)
-        np.testing.assert_array_equal(self.gathered(ours.predict(x)), ours.predict(X_test))
-        assert ours.score(x, labels) == pytest.approx(ours.score(X_test, y_test))
 
     def test_weights_multiply_c(self) -> None:
         X, _, y, _ = dataset("breast cancer")

@@ -221,8 +221,6 @@ def test_what_a_solution_has_is_not_missing() -> None:
     assert not np.isin(found.rows.indexes, solution.rows.indexes).any()
     none = missing(solution.rows, solution)
     assert none.gap == 0 and not len(none.rows)
-    both = found.joined(none)
-    assert both.gap == found.gap and len(both.rows) == len(found.rows)
     nobody = missing(rows.taken(slice(0, 0)), solution)
     assert nobody.gap == 0 and not len(nobody.rows)
 

@@ -28,7 +28,7 @@ from spliter_apps.neighbors.kernel import Candidates, Tree, build_tree, merge_ne
 from spliter_apps.neighbors.metric import Search, resolve_search
 from spliter_apps.neighbors.radius import merge_within, within
 from spliter_apps.neighbors.sample import stack
-from spliter_apps.neighbors.tree import CACHE_NBYTES, FEWEST_IN_TURN, ask
+from spliter_apps.neighbors.tree import CACHE_NBYTES, ask
 from spliter_apps.neighbors.votes import (
     Spread,
     averages,
@@ -458,10 +458,10 @@ def test_hits() -> None:
 def test_order_of_queries_does_not_matter() -> None:
     generator = np.random.default_rng(4)
     points = generator.normal(size=(CACHE_NBYTES // 64 + 1, 8))
-    queries = generator.normal(size=(2 * FEWEST_IN_TURN, 8))
+    queries = generator.normal(size=(512, 8))
     tree = build_tree(points, np.arange(len(points)), Search("kd_tree"))
     found = nearest(tree, queries, 3)
-    for at in range(0, len(queries), 100):  # too few at once to be put in order
+    for at in range(0, len(queries), 100):
         few = nearest(tree, queries[at : at + 100], 3)
         np.testing.assert_array_equal(found.items[at : at + 100], few.items)
         np.testing.assert_array_equal(found.distances[at : at + 100], few.distances)

@@ -56,7 +56,7 @@ class TestListsOfBlocks(NeighborsTests):
 @pytest.mark.parametrize("piece_rows", [1, 7, 256])
 def test_queries_in_pieces(piece_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forest, "PIECE_ROWS", piece_rows)
-    monkeypatch.setattr(forest, "PIECE_NBYTES", 16 * piece_rows)
+    monkeypatch.setattr(forest, "MESSAGE_NBYTES", 16 * piece_rows)
     points, queries = lattice(), lattice(50, seed=1)
     search = NearestNeighbors(algorithm="kd_tree", radius=1.0).fit(points)
     expected = by_distance_and_number(points, queries, 5)

@@ -6,6 +6,7 @@ of the block that they are about.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +15,10 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
-from spliter import InvalidArgumentError, Partition, Split, task
-from spliter_apps._results import combine
+from spliter import InvalidArgumentError, Partition, Split, gather, task
 
 FLOATS = (np.float64, np.float32)
 """Types that points keep; all others become float64."""
-
-
-SCHEMA_NBYTES = 1_000
-"""About the size of a :class:`Schema`, the names of its columns included."""
 
 
 @dataclass(frozen=True)
@@ -269,8 +265,8 @@ def describe(parts: Split, *, accept_sparse: bool = False) -> Schema:
         Naming a block that cannot be used, or how two of them differ.
     """
     surveyed = [survey_task(partition, accept_sparse=accept_sparse) for partition in parts]
-    schema: Schema = combine(Schema.merged, surveyed, SCHEMA_NBYTES)
-    return schema
+    schemas: list[Schema] = gather(surveyed)
+    return functools.reduce(Schema.merged, schemas)
 
 
 def _feature_names(points: Any) -> tuple[str, ...] | None:

@@ -7,6 +7,7 @@ added up. Only these, as big as the histogram, cross the network. The numerics a
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spliter import InvalidArgumentError, Partition, Split, split, task
+from spliter import InvalidArgumentError, Partition, Split, gather, split, task
 from spliter_apps._results import combine
 from spliter_apps._row_values import as_array, block_like, is_in_memory
 from spliter_apps.histogram.blocks import block_members
@@ -27,9 +28,6 @@ from spliter_apps.histogram.edges import (
     resolve_edges,
 )
 from spliter_apps.histogram.kernel import HistogramAccumulator
-
-EXTENT_NBYTES = 1_000
-"""About the size of the extremes of the columns."""
 
 PIECE_ROWS = 2**18
 """Rows of the pieces that an array in memory is cut into: enough to be worth a task."""
@@ -174,7 +172,7 @@ def _edges(parts: Split, bins: Any, range_: Any, weighted: bool) -> Edges:
     if ndim is not None and not columns_without_range(bins, range_, ndim):
         return resolve_edges(bins, range_, ndim)
     extents = [_extent(partition, weighted) for partition in parts]
-    extent = combine(Extent.merged, extents, EXTENT_NBYTES)
+    extent = functools.reduce(Extent.merged, gather(extents))
     return resolve_edges(bins, range_, extent.ncolumns, extent.low or None, extent.high or None)
 
 

@@ -20,7 +20,7 @@ from spliter_apps.neighbors.forest import Forest, in_item_order
 from spliter_apps.neighbors.given import check_format, check_not_negative
 from spliter_apps.neighbors.kernel import build_tree
 from spliter_apps.neighbors.metric import TREES, resolve_search
-from spliter_apps.neighbors.sample import Choice, TargetKind, Targets
+from spliter_apps.neighbors.sample import TargetKind, Targets
 from spliter_apps.neighbors.tasks import (
     Conclude,
     Question,
@@ -103,9 +103,7 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
                     )
                 check_members(data, 2, "split(X, y)")
             data.parts.resolve_item_indexes()
-            n_items = int(data.parts.grid.row_counts.sum())
-            choice = Choice(self._params(), self._kind, n_items)
-            forest, sample = Forest.plant(data.parts, choice)
+            forest, sample = Forest.plant(data.parts, self._params(), self._kind)
             keep_schema(self, sample.schema)
             if sample.targets is not None:
                 self._keep_targets(sample.targets, None)

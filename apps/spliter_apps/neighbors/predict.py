@@ -6,7 +6,7 @@ import operator
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Self
 
 import numpy as np
@@ -15,9 +15,8 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted
 
-from spliter import InvalidArgumentError, Partition, split
+from spliter import InvalidArgumentError, Partition, gather, split
 from spliter_apps._data import check_members, is_blocked, open_data
-from spliter_apps._results import combine
 from spliter_apps._row_values import block_like, persisted
 from spliter_apps.neighbors.base import NeighborsEstimator, Output
 from spliter_apps.neighbors.sample import Targets, stack
@@ -39,14 +38,36 @@ Tally = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | None], 
 """Takes truth, prediction and weights of some rows; returns something to be merged."""
 
 
-TALLY_NBYTES = 1000
-"""About what the comparison of a partition comes to: some numbers per output."""
-
-
 class NeighborsPredictor(NeighborsEstimator):
     """An estimator whose trees have targets next to their points."""
 
     weights: Weights
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Put the points of each location, with their targets, into a tree there.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, or blocked collection, of shape (n, n_features)
+            Points.
+        y : array-like or collection of shape (n,) or (n, n_outputs)
+            Labels or values to predict, in memory or blocked like `X`. With a Split as `X`, made by
+            ``split(X, y)``, left out.
+
+        Returns
+        -------
+        Self
+            The estimator.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the points, `y` or a parameter cannot be used. It is a ``ValueError``.
+        AlignmentError
+            If `y` is not blocked like `X`.
+        """
+        self._fit(X, y)
+        return self
 
     def _fit(self, X: Any, y: Any = None) -> None:
         check_weights(self.weights)
@@ -88,7 +109,7 @@ class NeighborsPredictor(NeighborsEstimator):
             tallies = [
                 partition.submit(tally_answers, answers, tally) for partition, answers in found
             ]
-            return combine(merge, tallies, TALLY_NBYTES)
+            return reduce(merge, gather(tallies))
 
     def _tallied_fitted(
         self, y: Any, sample_weight: Any, tally: Tally, merge: Callable[[Any, Any], Any]
@@ -99,7 +120,7 @@ class NeighborsPredictor(NeighborsEstimator):
         predicted = persisted(self.predict(None))
         truth = block_like(predicted, {"y": y, "sample_weight": sample_weight})
         with split(predicted, *truth.values()) as parts:
-            return combine(merge, parts.map(tally_rows, tally), TALLY_NBYTES)
+            return reduce(merge, gather(parts.map(tally_rows, tally)))
 
 
 def tally_answers(partition: Partition, answers: Sequence[Answer], tally: Tally) -> Any:
@@ -182,32 +203,6 @@ class NeighborsClassifier(ClassifierMixin, NeighborsPredictor):  # type: ignore[
     """A predictor of classes, by the votes of neighbours."""
 
     _kind = "classes"
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Put the points of each location, with their labels, into a tree there.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, or blocked collection, of shape (n, n_features)
-            Points.
-        y : array-like or collection of shape (n,) or (n, n_outputs)
-            Labels, in memory or blocked like `X`. With a Split as `X`, made by
-            ``split(X, y)``, left out.
-
-        Returns
-        -------
-        Self
-            The estimator.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the points, the labels or a parameter cannot be used. It is a ``ValueError``.
-        AlignmentError
-            If `y` is not blocked like `X`.
-        """
-        self._fit(X, y)
-        return self
 
     def predict(self, X: Any) -> Any:
         """Return the class that most neighbours have.
@@ -329,32 +324,6 @@ class NeighborsRegressor(RegressorMixin, NeighborsPredictor):  # type: ignore[mi
     """A predictor of values, the means of those of neighbours."""
 
     _kind = "values"
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Put the points of each location, with their values, into a tree there.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, or blocked collection, of shape (n, n_features)
-            Points.
-        y : array-like or collection of shape (n,) or (n, n_outputs)
-            Values, in memory or blocked like `X`. With a Split as `X`, made by
-            ``split(X, y)``, left out.
-
-        Returns
-        -------
-        Self
-            The estimator.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the points, the values or a parameter cannot be used. It is a ``ValueError``.
-        AlignmentError
-            If `y` is not blocked like `X`.
-        """
-        self._fit(X, y)
-        return self
 
     def predict(self, X: Any) -> Any:
         """Return the mean value of the neighbours.

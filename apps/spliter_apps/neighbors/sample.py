@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_array
 
 from spliter import InvalidArgumentError, Partition
 from spliter_apps._blocks import Schema, dense, points_of, survey
-from spliter_apps.neighbors.metric import Search, resolve_search
 
 Array: TypeAlias = npt.NDArray[Any]
 TargetKind: TypeAlias = Literal["classes", "values"]
@@ -121,68 +120,17 @@ class Sample:
         Of the points.
     targets : Targets or None
         Of the targets, where there are any.
-    is_mixed : bool
-        Whether some partitions are sparse, and others are not.
     """
 
     schema: Schema
     targets: Targets | None
-    is_mixed: bool = False
 
     def merged(self, other: Sample) -> Sample:
         """Return what this part and another one are together."""
         targets = None
         if self.targets is not None and other.targets is not None:
             targets = self.targets.merged(other.targets)
-        is_mixed = (
-            self.is_mixed or other.is_mixed or self.schema.is_sparse != other.schema.is_sparse
-        )
-        return Sample(self.schema.merged(other.schema), targets, is_mixed)
-
-
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """How the search is chosen, once it is known what the training data are.
-
-    Parameters
-    ----------
-    params : mapping
-        Of the estimator; see :func:`resolve_search`.
-    kind : {'classes', 'values'} or None
-        What the targets are.
-    n_items : int
-        Points in all partitions.
-    """
-
-    params: Mapping[str, Any]
-    kind: TargetKind | None
-    n_items: int
-
-    def search(self, sample: Sample) -> Search:
-        """Return the search, the same for every location.
-
-        Parameters
-        ----------
-        sample : Sample
-            Of all training data, or of points of the same kind.
-
-        Returns
-        -------
-        Search
-            How all trees search.
-
-        Raises
-        ------
-        InvalidArgumentError
-            In scikit-learn's words.
-        """
-        schema = sample.schema
-        return resolve_search(
-            self.params,
-            n_items=self.n_items,
-            n_features=schema.n_features,
-            is_sparse=schema.is_sparse,
-        )
+        return Sample(self.schema.merged(other.schema), targets)
 
 
 def survey_sample(partition: Partition, kind: TargetKind | None) -> Sample:

@@ -9,10 +9,10 @@ from typing import Any, Protocol, TypeAlias
 from spliter import Partition
 from spliter_apps._blocks import Expected
 from spliter_apps.neighbors.kernel import Candidates, Tree, build_tree, merge_nearest, nearest
+from spliter_apps.neighbors.metric import Search
 from spliter_apps.neighbors.radius import Neighbourhoods, merge_within, within
 from spliter_apps.neighbors.sample import (
-    Choice,
-    Sample,
+    TargetKind,
     gather_points,
     gather_targets,
     stack,
@@ -106,10 +106,11 @@ class Piece:
         return 500 + nbytes(self.points) + nbytes(self.items)
 
 
-def grow_tree(partition: Partition, choice: Choice, sample: Sample) -> Tree:
-    """Run at a location: make the points of a partition searchable, which are of such a kind."""
-    search, kind = choice.search(sample), choice.kind
-    points = gather_points(partition, search.dtype, is_sparse=sample.schema.is_sparse)
+def grow_tree(
+    partition: Partition, search: Search, kind: TargetKind | None, is_sparse: bool
+) -> Tree:
+    """Run at a location: make the points of a partition searchable."""
+    points = gather_points(partition, search.dtype, is_sparse=is_sparse)
     targets = None if kind is None else gather_targets(partition)
     if targets is not None and kind == "classes" and targets.shape[1:] == (1,):
         targets = targets.ravel()

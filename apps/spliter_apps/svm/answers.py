@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.svm import SVC
 
-from spliter import InvalidArgumentError, Partition, task
+from spliter import InvalidArgumentError, Partition, gather, task
 from spliter_apps._blocks import Expected
 from spliter_apps._data import Data, open_data
-from spliter_apps._results import combine
 from spliter_apps.svm.columns import label_column, weight_column
-
-LARGE_MODEL = 100_000
-"""Bytes of support vectors from which on a model is sent to the tasks once, not with each."""
-
-COUNTS_NBYTES = 16
-"""Size of what a partition returns for a score."""
 
 
 def check_labelled(data: Data) -> None:
@@ -74,7 +66,7 @@ def ask_blocks(
         return data.parts.map_blocks(
             _answer,
             expected,
-            _sent(data.parts[0], estimator),
+            _sent(data.parts[0], estimator.estimator_),
             method,
             dtype=dtype,
             trailing_shape=() if width is None else (width,),
@@ -102,25 +94,17 @@ def score_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any) -> float:
         check_labelled(data)
         expected = Expected.by(estimator, accept_sparse=True)
         expected.check_grid(data.parts)
-        model = _sent(data.parts[0], estimator)
+        model = _sent(data.parts[0], estimator.estimator_)
         counted = [_right_and_all(partition, expected, model) for partition in data.parts]
-        right, of_all = combine(operator.add, counted, COUNTS_NBYTES)
+        right, of_all = sum(gather(counted))
     if not of_all:
         raise InvalidArgumentError("there are no points, or no weight, to take a score of")
     return float(right / of_all)
 
 
-def _sent(partition: Partition, estimator: Any) -> Any:
-    """Return the model, or where it is large a future of it: it then leaves here once."""
-    vectors = estimator.support_vectors_
-    nbytes = vectors.nbytes if isinstance(vectors, np.ndarray) else vectors.data.nbytes
-    model = estimator.estimator_
-    return model if nbytes < LARGE_MODEL else _held(partition, model)
-
-
 @task
-def _held(partition: Partition, model: SVC) -> SVC:
-    """Be a result that tasks at other locations can get."""
+def _sent(partition: Partition, model: SVC) -> SVC:
+    """Be the result that tasks at other locations get, so that the model leaves the client once."""
     return model
 
 

@@ -26,7 +26,8 @@ Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 SAMPLE_ROWS = 2_048
-"""Items in a sample of all data, as many of each class as of any other."""
+"""Items in a sample of all data: training on half of it and testing with the rest takes 0.01 to
+0.04 s, one SVC on 10,000 items 0.1 to 3 s."""
 
 TOO_FEW = 0.75
 """A part lacks a class if it has less than this of what is to be expected by its size ..."""

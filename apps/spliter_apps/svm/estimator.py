@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from spliter_apps._blocks import keep_schema
 from spliter_apps._data import Data, Materialize, is_blocked, open_data
 from spliter_apps.svm.answers import ask_blocks, check_labelled, score_blocks
-from spliter_apps.svm.choice import SAMPLE_ROWS
+from spliter_apps.svm.balance import SAMPLE_ROWS
 from spliter_apps.svm.kernel import SupportSet, support
 from spliter_apps.svm.loop import Cascade, survey
 from spliter_apps.svm.settings import needs_variance, scaled, unfitted_svc

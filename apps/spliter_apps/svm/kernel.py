@@ -21,7 +21,6 @@ can be compared with the same numerics.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -263,10 +262,6 @@ class Missing:
         """Return the bytes of its arrays."""
         return self.rows.__sizeof__()
 
-    def joined(self, other: Missing) -> Missing:
-        """Return what a solution lacks of these items and others."""
-        return Missing(Rows.concatenated([self.rows, other.rows]), self.gap + other.gap)
-
 
 def missing(rows: Rows, solution: SupportSet) -> Missing:
     """Look for items that a solution does not do justice to.
@@ -320,10 +315,9 @@ def improve(found: Sequence[Missing], svc: SVC, tol: float, last: SupportSet) ->
     SupportSet
         The solution, or a better one, with its objective after those of the iterations before.
     """
-    lacking = functools.reduce(Missing.joined, found)
-    if lacking.gap <= tol * abs(last.objectives[-1]):
+    if sum(each.gap for each in found) <= tol * abs(last.objectives[-1]):
         return replace(last, objectives=(*last.objectives, last.objectives[-1]), converged=True)
-    better = train(united([last, SupportSet(lacking.rows)]), svc)
+    better = train(united([last, *(SupportSet(each.rows) for each in found)]), svc)
     assert better is not None and better.model is not None, "there is more than one class"
     objective = dual_objective(better.model, support(better).points)
     # It rises in each iteration; if it falls, that is within the tolerance of the SVCs.

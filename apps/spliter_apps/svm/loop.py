@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.svm import SVC
 
-from spliter import Location, Partition, Split, gather, reduce, task
+from spliter import Location, Partition, Split, gather, task
 from spliter_apps._results import wait
 from spliter_apps.svm.balance import (
     DOUBT_OF_SAMPLES,
+    SAMPLE_ROWS,
     Counts,
     Floats,
     doubt,
@@ -29,12 +30,7 @@ from spliter_apps.svm.balance import (
     stand_in_counts,
     standing_in,
 )
-from spliter_apps.svm.choice import (
-    SAMPLE_ROWS,
-    WORTH_A_CASCADE,
-    evaluations_saved,
-    sample_counts,
-)
+from spliter_apps.svm.choice import WORTH_A_CASCADE, evaluations_saved, sample_counts
 from spliter_apps.svm.kernel import (
     Missing,
     Rows,
@@ -47,9 +43,6 @@ from spliter_apps.svm.kernel import (
     united,
 )
 from spliter_apps.svm.survey import BlockIndex, Findings, read, summarise
-
-MOST_JOINED = 16
-"""Parts whose findings go to one task; those of more are joined in a tree of tasks."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +162,6 @@ class Cascade:
         found = [
             _look_again(partition, self.findings.classes, solution) for partition in partitions
         ]
-        if len(found) > MOST_JOINED:
-            found = [reduce(Missing.joined, found)]
         return _improve(partitions[0], self.svc, self.tol, solution, *found)
 
     def _merged(self, level: list[_Pending], share: _Share) -> Any:
