@@ -37,7 +37,6 @@ CASCADE_SVM = (
     "test_frames",
     "test_kernels",
     "test_one_class_only",
-    "test_a_model_too_large_to_go_with_each_task",
     "test_predictions_are_blocked_like_the_points",
     "test_sparse_points",
     "test_support_is_numbered_in_the_whole_collection",

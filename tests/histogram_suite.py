@@ -248,10 +248,10 @@ class HistogramTests(ABC):
             histogramdd(x, 3)
 
     def test_one_task_per_partition(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        submitted = []
+        submitted: list[Partition] = []
 
         with split(self.collection(points(), [3] * 30), partitions_per_location=1) as parts:
-            executor = type(parts[0]._executor)
+            executor: Any = type(parts[0]._executor)
             submit = executor.submit
 
             def counting(self: Any, fn: Any, args: Any, *more: Any, **options: Any) -> Any:

@@ -53,9 +53,9 @@ OVERSAMPLING = 2.0
 """Candidates of a round of k-means|| per centre, as in Bahmani et al. and in dask-ml."""
 
 RECLUSTERINGS = 10
-"""Starts of the k-means that clusters the candidates; the best is kept. With 1, 3, 10 and 30 starts,
-fits of 20 clusters of very different size end at inertias of 12,240, 12,180, 11,990 and 11,880; ten
-starts take 13 ms longer than one, thirty 41 ms."""
+"""Starts of the k-means that clusters the candidates; the best is kept. With 1, 3, 10 and 30
+starts, fits of 20 clusters of very different size end at inertias of 12,240, 12,180, 11,990 and
+11,880; ten starts take 13 ms longer than one, thirty 41 ms."""
 
 NO_ROWS: IntArray = np.empty(0, np.int64)
 
