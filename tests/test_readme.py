@@ -1,4 +1,4 @@
-"""The README's example runs as it is printed, and its result is a histogram."""
+"""The README's two programs run as they are printed, and print a histogram of all points."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ import pytest
 
 from tests.conftest import ROOT, RunPython
 
-EXAMPLE = re.compile(r"<!-- example: [^\n]*-->\n```python\n(.*?)```", re.DOTALL)
+PROGRAM = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 CHECK = """
     assert histogram.shape == (100,)
     assert histogram.sum() == 10_000_000
     print("right")
 """
+PROGRAMS = PROGRAM.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+
+
+def test_there_are_two_programs() -> None:
+    assert ["@task" in program for program in PROGRAMS] == [False, True]
 
 
 @pytest.mark.backend("dask")
-def test_example_runs_as_printed(tmp_path: Path, run_python: RunPython) -> None:
-    found = EXAMPLE.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert len(found) == 1, "the README has one example marked to be run"
+@pytest.mark.parametrize("program", PROGRAMS, ids=["per-block", "split"])
+def test_program_runs_as_printed(program: str, tmp_path: Path, run_python: RunPython) -> None:
     script = tmp_path / "example.py"
-    script.write_text(found[0] + CHECK, encoding="utf-8")
+    script.write_text(program + CHECK, encoding="utf-8")
     done = run_python(str(script))
     assert done.returncode == 0, done.stderr
     assert re.search(r"^\[ *\d+", done.stdout), "the program prints its histogram"
