@@ -226,9 +226,13 @@ def belongs_to_cluster(collection: Any) -> bool:
 def _has_client() -> bool:
     if importlib.util.find_spec("distributed") is None:
         return False
-    from distributed.client import _get_global_client
+    from distributed import default_client
 
-    return _get_global_client() is not None
+    try:
+        default_client()
+    except ValueError:
+        return False
+    return True
 
 
 def _dense_sizes(array: Any, grid: BlockGrid) -> IntArray | None:

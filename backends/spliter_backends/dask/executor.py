@@ -15,7 +15,6 @@ Split and hold nothing but the future of a reduction.
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -78,9 +77,7 @@ class DaskExecutor:
 
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
         """Return the number of threads of each worker."""
-        client = self.client
-        scheduler: Any = client.scheduler
-        threads = ask(client, scheduler.ncores)
+        threads = ask(self.client, self.client.nthreads)
         # A worker that has just gone still needs an entry; its tasks will run elsewhere.
         return {location: max(threads.get(location, 1), 1) for location in locations}
 
@@ -124,10 +121,11 @@ class DaskExecutor:
 
     def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
         """Return what each worker may still use before Dask starts to spill."""
-        scheduler: Any = self.client.scheduler
-        workers = ask(self.client, functools.partial(scheduler.identity, n_workers=-1))["workers"]
         target = dask.config.get("distributed.worker.memory.target") or 1.0
-        return {location: _free(workers.get(location, {}), target) for location in locations}
+        free: Mapping[Location, int | None] = ask(
+            self.client, self.client.run_on_scheduler, free_at_workers, list(locations), target
+        )
+        return free
 
     def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
         """Return a Dask array or DataFrame over the blocks that tasks have made.
@@ -215,16 +213,34 @@ def _unbound(error: Exception) -> Exception:
     return unbound.with_traceback(traceback)
 
 
-def _free(worker: Mapping[str, Any], target: float) -> int | None:
-    """Bytes that a worker (as the scheduler describes it) has free below its spill target."""
-    limit = worker.get("memory_limit")
-    metrics = worker.get("metrics", {})
-    used = metrics.get("memory")
-    if not limit or used is None:
+def free_at_workers(
+    addresses: Sequence[str], target: float, dask_scheduler: Any
+) -> dict[str, int | None]:
+    """Run on the scheduler: return the bytes that workers have free below their spill target.
+
+    Parameters
+    ----------
+    addresses : sequence of str
+        The workers.
+    target : float
+        Fraction of a worker's memory limit.
+    dask_scheduler : distributed.Scheduler
+        Given by Dask.
+
+    Returns
+    -------
+    dict of str to (int or None)
+        ``None`` for workers without a limit, and for those that are gone.
+    """
+    return {address: _free(dask_scheduler.workers.get(address), target) for address in addresses}
+
+
+def _free(worker: Any, target: float) -> int | None:
+    if worker is None or not worker.memory_limit:
         return None
     # What is on disk has to come back to be copied.
-    spilled = metrics.get("spilled_bytes", {}).get("memory", 0)
-    return int(limit * target) - int(used) - int(spilled)
+    free = worker.memory_limit * target - worker.memory.process - worker.memory.spilled
+    return int(free)
 
 
 _executors: weakref.WeakKeyDictionary[Client, DaskExecutor] = weakref.WeakKeyDictionary()

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 from dask.typing import Key
-from distributed import Client, Future
+from distributed import CancelledError, Client, Future
 
 from spliter import BlockGrid, BlockLostError, BlockTimeoutError
 from spliter._grid import IntArray
@@ -73,15 +73,13 @@ class Inquiry:
         BlockLostError, BlockTimeoutError
             If some are gone, or do not get ready in time.
         """
-        keys = [future.key for future in futures]
-        scheduler: Any = self._client.scheduler
         deadline = time.monotonic() + self.timeout
-        fewest = len(keys) + 1
+        fewest = len(futures) + 1
         pause = 0.01
         while True:
             self.wait_done(futures, grid.indexes)
-            holders: Mapping[Key, Sequence[str]] = self._sync(self._ask, scheduler.who_has, keys)
-            absent = sum(not holders.get(key) for key in keys)
+            holders = self._holders(futures)
+            absent = sum(not holders.get(future.key) for future in futures)
             if not absent:
                 return holders
             # Moving, or lost with a worker whose death the client has not heard of yet.
@@ -92,6 +90,15 @@ class Inquiry:
                 raise self._timed_out(absent)
             time.sleep(pause)
             pause = min(pause * 1.5, 0.5)
+
+    def _holders(self, futures: Sequence[Future[Any]]) -> Mapping[Key, Sequence[str]]:
+        try:
+            holders: Mapping[Key, Sequence[str]] = self._sync(
+                self._ask, self._client.who_has, futures
+            )
+        except CancelledError:  # meanwhile: the next wait says so
+            return {}
+        return holders
 
     def wait_done(self, futures: Sequence[Future[Any]], indexes: IndexesOf) -> None:
         """Wait for pending blocks; raise the error of one that failed.
@@ -169,8 +176,10 @@ class Inquiry:
     def _refuse_failed(self, futures: Sequence[Future[Any]], indexes: IndexesOf) -> None:
         failed = next((future for future in futures if future.status == "error"), None)
         if failed is not None:
-            # Raises the block's own error, with its traceback; nothing is asked for that.
-            self._client.sync(failed._result, asynchronous=False, callback_timeout=self.timeout)
+            # The block's own error; the client has it, so nothing is asked for that.
+            error = failed.exception(timeout=self.timeout, asynchronous=False)
+            if error is not None:
+                raise error.with_traceback(failed.traceback(self.timeout, asynchronous=False))
         refuse_cancelled(futures, indexes)
 
     def sizes(self, futures: Sequence[Future[Any]]) -> IntArray:
@@ -186,18 +195,17 @@ class Inquiry:
         ndarray of int64, one per future
             Bytes as Dask has measured them.
         """
-        scheduler: Any = self._client.scheduler
-        nbytes = functools.partial(scheduler.nbytes, summary=False)
+        nbytes = functools.partial(self._client.nbytes, summary=False)
         keys = [future.key for future in futures]
         sizes: Mapping[Key, int] = self._sync(self._ask, nbytes, keys)
         return np.asarray([sizes.get(key, 0) for key in keys], dtype=np.int64)
 
     async def _ask(
-        self, question: Callable[..., Awaitable[Mapping[Key, T]]], keys: Sequence[Key]
+        self, question: Callable[..., Awaitable[Mapping[Key, T]]], about: Sequence[Any]
     ) -> dict[Key, T]:
         answer: dict[Key, T] = {}
-        for start in range(0, len(keys), BATCH):
-            answer.update(await question(keys=keys[start : start + BATCH]))
+        for start in range(0, len(about), BATCH):
+            answer.update(await question(about[start : start + BATCH]))
         return answer
 
     def _sync(self, fn: Callable[..., Awaitable[T]], *args: Any) -> T:

@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from distributed import Client, Future
 from tornado.ioloop import PeriodicCallback
 
 from spliter._events import tell
-from spliter_backends.dask.scheduler.pins import AVAILABLE_WORKERS, TOPIC, PinPlugin
+from spliter_backends.dask.scheduler.pins import TOPIC, PinPlugin, available_workers
 
 INTERVAL: Final = 1.0
 """Seconds between two passes over the unfinished tasks."""
@@ -57,7 +57,7 @@ class UnfinishedTasks:
         self._lock = threading.Lock()
         self._unfinished: dict[Key, _Unfinished] = {}
         self._passes: PeriodicCallback | None = None
-        self._plugin_sent_by: Any = None
+        self._has_plugin = False
 
     def __len__(self) -> int:
         """Return the number of tasks that have not been seen to finish."""
@@ -90,24 +90,22 @@ class UnfinishedTasks:
         mapping of str to int
             Without workers that have been paused for long, unless there are no others.
         """
-        await self.send_plugin()
         client: Any = self._client()
-        workers: Mapping[str, int] = await getattr(client.scheduler, AVAILABLE_WORKERS)()
+        workers: Mapping[str, int] | None = None
+        while workers is None:
+            await self.send_plugin()
+            workers = await client.run_on_scheduler(available_workers)
+            self._has_plugin = workers is not None  # it may be another scheduler by now
         return workers
 
     async def send_plugin(self) -> None:
-        """Have the scheduler run the plugin, on the client's event loop.
-
-        Does so once for each connection to a scheduler.
-        """
-        client: Any = self._client()
-        connection = client.scheduler_comm
-        if connection is None or connection is self._plugin_sent_by:
+        """Have the scheduler run the plugin, on the client's event loop."""
+        if self._has_plugin:
             return
+        client: Any = self._client()
         await client.register_plugin(PinPlugin())
-        if connection is not self._plugin_sent_by:  # nor has another call sent it meanwhile
-            self._plugin_sent_by = connection
-            client.subscribe_topic(TOPIC, _log_unavailable)
+        self._has_plugin = True
+        client.subscribe_topic(TOPIC, _log_unavailable)
 
     async def _inspect(self) -> None:
         """Drop the entries of tasks that have finished."""
@@ -129,20 +127,37 @@ class UnfinishedTasks:
         if is_closed:
             return
         try:
-            await self.send_plugin()  # the client may have connected anew
-            states = await client.scheduler.get_task_status(keys=unknown) if unknown else {}
+            ended = await client.run_on_scheduler(ended_tasks, unknown) if unknown else []
         except OSError:  # the scheduler is gone; the client tells the user itself
             return
         with self._lock:
-            for key, state in states.items():
-                if state in (None, "memory", "erred", "forgotten"):
-                    self._unfinished.pop(key, None)
+            for key in ended:
+                self._unfinished.pop(key, None)
 
     def _drop_done(self) -> None:
         for key, entry in list(self._unfinished.items()):
             future = entry.future()
             if future is not None and (future.done() or future.status == "cancelled"):
                 del self._unfinished[key]
+
+
+def ended_tasks(keys: Sequence[Key], dask_scheduler: Any) -> list[Key]:
+    """Run on the scheduler: return those tasks that have ended, or are not known.
+
+    Parameters
+    ----------
+    keys : sequence of key
+        The tasks.
+    dask_scheduler : distributed.Scheduler
+        Given by Dask.
+
+    Returns
+    -------
+    list of key
+    """
+    tasks = dask_scheduler.tasks
+    ended = ("memory", "erred", "forgotten")
+    return [key for key in keys if key not in tasks or tasks[key].state in ended]
 
 
 def _log_unavailable(event: tuple[float, Mapping[str, Any]]) -> None:

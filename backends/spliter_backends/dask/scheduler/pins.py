@@ -37,9 +37,6 @@ two numbers."""
 NAME: Final = "spliter"
 """Of the plugin."""
 
-AVAILABLE_WORKERS: Final = "spliter_available_workers"
-"""The scheduler's handler that clients ask which workers to plan with."""
-
 TOPIC: Final = "spliter-unavailable"
 """Topic of the events that tell clients whose pins have been removed."""
 
@@ -52,17 +49,21 @@ class PinPlugin(SchedulerPlugin):
 
     def __init__(self) -> None:
         self._scheduler: Any = None
+        self._checks: PeriodicCallback | None = None
         self._paused_since: dict[Any, float] = {}
 
     async def start(self, scheduler: Any) -> None:
         """Start checking; treat what was there before."""
         self._scheduler = scheduler
-        scheduler.handlers[AVAILABLE_WORKERS] = self.available_workers
-        checks = PeriodicCallback(self.check, CHECK_INTERVAL * 1000)
-        scheduler.periodic_callbacks[NAME] = checks  # stopped with the scheduler
-        checks.start()
+        self._checks = PeriodicCallback(self.check, CHECK_INTERVAL * 1000)
+        self._checks.start()
         self._remove_pins(scheduler.tasks.values())
         self.check()
+
+    async def close(self) -> None:
+        """Stop checking, with the scheduler."""
+        if self._checks is not None:
+            self._checks.stop()
 
     def update_graph(
         self, scheduler: Any, *, annotations: dict[str, dict[Key, Any]], **kwargs: Any
@@ -149,6 +150,23 @@ class PinPlugin(SchedulerPlugin):
             worker = self._scheduler.workers.get(address)
             status = "gone" if worker is None else worker.status.name
             self._scheduler.log_event(TOPIC, {"location": address, "status": status})
+
+
+def available_workers(dask_scheduler: Any) -> dict[str, int] | None:
+    """Run on the scheduler: return which workers to plan with.
+
+    Parameters
+    ----------
+    dask_scheduler : distributed.Scheduler
+        Given by Dask.
+
+    Returns
+    -------
+    dict of str to int, or None
+        As :meth:`PinPlugin.available_workers`; ``None`` if the scheduler does not have the plugin.
+    """
+    plugin: PinPlugin | None = dask_scheduler.plugins.get(NAME)
+    return None if plugin is None else plugin.available_workers()
 
 
 def _is_ours(task: Any) -> bool:

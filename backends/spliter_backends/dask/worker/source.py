@@ -23,6 +23,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -30,7 +31,6 @@ import numpy as np
 from dask.sizeof import sizeof
 from dask.typing import Key
 from distributed import Reschedule, Worker, get_worker, secede
-from distributed.threadpoolexecutor import thread_state
 
 from spliter import (
     AlignmentError,
@@ -399,7 +399,8 @@ class _Reading:
 
 def _leave_thread_pool() -> None:
     """Give this task's thread back, if it has not been given back already."""
-    if getattr(thread_state, "proceed", False):
+    # A thread that is not the pool's own: without a pool, or not among its threads any more.
+    with suppress(AttributeError, KeyError):
         secede()
 
 
