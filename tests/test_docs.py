@@ -21,6 +21,7 @@ ENGINES = {
     "errors": "local",
     "local": "local",
     "pairings": "dask",
+    "partitions": "local",
     "ray": "ray",
     "xarray-zarr": "xarray",
 }
@@ -36,9 +37,14 @@ def test_there_are_pages_with_examples() -> None:
         "concepts.md",
         "dataclay.md",
         "errors.md",
+        "from-dask.md",
         "k-means.md",
         "local.md",
+        "memory.md",
+        "models.md",
         "nearest-neighbours.md",
+        "parquet.md",
+        "partitions.md",
         "scikit-learn.md",
         "your-own-loop.md",
     } <= {page.name for page in PAGES}
