@@ -1,9 +1,8 @@
-"""The page of figures: commands are on the pages that make the claims, and can be run."""
+"""The page of figures: pages that quote a figure link to its record, and its command can be run."""
 
 from __future__ import annotations
 
 import datetime as dt
-import re
 import subprocess
 import sys
 
@@ -21,9 +20,10 @@ FIGURES = performance.read_figures()
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
-def test_the_command_is_on_the_page(figure: performance.Figure) -> None:
+def test_the_page_links_to_the_record(figure: performance.Figure) -> None:
     text = (ROOT / figure.page).read_text(encoding="utf-8")
-    assert figure.command in re.sub(r"\s*\\\n\s*", " ", text)
+    assert f"](performance.md#{figure.name})" in text
+    assert figure.name in performance.sections_of(performance.PAGE.read_text(encoding="utf-8"))
 
 
 def test_names_are_unique() -> None:
