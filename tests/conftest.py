@@ -68,6 +68,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "thorough: only scripts/test --all runs it")
     config.addinivalue_line(
         "markers",
+        "feature(name): of Dask; skipped where tests/dask_backend/without.py turns it off",
+    )
+    config.addinivalue_line(
+        "markers",
         "slurm: starts a real SLURM; skipped where it is not installed, an error with "
         "--expect-slurm",
     )
@@ -122,6 +126,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(reason)
     if item.get_closest_marker("slurm") and why_no_slurm():
         pytest.skip(why_no_slurm())
+    turned_off = os.environ.get("SPLITER_TESTS_WITHOUT", "").split(",")
+    for marker in item.iter_markers("feature"):
+        if not {"all", *marker.args}.isdisjoint(turned_off):
+            pytest.skip(f"without {marker.args[0]}")
 
 
 @pytest.hookimpl(wrapper=True)

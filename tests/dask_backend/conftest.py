@@ -16,6 +16,11 @@ pytest.importorskip("distributed")
 import dask
 from distributed import Client, LocalCluster
 
+from tests.dask_backend.without import OFF
+
+if OFF:  # in the processes that tests start, too
+    dask.config.set({"distributed.worker.preload": ["tests.dask_backend.without"]})
+
 StartCluster = Callable[..., Client]
 
 
@@ -39,8 +44,9 @@ def start_worker(client: Client, port: int = 0) -> subprocess.Popen[bytes]:
     address = client.scheduler_info()["address"]
     command = [sys.executable, "-m", "distributed.cli.dask_worker", address]
     options = ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--worker-port", str(port)]
+    preload = ["--preload", "tests.dask_backend.without"] if OFF else []
     return subprocess.Popen(
-        [*command, *options],
+        [*command, *options, *preload],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

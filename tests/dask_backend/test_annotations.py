@@ -45,6 +45,7 @@ def use(x: list[Any]) -> None:
     assert reduce(operator.add, split(x).map(programs.total)).result() == expected(8)
 
 
+@pytest.mark.feature("spans")
 def test_one_span_for_all_bursts(client: Client) -> None:
     # By default Dask makes one for each burst and keeps it, and workers keep sums by span.
     x = spread(client, 8)
@@ -58,6 +59,7 @@ def test_one_span_for_all_bursts(client: Client) -> None:
     assert sums_kept(client) < kept + 30  # a kind of time may be measured for the first time
 
 
+@pytest.mark.feature("span records")
 def test_groups_of_tasks_that_are_gone_are_forgotten(client: Client) -> None:
     # By default Dask keeps those of all bursts as long as its scheduler lives.
     x = spread(client, 8)
@@ -72,6 +74,7 @@ def test_groups_of_tasks_that_are_gone_are_forgotten(client: Client) -> None:
     assert sum(future.result() for future in held) == expected(8)
 
 
+@pytest.mark.feature("span records")
 def test_messages_are_forgotten_also_where_a_group_lasts(client: Client) -> None:
     use(spread(client, 8))
     entry = {"type": "low-level-graph"}
@@ -121,6 +124,7 @@ def test_users_span(client: Client) -> None:
     assert sum(total for total, _ in found) == expected(8)
 
 
+@pytest.mark.feature("spans")
 def test_users_annotations(client: Client) -> None:
     x = spread(client, 8)
     with dask.annotate(priority=7, retries=2, note="kept"):

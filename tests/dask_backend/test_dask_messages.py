@@ -86,6 +86,7 @@ def known(client: Client, names: tuple[str, ...]) -> list[str]:
 # --- how many ----------------------------------------------------------------------------------
 
 
+@pytest.mark.feature("batches")
 @pytest.mark.usefixtures("unhurried")
 def test_a_loop_is_one_message(parts: spliter.Split, graphs: Callable[[], int]) -> None:
     assert sum(gather([total(part) for part in parts])) == expected(16)
@@ -98,6 +99,7 @@ def test_a_loop_is_one_message(parts: spliter.Split, graphs: Callable[[], int]) 
     assert graphs() == 3
 
 
+@pytest.mark.feature("batches")
 @pytest.mark.usefixtures("unhurried")
 def test_threads_share_a_message(parts: spliter.Split, graphs: Callable[[], int]) -> None:
     with ThreadPoolExecutor(4) as threads:
@@ -114,6 +116,7 @@ def test_control_of_one_message(
     assert graphs() == PARTITIONS
 
 
+@pytest.mark.feature("pushes")
 def test_a_message_leaves_by_itself(start_cluster: Any) -> None:
     client = start_cluster()
     parts = split(spread(client, 8), partitions_per_location=2)
@@ -123,6 +126,7 @@ def test_a_message_leaves_by_itself(start_cluster: Any) -> None:
         assert sum(future.result(timeout=20) for future in futures) == expected(8)
 
 
+@pytest.mark.feature("batches")
 @pytest.mark.usefixtures("unhurried")
 def test_a_message_leaves_when_it_is_large(
     monkeypatch: pytest.MonkeyPatch, parts: spliter.Split, graphs: Callable[[], int]
@@ -326,6 +330,7 @@ def test_what_cannot_be_pickled_is_refused_where_it_is_submitted(
     assert sum(gather(parts.map(total))) == expected(16)
 
 
+@pytest.mark.feature("batches")
 def test_a_message_that_cannot_be_sent_ends_its_futures(
     monkeypatch: pytest.MonkeyPatch, client: Client, parts: spliter.Split
 ) -> None:

@@ -7,6 +7,8 @@
 ``worker/``    what runs on workers: find, fetch, copy and iterate the blocks of a partition
 ``scheduler/`` what runs in the scheduler: release pins that cannot be honoured, bound its records
 ``dashboard``  a page of Dask's dashboard that shows partitions at their workers
+``internals``  every use of what Dask does not document
+``features``   checks of such uses, which SplIter does without where Dask is other than expected
 ``versions``   which processes of a cluster lack this version of SplIter
 """
 

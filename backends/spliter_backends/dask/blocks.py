@@ -33,7 +33,8 @@ from spliter_backends.dask.client.calls import PickledPartition
 from spliter_backends.dask.client.environment import check_environment
 from spliter_backends.dask.client.queries import Inquiry, refuse_cancelled
 from spliter_backends.dask.executor import DaskExecutor
-from spliter_backends.dask.worker.source import View, WorkerSource, hold
+from spliter_backends.dask.worker.fetch import hold
+from spliter_backends.dask.worker.source import View, WorkerSource
 
 MOST_IN_A_TASK: Final = 64
 """Blocks of a partition that travels with each task on it, about 4 kB. A partition of more blocks

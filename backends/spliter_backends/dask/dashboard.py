@@ -18,11 +18,11 @@ from typing import Any, Final
 from dask.typing import Key
 from distributed import Client, Scheduler, SchedulerPlugin
 from distributed.scheduler import TaskState
-from tornado.ioloop import IOLoop
 
 from spliter import BackendNotUsableError
 from spliter_backends.dask.client.batch import ON_PARTITION
 from spliter_backends.dask.client.scheduler_calls import ask
+from spliter_backends.dask.internals import add_dashboard_page
 
 PAGE: Final = "/spliter"
 """Where the page is, below the address of the dashboard."""
@@ -159,22 +159,10 @@ def dask_setup(dask_scheduler: Scheduler) -> bool:
     """
     if PartitionsSeen.name in dask_scheduler.plugins:
         return True
-    try:
-        from distributed.dashboard.scheduler import BokehApplication, template_variables
-    except ImportError:
-        return False
     seen = PartitionsSeen(dask_scheduler)
+    if not add_dashboard_page(dask_scheduler, PAGE, functools.partial(_page, seen)):
+        return False
     dask_scheduler.add_plugin(seen)
-    page = BokehApplication(
-        {PAGE: functools.partial(_page, seen)},
-        dask_scheduler,
-        prefix="",
-        template_variables=template_variables(dask_scheduler),
-    )
-    application: Any = dask_scheduler.http_application
-    application.add_application(page)
-    page.initialize(IOLoop.current())
-    page.start()
     return True
 
 

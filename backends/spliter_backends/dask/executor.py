@@ -40,7 +40,7 @@ from spliter_backends.dask.client.calls import PickledPartition, pickle_call, ru
 from spliter_backends.dask.client.new_collections import assembled
 from spliter_backends.dask.client.scheduler_calls import ask, refuse_closed
 from spliter_backends.dask.client.watch import UnfinishedTasks
-from spliter_backends.dask.worker.source import hold
+from spliter_backends.dask.worker.fetch import hold
 
 
 class DaskExecutor:

@@ -11,7 +11,6 @@ from typing import Any
 
 from dask.base import is_dask_collection
 from distributed import Client, Future, get_client, get_worker
-from distributed.threadpoolexecutor import thread_state
 
 from spliter import (
     BackendNotUsableError,
@@ -23,6 +22,7 @@ from spliter_backends._shared.dask_graph import belongs_to_cluster, block_values
 from spliter_backends.dask.blocks import DaskBlocks, Member, ViewOf
 from spliter_backends.dask.client.environment import check_environment
 from spliter_backends.dask.executor import DaskExecutor, executor_for_client
+from spliter_backends.dask.internals import holds_pool_thread
 
 
 class DaskLocator:
@@ -172,7 +172,7 @@ def refuse_task_thread() -> None:
         get_worker()
     except ValueError:
         return
-    if getattr(thread_state, "proceed", False):
+    if holds_pool_thread():
         raise BackendNotUsableError(
             "split() inside a task would hold the worker's thread while it waits for other "
             "tasks; do it under 'with distributed.worker_client() as client:'"

@@ -15,19 +15,17 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import dask
-from dask._expr import Expr
-from dask._task_spec import GraphNode, Task
 from dask.typing import Key
 from distributed import Client, Future
-from distributed.spans import SpanMetadata
-from distributed.utils import set_thread_state, thread_state
 
 from spliter import Location
+from spliter_backends.dask import internals
+from spliter_backends.dask.internals import Row
 from spliter_backends.dask.scheduler.pins import MARK
-from spliter_backends.dask.scheduler.records import SPAN
 
 ON_PARTITION: Final = "spliter-on-partition"
 """The annotation of tasks on partitions, which the dashboard's page counts."""
@@ -46,27 +44,6 @@ LARGEST_BATCH: Final = 4 * 2**20
 logger = logging.getLogger(__name__)
 
 
-class TaskGraph(Expr):
-    """The tasks of a batch as they travel: in rows, which are smaller than Dask's task objects.
-
-    Operands: ``rows``, of key, function and arguments; ``annotations``, by name and key.
-    """
-
-    _parameters = ["rows", "annotations"]  # noqa: RUF012 - as the base class has it
-
-    def _layer(self) -> dict[Key, GraphNode]:
-        return {key: Task(key, fn, *args) for key, fn, args in self.operands[0]}
-
-    def __dask_keys__(self) -> list[Key]:
-        """Return the keys of all tasks."""
-        return [key for key, _, _ in self.operands[0]]
-
-    def __dask_annotations__(self) -> dict[str, dict[Key, object]]:
-        """Return the annotations of each task."""
-        annotations: dict[str, dict[Key, object]] = self.operands[1]
-        return annotations
-
-
 class _Batch:
     """Tasks that have not been sent yet."""
 
@@ -75,7 +52,7 @@ class _Batch:
         self.submitting_task = submitting_task
         self.begun = self.grown = time.monotonic()
         self.nbytes = 0
-        self.rows: list[tuple[Key, Callable[..., Any], tuple[Any, ...]]] = []
+        self.rows: list[Row] = []
         self.annotations: dict[str, dict[Key, object]] = {}
         self.futures: dict[Key, Future[Any]] = {}
         self.needed: list[Any] = []
@@ -128,10 +105,12 @@ class BatchSender:
 
     def __init__(self, client: Client) -> None:
         self._client = weakref.ref(client)
-        # The client's own: it holds it while it sends a graph, which may send our batch first.
-        self._lock = client._refcount_lock
         self._batch: _Batch | None = None
-        self._send_first(client)
+        self._collects = internals.batches.usable(client)
+        self._lock: AbstractContextManager[Any] = nullcontext()
+        if self._collects:
+            self._lock = internals.message_lock(client)
+            internals.call_before_messages(client, self._send_first)
 
     def add(
         self,
@@ -167,7 +146,9 @@ class BatchSender:
         """
         client: Any = self._client()
         annotations = _annotations(location, on_partition)
-        submitting_task = getattr(thread_state, "key", None)
+        if not self._collects:
+            return _submit(client, name, fn, args, annotations)
+        submitting_task = internals.submitting_task()
         with self._lock:
             if self._batch is not None and self._batch.submitting_task != submitting_task:
                 self.flush()
@@ -175,7 +156,8 @@ class BatchSender:
                 self._batch = _Batch(submitting_task)
                 client.loop.add_callback(self._send_when_complete, self._batch)
             batch = self._batch
-            future: Future[Any] = Future(f"{name}-{batch.name}-{len(batch.rows)}", client)
+            key = f"{name}-{batch.name}-{len(batch.rows)}"
+            future = internals.pending_future(client, key)
             batch.add(future, fn, args, annotations)
             batch.needed.append(needed)
             if batch.nbytes >= LARGEST_BATCH:
@@ -197,37 +179,16 @@ class BatchSender:
 
     def _send(self, batch: _Batch) -> None:
         client: Any = self._client()
-        make: Any = TaskGraph
-        graph = make(batch.rows, batch.annotations, _determ_token=batch.name)
-        with set_thread_state(key=batch.submitting_task):
-            # As Client.get does, except that tasks are started in the order of their submission.
-            # Without the timeout the scheduler takes messages of one minute for equally urgent, and
-            # each worker orders their tasks as it likes: trainers that wait for each other would
-            # each hold a thread that another training needs.
-            client._graph_to_futures(
-                graph,
-                list(batch.futures),
-                internal_priority={key: number for number, key in enumerate(batch.futures)},
-                fifo_timeout="0s",
-                span_metadata=SpanMetadata(collections=[{"type": "low-level-graph"}]),
-            )
-        client.loop.add_callback(self._push)
-
-    def _push(self) -> None:
-        """Have the client send what it holds back for 10 ms, as a batch has waited already."""
-        stream: Any = getattr(self._client(), "scheduler_comm", None)
-        if stream is not None and stream.buffer:
-            stream.next_deadline = None
-            stream.waker.set()
+        internals.send_tasks(
+            client, batch.name, batch.rows, batch.annotations, batch.submitting_task
+        )
+        # A batch has waited already.
+        client.loop.add_callback(internals.push, client)
 
     def _fail(self, batch: _Batch, error: Exception) -> None:
         """End futures whose tasks could not be sent, unless the client has cancelled them."""
-        client: Any = self._client()
         logger.error("%d tasks could not be sent to the scheduler: %s", len(batch.rows), error)
-        for key in batch.futures:
-            state = client.futures.get(key)
-            if state is not None:
-                client.loop.add_callback(state.set_error, error, None)
+        internals.fail_futures(self._client(), batch.futures, error)
 
     async def _send_when_complete(self, batch: _Batch) -> None:
         while batch is self._batch and (seconds := batch.seconds_left()) > 0:
@@ -235,17 +196,10 @@ class BatchSender:
         if batch is self._batch:
             self.flush()
 
-    def _send_first(self, client: Any) -> None:
-        """Have the client send the batch before any other message that could depend on it."""
-        send: Callable[[Mapping[str, Any]], None] = client._send_to_scheduler
-
-        def send_after_batch(message: Mapping[str, Any]) -> None:
-            with self._lock:
-                if self._batch is not None and not self._may_overtake(message, self._batch):
-                    self.flush()
-                send(message)
-
-        client._send_to_scheduler = send_after_batch
+    def _send_first(self, message: Mapping[str, Any]) -> None:
+        """Send the batch before a message that could depend on it."""
+        if self._batch is not None and not self._may_overtake(message, self._batch):
+            self.flush()
 
     @staticmethod
     def _may_overtake(message: Mapping[str, Any], batch: _Batch) -> bool:
@@ -253,13 +207,28 @@ class BatchSender:
 
         Results are released all the time; what the batch needs it holds.
         """
-        released = message["op"] == "client-releases-keys"
-        return released and batch.futures.keys().isdisjoint(message["keys"])
+        released = internals.released_keys(message)
+        return released is not None and batch.futures.keys().isdisjoint(released)
+
+
+def _submit(
+    client: Client,
+    name: str,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    annotations: Mapping[str, Any],
+) -> Future[Any]:
+    """Send one task by itself."""
+    with dask.annotate(**annotations):
+        future: Future[Any] = client.submit(
+            fn, *args, key=f"{name}-{uuid.uuid4().hex}", fifo_timeout="0s", pure=False
+        )
+    return future
 
 
 def _annotations(location: Location | None, on_partition: bool) -> dict[str, Any]:
     """Return the annotations of a task: the user's, then what pins it to a location."""
-    annotations = {"span": SPAN, **dask.get_annotations()}
+    annotations = internals.span_annotation() | dask.get_annotations()
     annotations[MARK] = location is not None
     if location is not None:
         annotations |= {"workers": [location], "allow_other_workers": False}

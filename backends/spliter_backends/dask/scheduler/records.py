@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-SPAN: Final = {"name": ("spliter",), "ids": ("spliter",)}
-"""The span of all tasks sent outside of a span of the program's, the same for all clients."""
+from spliter_backends.dask.internals import our_span
 
 MOST_GROUPS: Final = 100
 """Groups of tasks from which the span is looked through."""
@@ -31,8 +30,7 @@ def shorten(scheduler: Any) -> None:
     scheduler : distributed.Scheduler
         On its event loop; one without spans is left alone.
     """
-    spans = scheduler.extensions.get("spans")
-    span = None if spans is None else spans.spans.get(SPAN["ids"][-1])
+    span = our_span(scheduler)
     if span is None:
         return
     if len(span.groups) > MOST_GROUPS:

@@ -23,30 +23,25 @@ from typing import Any
 from dask.sizeof import sizeof
 from dask.typing import Key
 from distributed import Worker
-from distributed.utils import sync
 
 from spliter import BlockTimeoutError
 from spliter_backends.dask.worker.memory import MISSING, read_here, room_for
 
 
-def bounded_sync(
-    worker: Worker, timeout: float, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
-) -> Any:
-    """Run something on the worker's event loop and wait for it, within bounds.
+@contextmanager
+def within(timeout: float, worker: Worker) -> Iterator[None]:
+    """Say of a call that timed out who has not answered.
 
     Parameters
     ----------
-    worker : distributed.Worker
-        The one that this runs on.
     timeout : float
-        Seconds.
-    fn : coroutine function
-        Called with the further arguments.
+        Seconds that the call may take.
+    worker : distributed.Worker
+        The one that it is made from.
 
-    Returns
-    -------
-    object
-        What it returns.
+    Yields
+    ------
+    None
 
     Raises
     ------
@@ -54,7 +49,7 @@ def bounded_sync(
         If it takes longer.
     """
     try:
-        return sync(worker.loop, fn, *args, callback_timeout=timeout, **kwargs)
+        yield
     except TimeoutError as error:
         raise _no_answer(worker, timeout) from error
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import time
+import uuid
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+import dask
+from dask._task_spec import List, Task, TaskRef
 from dask.sizeof import sizeof
 from dask.typing import Key
-from distributed import Worker
-from distributed.protocol.pickle import dumps
-from distributed.utils_comm import gather_from_workers
+from distributed import Worker, get_client, secede
+from distributed.utils import sync
 
 from spliter import BlockLostError
+from spliter_backends.dask import internals
 from spliter_backends.dask.worker.memory import can_take
 
 
-async def gather_from_holders(
-    worker: Worker, holders: Mapping[Key, Sequence[str]]
+def fetch(
+    worker: Worker, holders: Mapping[Key, Sequence[str]], timeout: float
 ) -> tuple[dict[Key, Any], list[Key]]:
-    """Read keys, on the event loop: those held here from memory, the others from peers.
+    """Read keys, in a task's thread: those held here from memory, the others from peers.
 
     Parameters
     ----------
@@ -27,6 +30,8 @@ async def gather_from_holders(
         The one that this runs on.
     holders : mapping of key to sequence of str
         Addresses of the workers that are said to have each.
+    timeout : float
+        Seconds.
 
     Returns
     -------
@@ -39,7 +44,50 @@ async def gather_from_holders(
     ------
     BlockLostError
         If one of them arrived and cannot be read.
+    TimeoutError
+        If it takes longer.
     """
+    if not internals.peer_reads.usable(worker):
+        return _copied_by_a_task(worker, list(holders), timeout)
+    read: tuple[dict[Key, Any], list[Key]] = sync(
+        worker.loop, _gather, worker, holders, callback_timeout=timeout
+    )
+    return read
+
+
+def _copied_by_a_task(
+    worker: Worker, keys: list[Key], timeout: float
+) -> tuple[dict[Key, Any], list[Key]]:
+    """Have Dask copy blocks, as it does with what a task needs."""
+    leave_thread_pool()  # the task needs the thread
+    remote = [key for key in keys if key not in worker.data]
+    name = f"spliter-fetched-{uuid.uuid4().hex}"
+    graph = {name: Task(name, hold, List(*map(TaskRef, keys)))}
+    with dask.annotate(workers=[worker.address], allow_other_workers=True):
+        future = get_client().get(graph, name, sync=False)
+    try:
+        return dict(zip(keys, future.result(timeout), strict=True)), remote
+    except TimeoutError:
+        raise
+    except Exception:  # noqa: BLE001 - of a block that is lost: the caller finds out which
+        return {}, []
+
+
+def leave_thread_pool() -> None:
+    """Give this task's thread back, if it has not been given back already."""
+    # A thread that is not the pool's own: without a pool, or not among its threads any more.
+    with suppress(AttributeError, KeyError):
+        secede()
+
+
+def hold(value: Any) -> Any:
+    """Return the argument; run where a block is wanted, it leaves a copy there."""
+    return value
+
+
+async def _gather(
+    worker: Worker, holders: Mapping[Key, Sequence[str]]
+) -> tuple[dict[Key, Any], list[Key]]:
     data = {key: worker.data[key] for key in holders if key in worker.data}
     remote: dict[Key, Collection[str]] = {
         key: [address for address in held if address != worker.address]
@@ -47,7 +95,7 @@ async def gather_from_holders(
         if key not in data
     }
     remote = {key: held for key, held in remote.items() if held}
-    found, _, failed, silent = await gather_from_workers(remote, rpc=worker.rpc, who=worker.address)
+    found, failed, silent = await internals.read_from_peers(worker, remote)
     if failed:
         raise BlockLostError(f"blocks {failed} could not be deserialized on {worker.address}")
     claimed: dict[str, list[Key]] = {}
@@ -55,7 +103,11 @@ async def gather_from_holders(
         for address in holders[key]:
             claimed.setdefault(address, []).append(key)
     for address in claimed.keys() - set(silent):
-        await _disown(worker, address, claimed[address])
+        # `replicate` and `rebalance` beside the active memory manager leave such entries behind
+        # (distributed 2026.8): the worker has dropped the key, the scheduler still adds it as a
+        # holder. Nothing in Dask corrects them, and a lost key is only made again once no holder
+        # is listed.
+        await internals.disown_at(worker, address, claimed[address])
     if found:
         running = await worker.scheduler.ncores_running()
         _keep(worker, {key: found[key] for key in found if running.keys().isdisjoint(holders[key])})
@@ -69,46 +121,5 @@ def _keep(worker: Worker, data: Mapping[Key, Any]) -> None:
     pass. To Dask these are replicas; its memory manager removes those at paused workers first.
     """
     data = {key: value for key, value in data.items() if key not in worker.state.tasks}
-    if not data or not can_take(worker, sum(map(sizeof, data.values()))):
-        return
-    worker.update_data(dict(data))
-    stimulus = f"spliter-keep-{time.time()}"
-    worker.batched_send({"op": "add-keys", "keys": list(data), "stimulus_id": stimulus})
-
-
-async def _disown(worker: Worker, address: str, keys: list[Key]) -> None:
-    """Have a worker tell the scheduler that it does not have keys it is listed for.
-
-    ``replicate`` and ``rebalance`` beside the active memory manager leave such entries
-    behind (distributed 2026.8): the worker has dropped the key, the scheduler still adds
-    it as a holder. Nothing in Dask corrects them, and a lost key is only made again once
-    no holder is listed.
-    """
-    if address == worker.address:
-        say_not_here(keys, worker)
-        return
-    try:
-        await worker.rpc(address).run(function=dumps(say_not_here), kwargs=dumps({"keys": keys}))
-    except OSError:  # it is gone; the scheduler will find out by itself
-        return
-
-
-def say_not_here(keys: Sequence[Key], dask_worker: Worker) -> None:
-    """Run on a worker's event loop: disown those of `keys` that it does not have.
-
-    Parameters
-    ----------
-    keys : sequence of key
-        Keys the scheduler lists this worker for.
-    dask_worker : distributed.Worker
-        Given by Dask.
-    """
-    for key in keys:
-        if key not in dask_worker.data:
-            dask_worker.batched_send(
-                {
-                    "op": "release-worker-data",
-                    "key": key,
-                    "stimulus_id": f"spliter-not-here-{time.time()}",
-                }
-            )
+    if data and can_take(worker, sum(map(sizeof, data.values()))):
+        internals.register_copies(worker, data)

@@ -26,6 +26,7 @@ from distributed import Worker
 from distributed.spill import SpillBuffer
 
 from spliter import NotEnoughMemoryError
+from spliter_backends.dask.internals import in_memory, read_spilled
 
 READ_ATTEMPTS: Final = 6
 """Reads of one key before it is taken for one that is not here. Two threads that unspill the
@@ -54,16 +55,15 @@ def read_here(worker: Worker, key: Key) -> Any:
     object
         The value; :data:`MISSING` if the worker does not have it.
     """
-    data: Any = worker.data
-    fast = _memory_of(data)
+    memory = in_memory(worker)
     for attempt in range(READ_ATTEMPTS):
         try:
-            return fast[key]
+            return memory[key]
         except KeyError:
-            if key not in data:
+            if key not in worker.data:
                 return MISSING
         try:
-            return data[key] if _has_room(worker, key) else data.slow[key]
+            return read_spilled(worker, key)
         except KeyError:
             time.sleep(0.001 * 2**attempt)
     return MISSING
@@ -84,39 +84,8 @@ def has_all(worker: Worker, keys: Iterable[Key]) -> bool:
     bool
         Whether it has all of them.
     """
-    data: Any = worker.data
-    fast = _memory_of(data)
-    return all(key in fast or key in data for key in keys)
-
-
-def _memory_of(data: Any) -> Any:
-    """Return the mapping of what is in memory, as cheap to ask as it may be.
-
-    The buffer measures every access, in eight times the time that its memory takes to answer;
-    that keeps an order of use, in ten times the time that a dictionary takes. The order matters
-    only once something may have to be spilled.
-    """
-    if not isinstance(data, SpillBuffer):
-        return data
-    fast: Any = data.fast
-    return fast.d if 2 * fast.total_weight < fast.n else fast
-
-
-def _has_room(worker: Worker, key: Key) -> bool:
-    """Whether a value can come back to memory for good without another one being spilled."""
-    data: Any = worker.data
-    if not isinstance(data, SpillBuffer):
-        return True
-    spilled: Any = data.slow
-    nbytes: int = spilled.data.weight_by_key[key].memory
-    if data.fast.total_weight + nbytes > data.fast.n:
-        return False
-    manager = worker.memory_manager
-    if not manager.memory_limit:
-        return True
-    # Dask spills for memory as well that it knows nothing of, down to its target.
-    most = manager.memory_target_fraction or manager.memory_spill_fraction or 1
-    return worker.monitor.get_process_memory() + nbytes <= manager.memory_limit * most
+    memory = in_memory(worker)
+    return all(key in memory or key in worker.data for key in keys)
 
 
 class _Room:

@@ -23,14 +23,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
 from dask.sizeof import sizeof
 from dask.typing import Key
-from distributed import Reschedule, Worker, get_worker, secede
+from distributed import Reschedule, Worker, get_worker
 
 from spliter import (
     AlignmentError,
@@ -43,8 +42,9 @@ from spliter._concatenate import concatenate
 from spliter._events import tell
 from spliter._grid import IntArray
 from spliter._partition import count_rows
-from spliter_backends.dask.worker.copies import Kept, bounded_sync, known_by_the_end
-from spliter_backends.dask.worker.fetch import gather_from_holders
+from spliter_backends.dask.internals import call_scheduler
+from spliter_backends.dask.worker.copies import Kept, known_by_the_end, within
+from spliter_backends.dask.worker.fetch import fetch, leave_thread_pool
 from spliter_backends.dask.worker.memory import MISSING, has_all, nbytes_of, read_here
 
 FETCH_BATCH_NBYTES: Final = 32 * 2**20
@@ -159,11 +159,6 @@ def _arrive(worker: Worker, value: Any) -> Any:
     reading = _Reading(worker, value.source, fetch=True)
     reading.settle(planned=value.location)
     return value.at_location(reading)
-
-
-def hold(value: Any) -> Any:
-    """Return the argument; run where a block is wanted, it leaves a copy there."""
-    return value
 
 
 class _Reading:
@@ -304,7 +299,8 @@ class _Reading:
             if time.monotonic() > deadline:
                 raise self._timed_out(wanted)
             holders = self._wait_in_memory(wanted)
-            found, from_peers = self._sync(gather_from_holders, self._worker, holders)
+            with within(self._source.timeout, self._worker):
+                found, from_peers = fetch(self._worker, holders, self._source.timeout)
             data.update(found)
             remote += from_peers
             if len(found) < len(wanted):
@@ -338,7 +334,7 @@ class _Reading:
                 raise self._timed_out(absent)
             if not waited:
                 waited = True
-                _leave_thread_pool()
+                leave_thread_pool()
             time.sleep(pause)
             pause = min(pause * 1.5, 0.5)
 
@@ -361,12 +357,10 @@ class _Reading:
 
     def _ask(self, what: str, **question: Any) -> dict[Key, Any]:
         """Ask the scheduler, from a task's thread."""
-        answer: dict[Key, Any] = self._sync(getattr(self._worker.scheduler, what), **question)
+        timeout = self._source.timeout
+        with within(timeout, self._worker):
+            answer: dict[Key, Any] = call_scheduler(self._worker, what, timeout, **question)
         return answer
-
-    def _sync(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run something on the worker's event loop and wait for it, within bounds."""
-        return bounded_sync(self._worker, self._source.timeout, fn, *args, **kwargs)
 
     def _indexes_of(self, keys: Collection[Key]) -> tuple[tuple[int, ...], ...]:
         wanted = set(keys)
@@ -395,13 +389,6 @@ class _Reading:
             self._source.topic,
             {"split": self._source.token, "blocks": blocks, "nbytes": nbytes},
         )
-
-
-def _leave_thread_pool() -> None:
-    """Give this task's thread back, if it has not been given back already."""
-    # A thread that is not the pool's own: without a pool, or not among its threads any more.
-    with suppress(AttributeError, KeyError):
-        secede()
 
 
 def _check_rows(source: WorkerSource, at: int, blocks: tuple[Any, ...]) -> None:

@@ -1,0 +1,66 @@
+"""Parts of Dask that may be other than expected: each is checked once, and done without then."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from spliter._events import tell
+
+FEATURES: Final[dict[str, Feature]] = {}
+"""All features by name."""
+
+
+class Feature:
+    """A part of Dask that is not documented.
+
+    Parameters
+    ----------
+    name : str
+        What it is called in :data:`FEATURES`.
+    without : str
+        What happens if it cannot be used, for the log.
+    check : callable
+        Given objects of Dask's, tells whether they are as expected; an error says no.
+
+    Examples
+    --------
+    >>> feature = Feature("pickle", "nothing is pickled", lambda one: hasattr(one, "__reduce__"))
+    >>> feature.usable(object())
+    True
+    >>> del FEATURES["pickle"]
+    """
+
+    def __init__(self, name: str, without: str, check: Callable[..., bool]) -> None:
+        self.name = name
+        self._without = without
+        self._check = check
+        self._found: bool | None = None
+        FEATURES[name] = self
+
+    def usable(self, *objects: Any) -> bool:
+        """Tell whether Dask is as expected; inspects `objects` once in a process."""
+        if self._found is None:
+            self._found = self._as_expected(objects)
+        return self._found
+
+    def _as_expected(self, objects: tuple[Any, ...]) -> bool:
+        try:
+            found = self._check(*objects)
+        except Exception:  # noqa: BLE001 - anything may be missing, or be of another type
+            found = False
+        if not found:
+            tell(
+                "fallback",
+                "this version of Dask is not known, feature %(feature)r: %(without)s",
+                level=logging.WARNING,
+                engine="dask",
+                feature=self.name,
+                without=self._without,
+            )
+        return found
+
+    def turn_off(self) -> None:
+        """Do without it in this process from now on (for tests)."""
+        self._found = False

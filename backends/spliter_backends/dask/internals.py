@@ -1,0 +1,449 @@
+"""Every use of what Dask does not document, each with a check and a way to do without.
+
+A :class:`Feature` is a part of Dask that its documentation does not describe and that makes
+SplIter faster, or its errors earlier. Before its first use in a process the feature is checked:
+the attributes are there, with the types and parameters expected. Where they are not, SplIter logs
+a warning and uses documented functions alone from then on:
+
+=============== =================================== ===========================================
+feature         what it does                        without it
+=============== =================================== ===========================================
+batches         send the tasks of a loop at once    send each task by itself
+pushes          send a batch without delay          Dask delays it by up to 10 ms
+pool threads    tell whether a thread may wait      ``split`` in a task is not refused
+spans           put our tasks into one span         the scheduler records each burst of tasks
+span records    forget groups of tasks that ended   the records grow, as for any Dask program
+dashboard       add a page to Dask's dashboard      there is no page
+spill buffer    read a spilled block in place       Dask moves it back to memory, spills others
+scheduler calls query the scheduler in a task       the same, by a client of the worker's
+peer reads      read a block from another worker    a task of Dask's copies it here; one that the
+                                                    scheduler lists wrongly: BlockTimeoutError
+=============== =================================== ===========================================
+
+What is described on the pages of dask.org is used where it is needed: the task classes of
+``dask._task_spec`` (page *Specification*), which have no other name to import them by, and the
+attributes of ``Scheduler``, ``TaskState`` and ``WorkerState`` (page *Scheduling state*).
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, TypeAlias
+
+import dask
+from dask._task_spec import GraphNode, Task
+from dask.typing import Key
+from distributed import Client, Future, Worker, get_client, span
+from distributed.batched import BatchedSend
+from distributed.protocol.pickle import dumps
+from distributed.spill import SpillBuffer
+from distributed.utils import sync
+from tornado.ioloop import IOLoop
+
+from spliter_backends.dask.features import Feature
+
+_Expr: Any = getattr(importlib.import_module("dask._expr"), "Expr", object)
+
+Row: TypeAlias = tuple[Key, Callable[..., Any], tuple[Any, ...]]
+"""A task: key, function and arguments."""
+
+
+def _takes(fn: Callable[..., Any], *names: str) -> bool:
+    """Whether a function has parameters of these names."""
+    return set(names) <= inspect.signature(fn).parameters.keys()
+
+
+# --- the client: batches of tasks ----------------------------------------------------------
+
+
+class TaskGraph(_Expr):  # type: ignore[misc]
+    """The tasks of a batch as they travel: in rows, which are smaller than Dask's task objects.
+
+    Operands: ``rows``; ``annotations``, by name and key.
+    """
+
+    _parameters = ["rows", "annotations"]  # noqa: RUF012 - as the base class has it
+
+    def _layer(self) -> dict[Key, GraphNode]:
+        return {key: Task(key, fn, *args) for key, fn, args in self.operands[0]}
+
+    def __dask_keys__(self) -> list[Key]:
+        """Return the keys of all tasks."""
+        return [key for key, _, _ in self.operands[0]]
+
+    def __dask_annotations__(self) -> dict[str, dict[Key, object]]:
+        """Return the annotations of each task."""
+        annotations: dict[str, dict[Key, object]] = self.operands[1]
+        return annotations
+
+
+def _batches_are_known(client: Any) -> bool:
+    from distributed.utils import set_thread_state, thread_state
+
+    make: Any = TaskGraph
+    graph = make([("a", len, ("",))], {"b": {"a": 1}}, _determ_token="c")
+    return (
+        _takes(client._graph_to_futures, "expr", "keys", "span_metadata", "internal_priority")
+        and _takes(client._graph_to_futures, "fifo_timeout")
+        and _takes(Client._send_to_scheduler, "msg")
+        and _takes(Future, "key", "client")
+        and isinstance(client._refcount_lock, type(threading.RLock()))
+        and isinstance(client.futures, dict)
+        and isinstance(thread_state, threading.local)
+        and callable(set_thread_state)
+        and list(graph.__dask_graph__()) == ["a"]
+    )
+
+
+batches = Feature("batches", "each task is sent by itself", _batches_are_known)
+
+
+def message_lock(client: Any) -> AbstractContextManager[Any]:
+    """Return the lock that a client holds while it sends a graph, which may send a batch first."""
+    lock: AbstractContextManager[Any] = client._refcount_lock
+    return lock
+
+
+def pending_future(client: Client, key: Key) -> Future[Any]:
+    """Return the future of a task that is yet to be sent."""
+    return Future(key, client)
+
+
+def submitting_task() -> Key | None:
+    """Return the key of the task that this thread runs."""
+    from distributed.utils import thread_state
+
+    key: Key | None = getattr(thread_state, "key", None)
+    return key
+
+
+def send_tasks(
+    client: Any,
+    name: str,
+    rows: Sequence[Row],
+    annotations: Mapping[str, Mapping[Key, object]],
+    submitting: Key | None,
+) -> None:
+    """Send tasks whose futures exist, in one message; the scheduler starts them in this order.
+
+    `name` is unique to the message; `submitting` is the task that submits them, if any.
+    """
+    from distributed.utils import set_thread_state
+
+    make: Any = TaskGraph
+    keys = [key for key, _, _ in rows]
+    with set_thread_state(key=submitting):
+        # As Client.get does, except that tasks are started in the order of their submission.
+        # Without the timeout the scheduler takes messages of one minute for equally urgent, and
+        # each worker orders their tasks as it likes: trainers that wait for each other would
+        # each hold a thread that another training needs.
+        client._graph_to_futures(
+            make(rows, annotations, _determ_token=name),
+            keys,
+            internal_priority={key: number for number, key in enumerate(keys)},
+            fifo_timeout="0s",
+            span_metadata={"collections": [{"type": "low-level-graph"}]},
+        )
+
+
+def call_before_messages(client: Any, before: Callable[[Mapping[str, Any]], None]) -> None:
+    """Have a client call a function with each message that it is about to send."""
+    send: Callable[[Mapping[str, Any]], None] = client._send_to_scheduler
+
+    def send_after(message: Mapping[str, Any]) -> None:
+        with message_lock(client):
+            before(message)
+            send(message)
+
+    client._send_to_scheduler = send_after
+
+
+def released_keys(message: Mapping[str, Any]) -> Collection[Key] | None:
+    """Return the keys that a message releases; ``None`` for messages of other kinds."""
+    return message["keys"] if message["op"] == "client-releases-keys" else None
+
+
+def fail_futures(client: Any, keys: Collection[Key], error: Exception) -> None:
+    """End futures with an error, unless the client has cancelled them."""
+    for key in keys:
+        state = client.futures.get(key)
+        if state is not None:
+            client.loop.add_callback(state.set_error, error, None)
+
+
+pushes = Feature(
+    "pushes",
+    "Dask's client holds messages back for up to 10 ms",
+    lambda stream: (
+        isinstance(stream, BatchedSend)
+        and isinstance(stream.buffer, list)
+        and hasattr(stream, "next_deadline")
+        and callable(stream.waker.set)
+    ),
+)
+
+
+def push(client: Any) -> None:
+    """Have a client send what it holds back for 10 ms, on its event loop."""
+    stream: Any = getattr(client, "scheduler_comm", None)
+    if stream is not None and pushes.usable(stream) and stream.buffer:
+        stream.next_deadline = None
+        stream.waker.set()
+
+
+# --- threads of a worker -------------------------------------------------------------------
+
+
+def _pool_threads_are_known() -> bool:
+    from distributed.threadpoolexecutor import ThreadPoolExecutor, thread_state
+
+    with ThreadPoolExecutor(1) as pool:
+        return bool(pool.submit(lambda: thread_state.proceed is True).result())
+
+
+pool_threads = Feature(
+    "pool threads",
+    "a task that calls split() without worker_client() may wait for a thread that it holds",
+    _pool_threads_are_known,
+)
+
+
+def holds_pool_thread() -> bool:
+    """Tell whether this thread runs a task and has not left the worker's pool."""
+    if not pool_threads.usable():
+        return False
+    from distributed.threadpoolexecutor import thread_state
+
+    return bool(getattr(thread_state, "proceed", False))
+
+
+# --- the scheduler -------------------------------------------------------------------------
+
+OUR_SPAN: Final = {"name": ("spliter",), "ids": ("spliter",)}
+"""The span of all tasks sent outside of a span of the program's, the same for all clients."""
+
+
+def _span_annotations_are_known() -> bool:
+    with span("a") as made:
+        return bool(dask.get_annotations()["span"] == {"name": ("a",), "ids": (made,)})
+
+
+spans = Feature("spans", "the scheduler records each burst of tasks", _span_annotations_are_known)
+
+
+def span_annotation() -> dict[str, Any]:
+    """Return the annotation that puts a task into our span."""
+    return {"span": OUR_SPAN} if spans.usable() else {}
+
+
+span_records = Feature(
+    "span records",
+    "the scheduler keeps a record of each group of tasks",
+    lambda found: isinstance(found.groups, set) and isinstance(found.metadata["collections"], list),
+)
+
+
+def our_span(scheduler: Any) -> Any:
+    """Return the scheduler's record of our span, ``None`` if it has none."""
+    extension = scheduler.extensions.get("spans")
+    found = None if extension is None else extension.spans.get(OUR_SPAN["ids"][-1])
+    return found if found is not None and span_records.usable(found) else None
+
+
+def _dashboard_is_known(scheduler: Any) -> bool:
+    from distributed.dashboard.scheduler import BokehApplication, template_variables
+
+    return (
+        _takes(BokehApplication, "applications", "server", "prefix", "template_variables")
+        and callable(template_variables)
+        and callable(scheduler.http_application.add_application)
+    )
+
+
+dashboard = Feature("dashboard", "there is no page of SplIter's", _dashboard_is_known)
+
+
+def add_dashboard_page(scheduler: Any, path: str, fill: Callable[..., None]) -> bool:
+    """Add a page that `fill` fills to a scheduler's dashboard, if there is one."""
+    try:
+        from distributed.dashboard.scheduler import BokehApplication, template_variables
+    except ImportError:  # of bokeh
+        return False
+    if not dashboard.usable(scheduler):
+        return False
+    page = BokehApplication(
+        {path: fill}, scheduler, prefix="", template_variables=template_variables(scheduler)
+    )
+    scheduler.http_application.add_application(page)
+    page.initialize(IOLoop.current())
+    page.start()
+    return True
+
+
+# --- a worker's memory ---------------------------------------------------------------------
+
+
+def _spill_buffer_is_known(worker: Any) -> bool:
+    data, manager = worker.data, worker.memory_manager
+    fast = data.fast
+    return (
+        isinstance(fast.d, dict)
+        and isinstance(fast.total_weight + fast.n, int | float)
+        and isinstance(data.slow.data.weight_by_key, dict)
+        and {"memory_limit", "memory_target_fraction", "memory_spill_fraction"}
+        <= vars(manager).keys()
+        and worker.monitor.get_process_memory() > 0
+    )
+
+
+spill_buffer = Feature(
+    "spill buffer", "spilled blocks go back to memory when read", _spill_buffer_is_known
+)
+
+
+def _has_known_buffer(worker: Worker) -> bool:
+    return isinstance(worker.data, SpillBuffer) and spill_buffer.usable(worker)
+
+
+def in_memory(worker: Worker) -> Any:
+    """Return the mapping of what is in a worker's memory, as cheap to query as possible.
+
+    The buffer measures every access, in eight times the time that its memory takes to answer;
+    that keeps an order of use, in ten times the time that a dictionary takes. The order matters
+    only once something may have to be spilled.
+    """
+    data: Any = worker.data
+    if not _has_known_buffer(worker):
+        return data
+    fast = data.fast
+    return fast.d if 2 * fast.total_weight < fast.n else fast
+
+
+def read_spilled(worker: Worker, key: Key) -> Any:
+    """Read a value that may be on disk; it stays there unless memory has room for it.
+
+    KeyError if the worker does not have it, or if two threads read it at once.
+    """
+    data: Any = worker.data
+    return data.slow[key] if _has_known_buffer(worker) and not _has_room(worker, key) else data[key]
+
+
+def _has_room(worker: Worker, key: Key) -> bool:
+    """Whether a value can come back to memory for good without another one being spilled."""
+    data: Any = worker.data
+    nbytes: int = data.slow.data.weight_by_key[key].memory
+    if data.fast.total_weight + nbytes > data.fast.n:
+        return False
+    manager = worker.memory_manager
+    if not manager.memory_limit:
+        return True
+    # Dask spills for memory as well that it knows nothing of, down to its target.
+    most = manager.memory_target_fraction or manager.memory_spill_fraction or 1
+    return worker.monitor.get_process_memory() + nbytes <= manager.memory_limit * most
+
+
+# --- a worker and the others ---------------------------------------------------------------
+
+
+def _scheduler_calls_are_known(worker: Any) -> bool:
+    from distributed.core import PooledRPCCall
+
+    return isinstance(worker.scheduler, PooledRPCCall)
+
+
+scheduler_calls = Feature(
+    "scheduler calls",
+    "tasks query the scheduler by a client of the worker's",
+    _scheduler_calls_are_known,
+)
+
+
+def call_scheduler(worker: Worker, name: str, timeout: float, /, **arguments: Any) -> Any:
+    """Call a method of the scheduler in a task's thread; TimeoutError without an answer.
+
+    By its name in messages: ``"who_has"`` for ``Scheduler.get_who_has``.
+    """
+    if scheduler_calls.usable(worker):
+        call = getattr(worker.scheduler, name)
+        return sync(worker.loop, call, callback_timeout=timeout, **arguments)
+    client = get_client()
+    return client.sync(
+        client.run_on_scheduler,
+        _call_method,
+        name,
+        arguments,
+        asynchronous=False,
+        callback_timeout=timeout,
+    )
+
+
+def _call_method(name: str, arguments: Mapping[str, Any], dask_scheduler: Any) -> Any:
+    """Run on the scheduler."""
+    method = getattr(dask_scheduler, name, None) or getattr(dask_scheduler, f"get_{name}")
+    return method(**arguments)
+
+
+def _peer_reads_are_known(worker: Any) -> bool:
+    from distributed.utils_comm import gather_from_workers
+
+    return (
+        _takes(gather_from_workers, "who_has", "rpc", "who")
+        and inspect.iscoroutinefunction(gather_from_workers)
+        and callable(worker.rpc)
+        and _takes(worker.batched_send, "msg")
+        and _takes(worker.update_data, "data")
+        and isinstance(worker.state.tasks, dict)
+    )
+
+
+peer_reads = Feature("peer reads", "a task of Dask's copies blocks", _peer_reads_are_known)
+
+
+async def read_from_peers(
+    worker: Any, holders: Mapping[Key, Collection[str]]
+) -> tuple[dict[Key, Any], list[Key], list[str]]:
+    """Read values from other workers, on the event loop.
+
+    Returns also the keys whose values cannot be read, and the workers that did not answer.
+    """
+    from distributed.utils_comm import gather_from_workers
+
+    found, _, failed, silent = await gather_from_workers(
+        holders, rpc=worker.rpc, who=worker.address
+    )
+    return found, failed, silent
+
+
+def register_copies(worker: Any, data: Mapping[Key, Any]) -> None:
+    """Make copies of blocks a worker's own, on its event loop; to Dask these are replicas."""
+    worker.update_data(dict(data))
+    worker.batched_send({"op": "add-keys", "keys": list(data), "stimulus_id": _stimulus("keep")})
+
+
+async def disown_at(worker: Any, address: str, keys: list[Key]) -> None:
+    """Have a worker report to the scheduler that it does not have keys it is listed for."""
+    if address == worker.address:
+        disown(keys, worker)
+        return
+    try:
+        await worker.rpc(address).run(function=dumps(disown), kwargs=dumps({"keys": keys}))
+    except OSError:  # it is gone; the scheduler will find out by itself
+        return
+
+
+def disown(keys: Sequence[Key], dask_worker: Any) -> None:
+    """Run on a worker's event loop: disown those of `keys` that it does not have."""
+    for key in keys:
+        if key not in dask_worker.data:
+            dask_worker.batched_send(
+                {"op": "release-worker-data", "key": key, "stimulus_id": _stimulus("not-here")}
+            )
+
+
+def _stimulus(name: str) -> str:
+    return f"spliter-{name}-{time.time()}"
