@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import pairwise_distances_argmin
 
-from spliter._concatenate import concatenate
+from spliter.backend import concatenate
 
 Floats = npt.NDArray[np.float64]
 Blocks = Iterable[Floats]

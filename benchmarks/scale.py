@@ -31,9 +31,8 @@ import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster, wait
 
-from spliter import Location, Partition, Placement, Split, plan, split
-from spliter._grid import BlockGrid
-from spliter._partition import BlockIndexes
+from spliter import Location, Partition, Split, split
+from spliter.backend import BlockGrid, BlockIndexes, Placement, plan
 from spliter_apps.kmeans import KMeans
 from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.engines.dask_engine import DaskEngine

@@ -40,54 +40,32 @@ from spliter._errors import (
 from spliter._grid import BlockGrid
 from spliter._materialize import Materialization
 from spliter._partition import Partition
-from spliter._planner import Location, Placement, PlannedPartition, plan
+from spliter._planner import Location
 from spliter._progress import as_completed, progress
-from spliter._protocols import (
-    Backend,
-    Blocks,
-    BlocksMade,
-    BlockSource,
-    CanClose,
-    Executor,
-    GivesExamples,
-    Locator,
-    Movement,
-    PersistsCollections,
-)
-from spliter._registry import BackendInfo, backends, is_collection
 from spliter._split import Split, split
 from spliter._task import gather, reduce, task
+from spliter.backend.protocols import Movement
+from spliter.backend.registry import BackendInfo, backends, is_collection
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AlignmentError",
-    "Backend",
     "BackendInfo",
     "BackendNotUsableError",
     "BlockGrid",
     "BlockLostError",
-    "BlockSource",
     "BlockTimeoutError",
-    "Blocks",
-    "BlocksMade",
-    "CanClose",
     "ClientClosedError",
-    "Executor",
-    "GivesExamples",
     "InvalidArgumentError",
     "LazyCollectionError",
     "Location",
-    "Locator",
     "Materialization",
     "Movement",
     "NotEnoughMemoryError",
     "PackageMissingError",
     "Partition",
     "PartitionNotLocalError",
-    "PersistsCollections",
-    "Placement",
-    "PlannedPartition",
     "SplIterError",
     "Split",
     "SplitClosedError",
@@ -100,7 +78,6 @@ __all__ = [
     "backends",
     "gather",
     "is_collection",
-    "plan",
     "progress",
     "reduce",
     "split",

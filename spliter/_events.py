@@ -15,7 +15,7 @@ LOGGER: Final = logging.getLogger("spliter")
 LOGGER.addHandler(logging.NullHandler())
 
 
-def tell(
+def log_event(
     event: str,
     message: str,
     *,
@@ -45,7 +45,7 @@ def tell(
 
     Examples
     --------
-    >>> tell("split", "%(blocks)d blocks", blocks=3)  # shows nothing: nobody asked for it
+    >>> log_event("split", "%(blocks)d blocks", blocks=3)  # shows nothing: nobody asked for it
     """
     logger = LOGGER if engine is None else LOGGER.getChild(engine)
     if logger.isEnabledFor(level):

@@ -20,8 +20,8 @@ def format_bytes(nbytes: float) -> str:
 
     Examples
     --------
-    >>> format_bytes(1536)
-    '1.5 KiB'
+    >>> [format_bytes(nbytes) for nbytes in (0, 1023, 1536, 2**70)]
+    ['0 B', '1023 B', '1.5 KiB', '1048576.0 PiB']
     """
     value = float(nbytes)
     for unit in _UNITS[:-1]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition
-from spliter._protocols import Executor
-from spliter._registry import executor_of_future
+from spliter.backend.protocols import Executor
+from spliter.backend.registry import executor_of_future
 
 
 def list_futures(futures: Iterable[Any], caller: str) -> list[Any]:

@@ -199,3 +199,43 @@ class BlockGrid:
         for axis in self.chunks:
             sizes = np.multiply.outer(sizes, np.asarray(axis, dtype=np.int64)).ravel()
         return sizes
+
+
+@dataclass(frozen=True, eq=False)
+class BlockIndexes:
+    """Which blocks, and which items, a partition has.
+
+    Parameters
+    ----------
+    grid_shape : tuple of int
+        Number of blocks of the whole collection along each axis.
+    positions : ndarray of int64, shape (n,)
+        C-order positions of the partition's blocks.
+    item_starts, item_counts : ndarray of int64, shape (n,), or None
+        First row and number of rows of each block; ``None`` while not known.
+    trailing_shape : tuple of (int or None)
+        Extent of the collection along the further axes, ``None`` where the blocks do
+        not span the axis or its size is not known.
+    """
+
+    grid_shape: tuple[int, ...]
+    positions: IntArray
+    item_starts: IntArray | None
+    item_counts: IntArray | None
+    trailing_shape: tuple[int | None, ...]
+
+    @classmethod
+    def of(cls, grid: BlockGrid, positions: IntArray) -> BlockIndexes:
+        """Look up the blocks at `positions` in a grid."""
+        rows = grid.rows(positions)
+        known = grid.has_known_items
+        return cls(
+            grid.shape,
+            positions,
+            grid.row_starts[rows] if known else None,
+            grid.row_counts[rows] if known else None,
+            tuple(
+                extent if blocks == 1 else None
+                for extent, blocks in zip(grid.extent[1:], grid.shape[1:], strict=True)
+            ),
+        )

@@ -8,60 +8,20 @@ it has lost that tie and can be iterated.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from spliter._errors import InvalidArgumentError, SplitClosedError, UnknownItemIndexError
-from spliter._grid import BlockGrid, IntArray
+from spliter._grid import BlockGrid, BlockIndexes, IntArray
 from spliter._materialize import Materialization
 from spliter._planner import Location, PlannedPartition
-from spliter._protocols import BlockSource, Executor
 from spliter._task_checks import check_keywords, check_task_function
+from spliter.backend.contents import count_rows
+from spliter.backend.protocols import BlockSource, Executor
 from spliter.html import partition_html
 
 NEVER = Materialization(None, "not asked for")
-
-
-@dataclass(frozen=True, eq=False)
-class BlockIndexes:
-    """Which blocks, and which items, a partition has.
-
-    Parameters
-    ----------
-    grid_shape : tuple of int
-        Number of blocks of the whole collection along each axis.
-    positions : ndarray of int64, shape (n,)
-        C-order positions of the partition's blocks.
-    item_starts, item_counts : ndarray of int64, shape (n,), or None
-        First row and number of rows of each block; ``None`` while not known.
-    trailing_shape : tuple of (int or None)
-        Extent of the collection along the further axes, ``None`` where the blocks do
-        not span the axis or its size is not known.
-    """
-
-    grid_shape: tuple[int, ...]
-    positions: IntArray
-    item_starts: IntArray | None
-    item_counts: IntArray | None
-    trailing_shape: tuple[int | None, ...]
-
-    @classmethod
-    def of(cls, grid: BlockGrid, positions: IntArray) -> BlockIndexes:
-        """Look up the blocks at `positions` in a grid."""
-        rows = grid.rows(positions)
-        known = grid.has_known_items
-        return cls(
-            grid.shape,
-            positions,
-            grid.row_starts[rows] if known else None,
-            grid.row_counts[rows] if known else None,
-            tuple(
-                extent if blocks == 1 else None
-                for extent, blocks in zip(grid.extent[1:], grid.shape[1:], strict=True)
-            ),
-        )
 
 
 class Partition:
@@ -229,7 +189,7 @@ class Partition:
         self._check_whole_rows("cut by its rows")
         counts = self._indexes.item_counts
         if counts is None:
-            counts = np.fromiter(map(count_rows_of, self._source.read()), np.int64, len(self))
+            counts = np.fromiter(map(count_rows, self._source.read()), np.int64, len(self))
         ends = np.cumsum(counts).tolist()
         if (rows := count_rows(values)) != (ends[-1] if ends else 0):
             raise InvalidArgumentError(f"{rows} entries for {ends[-1] if ends else 0} rows")
@@ -463,26 +423,3 @@ class Partition:
 
     def _repr_html_(self) -> str:
         return partition_html(self)
-
-
-def count_rows(block: Any) -> int:
-    """Return the number of items of a block along axis 0.
-
-    Parameters
-    ----------
-    block : object
-        An array, DataFrame, sparse matrix or sequence.
-
-    Returns
-    -------
-    int
-        ``block.shape[0]`` if it has a shape (sparse matrices refuse ``len``), else its
-        length.
-    """
-    shape = getattr(block, "shape", None)
-    return int(shape[0]) if shape else len(block)
-
-
-def count_rows_of(block: Any) -> int:
-    """Return the number of items of a block, or of a tuple of aligned blocks."""
-    return count_rows(block[0] if isinstance(block, tuple) else block)

@@ -11,12 +11,13 @@ import numpy.typing as npt
 
 from spliter._errors import InvalidArgumentError
 from spliter._grid import BlockGrid
-from spliter._partition import Partition, count_rows, count_rows_of
+from spliter._partition import Partition
+from spliter.backend.contents import count_rows
 
 
 def count_items(partition: Partition) -> list[int]:
     """Run at a location: the number of rows of each block."""
-    return [count_rows_of(block) for _, block in partition.items()]
+    return [count_rows(block) for _, block in partition.items()]
 
 
 @dataclass(frozen=True)
@@ -229,10 +230,10 @@ def map_over(
                 "return a row for each row of the block; to compute one value for each block, "
                 "start a task on each partition"
             )
-        if (rows := count_rows(result)) != count_rows_of(block):
+        if (rows := count_rows(result)) != count_rows(block):
             raise InvalidArgumentError(
                 f"map_blocks: the function returned {rows} rows for block {index} of "
-                f"{count_rows_of(block)} rows; it has to return one for each"
+                f"{count_rows(block)} rows; it has to return one for each"
             )
         template.check(result, index)
         made.append(result)

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from spliter._errors import PackageMissingError, TaskTimeoutError
 from spliter._futures import executor_of, list_futures
-from spliter._protocols import Executor
 from spliter._task import check_may_wait
+from spliter.backend.protocols import Executor
 
 LOOK_INTERVAL: Final = 1.0
 """Seconds without news after which futures are asked whether they are done."""

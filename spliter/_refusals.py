@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import Any, Final
 
 from spliter._errors import InvalidArgumentError, UnsupportedCollectionError
-from spliter._protocols import Locator
 
 READERS: Final = {
     ".csv": "dask.dataframe.read_csv({0}).persist()",
@@ -111,13 +110,15 @@ def _explain_file(path: str | bytes) -> str:
     )
 
 
-def check_aligned_arguments(locator: Locator, collection: Any, aligned: Sequence[Any]) -> None:
+def check_aligned_arguments(
+    recognises: Callable[[Any], bool], collection: Any, aligned: Sequence[Any]
+) -> None:
     """Refuse positional arguments of ``split`` that cannot be aligned with a collection.
 
     Parameters
     ----------
-    locator : Locator
-        The one that opens the collections. What it recognises is not refused.
+    recognises : callable
+        Of the locator that opens the collections; what it takes is not refused.
     collection : object
         The collection that is split.
     aligned : sequence of object
@@ -131,7 +132,7 @@ def check_aligned_arguments(locator: Locator, collection: Any, aligned: Sequence
         If one is a single array or table in memory.
     """
     for number, value in enumerate(aligned, start=1):
-        if locator.recognises(value):
+        if recognises(value):
             continue
         if value is None or isinstance(value, bool | int | float | str):
             raise InvalidArgumentError(

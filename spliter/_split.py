@@ -13,14 +13,15 @@ import numpy.typing as npt
 
 from spliter._alignment import check_aligned
 from spliter._errors import InvalidArgumentError, SplitClosedError, UnknownItemIndexError
-from spliter._events import LOGGER, tell
+from spliter._events import LOGGER, log_event
 from spliter._format import plural
 from spliter._grid import UNKNOWN, BlockGrid
 from spliter._materialize import Materialization, Materialize, check_materialize, decide
 from spliter._partition import NEVER, Partition
 from spliter._per_block import SAY, Template, count_items, map_over, placed_results
 from spliter._planner import Location, check_partitions_per_location, plan
-from spliter._protocols import (
+from spliter._refusals import check_aligned_arguments
+from spliter.backend.protocols import (
     Blocks,
     BlocksMade,
     CanClose,
@@ -29,8 +30,7 @@ from spliter._protocols import (
     Movement,
     PersistsCollections,
 )
-from spliter._refusals import check_aligned_arguments
-from spliter._registry import load, locator_for
+from spliter.backend.registry import load, locator_for
 from spliter.html import split_html
 
 
@@ -114,16 +114,15 @@ def split(
     check_materialize(materialize)
     _check_persist(persist)
     locator = locator_for(collection, backend)
-    check_aligned_arguments(locator, collection, aligned)
+    check_aligned_arguments(locator.recognises, collection, aligned)
     collections: Sequence[Any] = (collection, *aligned)
     if persist and isinstance(locator, PersistsCollections):
         collections = locator.persist(collections)
         # A Dask collection computed without a cluster is one of this process from now on.
         locator = locator_for(collections[0], backend)
     blocks = locator.open(collections)
-    check_aligned(blocks.grids)
     foreign = load(backend).executor if backend is not None else None
-    executor = foreign(blocks) if foreign is not None else locator.executor_for(blocks)
+    executor = foreign(blocks) if foreign is not None else blocks.executor
     return Split(blocks, executor, partitions_per_location, materialize)
 
 
@@ -153,6 +152,7 @@ class Split(Sequence[Partition]):
         partitions_per_location: int | None,
         materialize: Materialize = False,
     ) -> None:
+        check_aligned(blocks.grids)
         self._blocks = blocks
         self._executor = executor
         self._partitions_per_location = partitions_per_location
@@ -163,7 +163,7 @@ class Split(Sequence[Partition]):
         self._materialize = materialize
         self._materialization = NEVER
         self._plan()
-        self._tell("split", "split %(blocks)d blocks into %(partitions)d partitions")
+        self._log("split", "split %(blocks)d blocks into %(partitions)d partitions")
         self._decide()
 
     def _plan(self) -> None:
@@ -209,7 +209,7 @@ class Split(Sequence[Partition]):
         for partition in self._partitions:
             partition.materialization = self._materialization
         if self._materialize is not False:
-            tell(
+            log_event(
                 "materialization",
                 "partitions are %(decision)s",
                 decision=str(self._materialization),
@@ -234,19 +234,19 @@ class Split(Sequence[Partition]):
         before = self._partitions
         self._plan()
         kept = len(set(map(id, before)) & set(map(id, self._partitions)))
-        self._tell(
+        self._log(
             "replan",
             "planned again (%(cause)s): %(changed)d of %(partitions)d partitions are new",
             cause=cause,
             changed=len(self._partitions) - kept,
         )
 
-    def _tell(self, event: str, message: str, **fields: Any) -> None:
+    def _log(self, event: str, message: str, **fields: Any) -> None:
         """Log what a plan has come to, and what had to cross the network for it so far."""
         if not LOGGER.isEnabledFor(logging.INFO):  # nor is anything counted that nobody reads
             return
         moved = self.moved
-        tell(
+        log_event(
             event,
             message + " (locations: %(locations)d, %(executor)s)",
             executor=type(self._executor).__name__,

@@ -12,10 +12,10 @@ from spliter._errors import InvalidArgumentError
 from spliter._futures import executor_of, list_futures
 from spliter._partition import Partition
 from spliter._planner import Location
-from spliter._protocols import Executor
-from spliter._registry import DECORATORS_KEYWORDS
 from spliter._split import Split
 from spliter._task_checks import check_keywords, check_task_function, name_of
+from spliter.backend.protocols import Executor
+from spliter.backend.registry import decorators_keywords
 
 Arguments = ParamSpec("Arguments")
 
@@ -124,8 +124,9 @@ def _taken(function: Callable[..., Any], kwargs: dict[str, Any]) -> Mapping[str,
 
     They may do so on the first call only, which need not be one that submits, so it is kept.
     """
-    if not DECORATORS_KEYWORDS.isdisjoint(kwargs):
-        _told[function] = {name: kwargs.pop(name) for name in DECORATORS_KEYWORDS & kwargs.keys()}
+    known = decorators_keywords()
+    if not known.isdisjoint(kwargs):
+        _told[function] = {name: kwargs.pop(name) for name in known & kwargs.keys()}
     return _told.get(function, {})
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from spliter import BlockGrid, Location, Movement, Placement, PlannedPartition, Split
-from spliter._concatenate import concatenate
-from spliter._materialize import Materialize
+from spliter import BlockGrid, Location, Movement, Split
+from spliter.backend import BlocksBase, Executor, Placement, PlannedPartition, concatenate
 from spliter_backends.local import LocalExecutor
 
 BLOCK_BYTES = 8
@@ -32,37 +31,35 @@ class FakeSource:
         return concatenate(self.read())
 
 
-class FakeBlocks:
+class FakeBlocks(BlocksBase[Executor]):
     """Blocks that the test moves about by changing `holders`."""
 
     def __init__(
-        self, values: Sequence[Any], holders: Sequence[Sequence[str]], *grids: BlockGrid
+        self,
+        values: Sequence[Any],
+        holders: Sequence[Sequence[str]],
+        *grids: BlockGrid,
+        nbytes: int = BLOCK_BYTES,
     ) -> None:
+        own = BlockGrid.from_chunks([[len(value) for value in values]])
+        super().__init__(grids or (own,), FakeExecutor())
         self.values = values
         self.holders = [list(held) for held in holders]
-        self.grids = grids or (BlockGrid.from_chunks([[len(value) for value in values]]),)
-        self.drifted = False
+        self.nbytes = nbytes
+        self.counter.add(Movement(1, 10, 2, 20))  # something recognisable
         self.closed = 0
         self.asked: list[list[list[int]]] = []
         """Positions of the partitions that sources were asked for, per request."""
 
     def locate(self) -> Placement:
         """Return where the test has put them."""
-        self.drifted = False
-        return Placement.of(self.holders, np.full(len(self.holders), BLOCK_BYTES))
+        self.counter.drifted = False
+        return Placement.of(self.holders, np.full(len(self.holders), self.nbytes))
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[FakeSource]:
         """Return a source for each."""
         self.asked.append([part.positions.tolist() for part in planned])
         return [FakeSource(self.values, part.positions.tolist()) for part in planned]
-
-    def moved(self) -> Movement:
-        """Return something recognisable."""
-        return Movement(aligned_blocks=1, aligned_nbytes=10, fetched_blocks=2, fetched_nbytes=20)
-
-    def has_drifted(self) -> bool:
-        """Whether the test says so."""
-        return self.drifted
 
     def close(self) -> None:
         """Count the calls."""
@@ -87,6 +84,7 @@ class FakeExecutor(LocalExecutor):
         super().__init__(threads=1)
         self.cores = cores
         self.may_block = True
+        self.free: Mapping[Location, int | None] = {}
         self.calls: list[Call] = []
 
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
@@ -105,6 +103,10 @@ class FakeExecutor(LocalExecutor):
         self.calls.append(Call(fn, args, kwargs, location, future))
         return future
 
+    def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
+        """Return what the test says."""
+        return self.free
+
     def location_of(self, future: Any) -> Location | None:
         """Return what it was submitted with."""
         return next((call.location for call in self.calls if call.future is future), None)
@@ -119,8 +121,11 @@ def fake_split(
     holders: Sequence[Sequence[str]],
     *grids: BlockGrid,
     partitions_per_location: int | None = None,
-    materialize: Materialize = False,
+    materialize: Literal["auto"] | bool = False,
+    nbytes: int = BLOCK_BYTES,
+    free: Mapping[Location, int | None] | None = None,
 ) -> tuple[Split, FakeBlocks, FakeExecutor]:
-    """Split blocks held at the given locations (``"AB"`` is at A and at B)."""
-    blocks, executor = FakeBlocks(values, holders, *grids), FakeExecutor()
+    """Split blocks of `nbytes` each, held at the given locations (``"AB"`` is at A and at B)."""
+    blocks, executor = FakeBlocks(values, holders, *grids, nbytes=nbytes), FakeExecutor()
+    executor.free = free or {}
     return Split(blocks, executor, partitions_per_location, materialize), blocks, executor

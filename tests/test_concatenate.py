@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from spliter import InvalidArgumentError
-from spliter._concatenate import concatenate
+from spliter.backend import concatenate
 
 MOST_EXTRA = 1.1
 """Memory taken at the peak, in bytes of the blocks themselves."""

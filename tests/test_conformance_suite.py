@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from spliter import Movement, Partition
-from spliter._concatenate import concatenate
+from spliter.backend import concatenate
 from spliter.testing import BackendTests
 from spliter.testing._hooks import Block
 from spliter_backends._shared.process_blocks import LocalBlocks, LocalSource

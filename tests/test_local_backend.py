@@ -93,7 +93,7 @@ def test_partitions_are_as_many_as_threads() -> None:
     executor = LocalExecutor(threads=3)
     locator = LocalLocator(executor)
     opened = locator.open([blocks])
-    assert len(Split(opened, locator.executor_for(opened), None)) == 3
+    assert len(Split(opened, opened.executor, None)) == 3
     assert len(split(blocks)) == LocalExecutor().threads
 
 

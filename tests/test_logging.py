@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from spliter import split
-from spliter._events import LOGGER, tell
+from spliter.backend import LOGGER, log_event
 from tests.conftest import RunPython
 from tests.fake_engine import fake_split
 
@@ -57,7 +57,7 @@ def test_drift_is_told_with_what_it_changed(told: Told) -> None:
     list(parts)
     assert told.events == ["split"]
     blocks.holders = [["A"], ["A"], ["B"], ["B"]]
-    blocks.drifted = True
+    blocks.counter.drifted = True
     list(parts)
     list(parts)
     record = told.last
@@ -91,14 +91,14 @@ def test_nothing_is_told_of_a_decision_that_nobody_asked_for(told: Told) -> None
 
 
 def test_engines_have_loggers_of_their_own(told: Told) -> None:
-    tell("retry", "at %(location)s", engine="dask", location="A")
+    log_event("retry", "at %(location)s", engine="dask", location="A")
     assert (told.last.name, told.last.getMessage()) == ("spliter.dask", "at A")
     assert told.last.funcName == "test_engines_have_loggers_of_their_own"
 
 
 def test_a_field_cannot_take_the_place_of_the_record_s_own(told: Told) -> None:
     with pytest.raises(KeyError, match="name"):
-        tell("split", "", name="mine")
+        log_event("split", "", name="mine")
 
 
 def test_records_can_be_written_as_json() -> None:
@@ -130,10 +130,10 @@ SILENT = """
 import logging
 import numpy as np
 from spliter import split
-from spliter._events import tell
+from spliter.backend import log_event
 
 split([np.zeros(3)] * 4, materialize=True)
-tell("location gone", "gone", level=logging.WARNING)
+log_event("location gone", "gone", level=logging.WARNING)
 """
 
 

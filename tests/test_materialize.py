@@ -10,31 +10,33 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spliter import BlockGrid, InvalidArgumentError, Location, Materialization, Partition, split
-from spliter._materialize import CALL_NBYTES, decide, passes_to_pay
 from spliter_backends._shared.machine import available_memory
 from spliter_backends.local import LocalExecutor
 from tests.fake_engine import fake_split
 
-HERE = Location("here")
+HERE = Location("A")
 ROOMY: dict[Location, int | None] = {HERE: 10**9}
 
 
 def decided(
-    rows: list[int], free: Mapping[Location, int | None] = ROOMY, blocks: int = 10
+    rows: list[int],
+    free: Mapping[Location, int | None] = ROOMY,
+    nbytes: int = 100,
+    partitions: int = 1,
 ) -> Materialization:
-    grid = BlockGrid.from_chunks([rows, [3]])
-    return decide("auto", grid, {HERE: 1000}, blocks, lambda: free)
-
-
-@given(st.floats(1, 1e12))
-def test_paid_by_the_passes_it_takes(nbytes: float) -> None:
-    passes = passes_to_pay(nbytes)
-    assert passes * CALL_NBYTES >= nbytes * (1 - 1e-12)
-    assert passes == 1 or (passes - 1) * CALL_NBYTES < nbytes
+    """Return what is decided about blocks of so many rows, and of `nbytes` each."""
+    parts, _, _ = fake_split(
+        ["a"] * len(rows),
+        ["A"] * len(rows),
+        BlockGrid.from_chunks([rows, [3]]),
+        partitions_per_location=partitions,
+        materialize="auto",
+        nbytes=nbytes,
+        free=free,
+    )
+    return parts.materialization
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,7 @@ def test_paid_by_the_passes_it_takes(nbytes: float) -> None:
         (240, 38_400, 1),
         (240, 38_401, 2),
         (480, 76_800, 2),
+        (480, 76_801, 3),
         (10, 3_840_000, 100),
         (999, 8, 1),
         (999, 160_000, 5),
@@ -51,26 +54,14 @@ def test_paid_by_the_passes_it_takes(nbytes: float) -> None:
     ],
 )
 def test_auto_by_rows_and_bytes_per_block(rows: int, nbytes: int, from_pass: int | None) -> None:
-    grid = BlockGrid.from_chunks([[rows] * 10, [3]])
-    decision = decide("auto", grid, {HERE: 10 * nbytes}, 10, lambda: ROOMY)
-    assert decision.from_pass == from_pass
-
-
-def test_auto_asks_for_memory_only_where_it_matters() -> None:
-    def asked() -> Mapping[Location, int | None]:
-        raise AssertionError("not to be asked")
-
-    grid = BlockGrid.from_chunks([[1000] * 4])
-    assert decide("auto", grid, {HERE: 10}, 4, asked).from_pass is None
-    assert decide(False, grid, {HERE: 10}, 4, asked).from_pass is None
-    assert decide(True, grid, {HERE: 10}, 4, asked).from_pass == 1
+    assert decided([rows] * 10, nbytes=nbytes).from_pass == from_pass
 
 
 @pytest.mark.parametrize(
     ("free", "says"),
     [
-        ({HERE: 999}, "not materialized (too little memory free at here)"),
-        ({HERE: -5}, "not materialized (too little memory free at here)"),
+        ({HERE: 999}, "not materialized (too little memory free at A)"),
+        ({HERE: -5}, "not materialized (too little memory free at A)"),
         ({HERE: 1000}, "materialized (about 10 rows per block)"),
         ({HERE: None}, "materialized (about 10 rows per block)"),
         ({}, "materialized (about 10 rows per block)"),
@@ -81,14 +72,12 @@ def test_auto_by_memory(free: Mapping[Location, int | None], says: str) -> None:
 
 
 def test_auto_where_there_is_nothing_to_put_together() -> None:
-    assert str(decided([10, 10], blocks=1)) == "not materialized (one block per partition)"
+    assert str(decided([10, 10], partitions=2)) == "not materialized (one block per partition)"
     assert str(decided([0, 0])) == "not materialized (no rows)"
-    unknown = decide("auto", BlockGrid.of_unknown_sizes(4), {HERE: 1}, 4, dict)
-    assert str(unknown) == "not materialized (rows per block not known)"
 
 
 def test_said_in_words() -> None:
-    wide = decide("auto", BlockGrid(((480,) * 2,)), {HERE: 153_600}, 2, lambda: ROOMY)
+    wide = decided([480] * 2, nbytes=76_800)
     assert str(wide) == "materialized from pass 2 on (about 480 rows per block)"
 
 
@@ -139,7 +128,7 @@ def test_sizes_are_not_asked_for_on_an_event_loop() -> None:
 def test_partitions_planned_later_are_seen_alike() -> None:
     parts, blocks, _ = fake_split([np.zeros(2)] * 4, "AABB", materialize=True)
     blocks.holders = [["A"], ["A"], ["A"], ["B"]]
-    blocks.drifted = True
+    blocks.counter.drifted = True
     assert [future.result() for future in parts.map(number_of_blocks)] == [1, 1]
 
 

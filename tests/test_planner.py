@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spliter import InvalidArgumentError, Location, Placement, plan
-from spliter._planner import choose_holders, cut_evenly
+from spliter import InvalidArgumentError, Location
+from spliter.backend import IntArray, Placement, plan
 from spliter.testing import strategies
 from tests.conftest import RunPython
 
@@ -26,6 +26,21 @@ wanted_numbers = st.none() | st.integers(1, 8)
 def problems(draw: st.DrawFn) -> tuple[Placement, dict[Location, int]]:
     placement = draw(strategies.placements())
     return placement, draw(strategies.capacities(placement.locations))
+
+
+def choose_holders(placement: Placement, capacities: Mapping[Location, int]) -> IntArray:
+    """Return the number of the location that each block is planned at."""
+    chosen = np.empty(placement.nblocks, dtype=np.int64)
+    for part in plan(placement, capacities, 1):
+        chosen[part.positions] = placement.locations.index(part.location)
+    return chosen
+
+
+def cut_evenly(nbytes: IntArray, parts: int) -> IntArray:
+    """Return where the blocks of one location are cut into partitions."""
+    placement = Placement.of([[A]] * len(nbytes), nbytes)
+    counts = [len(part.positions) for part in plan(placement, {A: parts})]
+    return np.cumsum([0, *counts])
 
 
 def holders_of(placement: Placement, block: int) -> list[int]:
@@ -212,7 +227,7 @@ def test_no_blocks_make_no_partitions() -> None:
 
 PLAN_AND_TELL = """
 import json
-from spliter import Placement, plan
+from spliter.backend import Placement, plan
 names = [f"tcp://10.0.0.{n}:{n}" for n in range(20)]
 holders = [names[n % 20 : n % 20 + 3] for n in range(500)]
 placement = Placement.of(holders, [n % 7 for n in range(500)])

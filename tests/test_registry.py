@@ -17,7 +17,7 @@ from spliter import (
     backends,
     split,
 )
-from spliter._registry import executor_of_future, load, locator_for
+from spliter.backend import executor_of_future, load, locator_for
 from tests.conftest import RunPython
 
 THIRD_PARTY = '''
@@ -50,9 +50,9 @@ class GreedyLocator(Locator):
     greedy = True
 
 
-BACKEND = spliter.Backend("shelves", Locator(), executor_of_future)
-GREEDY = spliter.Backend("greedy", GreedyLocator(), lambda future: None)
-TASKS_ONLY = spliter.Backend("tasks", None, lambda future: None)
+BACKEND = spliter.backend.Backend("shelves", Locator(), executor_of_future)
+GREEDY = spliter.backend.Backend("greedy", GreedyLocator(), lambda future: None)
+TASKS_ONLY = spliter.backend.Backend("tasks", None, lambda future: None)
 NOT_A_BACKEND = 42
 
 
@@ -61,7 +61,7 @@ class AtOnce(LocalExecutor):
         call()
 
 
-RUNNER = spliter.Backend("runner", None, lambda future: None, lambda blocks: AtOnce())
+RUNNER = spliter.backend.Backend("runner", None, lambda future: None, lambda blocks: AtOnce())
 '''
 
 
@@ -72,11 +72,13 @@ def install(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def entry_points(where: Path, **points: str) -> None:
-    """Have the distribution name these entry points."""
+def entry_points(where: Path, serves: str = "", **points: str) -> None:
+    """Have the distribution name these entry points, and say that they serve a package."""
     info = where / "shelves-1.0.dist-info"
     info.mkdir()
     lines = ["[spliter.backends]", *(f"{name} = {target}" for name, target in points.items())]
+    if serves:
+        lines += ["[spliter.collections]", *(f"{serves} = {name}" for name in points)]
     (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shelves\nVersion: 1.0\n")
 
@@ -118,6 +120,21 @@ print(len(spliter.split([[1]])))
     ]
 
 
+@pytest.mark.parametrize(("serves", "imported"), [("", True), ("shelves", False)])
+def test_a_backend_that_says_what_it_serves_is_imported_for_that_alone(
+    install: Path, run_python: RunPython, serves: str, imported: bool
+) -> None:
+    entry_points(install, shelves="shelves:BACKEND", serves=serves)
+    program = """
+import spliter, sys
+spliter.split([[1]])
+print("shelves" in sys.modules)
+from shelves import Shelf
+print(len(spliter.split(Shelf([1, 2], [3]), partitions_per_location=1)))
+"""
+    assert printed(run_python, program).splitlines() == [str(imported), "1"]
+
+
 def test_two_backends_that_want_a_collection_are_both_named(
     install: Path, run_python: RunPython
 ) -> None:
@@ -135,7 +152,7 @@ def test_two_backends_that_want_a_collection_are_both_named(
     [
         ("no_such_module:BACKEND", "No module named 'no_such_module'"),
         ("shelves:NO_SUCH_NAME", "NO_SUCH_NAME"),
-        ("shelves:NOT_A_BACKEND", "is not a spliter.Backend but <class 'int'>"),
+        ("shelves:NOT_A_BACKEND", "is not a spliter.backend.Backend but <class 'int'>"),
     ],
 )
 def test_a_broken_backend_is_named_and_does_not_stop_the_others(

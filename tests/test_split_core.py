@@ -22,9 +22,7 @@ from spliter import (
     UnknownItemIndexError,
     split,
 )
-from spliter._alignment import check_aligned
-from spliter._format import format_bytes
-from spliter._partition import count_rows
+from spliter.backend import count_rows
 from tests.fake_engine import BLOCK_BYTES, fake_split
 
 VALUES = [[0, 1], [2], [], [3, 4, 5]]
@@ -77,7 +75,7 @@ def test_drift_is_planned_anew_when_the_next_iteration_starts() -> None:
     parts, blocks, _ = fake_split(VALUES, ["A", "B", "C", "C"])
     a, b, c = parts
     blocks.holders[0] = ["B"]
-    blocks.drifted = True
+    blocks.counter.drifted = True
     assert parts[0] is a, "indexing does not plan"
     again = list(parts)
     assert planned(parts) == [("B", [(0,), (1,)]), ("C", [(2,), (3,)])]
@@ -90,7 +88,7 @@ def test_drift_is_planned_anew_when_the_next_iteration_starts() -> None:
 def test_a_thread_that_must_not_wait_keeps_the_old_plan() -> None:
     parts, blocks, executor = fake_split(VALUES, ["A", "B", "C", "C"])
     first = list(parts)
-    executor.may_block, blocks.drifted = False, True
+    executor.may_block, blocks.counter.drifted = False, True
     assert list(parts) == first
     executor.may_block = True
     blocks.holders = [["A"]] * 4
@@ -127,7 +125,7 @@ def test_unknown_sizes_are_asked_for_once_per_split() -> None:
 def test_sizes_are_asked_of_the_partitions_there_are_after_drift() -> None:
     parts, blocks, _ = fake_split(VALUES, ["A", "B", "C", "C"], UNKNOWN)
     blocks.holders = [["B"], ["A"], ["B"], ["A"]]
-    blocks.drifted = True
+    blocks.counter.drifted = True
     parts.resolve_item_indexes()
     assert parts.grid.chunks == ((2, 1, 0, 3),)
 
@@ -227,6 +225,11 @@ def test_shape_in_a_grid_of_columns() -> None:
     assert parts[0].get_item_indexes().tolist() == [0, 1, 2, 3, 4]
 
 
+def split_of_grids(*chunks: Any) -> None:
+    grids = [BlockGrid.from_chunks(each) for each in chunks]
+    fake_split(["a"] * grids[0].nblocks, ["A"] * grids[0].nblocks, *grids)
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -240,7 +243,7 @@ def test_shape_in_a_grid_of_columns() -> None:
     ],
 )
 def test_aligned(first: Any, second: Any) -> None:
-    check_aligned([BlockGrid.from_chunks(first), BlockGrid.from_chunks(second)])
+    split_of_grids(first, second)
 
 
 @pytest.mark.parametrize(
@@ -255,9 +258,8 @@ def test_aligned(first: Any, second: Any) -> None:
     ],
 )
 def test_misaligned(first: Any, second: Any, says: str) -> None:
-    grids = [BlockGrid.from_chunks(first), BlockGrid.from_chunks(first)]
     with pytest.raises(AlignmentError, match=says.replace("1 has", "2 has", 1)):
-        check_aligned([*grids, BlockGrid.from_chunks(second)])
+        split_of_grids(first, first, second)
 
 
 def test_repr_and_html() -> None:
@@ -274,20 +276,6 @@ def test_html_of_many_blocks_has_a_bounded_size() -> None:
     many = 20_000
     parts, _, _ = fake_split([[0]] * many, [["A"]] * many)
     assert len(parts._repr_html_()) < 60_000
-
-
-@pytest.mark.parametrize(
-    ("nbytes", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1.0 KiB"),
-        (3 * 2**40, "3.0 TiB"),
-        (2**70, "1048576.0 PiB"),
-    ],
-)
-def test_bytes_are_shown_with_units(nbytes: float, text: str) -> None:
-    assert format_bytes(nbytes) == text
 
 
 def test_rows_of_any_kind_of_block() -> None:

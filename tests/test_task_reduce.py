@@ -20,7 +20,6 @@ from spliter import (
     split,
     task,
 )
-from spliter._task import DEFAULT_ARITY, fold
 from tests.fake_engine import FakeExecutor, fake_split
 
 VALUES = [[0, 1], [2], [], [3, 4, 5]]
@@ -127,7 +126,6 @@ def test_reduce_across_many_locations_is_a_tree() -> None:
     names = "ABCDEFGHIJKLMNOPQRST"
     result, tasks = reduced(names)
     assert result == sum(range(20))
-    assert DEFAULT_ARITY == 8
     assert tasks == [(None, 8), (None, 8), (None, 4), (None, 3)]
 
 
@@ -180,11 +178,6 @@ def test_bad_arity_is_refused(arity: int) -> None:
 def test_reduce_of_values_is_refused(values: list[Any]) -> None:
     with pytest.raises(InvalidArgumentError, match="not a future of a known engine"):
         reduce(operator.add, values)
-
-
-def test_fold_goes_from_left_to_right() -> None:
-    assert fold(operator.sub, [10, 3, 2]) == 5
-    assert fold(operator.sub, [10]) == 10
 
 
 async def _coroutine(partition: Partition) -> None:

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from spliter import InvalidArgumentError, Partition, Split, gather, split
-from spliter._concatenate import concatenate
-from spliter._partition import count_rows_of
+from spliter.backend import concatenate, count_rows
 from spliter_apps._row_values import check_columns
 
 ONE_EACH = 2**31 - 1
@@ -135,7 +134,7 @@ def _learn(model: Any, names: Sequence[str], fit_params: Mapping[str, Any], *run
     for partition in run:
         for block in partition:
             first, *others = block if names else (block,)
-            if count_rows_of(block):
+            if count_rows(block):
                 learner.partial_fit(first, **dict(zip(names, others, strict=True)), **fit_params)
     return learner
 
@@ -201,7 +200,7 @@ class MiniBatches:
         held: list[Any] = []
         rows = 0
         for block in self._blocks(epoch):
-            length, start = count_rows_of(block), 0
+            length, start = count_rows(block), 0
             while start < length:
                 stop = min(start + self._size - rows, length)
                 held.append(_cut(block, start, stop))
@@ -219,7 +218,7 @@ class MiniBatches:
                 yield block
             else:
                 random = np.random.default_rng((self._seed, epoch, *index))
-                yield _cut(block, random.permutation(count_rows_of(block)))
+                yield _cut(block, random.permutation(count_rows(block)))
 
 
 def _cut(block: Any, *where: Any) -> Any:

@@ -1,3 +1,50 @@
 """Backends of SplIter: one sub-package per engine, imported when the engine is first used."""
 
 from __future__ import annotations
+
+from spliter.backend import Declaration
+
+DECLARED = (
+    Declaration(
+        "local",
+        frozenset({"builtins", "concurrent", "dask", "numpy", "pandas", "scipy", "sparse", "zarr"}),
+        "numpy",
+    ),
+    Declaration(
+        "dask",
+        frozenset({"dask", "distributed"}),
+        "distributed",
+        "dask",
+    ),
+    Declaration(
+        "dataclay",
+        frozenset({"dataclay", "spliter_backends.dataclay"}),
+        "dataclay",
+        "dataclay",
+    ),
+    Declaration(
+        "compss",
+        frozenset({"dislib", "pycompss", "spliter_backends.compss"}),
+        extra="compss",
+        keywords=frozenset({"compss_core_element"}),
+    ),
+    Declaration(
+        "ray",
+        frozenset({"ray", "spliter_backends.ray"}),
+        "ray",
+        "ray",
+    ),
+    Declaration(
+        "xarray",
+        frozenset({"xarray", "spliter_backends.xarray"}),
+        "xarray",
+        "xarray",
+    ),
+    Declaration(
+        "zarr",
+        frozenset({"spliter_backends.zarr"}),
+        "zarr",
+        "dask,zarr",  # the workers are Dask's
+    ),
+)
+"""What the core knows of them before it imports one."""

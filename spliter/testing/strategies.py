@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from spliter import BlockGrid, Location, Placement
+from spliter import BlockGrid, Location
+from spliter.backend import Placement
 
 
 def chunks(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spliter._concatenate import concatenate
+from spliter.backend import concatenate
 from tests.histogram_suite import cut
 
 Array = npt.NDArray[Any]

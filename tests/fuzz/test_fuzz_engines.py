@@ -68,7 +68,7 @@ def test_engine_whose_blocks_wander(case: Case, data: st.DataObject) -> None:
     with parts:
         check(parts, case)
         blocks.holders = data.draw(st.permutations(named))
-        blocks.drifted = True
+        blocks.counter.drifted = True
         check(parts, case)
         assert {partition.location for partition in parts} <= {
             holder for held in blocks.holders for holder in held

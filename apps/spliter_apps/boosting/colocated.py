@@ -29,8 +29,7 @@ from spliter import (
     gather,
     split,
 )
-from spliter._concatenate import concatenate
-from spliter._partition import count_rows
+from spliter.backend import concatenate, count_rows
 from spliter_apps._row_values import block_like, check_columns
 
 DATA = "data"

@@ -23,15 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from spliter import (
-    Executor,
-    InvalidArgumentError,
-    Location,
-    Partition,
-    Split,
-    gather,
-    split,
-)
+from spliter import InvalidArgumentError, Location, Partition, Split, gather, split
+from spliter.backend import Executor
 from spliter_apps._blocks import Expected
 from spliter_apps._row_values import MESSAGE_NBYTES
 from spliter_apps.neighbors.metric import Search, resolve_search

@@ -26,7 +26,7 @@ from dask.core import flatten
 from dask.utils import ensure_dict
 
 from spliter import BlockGrid, UnsupportedCollectionError
-from spliter._grid import IntArray
+from spliter.backend import IntArray
 
 
 class _Lazy(Enum):

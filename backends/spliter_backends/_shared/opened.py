@@ -19,8 +19,7 @@ from spliter import (
     BlockGrid,
     UnsupportedCollectionError,
 )
-from spliter._concatenate import concatenate
-from spliter._grid import UNKNOWN, IntArray
+from spliter.backend import UNKNOWN, IntArray, concatenate, count_rows, has_rows
 
 MEMMAP_BLOCK_BYTES = 32 * 2**20
 """About the size of a block cut from a memory map: big enough to read at disk speed,
@@ -74,25 +73,6 @@ def is_block(value: Any) -> bool:
 def _is_persistent(value: Any) -> bool:
     """Whether it is an object of dataClay's, whose attributes may be in another process."""
     return any(base.__module__.partition(".")[0] == "dataclay" for base in type(value).__mro__)
-
-
-def row_count(block: Any) -> int:
-    """Return the number of items of a block along axis 0, ``-1`` if it has none.
-
-    Parameters
-    ----------
-    block : object
-        Anything.
-
-    Returns
-    -------
-    int
-        Number of rows.
-    """
-    shape = getattr(block, "shape", None)
-    if isinstance(shape, tuple) and shape:
-        return int(shape[0])
-    return len(block) if hasattr(block, "__len__") else UNKNOWN
 
 
 def block_nbytes(block: Any) -> int:
@@ -161,7 +141,7 @@ def open_list(blocks: Sequence[Any]) -> Opened:
             )
     trailing = {getattr(block, "shape", ())[1:] for block in kept}
     further = trailing.pop() if len(trailing) == 1 else ()
-    rows = tuple(row_count(block) for block in kept)
+    rows = tuple(count_rows(block) for block in kept)
     grid = BlockGrid((rows, *((int(size),) for size in further)))
     return Opened(grid, _sizes(kept), kept.__getitem__)
 
@@ -239,7 +219,8 @@ def open_values(grid: BlockGrid, values: Sequence[Any]) -> Opened:
     kept = tuple(values)
     if not grid.has_known_items:
         across = max(grid.nblocks // max(grid.shape[0], 1), 1)
-        grid = grid.with_row_counts([row_count(block) for block in kept[::across]])
+        rows = [count_rows(it) if has_rows(it) else UNKNOWN for it in kept[::across]]
+        grid = grid.with_row_counts(rows)
     return Opened(grid, _sizes(kept), kept.__getitem__)
 
 

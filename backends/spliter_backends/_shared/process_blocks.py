@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import threading
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from spliter import (
-    Location,
-    Movement,
-    Partition,
-    PartitionNotLocalError,
+from spliter import Location, Partition, PartitionNotLocalError, SplitClosedError
+from spliter.backend import (
+    BlocksBase,
+    Executor,
+    IntArray,
+    Once,
     Placement,
     PlannedPartition,
-    SplitClosedError,
+    concatenate,
 )
-from spliter._concatenate import concatenate
-from spliter._grid import IntArray
 from spliter_backends._shared.opened import Opened
 
 
@@ -37,23 +35,8 @@ class Store:
 
     collections: tuple[Opened, ...]
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
-    materialized: dict[bytes, Once] = field(default_factory=dict)
+    materialized: dict[bytes, Once[Any]] = field(default_factory=dict)
     """By the positions of a partition's blocks. Tasks under way share it with the Split."""
-
-
-class Once:
-    """A partition's blocks as one: made by the first task that asks, while others wait."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._made: tuple[Any] | None = None
-
-    def get(self, blocks: Iterator[Any], join: Callable[[Iterator[Any]], Any]) -> Any:
-        """Return it; `blocks` are read if it has to be made."""
-        with self._lock:
-            if self._made is None:
-                self._made = (join(blocks),)
-            return self._made[0]
 
 
 # Weak: a pickled partition must not keep the blocks alive.
@@ -98,7 +81,8 @@ class LocalSource:
         # One operation, so that two threads get the same one.
         once = self.store.materialized.setdefault(self.positions.tobytes(), Once())
         blocks, collections = self.read(), self.store.collections
-        return once.get(blocks, collections[0].join if len(collections) == 1 else concatenate)
+        join = collections[0].join if len(collections) == 1 else concatenate
+        return once.get(lambda: join(blocks))
 
     def pinned(self) -> LocalSource:
         """Return a source of the same blocks that closing the Split does not affect.
@@ -167,8 +151,8 @@ def _read(collections: Sequence[Opened], positions: IntArray) -> Iterator[Any]:
         yield (first.read(position), *(other.read(row) for other in aligned))
 
 
-class LocalBlocks:
-    """Aligned collections in this process (see :class:`spliter.Blocks`).
+class LocalBlocks(BlocksBase[Executor]):
+    """Aligned collections in this process.
 
     Parameters
     ----------
@@ -176,10 +160,14 @@ class LocalBlocks:
         The first one is the one being split.
     location : Location
         What this process is called.
+    executor : Executor
+        What runs tasks over the blocks.
     """
 
-    def __init__(self, collections: Sequence[Opened], location: Location) -> None:
-        self.grids = tuple(opened.grid for opened in collections)
+    def __init__(
+        self, collections: Sequence[Opened], location: Location, executor: Executor
+    ) -> None:
+        super().__init__([opened.grid for opened in collections], executor)
         self._location = location
         self._nbytes = collections[0].nbytes
         self._store = Store(tuple(collections))
@@ -228,26 +216,6 @@ class LocalBlocks:
             return None
         block = next(_read(self._store.collections, np.zeros(1, dtype=np.int64)))
         return tuple(map(_first_row, block)) if isinstance(block, tuple) else _first_row(block)
-
-    def moved(self) -> Movement:
-        """Return that nothing has moved: there is nowhere to move to.
-
-        Returns
-        -------
-        Movement
-            Zero.
-        """
-        return Movement()
-
-    def has_drifted(self) -> bool:
-        """Whether blocks have moved.
-
-        Returns
-        -------
-        bool
-            ``False``.
-        """
-        return False
 
     def close(self) -> None:
         """Let go of the blocks; tasks that have been submitted still have theirs."""

@@ -10,7 +10,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from spliter import Partition, Split, TaskNotSerializableError
-from spliter._task_checks import name_of
+from spliter.backend import name_of
 
 DEEPEST: Final = 5
 """Levels that are searched, such as task, ``self``, ``self.settings``, ``self.settings['lock']``:

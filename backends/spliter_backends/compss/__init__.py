@@ -20,7 +20,7 @@
 
 from __future__ import annotations
 
-from spliter import Backend, Blocks, Executor
+from spliter.backend import Backend, Blocks, Executor
 from spliter_backends._shared.process_blocks import LocalBlocks
 from spliter_backends.compss.api import runtime_is_up
 from spliter_backends.compss.blocks import CompssBlocks

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from spliter import BlockGrid, Location, Movement, Partition, Placement, PlannedPartition
-from spliter._grid import IntArray
+from spliter import BlockGrid, Location, Movement, Partition
+from spliter.backend import BlocksBase, Executor, IntArray, Placement, PlannedPartition
 from spliter_backends.compss import tasks
 from spliter_backends.compss.api import (
     Future,
@@ -174,32 +174,31 @@ class CompssSource:
         return AwaySource, (self._planned.location,)
 
 
-class CompssBlocks:
-    """The blocks of one or several aligned collections (see :class:`spliter.Blocks`).
+class CompssBlocks(BlocksBase[Executor]):
+    """The blocks of one or several aligned collections.
+
+    COMPSs copies objects and leaves them where they were, so a plan stays right. Tasks that ran
+    elsewhere than planned count as moved with all blocks of their partition, once per node.
 
     Parameters
     ----------
     members : sequence of Member
         The first one is the one being split.
+    executor : Executor
+        What runs tasks over them.
     """
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(self, members: Sequence[Member], executor: Executor) -> None:
+        super().__init__([member.grid for member in members], executor)
         self.members = tuple(members)
         self.token = uuid.uuid4().hex
         self.located_by = ""
-        self._grids = [member.grid for member in members]
-        self._movement = Movement()
         self._sources: list[weakref.ReferenceType[CompssSource]] = []
         self._planned: list[PlannedPartition] = []
         self._brought: set[tuple[int, int, str]] = set()
         self._fetched: set[tuple[int, str]] = set()
         self._facts: list[list[BlockFacts]] = []
         splits[self.token] = self
-
-    @property
-    def grids(self) -> Sequence[BlockGrid]:
-        """One grid per collection."""
-        return self._grids
 
     def locate(self) -> Placement:
         """Find out where the blocks are; see the module's description.
@@ -269,16 +268,7 @@ class CompssBlocks:
                 place = (number, row, str(location))
                 if facts[row].host != location and place not in self._brought:
                     self._brought.add(place)
-                    self._count(Movement(aligned_blocks=1, aligned_nbytes=facts[row].nbytes))
-
-    def _count(self, more: Movement) -> None:
-        now = self._movement
-        self._movement = Movement(
-            now.aligned_blocks + more.aligned_blocks,
-            now.aligned_nbytes + more.aligned_nbytes,
-            now.fetched_blocks + more.fetched_blocks,
-            now.fetched_nbytes + more.fetched_nbytes,
-        )
+                    self.counter.add(Movement(aligned_blocks=1, aligned_nbytes=facts[row].nbytes))
 
     def ran_away(self, partition: int, host: str) -> None:
         """Take note that a task of a partition ran at another node: its blocks went there.
@@ -294,28 +284,7 @@ class CompssBlocks:
             self._fetched.add((partition, host))
             part = self._planned[partition]
             nbytes = int(part.nbytes.sum())
-            self._count(Movement(fetched_blocks=len(part.positions), fetched_nbytes=nbytes))
-
-    def moved(self) -> Movement:
-        """Return what has crossed, as far as results of tasks have told.
-
-        Returns
-        -------
-        Movement
-            Tasks that ran elsewhere than planned count with all blocks of their partition, once
-            per node.
-        """
-        return self._movement
-
-    def has_drifted(self) -> bool:
-        """Whether the plan is out of date.
-
-        Returns
-        -------
-        bool
-            ``False``: COMPSs copies objects and leaves them where they were.
-        """
-        return False
+            self.counter.add(Movement(fetched_blocks=len(part.positions), fetched_nbytes=nbytes))
 
     def close(self) -> None:
         """Let go of the blocks. COMPSs keeps those that tasks under way need."""

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, overload
 
-from spliter import BlockGrid, BlocksMade, InvalidArgumentError
-from spliter._grid import UNKNOWN, IntArray
+from spliter import BlockGrid, InvalidArgumentError
+from spliter.backend import UNKNOWN, BlocksMade, IntArray
 from spliter_backends.compss import tasks
 from spliter_backends.compss.api import runtime_is_up
 from spliter_backends.compss.blocks import known_facts, promise

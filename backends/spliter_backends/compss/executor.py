@@ -14,8 +14,8 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from spliter import BlocksMade, InvalidArgumentError, Location, Partition
-from spliter._grid import IntArray
+from spliter import InvalidArgumentError, Location, Partition
+from spliter.backend import BlocksMade, ExecutorBase, IntArray
 from spliter_backends._shared.machine import available_memory
 from spliter_backends._shared.process_blocks import at_location
 from spliter_backends.compss import tasks
@@ -34,7 +34,7 @@ from spliter_backends.compss.source import Layout
 from spliter_backends.compss.worker import Call
 
 
-class CompssExecutor:
+class CompssExecutor(ExecutorBase):
     """Runs functions as PyCOMPSs tasks; there is one for all."""
 
     def __init__(self) -> None:
@@ -231,21 +231,6 @@ class CompssExecutor:
             for future in futures
         ]
 
-    def location_of(self, future: Any) -> Location | None:
-        """Return where the partition of a task was planned.
-
-        Parameters
-        ----------
-        future : object
-            A future.
-
-        Returns
-        -------
-        Location or None
-            ``None`` for tasks without a partition, and the program's own.
-        """
-        return future.location if isinstance(future, CompssFuture) else None
-
     def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
         """Return the memory available at each node when a task last said so.
 
@@ -279,16 +264,6 @@ class CompssExecutor:
             PyCOMPSs futures, one per block, made by one task per partition.
         """
         return assembled(results, made)
-
-    def blocking_call_allowed(self) -> bool:
-        """Whether this thread may wait: always, PyCOMPSs has no event loop.
-
-        Returns
-        -------
-        bool
-            ``True``.
-        """
-        return True
 
 
 def _arriving_here(argument: Any) -> Any:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from spliter import BlockGrid, Blocks, Location, UnsupportedCollectionError
+from spliter import BlockGrid, Location, UnsupportedCollectionError
+from spliter.backend import Blocks
 from spliter_backends._shared.opened import Opened, is_block, open_list, open_values
 from spliter_backends._shared.process_blocks import LocalBlocks
 from spliter_backends.compss.api import Future, runtime_is_up
 from spliter_backends.compss.blocks import CompssBlocks, Member
 from spliter_backends.compss.collection import CompssCollection
-from spliter_backends.compss.executor import EXECUTOR, CompssExecutor
+from spliter_backends.compss.executor import EXECUTOR
 from spliter_backends.compss.outcome import host_name
 from spliter_backends.compss.source import side_by_side
 
@@ -71,23 +72,8 @@ class CompssLocator:
         """
         members = [_open(*numbered) for numbered in enumerate(collections)]
         if runtime_is_up():
-            return CompssBlocks(members)
-        return LocalBlocks(list(map(_opened_here, members)), Location(host_name()))
-
-    def executor_for(self, blocks: Blocks) -> CompssExecutor:
-        """Return what runs the tasks.
-
-        Parameters
-        ----------
-        blocks : Blocks
-            Opened by this locator.
-
-        Returns
-        -------
-        CompssExecutor
-            The one there is.
-        """
-        return EXECUTOR
+            return CompssBlocks(members, EXECUTOR)
+        return LocalBlocks(list(map(_opened_here, members)), Location(host_name()), EXECUTOR)
 
 
 def _is_dsarray(value: Any) -> bool:

@@ -17,7 +17,8 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from spliter import BackendNotUsableError, Blocks, BlockTimeoutError, Location, Partition
+from spliter import BackendNotUsableError, BlockTimeoutError, Location, Partition
+from spliter.backend import Blocks
 from spliter_backends.compss.api import storage_is_configured
 from spliter_backends.compss.contents import Persistent
 from spliter_backends.compss.executor import CompssExecutor

@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from spliter import AlignmentError, PartitionNotLocalError
-from spliter._concatenate import concatenate
-from spliter._partition import count_rows, count_rows_of
+from spliter import PartitionNotLocalError
+from spliter.backend import check_rows, concatenate, count_rows
 from spliter_backends.compss.contents import Contents, Persistent
 from spliter_backends.compss.outcome import FailedInputError, TaskFailure
 
@@ -137,12 +136,7 @@ class GivenSource:
             if len(blocks) == 1:
                 yield blocks[0]
                 continue
-            rows = [count_rows(block) for block in blocks]
-            if len(set(rows)) > 1:
-                raise AlignmentError(
-                    f"the aligned blocks at {layout.indexes[number]} have {rows} rows; the "
-                    "collections are not blocked alike, so their rows would be paired wrongly"
-                )
+            check_rows(blocks, layout.indexes[number])
             yield tuple(blocks)
 
     def _cut(self) -> list[Any]:
@@ -219,4 +213,4 @@ def put_together(layout: Layout, inputs: Sequence[Any]) -> tuple[list[int], Any]
         As a later task is given it.
     """
     blocks = list(GivenSource(layout, inputs).read())
-    return [count_rows_of(block) for block in blocks], concatenate(blocks)
+    return [count_rows(block) for block in blocks], concatenate(blocks)

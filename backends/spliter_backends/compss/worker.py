@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spliter import Partition
-from spliter_backends._shared.opened import block_nbytes, row_count
+from spliter.backend import count_rows, has_rows
+from spliter_backends._shared.opened import block_nbytes
 from spliter_backends.compss.outcome import (
     ERRORS,
     FailedInputError,
@@ -64,7 +65,7 @@ class BlockFacts:
     @classmethod
     def of(cls, blocks: Sequence[Any]) -> BlockFacts:
         """Describe a block, given as the pieces that are side by side in it."""
-        rows = min((row_count(block) for block in blocks), default=-1)
+        rows = min((count_rows(block) for block in blocks if has_rows(block)), default=-1)
         return cls(host_name(), sum(map(block_nbytes, blocks)), rows)
 
 

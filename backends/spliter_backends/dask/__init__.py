@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from spliter import Backend
+from spliter.backend import Backend
 from spliter_backends.dask.executor import executor_of_future
 from spliter_backends.dask.locator import DaskLocator
 

@@ -18,16 +18,8 @@ from dask.typing import Key
 from distributed import Client, Future
 from distributed.protocol.pickle import dumps
 
-from spliter import (
-    BlockGrid,
-    Location,
-    Movement,
-    Partition,
-    PartitionNotLocalError,
-    Placement,
-    PlannedPartition,
-)
-from spliter._grid import IntArray
+from spliter import BlockGrid, Location, Movement, Partition, PartitionNotLocalError
+from spliter.backend import BlocksBase, IntArray, Placement, PlannedPartition
 from spliter_backends._shared.dask_graph import example_block
 from spliter_backends.dask.client.calls import PickledPartition
 from spliter_backends.dask.client.environment import check_environment
@@ -178,7 +170,7 @@ def _release(client: weakref.ReferenceType[Client], key: str) -> None:
         alive._send_to_scheduler({"op": "client-releases-keys", "keys": [key], "client": alive.id})
 
 
-class DaskBlocks:
+class DaskBlocks(BlocksBase[DaskExecutor]):
     """The blocks of one or several aligned collections on a Dask cluster."""
 
     spread_advice = "client.rebalance() spreads the blocks over the workers; then split again."
@@ -190,32 +182,23 @@ class DaskBlocks:
         members: Sequence[Member],
         view: ViewOf | None = None,
     ) -> None:
+        # What is seen through a view is one collection.
+        super().__init__([one.grid for one in (members if view is None else members[:1])], executor)
         self.client = client
-        self.executor = executor
         self._view = view
         self._members = list(members)
         self._inquiry = Inquiry(client)
         self._token = uuid.uuid4().hex
         self._topic = _listen(client, self._token, self)
-        self._lock = threading.Lock()
-        self._drifted = False
-        self._movement = Movement()
         self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
         self._aligned_holders: list[Mapping[Key, Sequence[str]]] = []
         self._copies: weakref.WeakValueDictionary[tuple[int, int, str], Future[Any]] = (
             weakref.WeakValueDictionary()  # annotated: in older Dasks `Future[...]` cannot be run
         )
 
-    @property
-    def grids(self) -> Sequence[BlockGrid]:
-        """One grid per collection; what is seen through a view is one."""
-        seen = self._members if self._view is None else self._members[:1]
-        return [member.grid for member in seen]
-
     def locate(self) -> Placement:
-        """Ask the scheduler where the blocks are; see :class:`spliter.Blocks`."""
-        with self._lock:
-            self._drifted = False
+        """Ask the scheduler where the blocks are; see :class:`spliter.backend.Blocks`."""
+        self.counter.drifted = False
         first, *aligned = self._members
         holders = self._inquiry.wait_located(first.futures, first.grid)
         self._aligned_holders = [
@@ -324,7 +307,7 @@ class DaskBlocks:
             self._copies.update(made_at)
             self._inquiry.wait_done(made, functools.partial(self._aligned_indexes, list(new)))
             nbytes = int(self._inquiry.sizes(made).sum())
-            self._count(Movement(aligned_blocks=len(made), aligned_nbytes=nbytes))
+            self.counter.add(Movement(aligned_blocks=len(made), aligned_nbytes=nbytes))
         return copies
 
     def _aligned_indexes(
@@ -334,30 +317,9 @@ class DaskBlocks:
         numbered = (places[at] for at in copies.tolist())
         return [self._members[number].grid.index(at) for number, at, _ in numbered]
 
-    def _count(self, more: Movement) -> None:
-        with self._lock:
-            self._movement = Movement(
-                self._movement.aligned_blocks + more.aligned_blocks,
-                self._movement.aligned_nbytes + more.aligned_nbytes,
-                self._movement.fetched_blocks + more.fetched_blocks,
-                self._movement.fetched_nbytes + more.fetched_nbytes,
-            )
-
     def drift_reported(self, blocks: int, nbytes: int) -> None:
         """Take a report from a task that blocks were not where the plan has them."""
-        self._count(Movement(fetched_blocks=blocks, fetched_nbytes=nbytes))
-        with self._lock:
-            self._drifted = True
-
-    def moved(self) -> Movement:
-        """Return what has crossed the network."""
-        with self._lock:
-            return self._movement
-
-    def has_drifted(self) -> bool:
-        """Whether a task has reported drift since the last plan."""
-        with self._lock:
-            return self._drifted
+        self.counter.add(Movement(fetched_blocks=blocks, fetched_nbytes=nbytes), drifted=True)
 
     def close(self) -> None:
         """Let go of the futures of blocks, copies and block lists."""

@@ -27,14 +27,8 @@ from dask.utils import funcname
 from distributed import Client, Future
 from distributed.protocol.pickle import loads
 
-from spliter import (
-    BlocksMade,
-    ClientClosedError,
-    InvalidArgumentError,
-    Location,
-    Partition,
-)
-from spliter._grid import IntArray
+from spliter import ClientClosedError, InvalidArgumentError, Location, Partition
+from spliter.backend import BlocksMade, ExecutorBase, IntArray
 from spliter_backends.dask.client.batch import BatchSender
 from spliter_backends.dask.client.calls import PickledPartition, pickle_call, run_call
 from spliter_backends.dask.client.new_collections import assembled
@@ -43,7 +37,7 @@ from spliter_backends.dask.client.watch import UnfinishedTasks
 from spliter_backends.dask.worker.fetch import hold
 
 
-class DaskExecutor:
+class DaskExecutor(ExecutorBase):
     """Runs functions on the workers of one client's cluster.
 
     Parameters
@@ -68,7 +62,7 @@ class DaskExecutor:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the client was closed; see :class:`spliter.CanClose`."""
+        """Whether the client was closed; see :class:`spliter.backend.CanClose`."""
         try:
             refuse_closed(self._client())
         except ClientClosedError:
@@ -142,7 +136,7 @@ class DaskExecutor:
         kwargs: Mapping[str, Any],
         location: Location | None = None,
     ) -> Future[Any]:
-        """Submit a task; see :class:`spliter.Executor`."""
+        """Submit a task; see :class:`spliter.backend.Executor`."""
         refuse_closed(self._client())
         keep: list[Any] = []
         sent_args = [self._as_sent(value, keep) for value in args]

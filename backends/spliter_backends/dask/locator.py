@@ -41,7 +41,7 @@ class DaskLocator:
         return is_dask_collection(collection) and belongs_to_cluster(collection)
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
-        """Have lazy collections computed; see :class:`spliter.PersistsCollections`."""
+        """Have lazy collections computed; see :class:`spliter.backend.PersistsCollections`."""
         refuse_task_thread()
         return persisted(collections)
 
@@ -49,11 +49,6 @@ class DaskLocator:
         """Open collections whose blocks are futures."""
         refuse_task_thread()
         return open_members([_open(collection) for collection in collections])
-
-    def executor_for(self, blocks: Any) -> DaskExecutor:
-        """Return the executor of the client that the blocks' futures belong to."""
-        executor: DaskExecutor = blocks.executor
-        return executor
 
 
 def open_members(members: Sequence[Member], view: ViewOf | None = None) -> DaskBlocks:

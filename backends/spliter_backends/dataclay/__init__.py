@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from spliter import Backend
+from spliter.backend import Backend
 from spliter_backends.dataclay.collection import DataClayArray
 from spliter_backends.dataclay.creation import distribute, from_array, generate
 from spliter_backends.dataclay.executor import executor_of_future

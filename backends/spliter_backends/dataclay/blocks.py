@@ -11,17 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from spliter import (
-    BlockGrid,
-    Movement,
-    PartitionNotLocalError,
-    Placement,
-    PlannedPartition,
-    SplitClosedError,
-)
-from spliter._grid import IntArray
+from spliter import BlockGrid, PartitionNotLocalError, SplitClosedError
+from spliter.backend import BlocksBase, Executor, IntArray, Placement, PlannedPartition
 from spliter_backends.dataclay.client.backend_calls import BackendGoneError
-from spliter_backends.dataclay.client.handles import Anchor, Copies, Ledger, lost_blocks
+from spliter_backends.dataclay.client.handles import Anchor, Copies, lost_blocks
 from spliter_backends.dataclay.client.session import Session
 from spliter_backends.dataclay.message import packed
 from spliter_backends.dataclay.worker.source import StationSource
@@ -87,13 +80,13 @@ class ClientSource:
         return StationSource, (anchor.home.partition.object_id, anchor.nbytes)
 
 
-class OwnsExecutor(Protocol):
+class RunsAtSession(Executor, Protocol):
     """What :class:`DataClayBlocks` has to know of its executor."""
 
     session: Session
 
 
-class DataClayBlocks:
+class DataClayBlocks(BlocksBase[RunsAtSession]):
     """The blocks of one or several aligned collections in dataClay.
 
     Parameters
@@ -104,19 +97,13 @@ class DataClayBlocks:
         The first one is the one being split.
     """
 
-    def __init__(self, executor: OwnsExecutor, members: Sequence[Member]) -> None:
-        self.executor = executor
+    def __init__(self, executor: RunsAtSession, members: Sequence[Member]) -> None:
+        super().__init__([member.grid for member in members], executor)
         self._session = executor.session
         self._members = list(members)
         self._holders: list[list[uuid.UUID | None]] = []
-        self._ledger = Ledger()
         self._copies = Copies(self._session)
         self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
-
-    @property
-    def grids(self) -> Sequence[BlockGrid]:
-        """One grid per collection."""
-        return [member.grid for member in self._members]
 
     @property
     def object_ids(self) -> Sequence[Sequence[uuid.UUID]]:
@@ -124,12 +111,12 @@ class DataClayBlocks:
         return [member.object_ids for member in self._members]
 
     def locate(self) -> Placement:
-        """Ask where the blocks are; see :class:`spliter.Blocks`."""
+        """Ask where the blocks are; see :class:`spliter.backend.Blocks`."""
         placement: Placement = self._session.wait(self._locate())
         return placement
 
     async def _locate(self) -> Placement:
-        self._ledger.drifted = False
+        self.counter.drifted = False
         first = self._members[0]
         every = [object_id for member in self._members for object_id in member.object_ids]
         found = await self._session.locate(every) if every else []
@@ -175,7 +162,7 @@ class DataClayBlocks:
         return nbytes
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[ClientSource]:
-        """Make the partitions at their blocks' backends, all at once; see `spliter.Blocks`."""
+        """Make the partitions at their blocks' backends, all at once."""
         made = [ClientSource(self._anchor(part)) for part in planned]
         try:
             self._session.wait(self._settle(made, planned))
@@ -203,7 +190,7 @@ class DataClayBlocks:
             part.nbytes.tolist(),
             self._members[0].grid,
             part.positions,
-            self._ledger,
+            self.counter,
             self._copies,
         )
 
@@ -222,14 +209,6 @@ class DataClayBlocks:
                 for source, part in zip(made, planned, strict=True)
             )
         )
-
-    def moved(self) -> Movement:
-        """Return what has crossed the network."""
-        return self._ledger.movement
-
-    def has_drifted(self) -> bool:
-        """Whether a task has found blocks away since the last plan."""
-        return self._ledger.drifted
 
     def close(self) -> None:
         """Let go of partitions and copies; the blocks stay, as they are the user's."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter import BlockGrid, BlockTimeoutError, Location
-from spliter._grid import IntArray
+from spliter.backend import IntArray
 from spliter_backends.dataclay.client.backend_calls import (
     ATTEMPTS,
     BackendGoneError,
@@ -91,7 +91,7 @@ class DataClayArray:
         BlockTimeoutError
             If they never stop moving.
         """
-        from spliter._concatenate import concatenate
+        from spliter.backend import concatenate
         from spliter_backends.dataclay.message import decode
 
         session = current_session()

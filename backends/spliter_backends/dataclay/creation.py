@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter import BlockGrid, InvalidArgumentError, Location
-from spliter_backends._shared.opened import block_nbytes, cut, row_count
+from spliter.backend import count_rows
+from spliter_backends._shared.opened import block_nbytes, cut
 from spliter_backends.dataclay.client.session import Session
 from spliter_backends.dataclay.collection import DataClayArray
 from spliter_backends.dataclay.executor import current_executor
@@ -120,7 +121,7 @@ def distribute(
     further = trailing.pop() if len(trailing) == 1 else ()
     dtypes = {block.dtype for block in blocks if isinstance(block, np.ndarray)}
     arrays = all(isinstance(block, np.ndarray) for block in blocks)
-    chunks = (tuple(row_count(block) for block in blocks), *((size,) for size in further))
+    chunks = (tuple(count_rows(block) for block in blocks), *((size,) for size in further))
     dtype = dtypes.pop() if arrays and len(dtypes) == 1 else None
     chosen = _backends(executor.session, backends)
     return _sent(executor.session, blocks, chunks, dtype, chosen, placement)

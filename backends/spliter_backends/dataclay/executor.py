@@ -27,17 +27,14 @@ import numpy as np
 from spliter import (
     BackendNotUsableError,
     BlockLostError,
-    BlocksMade,
     BlockTimeoutError,
-    Executor,
     InvalidArgumentError,
     Location,
     Partition,
     SplIterError,
     TaskNotSerializableError,
 )
-from spliter._events import tell
-from spliter._grid import IntArray
+from spliter.backend import BlocksMade, Executor, ExecutorBase, IntArray, log_event
 from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends._shared.waiting import when_done
 from spliter_backends.dataclay.blocks import ClientSource
@@ -94,7 +91,7 @@ class _Task:
         return [it for it in self.referred if isinstance(it, Future)]
 
 
-class DataClayExecutor:
+class DataClayExecutor(ExecutorBase):
     """Runs functions at the backends that a client is connected to.
 
     Parameters
@@ -127,10 +124,6 @@ class DataClayExecutor:
             location: told[one]["free"] // hosts[told[one]["host"]] if one in told else None
             for location, one in zip(locations, ids, strict=True)
         }
-
-    def location_of(self, future: Any) -> Location | None:
-        """Return the backend that a future's task was pinned to, or has run at since."""
-        return future.location if isinstance(future, DataClayFuture) else None
 
     def blocking_call_allowed(self) -> bool:
         """Whether this thread is another one than dataClay's event loop."""
@@ -172,7 +165,7 @@ class DataClayExecutor:
         kwargs: Mapping[str, Any],
         location: Location | None = None,
     ) -> DataClayFuture:
-        """Submit a task; see :class:`spliter.Executor`.
+        """Submit a task; see :class:`spliter.backend.Executor`.
 
         Futures of any pool of this process arrive as their results, wherever among the
         arguments they are.
@@ -267,7 +260,7 @@ class DataClayExecutor:
             given = await self._given(task, homes, peer)
             reply = await self._call(task, homes, peer, given)
             if reply is None or reply[0] == "stale":
-                tell(
+                log_event(
                     "retry",
                     "a task did not find its blocks at %(location)s; it is sent again",
                     engine="dataclay",

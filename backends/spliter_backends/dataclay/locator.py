@@ -8,7 +8,7 @@ from typing import Any
 from spliter import BlockGrid, UnsupportedCollectionError
 from spliter_backends.dataclay.blocks import DataClayBlocks, Member
 from spliter_backends.dataclay.collection import DataClayArray
-from spliter_backends.dataclay.executor import DataClayExecutor, current_executor
+from spliter_backends.dataclay.executor import current_executor
 from spliter_backends.dataclay.quiet import quiet
 
 with quiet():
@@ -33,11 +33,6 @@ class DataClayLocator:
         """Open collections; nothing is asked yet."""
         executor = current_executor()
         return DataClayBlocks(executor, [_open(collection) for collection in collections])
-
-    def executor_for(self, blocks: Any) -> DataClayExecutor:
-        """Return the executor of the client that is started."""
-        executor: DataClayExecutor = blocks.executor
-        return executor
 
 
 def _open(collection: Any) -> Member:

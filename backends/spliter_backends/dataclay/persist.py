@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from spliter._partition import count_rows
+from spliter.backend import count_rows
 from spliter_backends._shared.opened import block_nbytes
 from spliter_backends.dataclay.objects import Block
 

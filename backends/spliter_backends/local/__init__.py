@@ -8,7 +8,7 @@ The blocks of a Split are :class:`spliter_backends._shared.process_blocks.LocalB
 
 from __future__ import annotations
 
-from spliter import Backend
+from spliter.backend import Backend
 from spliter_backends.local.executor import LocalExecutor, executor_of_future
 from spliter_backends.local.locator import LocalLocator
 

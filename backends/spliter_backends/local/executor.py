@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from spliter import BlocksMade, Executor, InvalidArgumentError, Location
-from spliter._grid import IntArray
+from spliter import InvalidArgumentError, Location
+from spliter.backend import Executor, ExecutorBase, futures_in, with_results
 from spliter_backends._shared.machine import available_memory, usable_cores
 from spliter_backends._shared.process_blocks import at_location
 from spliter_backends._shared.sent_errors import failure_by
@@ -39,9 +39,10 @@ class LocalFuture(Future[Any]):
     def __init__(self, executor: LocalExecutor) -> None:
         super().__init__()
         self.executor = executor
+        self.location = LOCATION
 
 
-class LocalExecutor:
+class LocalExecutor(ExecutorBase):
     """Runs tasks on a pool of threads; makes threads only when there are tasks.
 
     A task that is submitted by a task runs at once, in the submitting thread: a pool
@@ -132,7 +133,7 @@ class LocalExecutor:
         waiting = [
             found
             for argument in (*arguments, *named.values())
-            for found in _futures_in(argument)
+            for found in futures_in(argument, Future)
             if not found.done()
         ]
         if not waiting and getattr(_thread, "in_task", False):
@@ -148,36 +149,6 @@ class LocalExecutor:
             # The interpreter is shutting down: whoever waits must get an answer.
             future.set_exception(error)
 
-    def gather(self, futures: Sequence[Any]) -> list[Any]:
-        """Wait for futures and return their results.
-
-        Parameters
-        ----------
-        futures : sequence of concurrent.futures.Future
-            Of any pool of this process.
-
-        Returns
-        -------
-        list
-            The results, in order.
-        """
-        return [future.result() for future in futures]
-
-    def location_of(self, future: Any) -> Location | None:
-        """Return this process for futures of this backend.
-
-        Parameters
-        ----------
-        future : object
-            A future.
-
-        Returns
-        -------
-        Location or None
-            ``None`` for futures of another pool.
-        """
-        return LOCATION if isinstance(future, LocalFuture) else None
-
     def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
         """Return the bytes that the operating system says are available.
 
@@ -192,39 +163,6 @@ class LocalExecutor:
             ``None`` on systems without ``/proc/meminfo``.
         """
         return dict.fromkeys(locations, available_memory())
-
-    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> list[Any]:
-        """Return the blocks that tasks have made as a list; waits for them.
-
-        Parameters
-        ----------
-        results : sequence of (ndarray of int64, future)
-            Positions of blocks, and the future of the new ones.
-        made : BlocksMade
-            What they are.
-
-        Returns
-        -------
-        list of block
-            In the order of their positions.
-        """
-        blocks: list[Any] = [None] * len(made.rows)
-        for positions, future in results:
-            result = future.result()
-            new = result if made.output is None else result[made.output]
-            for position, block in zip(positions.tolist(), new, strict=True):
-                blocks[position] = block
-        return blocks
-
-    def blocking_call_allowed(self) -> bool:
-        """Whether waiting is possible: always, as no event loop runs the tasks.
-
-        Returns
-        -------
-        bool
-            ``True``.
-        """
-        return True
 
 
 @functools.cache
@@ -258,29 +196,8 @@ def executor_of_future(future: Any) -> Executor | None:
     return default_executor() if isinstance(future, Future) else None
 
 
-def _futures_in(argument: Any) -> Iterator[Future[Any]]:
-    """Yield an argument that is a future, or the futures directly inside a container."""
-    if isinstance(argument, Future):
-        yield argument
-    elif type(argument) in {list, tuple}:
-        yield from (value for value in argument if isinstance(value, Future))
-    elif type(argument) is dict:
-        yield from (value for value in argument.values() if isinstance(value, Future))
-
-
-def _resolved(argument: Any) -> Any:
-    """Put results in the place of futures; the futures are done."""
-    if next(_futures_in(argument), None) is None:
-        return argument
-    if isinstance(argument, Future):
-        return argument.result()
-    if isinstance(argument, dict):
-        return {key: _result(value) for key, value in argument.items()}
-    return type(argument)(_result(value) for value in argument)
-
-
-def _result(value: Any) -> Any:
-    return value.result() if isinstance(value, Future) else value
+def _settled(argument: Any) -> Any:
+    return with_results(argument, Future)
 
 
 def _run(
@@ -295,7 +212,7 @@ def _run(
     outer = getattr(_thread, "in_task", False)
     _thread.in_task = True
     try:
-        result = fn(*map(_resolved, args), **{k: _resolved(v) for k, v in kwargs.items()})
+        result = fn(*map(_settled, args), **{k: _settled(v) for k, v in kwargs.items()})
     except BaseException as error:  # noqa: BLE001 -- it belongs to whoever asks for the result
         _thread.in_task = outer
         # sys.exit in a task must not end the program that asks for the result.

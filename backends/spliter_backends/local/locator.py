@@ -12,13 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spliter import (
-    BlockGrid,
-    Blocks,
-    Executor,
-    LazyCollectionError,
-    UnsupportedCollectionError,
-)
+from spliter import BlockGrid, LazyCollectionError, UnsupportedCollectionError
+from spliter.backend import Blocks
 from spliter_backends._shared.opened import (
     Opened,
     is_block,
@@ -117,7 +112,9 @@ class LocalLocator:
         LazyCollectionError
             If one is a Dask collection without blocks.
         """
-        return LocalBlocks([self._open(*numbered) for numbered in enumerate(collections)], LOCATION)
+        return LocalBlocks(
+            [self._open(*numbered) for numbered in enumerate(collections)], LOCATION, self._tasks()
+        )
 
     def _open(self, number: int, collection: Any) -> Opened:
         if _is_dask(collection):
@@ -134,21 +131,6 @@ class LocalLocator:
         if isinstance(collection, list | tuple):
             return open_list(collection)
         return open_zarr(collection)
-
-    def executor_for(self, blocks: Blocks) -> Executor:
-        """Return what runs the tasks.
-
-        Parameters
-        ----------
-        blocks : Blocks
-            Opened by this locator.
-
-        Returns
-        -------
-        Executor
-            The same for all blocks.
-        """
-        return self._tasks()
 
     def _tasks(self) -> LocalExecutor:
         return self._executor or default_executor()

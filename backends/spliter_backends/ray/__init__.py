@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from spliter import Backend
+from spliter.backend import Backend
 from spliter_backends.ray.collection import RayArray
 from spliter_backends.ray.executor import executor_of_future
 from spliter_backends.ray.locator import RayLocator

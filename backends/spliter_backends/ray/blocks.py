@@ -10,23 +10,15 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import ray
 from ray import ObjectRef
 
-from spliter import (
-    BackendNotUsableError,
-    BlockGrid,
-    BlockLostError,
-    Executor,
-    Movement,
-    Partition,
-    Placement,
-    PlannedPartition,
-)
+from spliter import BackendNotUsableError, BlockGrid, BlockLostError, Movement, Partition
+from spliter.backend import BlocksBase, Executor, Placement, PlannedPartition
 from spliter_backends.ray.cluster import (
     Found,
     block_timeout,
@@ -186,7 +178,7 @@ def affinity(node: str) -> Any:
     return NodeAffinitySchedulingStrategy(node_id=node, soft=True)
 
 
-class RayBlocks:
+class RayBlocks(BlocksBase[Executor]):
     """The blocks of one or several aligned collections in Ray.
 
     Parameters
@@ -198,20 +190,13 @@ class RayBlocks:
     """
 
     def __init__(self, executor: Executor, members: Sequence[Member]) -> None:
-        self.executor = executor
+        super().__init__([member.grid for member in members], executor)
         self._connection = connection()
         self._members = list(members)
         self._found: list[Mapping[ObjectRef, Found]] = []
         self._lock = threading.Lock()
-        self._movement = Movement()
-        self._drifted = False
         self._reports: dict[ObjectRef, Sequence[Expected]] = {}
         self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
-
-    @property
-    def grids(self) -> Sequence[BlockGrid]:
-        """One grid per collection."""
-        return [member.grid for member in self._members]
 
     def check_connected(self) -> None:
         """Refuse references of an earlier connection, for which Ray would wait for ever.
@@ -233,11 +218,10 @@ class RayBlocks:
             )
 
     def locate(self) -> Placement:
-        """Ask where the blocks are; see :class:`spliter.Blocks`."""
+        """Ask where the blocks are; see :class:`spliter.backend.Blocks`."""
         self.check_connected()
         self.read_reports()
-        with self._lock:
-            self._drifted = False
+        self.counter.drifted = False
         self._found = [located(member.references, member.indexes) for member in self._members]
         nodes = usable_nodes()
         if not nodes:
@@ -297,19 +281,8 @@ class RayBlocks:
         ).remote(list(missing), list(missing.values()), block_timeout())
         copy_of = dict(zip(missing, [copied] if len(missing) == 1 else copied, strict=True))
         nbytes = sum(found[reference].nbytes for reference in missing)
-        self._count(Movement(aligned_blocks=len(missing), aligned_nbytes=nbytes))
+        self.counter.add(Movement(aligned_blocks=len(missing), aligned_nbytes=nbytes))
         return tuple(copy_of.get(reference, reference) for reference in references)
-
-    def _count(self, more: Movement) -> None:
-        with self._lock:
-            now = self._movement
-            self._movement = replace(
-                now,
-                aligned_blocks=now.aligned_blocks + more.aligned_blocks,
-                aligned_nbytes=now.aligned_nbytes + more.aligned_nbytes,
-                fetched_blocks=now.fetched_blocks + more.fetched_blocks,
-                fetched_nbytes=now.fetched_nbytes + more.fetched_nbytes,
-            )
 
     def expect(self, report: ObjectRef, expected: Sequence[Expected]) -> None:
         """Remember the report of a task, to be read when it is there.
@@ -366,25 +339,20 @@ class RayBlocks:
             report = reports[one.number]
             if report.made:
                 one.source.keep_one(one.blocks)
-            if report.blocks:
-                self._count(Movement(fetched_blocks=report.blocks, fetched_nbytes=report.nbytes))
-            if report.drifted:
-                with self._lock:
-                    self._drifted = True
+            fetched = Movement(fetched_blocks=report.blocks, fetched_nbytes=report.nbytes)
+            self.counter.add(fetched, drifted=report.drifted)
 
     def moved(self) -> Movement:
         """Return what has crossed the network."""
         if ray.is_initialized():
             self.read_reports()
-        with self._lock:
-            return self._movement
+        return super().moved()
 
     def has_drifted(self) -> bool:
         """Whether a task has run elsewhere since the last plan."""
         if ray.is_initialized():
             self.read_reports()
-        with self._lock:
-            return self._drifted
+        return super().has_drifted()
 
     def close(self) -> None:
         """Let go of the references."""

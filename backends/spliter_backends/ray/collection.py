@@ -9,7 +9,7 @@ import numpy as np
 from ray import ObjectRef
 
 from spliter import BlockGrid, InvalidArgumentError
-from spliter._concatenate import concatenate
+from spliter.backend import concatenate
 from spliter_backends.ray.future import results_of
 
 

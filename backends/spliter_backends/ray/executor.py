@@ -13,14 +13,8 @@ from typing import Any, Final
 import ray
 from ray import ObjectRef
 
-from spliter import (
-    BlocksMade,
-    InvalidArgumentError,
-    Location,
-    Partition,
-    SplIterError,
-)
-from spliter._grid import IntArray
+from spliter import InvalidArgumentError, Location, Partition, SplIterError
+from spliter.backend import BlocksMade, ExecutorBase, IntArray
 from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends.ray.blocks import ClientSource, Expected, RayBlocks, affinity
 from spliter_backends.ray.cluster import connection, may_wait, usable_nodes
@@ -84,7 +78,7 @@ class _Packed:
         return sent
 
 
-class RayExecutor:
+class RayExecutor(ExecutorBase):
     """Runs functions on the nodes of the cluster that this process is connected to."""
 
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
@@ -101,10 +95,6 @@ class RayExecutor:
     def gather(self, futures: Sequence[Any]) -> list[Any]:
         """Wait for futures and return their results, fetched together."""
         return results_of(futures)
-
-    def location_of(self, future: Any) -> Location | None:
-        """Return the node that a future's task was sent to."""
-        return future.location if isinstance(future, RayFuture) else None
 
     def blocking_call_allowed(self) -> bool:
         """Whether this thread is not the event loop of an asynchronous actor."""
@@ -133,7 +123,7 @@ class RayExecutor:
         kwargs: Mapping[str, Any],
         location: Location | None = None,
     ) -> RayFuture:
-        """Submit a task; see :class:`spliter.Executor`."""
+        """Submit a task; see :class:`spliter.backend.Executor`."""
         connection()
         packed = _Packed(location)
         sent_args = tuple(packed.argument(value, self) for value in args)

@@ -14,11 +14,11 @@ from spliter import (
     LazyCollectionError,
     UnsupportedCollectionError,
 )
-from spliter._grid import UNKNOWN
+from spliter.backend import UNKNOWN
 from spliter_backends.ray.blocks import Member, RayBlocks
 from spliter_backends.ray.cluster import connection, may_wait
 from spliter_backends.ray.collection import RayArray
-from spliter_backends.ray.executor import EXECUTOR, RayExecutor
+from spliter_backends.ray.executor import EXECUTOR
 
 
 class RayLocator:
@@ -84,21 +84,6 @@ class RayLocator:
                 "this actor; use await asyncio.to_thread(split, collection)"
             )
         return RayBlocks(EXECUTOR, [_open(collection) for collection in collections])
-
-    def executor_for(self, blocks: Any) -> RayExecutor:
-        """Return what runs tasks over these blocks.
-
-        Parameters
-        ----------
-        blocks : RayBlocks
-            Opened by this locator.
-
-        Returns
-        -------
-        RayExecutor
-        """
-        executor: RayExecutor = blocks.executor
-        return executor
 
 
 def _open(collection: Any) -> Member:

@@ -15,9 +15,8 @@ from typing import Any, Final
 import ray
 from ray import ObjectRef
 
-from spliter import AlignmentError, PartitionNotLocalError
-from spliter._concatenate import concatenate
-from spliter._partition import count_rows
+from spliter import PartitionNotLocalError
+from spliter.backend import check_rows, concatenate
 from spliter_backends.ray.cluster import fetched, places_of, wait_made
 
 BATCH_BLOCKS: Final = 64
@@ -154,7 +153,7 @@ class NodeSource:
             del found
             for number, at in enumerate(batch):
                 blocks = tuple(column[number] for column in columns)
-                _check_aligned(blocks, indexes[at])
+                check_rows(blocks, indexes[at])
                 yield blocks[0] if len(blocks) == 1 else blocks
 
     def _batches(self) -> Iterator[range]:
@@ -196,17 +195,6 @@ class NodeSource:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NodeSource, self._sent
-
-
-def _check_aligned(blocks: tuple[Any, ...], index: tuple[int, ...]) -> None:
-    if len(blocks) == 1:
-        return
-    rows = [count_rows(block) for block in blocks]
-    if len(set(rows)) > 1:
-        raise AlignmentError(
-            f"the aligned blocks at {index} have {rows} rows; the collections are not blocked "
-            "alike, so their rows would be paired wrongly"
-        )
 
 
 def this_node() -> str:

@@ -9,7 +9,7 @@ Not an engine: the chunks are Dask's, on a cluster or in this process.
 
 from __future__ import annotations
 
-from spliter import Backend
+from spliter.backend import Backend
 from spliter_backends.xarray.collection import along
 from spliter_backends.xarray.locator import XarrayLocator
 

@@ -20,14 +20,11 @@ from distributed import Future
 from spliter import (
     AlignmentError,
     BlockGrid,
-    Blocks,
-    Executor,
     InvalidArgumentError,
     LazyCollectionError,
-    PlannedPartition,
     UnsupportedCollectionError,
 )
-from spliter._grid import IntArray
+from spliter.backend import Blocks, IntArray, PlannedPartition
 from spliter_backends._shared.dask_graph import (
     BlockValues,
     belongs_to_cluster,
@@ -98,16 +95,12 @@ class XarrayLocator:
         return _opened_on_cluster(chunks, found)
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
-        """Have lazy chunks computed; see :class:`spliter.PersistsCollections`."""
+        """Have lazy chunks computed; see :class:`spliter.backend.PersistsCollections`."""
         plain = [held.data if isinstance(held, Along) else held for held in collections]
         return [
             replace(held, data=data) if isinstance(held, Along) else data
             for held, data in zip(collections, persisted(plain), strict=True)
         ]
-
-    def executor_for(self, blocks: Blocks) -> Executor:
-        """Return the executor of the engine that has the chunks."""
-        return blocks.executor if isinstance(blocks, DaskBlocks) else default_executor()
 
 
 def _data_and_dim(collection: Any) -> tuple[Labelled, Hashable]:
@@ -307,7 +300,9 @@ def _opened_here(chunks: _Chunks, found: Sequence[BlockValues]) -> LocalBlocks:
         labels = chunks.labels_of(chunks.bounds(position))
         return chunks.recipe.block(labels, [member[position] for member in members])
 
-    return LocalBlocks([Opened(chunks.grid, nbytes, read, chunks.recipe.join)], LOCATION)
+    return LocalBlocks(
+        [Opened(chunks.grid, nbytes, read, chunks.recipe.join)], LOCATION, default_executor()
+    )
 
 
 def _with_beside(

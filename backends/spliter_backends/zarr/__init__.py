@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spliter import Backend
+from spliter.backend import Backend
 from spliter_backends.zarr.collection import on_workers
 
 __all__ = ["BACKEND", "on_workers"]

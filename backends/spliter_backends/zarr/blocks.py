@@ -13,16 +13,11 @@ from distributed import Client, Future, get_worker
 
 from spliter import (
     BackendNotUsableError,
-    BlockGrid,
     Location,
-    Movement,
     Partition,
     PartitionNotLocalError,
-    Placement,
-    PlannedPartition,
 )
-from spliter._concatenate import concatenate
-from spliter._grid import IntArray
+from spliter.backend import BlocksBase, IntArray, Placement, PlannedPartition, concatenate
 from spliter_backends._shared.opened import open_zarr
 from spliter_backends.dask.blocks import ClientSource
 from spliter_backends.dask.client.scheduler_calls import block_timeout
@@ -120,8 +115,8 @@ class StoredSource:
         return kept.get(worker, lambda: concatenate(self.read()))
 
 
-class StoredBlocks:
-    """Aligned Zarr arrays that the workers of a Dask cluster read (see :class:`spliter.Blocks`).
+class StoredBlocks(BlocksBase[DaskExecutor]):
+    """Aligned Zarr arrays that the workers of a Dask cluster read.
 
     Parameters
     ----------
@@ -134,18 +129,12 @@ class StoredBlocks:
     """
 
     def __init__(self, client: Client, executor: DaskExecutor, arrays: Sequence[Any]) -> None:
-        self.client = client
-        self.executor = executor
-        self._arrays = tuple(arrays)
         opened = [open_zarr(array) for array in arrays]
-        self._grids = tuple(one.grid for one in opened)
+        super().__init__([one.grid for one in opened], executor)
+        self.client = client
+        self._arrays = tuple(arrays)
         self._nbytes = opened[0].nbytes
         self._made: weakref.WeakSet[ClientSource] = weakref.WeakSet()
-
-    @property
-    def grids(self) -> Sequence[BlockGrid]:
-        """One grid per array."""
-        return self._grids
 
     def locate(self) -> Placement:
         """Assign blocks to the workers that run tasks."""
@@ -183,14 +172,6 @@ class StoredBlocks:
 
     def refuse_cancelled(self, partition: Partition) -> None:
         """Do nothing: there is no future that could have been cancelled."""
-
-    def moved(self) -> Movement:
-        """Return that nothing has moved between workers."""
-        return Movement()
-
-    def has_drifted(self) -> bool:
-        """Whether blocks are elsewhere: no, what is in a store stays there."""
-        return False
 
     def close(self) -> None:
         """Let go of what workers keep."""

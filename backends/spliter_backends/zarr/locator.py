@@ -7,7 +7,7 @@ from typing import Any
 
 from distributed import get_client
 
-from spliter import BackendNotUsableError, Executor, UnsupportedCollectionError
+from spliter import BackendNotUsableError, UnsupportedCollectionError
 from spliter_backends.dask.locator import refuse_task_thread, waiting_executor
 from spliter_backends.zarr.blocks import StoredBlocks
 from spliter_backends.zarr.collection import OnWorkers
@@ -55,8 +55,3 @@ class ZarrLocator:
                 "the Zarr array itself, which is read by threads of this process"
             ) from error
         return StoredBlocks(client, waiting_executor(client), [each.array for each in collections])
-
-    def executor_for(self, blocks: Any) -> Executor:
-        """Return the executor of the client."""
-        executor: Executor = blocks.executor
-        return executor

@@ -15,8 +15,7 @@ from dask._task_spec import Task, TaskRef
 from dask.highlevelgraph import HighLevelGraph, Layer
 from dask.typing import Key
 
-from spliter import BlocksMade
-from spliter._grid import UNKNOWN, IntArray
+from spliter.backend import UNKNOWN, BlocksMade, IntArray
 
 
 def assembled(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:

@@ -17,7 +17,7 @@ from dask.typing import Key
 from distributed import CancelledError, Client, Future
 
 from spliter import BlockGrid, BlockLostError, BlockTimeoutError
-from spliter._grid import IntArray
+from spliter.backend import IntArray
 from spliter_backends.dask.client.scheduler_calls import (
     ask,
     block_timeout,

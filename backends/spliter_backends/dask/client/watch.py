@@ -23,7 +23,7 @@ from dask.typing import Key
 from distributed import Client, Future
 from tornado.ioloop import PeriodicCallback
 
-from spliter._events import tell
+from spliter.backend import log_event
 from spliter_backends.dask.scheduler.pins import TOPIC, PinPlugin, available_workers
 
 INTERVAL: Final = 1.0
@@ -163,7 +163,7 @@ def ended_tasks(keys: Sequence[Key], dask_scheduler: Any) -> list[Key]:
 def _log_unavailable(event: tuple[float, Mapping[str, Any]]) -> None:
     """Log that a worker cannot serve the tasks that were pinned to it."""
     _, worker = event
-    tell(
+    log_event(
         f"location {worker['status']}",
         "%(location)s is %(status)s; its tasks run elsewhere",
         level=logging.WARNING,

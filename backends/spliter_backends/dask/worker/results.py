@@ -14,7 +14,7 @@ import numpy as np
 from distributed.protocol import serialize
 
 from spliter import TaskNotSerializableError
-from spliter._task_checks import name_of
+from spliter.backend import name_of
 
 MOST_PICKLED: Final = 2**20
 """Bytes after which a result that could be pickled so far is taken for one that can: the check is

@@ -32,16 +32,12 @@ from dask.typing import Key
 from distributed import Reschedule, Worker, get_worker
 
 from spliter import (
-    AlignmentError,
     BlockLostError,
     BlockTimeoutError,
     Partition,
     PartitionNotLocalError,
 )
-from spliter._concatenate import concatenate
-from spliter._events import tell
-from spliter._grid import IntArray
-from spliter._partition import count_rows
+from spliter.backend import IntArray, check_rows, concatenate, log_event
 from spliter_backends.dask.internals import call_scheduler
 from spliter_backends.dask.worker.copies import Kept, known_by_the_end, within
 from spliter_backends.dask.worker.fetch import fetch, leave_thread_pool
@@ -189,7 +185,7 @@ class _Reading:
         """Read the aligned blocks that go together."""
         blocks = tuple(self._block(at, key, fetched) for key in keys)
         if self._source.view is None:  # which knows itself what goes with what
-            _check_rows(self._source, at, blocks)
+            check_rows(blocks, self._source.index(at))
         return blocks
 
     def _block(self, at: int, key: Key, fetched: dict[Key, Any]) -> Any:
@@ -279,7 +275,7 @@ class _Reading:
             self._ask("set_restrictions", worker={key: [address]})
         except KeyError:  # the task was cancelled meanwhile
             return
-        tell(
+        log_event(
             "retry",
             "task %(task)s starts again at %(location)s, where its blocks are now",
             engine="dask",
@@ -391,14 +387,6 @@ class _Reading:
         )
 
 
-def _check_rows(source: WorkerSource, at: int, blocks: tuple[Any, ...]) -> None:
-    """Refuse aligned blocks of different lengths, where sizes were not known before."""
-    rows = [count_rows(block) for block in blocks]
-    if len(set(rows)) > 1:
-        raise AlignmentError(
-            f"the aligned blocks at {source.index(at)} have {rows} rows; the collections are not "
-            "blocked alike, so their rows would be paired wrongly"
-        )
 
 
 def _name(blocks: tuple[tuple[int, ...], ...], most: int = 5) -> str:

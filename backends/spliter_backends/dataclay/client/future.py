@@ -8,7 +8,8 @@ import weakref
 from concurrent.futures import Future
 from typing import Any
 
-from spliter import BlockLostError, Executor, Location, TaskNotSerializableError
+from spliter import BlockLostError, Location, TaskNotSerializableError
+from spliter.backend import Executor
 from spliter_backends.dataclay.client.backend_calls import BackendGoneError, Peer
 from spliter_backends.dataclay.client.session import Session
 from spliter_backends.dataclay.message import decode

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from spliter import BlockGrid, BlockLostError, Movement
-from spliter._grid import IntArray
+from spliter.backend import IntArray, MovementCounter
 from spliter_backends.dataclay.client.backend_calls import BackendGoneError, ObjectAwayError, Peer
 from spliter_backends.dataclay.client.session import Session
 from spliter_backends.dataclay.message import packed
@@ -59,27 +59,6 @@ class Home:
     def peer(self) -> Peer:
         """The backend."""
         return self.partition.peer
-
-
-class Ledger:
-    """What has been moved for a Split, and whether tasks have found blocks away.
-
-    Touched on dataClay's event loop, but for reading.
-    """
-
-    def __init__(self) -> None:
-        self.movement = Movement()
-        self.drifted = False
-
-    def count(self, more: Movement) -> None:
-        """Add to what has been moved."""
-        mine = self.movement
-        self.movement = Movement(
-            mine.aligned_blocks + more.aligned_blocks,
-            mine.aligned_nbytes + more.aligned_nbytes,
-            mine.fetched_blocks + more.fetched_blocks,
-            mine.fetched_nbytes + more.fetched_nbytes,
-        )
 
 
 class Copies:
@@ -168,7 +147,7 @@ class Anchor:
         Of the first collection.
     positions : ndarray of int64
         Of the partition's blocks in it.
-    ledger : Ledger
+    counter : MovementCounter
         Of the Split.
     copies : Copies
         Of the Split.
@@ -181,14 +160,14 @@ class Anchor:
         nbytes: Sequence[int],
         grid: BlockGrid,
         positions: IntArray,
-        ledger: Ledger,
+        counter: MovementCounter,
         copies: Copies,
     ) -> None:
         self._session = session
         self._members = members
         self._grid = grid
         self._positions = positions
-        self._ledger = ledger
+        self._counter = counter
         self._copies = copies
         self._nbytes = nbytes
         self._lock = asyncio.Lock()
@@ -215,7 +194,7 @@ class Anchor:
         """
         own = [[backend_id] * len(self._members[0]), *holders[1:]]
         self._home, blocks, nbytes = await self._made_at(backend_id, own)
-        self._ledger.count(Movement(aligned_blocks=blocks, aligned_nbytes=nbytes))
+        self._counter.add(Movement(aligned_blocks=blocks, aligned_nbytes=nbytes))
 
     async def move(
         self,
@@ -242,7 +221,7 @@ class Anchor:
         async with self._lock:
             if self._home is not left:
                 return
-            self._ledger.drifted = True
+            self._counter.drifted = True
             self._copies.forget(missing)
             every = [object_id for member in self._members for object_id in member]
             found = await self._session.locate(every)
@@ -252,7 +231,7 @@ class Anchor:
             holders = [found[at : at + size] for at in range(0, len(found), size)]
             best = to or self._best(holders[0], left.peer.backend_id)
             self._home, blocks, nbytes = await self._made_at(best, holders)
-            self._ledger.count(Movement(fetched_blocks=blocks, fetched_nbytes=nbytes))
+            self._counter.add(Movement(fetched_blocks=blocks, fetched_nbytes=nbytes))
 
     def _best(self, holders: Sequence[uuid.UUID | None], present: uuid.UUID) -> uuid.UUID:
         """Return the backend with most bytes of the partition; the present one of equals."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from spliter._events import tell
+from spliter.backend import log_event
 
 DEFAULT_SECONDS: Final = 300.0
 """Length of a lease. A client that lives but cannot renew for as long (a debugger, a suspended
@@ -113,7 +113,7 @@ class Leases:
         except Exception:  # noqa: BLE001 -- dataClay's store may be away for a while
             self.ensure(client)  # tried again when that has ended
             return
-        tell(
+        log_event(
             "lease",
             "client %(client)s has not renewed its lease; what was kept for it is freed",
             engine="dataclay",

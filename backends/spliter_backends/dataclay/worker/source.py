@@ -15,10 +15,8 @@ from typing import Any, Final
 
 import psutil
 
-from spliter import AlignmentError, NotEnoughMemoryError, PartitionNotLocalError
-from spliter._concatenate import concatenate
-from spliter._partition import count_rows
-from spliter_backends._shared.process_blocks import Once
+from spliter import NotEnoughMemoryError, PartitionNotLocalError
+from spliter.backend import Once, check_rows, concatenate
 from spliter_backends.dataclay.message import object_by_id, unpacked
 from spliter_backends.dataclay.quiet import quiet
 
@@ -30,7 +28,7 @@ with quiet():
 LOOKS: Final = 5
 """Times that a block is looked for while dataClay writes it to disk, or reads it, meanwhile."""
 
-as_one: Final[dict[uuid.UUID, Once]] = {}
+as_one: Final[dict[uuid.UUID, Once[Any]]] = {}
 """Blocks put into one, by the id of their partition object."""
 
 
@@ -152,7 +150,8 @@ class StationSource:
                 f"{total} in all; iterate over its blocks, or split into more "
                 "partitions_per_location"
             )
-        return as_one.setdefault(self.partition_id, Once()).get(_read(members), concatenate)
+        once = as_one.setdefault(self.partition_id, Once())
+        return once.get(lambda: concatenate(_read(members)))
 
     def settle(self) -> None:
         """Make sure that partition and blocks are here.
@@ -197,15 +196,5 @@ def _read(members: Sequence[Sequence[uuid.UUID]]) -> Iterator[Any]:
         return
     for at, object_ids in enumerate(zip(*members, strict=True)):
         blocks = tuple(map(block_of, object_ids))
-        _check_rows(at, blocks)
+        check_rows(blocks, f"position {at} of their partition")
         yield blocks
-
-
-def _check_rows(at: int, blocks: Sequence[Any]) -> None:
-    """Refuse aligned blocks of different lengths, where sizes were not known before."""
-    rows = {count_rows(it) for it in blocks if hasattr(it, "shape") or hasattr(it, "__len__")}
-    if len(rows) > 1:
-        raise AlignmentError(
-            f"the aligned blocks that are number {at} of their partition have "
-            f"{' and '.join(map(str, sorted(rows)))} rows; split collections that are blocked alike"
-        )

@@ -1,17 +1,18 @@
 """Which backends there are, which one a collection belongs to, and why one is not usable.
 
-Built-in backends stand in a table of names, so that ``import spliter`` imports no engine.
+Built-in backends are declared in a table, so that ``import spliter`` imports no engine.
 A backend's module is imported only when a collection (or a future) comes from one of the
 packages it serves, or when it is asked for by name. Other distributions add backends
 through the entry-point group ``spliter.backends``: the entry point's name is the backend's
-name, and it resolves to a :class:`spliter.Backend`.
+name, and it resolves to a :class:`spliter.backend.Backend`. In the group ``spliter.collections``
+they may say which packages a backend serves: the name is the package, the value the backend.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -21,86 +22,14 @@ from spliter._errors import (
     InvalidArgumentError,
     UnsupportedCollectionError,
 )
-from spliter._protocols import Backend, Executor, Locator
 from spliter._refusals import describe_type, explain_not_a_collection
+from spliter.backend.protocols import Backend, Declaration, Executor, Locator
 
 ENTRY_POINT_GROUP = "spliter.backends"
+COLLECTIONS_GROUP = "spliter.collections"
 
-
-@dataclass(frozen=True)
-class _BuiltIn:
-    """One line of the table of built-in backends."""
-
-    name: str
-    module: str
-    serves: frozenset[str]
-    """Packages of the collections (and futures) it may recognise."""
-    engine: str | None
-    """Distribution whose version is worth showing."""
-    extra: str | None
-    """Extras of this distribution, separated by commas, that install what it needs."""
-    keywords: frozenset[str] = frozenset()
-    """Keywords by which decorators of the engine tell the task below them something."""
-
-
-_BUILT_IN = (
-    _BuiltIn(
-        "local",
-        "spliter_backends.local",
-        frozenset({"builtins", "concurrent", "dask", "numpy", "pandas", "scipy", "sparse", "zarr"}),
-        "numpy",
-        None,
-    ),
-    _BuiltIn(
-        "dask",
-        "spliter_backends.dask",
-        frozenset({"dask", "distributed"}),
-        "distributed",
-        "dask",
-    ),
-    _BuiltIn(
-        "dataclay",
-        "spliter_backends.dataclay",
-        frozenset({"dataclay", "spliter_backends.dataclay"}),
-        "dataclay",
-        "dataclay",
-    ),
-    _BuiltIn(
-        "compss",
-        "spliter_backends.compss",
-        frozenset({"dislib", "pycompss", "spliter_backends.compss"}),
-        None,
-        "compss",
-        frozenset({"compss_core_element"}),
-    ),
-    _BuiltIn(
-        "ray",
-        "spliter_backends.ray",
-        frozenset({"ray", "spliter_backends.ray"}),
-        "ray",
-        "ray",
-    ),
-    _BuiltIn(
-        "xarray",
-        "spliter_backends.xarray",
-        frozenset({"xarray", "spliter_backends.xarray"}),
-        "xarray",
-        "xarray",
-    ),
-    _BuiltIn(
-        "zarr",
-        "spliter_backends.zarr",
-        frozenset({"spliter_backends.zarr"}),
-        "zarr",
-        "dask,zarr",  # the workers are Dask's
-    ),
-)
-
-
-DECORATORS_KEYWORDS = frozenset().union(*(line.keywords for line in _BUILT_IN))
-"""Keywords that a call of a task may have beside those of the function."""
-
-_BUILT_IN_NAMES = {line.name for line in _BUILT_IN}
+BUILT_IN = "spliter_backends"
+"""The package whose ``DECLARED`` lists the built-in backends."""
 
 
 @dataclass(frozen=True)
@@ -129,12 +58,33 @@ class BackendInfo:
 
 
 @functools.cache
-def _entry_points() -> dict[str, metadata.EntryPoint]:
+def declared() -> Mapping[str, Declaration]:
+    """Return the built-in backends by name, in the order in which they are listed."""
+    return {each.name: each for each in importlib.import_module(BUILT_IN).DECLARED}
+
+
+@functools.cache
+def decorators_keywords() -> frozenset[str]:
+    """Return the keywords that a call of a task may have beside those of the function."""
+    return frozenset().union(*(each.keywords for each in declared().values()))
+
+
+@functools.cache
+def _entry_points() -> Mapping[str, metadata.EntryPoint]:
     return {point.name: point for point in metadata.entry_points(group=ENTRY_POINT_GROUP)}
 
 
+@functools.cache
+def _served_by_others() -> Mapping[str, frozenset[str]]:
+    """Return the packages that backends of other distributions say that they serve, by backend."""
+    served: dict[str, frozenset[str]] = {}
+    for point in metadata.entry_points(group=COLLECTIONS_GROUP):
+        served[point.value] = served.get(point.value, frozenset()) | {point.name}
+    return served
+
+
 def _names() -> list[str]:
-    return [line.name for line in _BUILT_IN] + sorted(_entry_points())
+    return [*declared(), *sorted(_entry_points())]
 
 
 def load(name: str) -> Backend:
@@ -155,9 +105,8 @@ def load(name: str) -> Backend:
     BackendNotUsableError
         If there is none of that name, or what it needs is not installed.
     """
-    for line in _BUILT_IN:
-        if line.name == name:
-            return _load_built_in(line)
+    if name in declared():
+        return _load_built_in(name)
     if name not in _entry_points():
         raise BackendNotUsableError(
             f"there is no backend {name!r}; there are {', '.join(map(repr, _names()))}"
@@ -173,8 +122,8 @@ def load(name: str) -> Backend:
 def _load_entry_point(name: str) -> Backend | tuple[str, Exception | None]:
     """Import a third-party backend once; return why it cannot be used if that fails.
 
-    Such a backend is asked about every collection and every future, so a broken one must not be
-    imported each time.
+    Unless it says which packages it serves, such a backend is asked about every collection and
+    every future, so a broken one must not be imported each time.
     """
     point = _entry_points()[name]
     try:
@@ -184,16 +133,18 @@ def _load_entry_point(name: str) -> Backend | tuple[str, Exception | None]:
         return f"{reason}; mend or uninstall its distribution", error.with_traceback(None)
     if not isinstance(backend, Backend):
         return (
-            f"backend {name!r} ({point.value}) is not a spliter.Backend but {type(backend)}",
+            f"backend {name!r} ({point.value}) is not a spliter.backend.Backend but "
+            f"{type(backend)}",
             None,
         )
     return backend
 
 
 @functools.cache
-def _load_built_in(line: _BuiltIn) -> Backend:
+def _load_built_in(name: str) -> Backend:
+    line = declared()[name]
     try:
-        backend = importlib.import_module(line.module).BACKEND
+        backend = importlib.import_module(f"{BUILT_IN}.{name}").BACKEND
     except ImportError as error:
         hint = f'; pip install "pyspliter[{line.extra}]"' if line.extra else ""
         raise BackendNotUsableError(
@@ -217,11 +168,11 @@ def backends() -> list[BackendInfo]:
     >>> [info.name for info in backends()][:2]
     ['local', 'dask']
     """
-    about = {line.name: line for line in _BUILT_IN}
-    return [_describe(name, about.get(name)) for name in _names()]
+    return [_describe(name) for name in _names()]
 
 
-def _describe(name: str, line: _BuiltIn | None) -> BackendInfo:
+def _describe(name: str) -> BackendInfo:
+    line = declared().get(name)
     reason = ""
     try:
         load(name)
@@ -247,9 +198,11 @@ def _packages(value: Any) -> set[str]:
 def _candidates(value: Any) -> Iterator[tuple[str, Backend | BackendNotUsableError]]:
     """Backends that may know `value`, or the reason why one that may cannot be used."""
     packages = _packages(value)
-    served = [line.name for line in _BUILT_IN if line.serves & packages]
+    serves = {name: each.serves for name, each in declared().items()}
+    serves.update(_served_by_others())
+    may_know = [name for name in _names() if serves.get(name, packages) & packages]
     # It takes any future of the standard library, also those that an engine has made its own.
-    names = sorted([*served, *sorted(_entry_points())], key=lambda name: name == "local")
+    names = sorted(may_know, key=lambda name: name == "local")
     for name in names:
         try:
             yield name, load(name)
@@ -312,7 +265,7 @@ def locator_for(collection: Any, backend: str | None) -> Locator:
         )
     if found:
         return found[0][1]
-    if _BUILT_IN_NAMES & unusable.keys():  # they serve this collection's package
+    if declared().keys() & unusable.keys():  # they serve this collection's package
         raise next(iter(unusable.values()))
     refusal = UnsupportedCollectionError(explain_not_a_collection(collection, _names()))
     for error in unusable.values():  # another distribution's, which may have nothing to do with it
@@ -344,7 +297,7 @@ def is_collection(value: Any) -> bool:
         isinstance(candidate, BackendNotUsableError)
         or (candidate.locator is not None and candidate.locator.recognises(value))
         for name, candidate in _candidates(value)
-        if isinstance(candidate, Backend) or name in _BUILT_IN_NAMES
+        if isinstance(candidate, Backend) or name in declared()
     )
 
 

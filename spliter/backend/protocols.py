@@ -45,6 +45,15 @@ class Movement:
     fetched_blocks: int = 0
     fetched_nbytes: int = 0
 
+    def __add__(self, other: Movement) -> Movement:
+        """Return both together."""
+        return Movement(
+            self.aligned_blocks + other.aligned_blocks,
+            self.aligned_nbytes + other.aligned_nbytes,
+            self.fetched_blocks + other.fetched_blocks,
+            self.fetched_nbytes + other.fetched_nbytes,
+        )
+
     @property
     def blocks(self) -> int:
         """Number of blocks moved, for either reason."""
@@ -70,7 +79,7 @@ class BlockSource(Protocol):
         ...
 
     def materialized(self) -> Any:
-        """Return the blocks as one (:func:`spliter._concatenate.concatenate`).
+        """Return the blocks as one (:func:`spliter.backend.concatenate`).
 
         Made on the first call and kept at the location, where the engine can account for
         its memory, until the Split is closed or gone.
@@ -94,6 +103,11 @@ class Blocks(Protocol):
     @property
     def grids(self) -> Sequence[BlockGrid]:
         """The block grid of each collection; the first one is the one being split."""
+        ...
+
+    @property
+    def executor(self) -> Executor:
+        """The engine's own executor for these blocks."""
         ...
 
     def locate(self) -> Placement:
@@ -171,10 +185,6 @@ class Locator(Protocol):
         UnsupportedCollectionError
             If one of the collections is not of this engine.
         """
-        ...
-
-    def executor_for(self, blocks: Blocks) -> Executor:
-        """Return the engine's own executor for these blocks."""
         ...
 
 
@@ -292,6 +302,32 @@ class CanClose(Protocol):
     def is_closed(self) -> bool:
         """Whether the client was closed that runs its tasks. Asks nobody."""
         ...
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What is known of a backend without importing it.
+
+    Parameters
+    ----------
+    name : str
+        The name for ``split(..., backend=name)``, and of the module ``spliter_backends.<name>``,
+        whose ``BACKEND`` is the :class:`Backend`.
+    serves : frozenset of str
+        Packages of the collections and futures that it may recognise.
+    engine : str or None
+        Distribution whose version is worth showing.
+    extra : str or None
+        Extras of SplIter, separated by commas, that install what it needs.
+    keywords : frozenset of str
+        Keywords by which decorators of the engine pass something to the task below them.
+    """
+
+    name: str
+    serves: frozenset[str]
+    engine: str | None = None
+    extra: str | None = None
+    keywords: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

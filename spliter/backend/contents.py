@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spliter._errors import InvalidArgumentError
+from spliter._errors import AlignmentError, InvalidArgumentError
 
 
 def concatenate(blocks: Iterable[Any]) -> Any:
@@ -140,3 +140,76 @@ def _with_united_categories(library: Any, columns: list[Any]) -> list[Any]:
         return columns
     united = library.api.types.union_categoricals(columns).categories
     return [column.cat.set_categories(united) for column in columns]
+
+
+def count_rows(block: Any) -> int:
+    """Return the number of items of a block along axis 0.
+
+    Parameters
+    ----------
+    block : object
+        An array, DataFrame, sparse matrix or sequence, or a tuple of aligned blocks.
+
+    Returns
+    -------
+    int
+        ``block.shape[0]`` if it has a shape (sparse matrices refuse ``len``), else its
+        length; of a tuple that of its first block.
+
+    Examples
+    --------
+    >>> count_rows([1, 2, 3]), count_rows(([1, 2], ["a", "b"]))
+    (3, 2)
+    """
+    if isinstance(block, tuple):
+        return count_rows(block[0])
+    shape = getattr(block, "shape", None)
+    return int(shape[0]) if shape else len(block)
+
+
+def has_rows(block: Any) -> bool:
+    """Whether a block has an axis 0, or a length; results of other tasks need not.
+
+    Parameters
+    ----------
+    block : object
+        Anything.
+
+    Returns
+    -------
+    bool
+        Whether :func:`count_rows` can count.
+
+    Examples
+    --------
+    >>> has_rows([1]), has_rows(1)
+    (True, False)
+    """
+    return bool(getattr(block, "shape", None)) or hasattr(block, "__len__")
+
+
+def check_rows(blocks: Sequence[Any], at: object) -> None:
+    """Refuse aligned blocks of different lengths, for where their sizes were not known before.
+
+    Parameters
+    ----------
+    blocks : sequence of block
+        One of each collection. Those that have no rows are not looked at.
+    at : object
+        Where they are, for people: their block index.
+
+    Raises
+    ------
+    AlignmentError
+        With their rows.
+
+    Examples
+    --------
+    >>> check_rows(([1, 2], ["a", "b"]), (0,))
+    """
+    rows = [count_rows(block) for block in blocks if has_rows(block)]
+    if len(set(rows)) > 1:
+        raise AlignmentError(
+            f"the aligned blocks at {at} have {rows} rows; the collections are not blocked alike, "
+            "so their rows would be paired wrongly"
+        )

@@ -1,0 +1,77 @@
+"""What an author of an engine writes against; programs that use engines need none of it.
+
+``protocols``  what a backend has to provide: a locator, its opened blocks, an executor
+``bases``      base classes for these, with what is the same in most engines
+``registry``   which backends there are, and which one a collection belongs to
+``contents``   blocks of any kind: their number of rows, and several of them as one
+
+``spliter.testing`` has the suite that every backend passes.
+"""
+
+from __future__ import annotations
+
+from spliter._events import LOGGER, log_event
+from spliter._grid import UNKNOWN, BlockGrid, BlockIndexes, IntArray
+from spliter._planner import Location, Placement, PlannedPartition, plan
+from spliter._task_checks import name_of
+from spliter.backend.bases import (
+    BlocksBase,
+    ExecutorBase,
+    MovementCounter,
+    Once,
+    futures_in,
+    with_results,
+)
+from spliter.backend.contents import check_rows, concatenate, count_rows, has_rows
+from spliter.backend.protocols import (
+    Backend,
+    Blocks,
+    BlocksMade,
+    BlockSource,
+    CanClose,
+    Declaration,
+    Executor,
+    GivesExamples,
+    Locator,
+    Movement,
+    PersistsCollections,
+)
+from spliter.backend.registry import executor_of_future, load, locator_for
+
+__all__ = [
+    "LOGGER",
+    "UNKNOWN",
+    "Backend",
+    "BlockGrid",
+    "BlockIndexes",
+    "BlockSource",
+    "Blocks",
+    "BlocksBase",
+    "BlocksMade",
+    "CanClose",
+    "Declaration",
+    "Executor",
+    "ExecutorBase",
+    "GivesExamples",
+    "IntArray",
+    "Location",
+    "Locator",
+    "Movement",
+    "MovementCounter",
+    "Once",
+    "PersistsCollections",
+    "Placement",
+    "PlannedPartition",
+    "check_rows",
+    "concatenate",
+    "count_rows",
+    "executor_of_future",
+    "futures_in",
+    "has_rows",
+    "load",
+    "locator_for",
+    "log_event",
+    "name_of",
+    "plan",
+    "with_results",
+]

@@ -1,0 +1,220 @@
+"""Base classes with what is the same in most engines: an adapter overrides what its engine has.
+
+What is left to write is where the blocks are (:meth:`BlocksBase.locate`), how a partition refers
+to them (:meth:`BlocksBase.sources`), how many tasks a location runs at once
+(:meth:`ExecutorBase.capacities`) and how to run one there (:meth:`ExecutorBase.submit`).
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from spliter._grid import BlockGrid, IntArray
+from spliter._planner import Location, Placement, PlannedPartition
+from spliter.backend.protocols import BlocksMade, BlockSource, Executor, Movement
+
+ValueT = TypeVar("ValueT")
+ExecutorT = TypeVar("ExecutorT", bound=Executor)
+
+
+class MovementCounter:
+    """What has been moved for a Split, and whether its plan is out of date.
+
+    Examples
+    --------
+    >>> counter = MovementCounter()
+    >>> counter.add(Movement(fetched_blocks=2, fetched_nbytes=16), drifted=True)
+    >>> counter.movement.nbytes, counter.drifted
+    (16, True)
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.movement = Movement()
+        self.drifted = False
+
+    def add(self, more: Movement = Movement(), *, drifted: bool = False) -> None:  # noqa: B008
+        """Add to what has been moved.
+
+        Parameters
+        ----------
+        more : Movement
+            What has been moved since.
+        drifted : bool, default False
+            Whether a task has found blocks away from where the plan has them.
+        """
+        with self._lock:
+            self.movement += more
+            self.drifted |= drifted
+
+
+class BlocksBase(ABC, Generic[ExecutorT]):
+    """The opened blocks of a Split: nothing moves unless counted, nothing to let go of.
+
+    Parameters
+    ----------
+    grids : sequence of BlockGrid
+        Of each collection; the first one is the one being split.
+    executor : Executor
+        What runs tasks over the blocks.
+
+    Attributes
+    ----------
+    counter : MovementCounter
+        To be told what has been moved. :meth:`locate` of an engine whose blocks move by
+        themselves sets its `drifted` to ``False`` before it asks where they are.
+    """
+
+    def __init__(self, grids: Sequence[BlockGrid], executor: ExecutorT) -> None:
+        self.grids = tuple(grids)
+        self.executor = executor
+        self.counter = MovementCounter()
+
+    @abstractmethod
+    def locate(self) -> Placement:
+        """Ask the engine where the blocks are; see :class:`Blocks`."""
+
+    @abstractmethod
+    def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[BlockSource]:
+        """Return one source per planned partition; see :class:`Blocks`."""
+
+    def moved(self) -> Movement:
+        """Return what has been counted."""
+        return self.counter.movement
+
+    def has_drifted(self) -> bool:
+        """Whether a task has found blocks away since they were last located."""
+        return self.counter.drifted
+
+    def close(self) -> None:
+        """Do nothing: nothing is held but by the collections."""
+
+
+class ExecutorBase(ABC):
+    """An executor whose futures have a ``result()``, and a ``location`` if they were pinned."""
+
+    @abstractmethod
+    def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
+        """Return how many tasks each location runs at once; see :class:`Executor`."""
+
+    @abstractmethod
+    def submit(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        location: Location | None = None,
+    ) -> Any:
+        """Run ``fn(*args, **kwargs)``, at `location` if given; see :class:`Executor`."""
+
+    def gather(self, futures: Sequence[Any]) -> list[Any]:
+        """Wait for one future after the other and return their results."""
+        return [future.result() for future in futures]
+
+    def location_of(self, future: Any) -> Location | None:
+        """Return the ``location`` of a future, ``None`` if it has none."""
+        return getattr(future, "location", None)
+
+    def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
+        """Return ``None`` for each location: nobody has counted."""
+        return dict.fromkeys(locations)
+
+    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
+        """Return the new blocks as a list, in the order of the collection; waits for them."""
+        blocks: list[Any] = [None] * len(made.rows)
+        for positions, future in results:
+            result = future.result()
+            new = result if made.output is None else result[made.output]
+            for position, block in zip(positions.tolist(), new, strict=True):
+                blocks[position] = block
+        return blocks
+
+    def blocking_call_allowed(self) -> bool:
+        """Whether this thread may wait: always, as there is no event loop to stop."""
+        return True
+
+
+class Once(Generic[ValueT]):
+    """A value made by the first thread that asks, while others wait for it.
+
+    For :meth:`BlockSource.materialized`. Not made if making it raised: the next thread tries again.
+
+    Examples
+    --------
+    >>> one = Once()
+    >>> one.get(lambda: [1, 2]) is one.get(lambda: [3])
+    True
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: tuple[ValueT] | None = None
+
+    def get(self, make: Callable[[], ValueT]) -> ValueT:
+        """Return the value; `make` is called if there is none."""
+        with self._lock:
+            if self._made is None:
+                self._made = (make(),)
+            return self._made[0]
+
+
+def futures_in(argument: Any, kind: type) -> Iterator[Any]:
+    """Yield the futures among an argument of a task.
+
+    Parameters
+    ----------
+    argument : object
+        A future, or a list, tuple or dict, or anything else.
+    kind : type
+        Of the engine's futures.
+
+    Yields
+    ------
+    future
+        The argument itself, or those directly inside a list, tuple or dict.
+    """
+    if isinstance(argument, kind):
+        yield argument
+    elif type(argument) in {list, tuple}:
+        yield from (value for value in argument if isinstance(value, kind))
+    elif type(argument) is dict:
+        yield from (value for value in argument.values() if isinstance(value, kind))
+
+
+def with_results(argument: Any, kind: type[Any]) -> Any:
+    """Put results in the place of the futures that :func:`futures_in` finds; waits for them.
+
+    Parameters
+    ----------
+    argument : object
+        An argument of a task.
+    kind : type
+        Of the engine's futures, which have a ``result()``.
+
+    Returns
+    -------
+    object
+        The argument itself where it has no futures.
+
+    Examples
+    --------
+    >>> from concurrent.futures import Future
+    >>> future = Future()
+    >>> future.set_result(3)
+    >>> with_results([1, future], Future)
+    [1, 3]
+    """
+
+    def settled(value: Any) -> Any:
+        return value.result() if isinstance(value, kind) else value
+
+    if next(futures_in(argument, kind), None) is None:
+        return argument
+    if isinstance(argument, kind):
+        return argument.result()
+    if isinstance(argument, dict):
+        return {key: settled(value) for key, value in argument.items()}
+    return type(argument)(map(settled, argument))
