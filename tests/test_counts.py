@@ -28,6 +28,7 @@ from sklearn.exceptions import ConvergenceWarning
 from spliter import reduce, split
 from spliter_apps import CascadeSVM, KMeans, NearestNeighbors, histogramdd
 from spliter_backends.dask.client import batch as dask_batch
+from spliter_experiments.compare.apps import APPS
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.engines.dask_engine import ENGINE
 from spliter_experiments.compare.registry import ways_of
@@ -122,11 +123,11 @@ def app_programs(client: Client, nblocks: int) -> dict[str, Program]:
 
 
 COMPARED: dict[str, tuple[Any, Any]] = {
-    "sum": (Sum(passes=1), ways_of(ENGINE, "sum")),
-    "histogram": (Histogram(bins=3), ways_of(ENGINE, "histogram")),
-    "kmeans": (KMeansComparison(clusters=3, iterations=3, seed=0), ways_of(ENGINE, "kmeans")),
-    "csvm": (CascadeSvm(label=None, iterations=1, tol=0.0), ways_of(ENGINE, "csvm")),
-    "knn": (Neighbors(neighbors=2, queries=20), ways_of(ENGINE, "knn")),
+    "sum": (Sum(passes=1), ways_of(ENGINE, APPS["sum"])),
+    "histogram": (Histogram(bins=3), ways_of(ENGINE, APPS["histogram"])),
+    "kmeans": (KMeansComparison(clusters=3, iterations=3, seed=0), ways_of(ENGINE, APPS["kmeans"])),
+    "csvm": (CascadeSvm(label=None, iterations=1, tol=0.0), ways_of(ENGINE, APPS["csvm"])),
+    "knn": (Neighbors(neighbors=2, queries=20), ways_of(ENGINE, APPS["knn"])),
 }
 COUNTED_WAYS = ("per-block", "spliter")
 

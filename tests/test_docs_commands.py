@@ -407,7 +407,7 @@ def test_commands_within_sentences_name_what_there_is(
             if words[0] == "spliter":
                 wrong = unknown_to_spliter(words[1:])
             else:
-                wrong = [word for word in words if "/" in word and not (ROOT / word).is_file()]
+                wrong = [word for word in words if "/" in word and not (ROOT / word).exists()]
             assert not wrong, f"{shown.where}: there is no {wrong}"
     assert seen > 50
 

@@ -130,7 +130,7 @@ def test_a_query_takes_a_task_per_tree_and_piece(
     search.kneighbors(lattice(200))  # which go with the tasks
     assert sorted(submitted) == ["ask_tree", "ask_tree", "conclude_answer"]
     submitted.clear()
-    monkeypatch.setattr(forest, "PIECE_NBYTES", 2 * lattice(200).nbytes - 1)
+    monkeypatch.setattr(forest, "MESSAGE_NBYTES", 2 * lattice(200).nbytes - 1)
     search.kneighbors(lattice(200))
     assert sorted(submitted) == ["ask_tree", "ask_tree", "conclude_answer", "hold"]
     submitted.clear()
@@ -147,8 +147,7 @@ def test_the_scheduler_knows_how_large_trees_are(client: Client) -> None:
         assert tree.points.nbytes < sizeof(tree) < 2 * tree.points.nbytes
 
 
-def test_many_trees_are_merged_in_a_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest, "MOST_MERGED", 3)
+def test_many_trees() -> None:
     points, queries = lattice(), lattice(20, seed=1)
     x = da.from_array(points, chunks=(20, 2)).persist()
     with split(x, partitions_per_location=6) as parts:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
@@ -27,16 +29,16 @@ class Moments:
 
         Examples
         --------
-        >>> Moments(2, 1.0, 1.0).merged(Moments(2, 3.0, 1.0))
-        Moments(count=4, mean=2.0, variance=2.0)
+        >>> both = Moments(2, 1.0, 1.0).merged(Moments(2, 3.0, 1.0))
+        >>> both.count, both.mean, float(both.variance)
+        (4, 2.0, 2.0)
         """
         if not self.count or not other.count:
             return self if self.count else other
         count = self.count + other.count
         mine, theirs = self.count / count, other.count / count
         difference = other.mean - self.mean
-        return Moments(
-            count,
-            self.mean + difference * theirs,
-            self.variance * mine + other.variance * theirs + difference**2 * mine * theirs,
-        )
+        with np.errstate(over="ignore"):  # the variance of values above 1e154 is infinite
+            between = np.square(difference) * mine * theirs
+        variance = self.variance * mine + other.variance * theirs + between
+        return Moments(count, self.mean + difference * theirs, variance)

@@ -67,10 +67,10 @@ class Posed:
     problem: Any
 
     def answer(self, way: str) -> Any:
-        return answer(self.app, ways_of(self.kind, self.app.name), way, self.site, self.problem)
+        return answer(self.app, ways_of(self.kind, type(self.app)), way, self.site, self.problem)
 
     def tasks(self, way: str) -> int:
-        return tasks_of(ways_of(self.kind, self.app.name), way, self.site, self.problem)
+        return tasks_of(ways_of(self.kind, type(self.app)), way, self.site, self.problem)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import pytest
 from distributed import Client
 from sklearn.svm import SVC
 
+from spliter_experiments.compare.apps import APPS
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.sources import Dataset
 from spliter_experiments.compare.engines.dask_engine import ENGINE, blocks_of
@@ -24,7 +25,7 @@ from spliter_experiments.harness.errors import OptionError
 from tests.experiments import staging
 from tests.experiments.staging import phases, staged_on_dask
 
-WAYS = ways_of(ENGINE, "csvm")
+WAYS = ways_of(ENGINE, APPS["csvm"])
 
 pytestmark = pytest.mark.backend("dask")
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from distributed import Client
 
+from spliter_experiments.compare.apps import APPS
 from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.data.sources import Dataset, GeneratedPoints
 from spliter_experiments.compare.engines.dask_engine import ENGINE
@@ -19,7 +20,7 @@ from spliter_experiments.compare.workloads.dask import DaskSite
 from spliter_experiments.compare.workloads.histogram import Edges, Histogram, add_counts, equal_bins
 from tests.experiments.staging import phases, staged_on_dask, tasks_of
 
-WAYS = ways_of(ENGINE, "histogram")
+WAYS = ways_of(ENGINE, APPS["histogram"])
 
 pytestmark = pytest.mark.backend("dask")
 

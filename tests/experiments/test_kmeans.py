@@ -13,6 +13,7 @@ from distributed import Client
 from sklearn.cluster import KMeans as SingleKMeans
 
 from spliter_apps.kmeans.kernel import Partial
+from spliter_experiments.compare.apps import APPS
 from spliter_experiments.compare.data.arranged import TiledPoints
 from spliter_experiments.compare.data.sources import Dataset, Floats, GeneratedPoints
 from spliter_experiments.compare.engines.dask_engine import ENGINE, DaskEngine
@@ -34,7 +35,7 @@ from spliter_experiments.harness.errors import InputError, OptionError
 from tests.experiments import staging
 from tests.experiments.staging import phases, staged_on_dask
 
-WAYS = ways_of(ENGINE, "kmeans")
+WAYS = ways_of(ENGINE, APPS["kmeans"])
 
 pytestmark = pytest.mark.backend("dask")
 

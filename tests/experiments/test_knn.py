@@ -9,6 +9,7 @@ import pytest
 from distributed import Client
 from sklearn.neighbors import NearestNeighbors as SingleSearch
 
+from spliter_experiments.compare.apps import APPS
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.sources import Dataset, Floats
 from spliter_experiments.compare.engines.dask_engine import ENGINE
@@ -20,7 +21,7 @@ from spliter_experiments.compare.workloads.knn import Neighbors, Quest
 from spliter_experiments.harness.errors import InputError, OptionError
 from tests.experiments.staging import answer, phases, staged_on_dask, tasks_of
 
-WAYS = ways_of(ENGINE, "knn")
+WAYS = ways_of(ENGINE, APPS["knn"])
 
 pytestmark = pytest.mark.backend("dask")
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from distributed import Client
 
+from spliter_experiments.compare.apps import APPS
 from spliter_experiments.compare.data.sources import Dataset, GeneratedPoints
 from spliter_experiments.compare.engines.dask_engine import ENGINE
 from spliter_experiments.compare.floor import start_floor
@@ -17,7 +18,7 @@ from spliter_experiments.compare.workloads.sums import Sum
 from spliter_experiments.harness.errors import OptionError
 from tests.experiments.staging import answer, staged_on_dask, tasks_of
 
-WAYS = ways_of(ENGINE, "sum")
+WAYS = ways_of(ENGINE, APPS["sum"])
 
 pytestmark = pytest.mark.backend("dask")
 

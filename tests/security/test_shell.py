@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from spliter_experiments.slurm import site
 from spliter_experiments.slurm.errors import ProfileError
 from spliter_experiments.slurm.jobs import Job, make_jobs
 from spliter_experiments.slurm.render import Choices, Script, render
 from spliter_experiments.slurm.site import Site, load_site, parse_site
-from tests.conftest import ROOT
 from tests.slurm.scenarios import full_runs
 from tests.slurm.test_render import shellcheck
 
@@ -207,7 +207,7 @@ def test_further_options_of_sbatch_are_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_scratch_folders_have_variables_and_nothing_that_runs(scratch: str, good: bool) -> None:
-    text = (ROOT / "slurm" / "sites" / "generic.toml").read_text(encoding="utf-8")
+    text = (Path(site.__file__).with_name("sites") / "generic.toml").read_text(encoding="utf-8")
     quoted = scratch.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     text = text.replace('scratch = "${TMPDIR:-/tmp}"', f'scratch = "{quoted}"')
     if good:

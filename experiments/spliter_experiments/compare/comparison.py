@@ -131,7 +131,7 @@ class _Stage:
         """Return one of the ways, to be run at a site."""
         if way in OFF_CLUSTER:
             return self.app.in_processes(way, site, problem)
-        run = ways_of(self.settings.engine, self.app.name).run[way]
+        run = ways_of(self.settings.engine, type(self.app)).run[way]
         return Contender(way, lambda: run(site, problem))
 
     def about(self) -> dict[str, Value]:
@@ -325,7 +325,7 @@ def _ways_here(
     app: App[Any], settings: Settings, engine: Engine, listener: Listener
 ) -> tuple[str, ...]:
     """Leave out what is not installed, and plain processes where workers are elsewhere."""
-    absent = dict(ways_of(settings.engine, app.name).absent(engine))
+    absent = dict(ways_of(settings.engine, type(app)).absent(engine))
     if not engine.is_on_this_machine():
         absent |= dict.fromkeys(
             OFF_CLUSTER, "needs workers on the machine where this command runs, to be comparable"

@@ -1,4 +1,4 @@
-"""The apps by name, and the ways of each on an engine."""
+"""The ways of an app on an engine."""
 
 from __future__ import annotations
 
@@ -7,32 +7,22 @@ from typing import Any
 
 from spliter_experiments.compare.engines.engine import EngineKind
 from spliter_experiments.compare.ways import OFF_CLUSTER
-from spliter_experiments.compare.workloads.csvm import CascadeSvm
-from spliter_experiments.compare.workloads.histogram import Histogram
-from spliter_experiments.compare.workloads.kmeans import KMeans
-from spliter_experiments.compare.workloads.knn import Neighbors
-from spliter_experiments.compare.workloads.sums import Sum
 from spliter_experiments.compare.workloads.workload import App, Ways, per_block
 
-APPS: dict[str, type[App[Any]]] = {
-    app.name: app for app in (Sum, Histogram, KMeans, CascadeSvm, Neighbors)
-}
 
-
-def ways_of(kind: EngineKind, app: str) -> Ways:
+def ways_of(kind: EngineKind, app: type[App[Any]]) -> Ways:
     """Return the ways of an app on an engine: SplIter's, one task per block, and its own.
 
     Examples
     --------
     >>> from spliter_experiments.compare.engines.loading import load_engine
-    >>> list(ways_of(load_engine("dask"), "sum").run)
+    >>>     >>> list(ways_of(load_engine("dask"), Sum).run)
     ['spliter', 'per-block', 'rechunk-p2p', 'rechunk-tasks', 'dask']
     """
-    found = APPS[app]
-    common = {**found.split_ways, "per-block": per_block(found)}
+    common = {**app.split_ways, "per-block": per_block(app)}
     if kind.own_ways is None:
         return Ways(common)
-    own: Ways = importlib.import_module(kind.own_ways).ways(found)
+    own: Ways = importlib.import_module(kind.own_ways).ways(app)
     return Ways({**common, **own.run}, own.own, own.absent)
 
 
@@ -41,7 +31,7 @@ def ways_on(kind: EngineKind, app: App[Any]) -> tuple[str, ...]:
 
     Those that the engine alone has come after the others, and before those off the cluster.
     """
-    table = ways_of(kind, app.name)
+    table = ways_of(kind, type(app))
     on_cluster = [way for way in app.ways if way in table.run]
     off_cluster = [way for way in app.ways if way in OFF_CLUSTER]
     return (*on_cluster, *table.own, *off_cluster)

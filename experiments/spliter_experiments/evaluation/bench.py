@@ -87,7 +87,7 @@ def on_cluster(
         listen.step(f"{first.stand}: loading {first.blocks} blocks", 0)
         row_chunks = cut_rows(dataset.points.rows, first.blocks)
         data = stack.enter_context(loaded(engine, dataset, row_chunks))
-        problem, ways = app.pose(data.site), ways_of(kind, app.name).run
+        problem, ways = app.pose(data.site), ways_of(kind, type(app)).run
         apart = {"init": data.init_seconds}
         splitting = _split_seconds(data.collections)
         held = held_by_children() if address is None else _held_elsewhere(engine)

@@ -142,7 +142,7 @@ class UnfinishedTasks:
 
 
 def ended_tasks(keys: Sequence[Key], dask_scheduler: Any) -> list[Key]:
-    """Run on the scheduler: return those tasks that have ended, or are not known.
+    """Run on the scheduler: return those tasks that have ended, or that nothing needs.
 
     Parameters
     ----------
@@ -156,7 +156,8 @@ def ended_tasks(keys: Sequence[Key], dask_scheduler: Any) -> list[Key]:
     list of key
     """
     tasks = dask_scheduler.tasks
-    ended = ("memory", "erred", "forgotten")
+    # Released: its result was used, and is kept by nobody.
+    ended = ("memory", "erred", "forgotten", "released")
     return [key for key in keys if key not in tasks or tasks[key].state in ended]
 
 
