@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from spliter._events import tell
+from spliter.backend import log_event
 
 FEATURES: Final[dict[str, Feature]] = {}
 """All features by name."""
@@ -51,7 +51,7 @@ class Feature:
         except Exception:  # noqa: BLE001 - anything may be missing, or be of another type
             found = False
         if not found:
-            tell(
+            log_event(
                 "fallback",
                 "this version of Dask is not known, feature %(feature)r: %(without)s",
                 level=logging.WARNING,

@@ -387,8 +387,6 @@ class _Reading:
         )
 
 
-
-
 def _name(blocks: tuple[tuple[int, ...], ...], most: int = 5) -> str:
     shown = ", ".join(map(str, blocks[:most])) + (", ..." if len(blocks) > most else "")
     return f"{len(blocks)} block(s) ({shown})"
