@@ -39,10 +39,11 @@ from spliter._errors import (
 )
 from spliter._grid import BlockGrid
 from spliter._materialize import Materialization
+from spliter._open import split
 from spliter._partition import Partition
 from spliter._planner import Location
 from spliter._progress import as_completed, progress
-from spliter._split import Split, split
+from spliter._split import Split
 from spliter._task import gather, reduce, task
 from spliter.backend.protocols import Movement
 from spliter.backend.registry import BackendInfo, backends, is_collection

@@ -7,6 +7,7 @@ it has lost that tie and can be iterated.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -78,7 +79,7 @@ class Partition:
         nbytes: IntArray,
         source: BlockSource,
         executor: Executor | None = None,
-        resolve_items: Callable[[], BlockGrid] | None = None,
+        resolve_items: weakref.WeakMethod[Callable[[], BlockGrid]] | None = None,
         as_one: bool = False,
     ) -> None:
         self.location = location
@@ -100,7 +101,7 @@ class Partition:
         grid: BlockGrid,
         source: BlockSource,
         executor: Executor,
-        resolve_items: Callable[[], BlockGrid],
+        resolve_items: weakref.WeakMethod[Callable[[], BlockGrid]],
     ) -> Partition:
         """Tie a planned partition to its source and executor."""
         indexes = BlockIndexes.of(grid, planned.positions)
@@ -281,7 +282,13 @@ class Partition:
                     "the blocks' sizes are not known here, so rows cannot be numbered; call "
                     "split.resolve_item_indexes() on the client before submitting tasks"
                 )
-            self.number_items(self._resolve_items())
+            resolve = self._resolve_items()
+            if resolve is None:
+                raise UnknownItemIndexError(
+                    "the blocks' sizes are not known and the Split that could ask for them is "
+                    "gone; keep it, or call its resolve_item_indexes() first"
+                )
+            self.number_items(resolve())
         starts, counts = self._indexes.item_starts, self._indexes.item_counts
         assert starts is not None and counts is not None
         if not len(counts):

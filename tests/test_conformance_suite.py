@@ -181,7 +181,9 @@ FAULTS: dict[str, tuple[str, Fault]] = {
     ),
     "futures not resolved": (
         "test_futures_arrive_as_results",
-        lambda patch: patch.setattr(local_executor, "_resolved", lambda argument: argument),
+        lambda patch: patch.setattr(
+            local_executor, "with_results", lambda argument, kind: argument
+        ),
     ),
     "partitions arrive tied": (
         "test_task_inside_a_task_is_the_plain_function",

@@ -38,8 +38,7 @@ Init = Literal["auto", "k-means++", "k-means||", "random"] | Callable[..., Any] 
 
 SAME = 100
 """Multiple of the rounding error within which two starts have the same inertia. The same clusters
-differ by up to 0.25 on digits, iris and breast cancer (25 starts each); sums over more points by
-more."""
+differ by up to 0.25 on digits, iris and breast cancer (25 starts each)."""
 
 
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
