@@ -296,6 +296,8 @@ def run(scheduler: str | None, require: str | None, as_json: bool) -> int:
         print(report.as_json() if as_json else report.as_text(width))  # noqa: T201
         check_required(words(require or ""), report.backends)
         if report.cluster is not None:
+            from spliter_experiments.compare.engines.dask_cluster import check_versions
+
             check_versions(report.cluster)
     except ExperimentError as error:
         print(f"Error: {error}", file=sys.stderr)  # noqa: T201
@@ -319,17 +321,3 @@ def check_required(names: Sequence[str], infos: Sequence[BackendInfo]) -> None:
             raise OptionError(f"there is no backend {name!r}; there are {', '.join(by_name)}")
         if not by_name[name].usable:
             raise ClusterError(f"backend {name!r} is required: {advice(by_name[name])}")
-
-
-def check_versions(versions: Mapping[str, str | None]) -> None:
-    """Check that the scheduler and all workers have this version of SplIter.
-
-    Raises
-    ------
-    ClusterError
-        If one has another version, or none.
-    """
-    from spliter_backends.dask.versions import wrong_versions
-
-    if wrong := wrong_versions(versions):
-        raise ClusterError(wrong)

@@ -18,11 +18,8 @@ from spliter_experiments.compare.apps import APPS
 from spliter_experiments.compare.engines import compss_launch
 from spliter_experiments.compare.engines.compss_launch import (
     ENGINE,
-    LAUNCHED,
     OPTIONS,
     launch,
-    launched_progress,
-    launched_resources,
 )
 from spliter_experiments.compare.engines.compss_nodes import (
     PORT_RANGE,
@@ -31,7 +28,13 @@ from spliter_experiments.compare.engines.compss_nodes import (
     units_in,
     write_nodes,
 )
-from spliter_experiments.compare.engines.compss_watch import STARTING, Progress
+from spliter_experiments.compare.engines.compss_watch import (
+    LAUNCHED,
+    STARTING,
+    Progress,
+    launched_progress,
+    launched_resources,
+)
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.compare.registry import ways_of
 from spliter_experiments.evaluation.runner import request_for, run_launched
@@ -131,7 +134,7 @@ def test_what_runcompss_is_told(outside: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert master in range(*PORT_RANGE)
     assert all(abs(master - int(str(node.text))) >= PORTS for node in nodes)
     assert str(call["resources"]).count("<ComputeNode") == 3
-    assert "main_inside()" in str(call["application"])
+    assert "launched_arguments()" in str(call["application"])
     assert not Path(options["project"]).exists(), "nothing is left"
 
 

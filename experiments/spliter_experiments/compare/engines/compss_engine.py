@@ -35,9 +35,14 @@ from spliter_experiments.compare.engines.compss_calls import (
     name_of,
     results_of,
 )
-from spliter_experiments.compare.engines.compss_launch import launched_progress, launched_resources
 from spliter_experiments.compare.engines.compss_nodes import units_in
-from spliter_experiments.compare.engines.compss_watch import START_SECONDS, STARTING, Progress
+from spliter_experiments.compare.engines.compss_watch import (
+    START_SECONDS,
+    STARTING,
+    Progress,
+    launched_progress,
+    launched_resources,
+)
 from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice, ResultsHere
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.harness.errors import ClusterError, ExperimentError, InputError

@@ -23,7 +23,12 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from spliter_experiments.compare.engines.compss_nodes import free_ports, write_nodes
-from spliter_experiments.compare.engines.compss_watch import START_SECONDS, STARTING, Progress
+from spliter_experiments.compare.engines.compss_watch import (
+    LAUNCHED,
+    START_SECONDS,
+    STARTING,
+    Progress,
+)
 from spliter_experiments.compare.engines.engine import (
     ClusterChoice,
     Engine,
@@ -32,9 +37,6 @@ from spliter_experiments.compare.engines.engine import (
 )
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.harness.errors import ClusterError, OptionError
-
-LAUNCHED = "SPLITER_COMPSS_LAUNCHED"
-"""Variable of the environment that tells the command inside its arguments, and the nodes."""
 
 OPTIONS = "SPLITER_RUNCOMPSS"
 """Variable of the environment with further options for ``runcompss``."""
@@ -51,10 +53,14 @@ STARTS = 3
 """How often it is started if nodes do not come up: on a busy machine some do not."""
 
 APPLICATION = """\
-from spliter_experiments.compare.engines.compss_launch import main_inside
+import sys
+
+from spliter_experiments.__main__ import main
+from spliter_experiments.compare.engines.compss_watch import launched_arguments
 
 if __name__ == "__main__":
-    main_inside()
+    sys.argv = ["spliter", *launched_arguments()]
+    main()
 """
 
 
@@ -214,26 +220,6 @@ def _end_what_is_left(folder: Path) -> None:
         except psutil.NoSuchProcess:
             continue
     psutil.wait_procs(left, timeout=END_SECONDS)
-
-
-def launched_resources() -> Path | None:
-    """Return the resources file of the application, where :func:`launch` has started it."""
-    told = os.environ.get(LAUNCHED)
-    return None if told is None else Path(json.loads(told)["resources"])
-
-
-def launched_progress() -> Progress:
-    """Return where the application tells that it gets on; nowhere if nobody watches it."""
-    told = os.environ.get(LAUNCHED)
-    return Progress(None if told is None else Path(json.loads(told)["progress"]))
-
-
-def main_inside() -> None:
-    """Run the command, as the application."""
-    from spliter_experiments.__main__ import main
-
-    sys.argv = ["spliter", *json.loads(os.environ[LAUNCHED])["arguments"]]
-    main()
 
 
 @contextmanager

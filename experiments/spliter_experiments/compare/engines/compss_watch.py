@@ -9,9 +9,13 @@ which is another process, ends it if it is not.
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+LAUNCHED = "SPLITER_COMPSS_LAUNCHED"
+"""Variable of the environment that tells the command inside its arguments, and the nodes."""
 
 STARTING = "starting the nodes"
 """What is waited for first."""
@@ -45,3 +49,20 @@ class Progress:
             return None
         told = json.loads(self.file.read_text())
         return str(told["about"]) if time.time() > told["until"] else None
+
+
+def launched_resources() -> Path | None:
+    """Return the resources file of the application, where :func:`launch` has started it."""
+    told = os.environ.get(LAUNCHED)
+    return None if told is None else Path(json.loads(told)["resources"])
+
+
+def launched_progress() -> Progress:
+    """Return where the application tells that it gets on; nowhere if nobody watches it."""
+    told = os.environ.get(LAUNCHED)
+    return Progress(None if told is None else Path(json.loads(told)["progress"]))
+
+
+def launched_arguments() -> list[str]:
+    """Return the arguments that the command was launched with."""
+    return list(json.loads(os.environ[LAUNCHED])["arguments"])

@@ -6,7 +6,7 @@ import asyncio
 import json
 import platform
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from distributed.comm import connect
 from distributed.gc import disable_gc_diagnosis
 
 from spliter_backends.dask.client.environment import versions_at
+from spliter_backends.dask.versions import wrong_versions
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.harness.errors import ClusterError
 
@@ -127,3 +128,15 @@ class Uninterrupted(WorkerPlugin):
     def setup(self, worker: Worker) -> None:
         """Ignore the signal from now on; runs in the main thread of a worker's process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def check_versions(versions: Mapping[str, str | None]) -> None:
+    """Check that the scheduler and all workers have this version of SplIter.
+
+    Raises
+    ------
+    ClusterError
+        If one has another version, or none.
+    """
+    if wrong := wrong_versions(versions):
+        raise ClusterError(wrong)

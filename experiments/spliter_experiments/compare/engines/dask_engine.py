@@ -15,6 +15,7 @@ from distributed import Client, Future, futures_of, wait
 
 from spliter_experiments.compare.data.sources import Rows
 from spliter_experiments.compare.engines.dask_cluster import (
+    check_versions,
     connected,
     cores_of,
     is_on_this_machine,
@@ -23,7 +24,6 @@ from spliter_experiments.compare.engines.dask_cluster import (
 from spliter_experiments.compare.engines.dask_meter import ClusterMeter, Rest
 from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice, EngineKind
 from spliter_experiments.compare.engines.placement import Placement, seats
-from spliter_experiments.doctor import check_versions
 from spliter_experiments.harness.errors import ClusterError, InputError
 
 LOAD_SECONDS = 1800
