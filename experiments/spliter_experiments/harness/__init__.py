@@ -1,3 +1,3 @@
-"""Records, runs, tables and plots of all measurements."""
+"""Run measurements, store their records, and summarize, tabulate and plot them."""
 
 from __future__ import annotations

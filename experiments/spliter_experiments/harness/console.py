@@ -1,4 +1,4 @@
-"""What commands print: errors, notes and progress; and Ctrl-C, wherever it hits."""
+"""Print errors, notes and progress of commands, and handle Ctrl-C."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from spliter_experiments.harness.errors import ExperimentError
 
 @dataclass(frozen=True)
 class Listener:
-    """Callbacks that report how far a measurement is.
+    """Callbacks that report the progress of a measurement.
 
     Parameters
     ----------
     begin : callable
-        Receives the number of runs to come.
+        Receives the number of planned runs.
     step : callable
-        Receives a description of the current step, and the number of runs just finished.
+        Receives a description of the current step and the number of runs it finished.
     note : callable
         Receives remarks for the user.
     """
@@ -93,7 +93,7 @@ def progress() -> Iterator[Listener]:
 
 @contextmanager
 def remembered_interrupt() -> Iterator[Callable[[], None]]:
-    """Remember Ctrl-C for the time of the context.
+    """Record Ctrl-C while the context is open.
 
     ``KeyboardInterrupt`` is lost where exceptions are ignored: in finalizers, and in callbacks of
     the garbage collector, of which Dask has one.
@@ -101,7 +101,7 @@ def remembered_interrupt() -> Iterator[Callable[[], None]]:
     Yields
     ------
     callable
-        Raises ``KeyboardInterrupt`` if Ctrl-C was pressed since; call it now and then.
+        Raises ``KeyboardInterrupt`` if Ctrl-C was pressed; call it between steps.
     """
     pressed = threading.Event()
 

@@ -1,4 +1,4 @@
-"""The errors of the ``spliter`` command: each ends it with a message and its exit code."""
+"""Errors of the ``spliter`` command; each sets the message and the exit code."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ class ExperimentError(SplIterError):
 
 
 class OptionError(ExperimentError, ValueError):
-    """An option of the command has a value that cannot be used."""
+    """An option of the command has an invalid value."""
 
 
 class InputError(ExperimentError, ValueError):
-    """The input cannot be read, or holds nothing that can be compared on."""
+    """The input cannot be read, or contains no data to run on."""
 
 
 class TextColumnError(InputError):
-    """A column that should hold numbers holds something else."""
+    """A column of the input is not numeric."""
 
 
 class ClusterError(ExperimentError, RuntimeError):
-    """The cluster cannot be reached, lacks something, or does not come to rest."""
+    """The cluster is unreachable, incomplete, or does not become idle."""
 
 
 class FloorError(ExperimentError, RuntimeError):
-    """A plain process of the floor failed or did not answer."""
+    """A process of the floor (plain NumPy without an engine) failed or did not answer."""
 
     exit_code = 1
 
 
 class WaysDisagreeError(ExperimentError, AssertionError):
-    """Ways to compute the same thing gave different answers."""
+    """Two ways to compute the same result gave different answers."""
 
     exit_code = 1
 
@@ -46,12 +46,12 @@ class ResultsError(ExperimentError, OSError):
 
 
 class IncompatibleResultsError(ResultsError):
-    """Results that do not belong together are in one folder."""
+    """A folder contains results that must not be compared."""
 
 
 class ScenarioError(ExperimentError, ValueError):
-    """A scenario is unknown, or its file is not one; names the line where there is one."""
+    """A scenario is unknown, or its file is invalid; names the line if known."""
 
 
 class PlanError(ExperimentError, ValueError):
-    """The runs asked for do not exist in the scenario."""
+    """The requested runs do not exist in the scenario."""

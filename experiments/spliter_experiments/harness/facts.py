@@ -1,4 +1,4 @@
-"""What ran, and on what: the versions and machine facts that go beside every result."""
+"""Collect the package versions and machine properties stored with every result."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Facts:
-    """Versions and the machine.
+    """Package versions and machine properties.
 
     Parameters
     ----------
     versions : mapping of str to str
-        Of Python, SplIter and the packages that take part.
+        Versions of Python, SplIter and the installed `PACKAGES`.
     system, processor : str
         Operating system and model of the processor.
     cores : int
@@ -64,7 +64,7 @@ def facts() -> Facts:
 
 
 def _cores() -> int:
-    """Return the cores of this process; Dask, where it is installed, knows a container's limit."""
+    """Return the cores of this process; with Dask installed, respect a container's limit."""
     try:
         from dask.system import CPU_COUNT
     except ModuleNotFoundError:
@@ -73,7 +73,7 @@ def _cores() -> int:
 
 
 def _memory() -> int:
-    """Return the memory of this process in bytes; 0 where it cannot be known without Dask."""
+    """Return the memory of this process in bytes; 0 on Windows without Dask."""
     try:
         from distributed.system import MEMORY_LIMIT
     except ModuleNotFoundError:
@@ -91,7 +91,7 @@ def _version(name: str) -> str:
 
 
 def _processor() -> str:
-    """Return the model; Python's own answer is empty on Linux."""
+    """Return the processor model; ``platform.processor()`` is empty on Linux."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Sample the memory of the workers while something runs, and keep the peak."""
+"""Sample the memory of worker processes during a run and record the peak."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ EVERY_SECONDS = 0.1
 
 
 class Peak:
-    """The most that was seen; None where nothing can be seen."""
+    """The largest sample so far, in bytes; None without samples."""
 
     def __init__(self) -> None:
         self.nbytes: int | None = None
 
     def see(self, nbytes: int | None) -> None:
-        """Take note of what is held now."""
+        """Add a sample; ignore None."""
         if nbytes is not None:
             self.nbytes = max(nbytes, self.nbytes or 0)
 
 
 @contextmanager
 def watched(held: Callable[[], int | None]) -> Iterator[Peak]:
-    """Look at how much is held, ten times a second, for the time of a context."""
+    """Sample `held` every `EVERY_SECONDS` while the context is open."""
     peak, end = Peak(), threading.Event()
 
     def sample() -> None:
@@ -45,15 +45,15 @@ def watched(held: Callable[[], int | None]) -> Iterator[Peak]:
 
 
 def held_by_children() -> Callable[[], int | None]:
-    """Return what tells the memory of the processes that this one has started.
+    """Return a function that samples the memory of the child processes of this process.
 
-    They are found once: to look for them costs more than to look at them.
+    The children are listed once, because listing them costs more than reading their memory.
     """
     return held_by(psutil.Process().children(recursive=True))
 
 
 def held_by(processes: list[psutil.Process]) -> Callable[[], int | None]:
-    """Return what tells the resident memory of processes; those that have ended hold none."""
+    """Return a function that sums the resident memory of the processes still running."""
 
     def held() -> int | None:
         total = 0
@@ -68,12 +68,9 @@ def held_by(processes: list[psutil.Process]) -> Callable[[], int | None]:
 
 
 def held_by_workers(client: Any) -> Callable[[], int | None]:
-    """Return what tells the memory of a Dask cluster elsewhere, as its workers report it.
+    """Return a function that sums the memory that the workers of a Dask cluster report.
 
-    Parameters
-    ----------
-    client : Client
-        Of that cluster; workers report twice a second at most.
+    Workers report at most twice a second.
     """
 
     def held() -> int | None:

@@ -1,4 +1,4 @@
-"""Parse what the user types: lists of names and of numbers, with errors that show the choices."""
+"""Parse comma-separated names and numbers from the command line; errors list the choices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spliter_experiments.harness.errors import OptionError
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Split at commas, without surrounding spaces and empty pieces.
+    """Split at commas; drop surrounding spaces and empty parts.
 
     >>> words("a, b,,c")
     ('a', 'b', 'c')
@@ -17,7 +17,7 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def is_count(word: str) -> bool:
-    """Tell whether a word is a whole number from 1 on, of at most nine digits.
+    """Return whether a word is a whole number from 1, with at most nine digits.
 
     >>> [is_count(word) for word in ("12", "0", "-1", "1" * 5000, "one")]
     [True, False, False, False, False]
@@ -26,7 +26,7 @@ def is_count(word: str) -> bool:
 
 
 def parse_sweep(text: str) -> tuple[int, ...]:
-    """Read blocks per core such as ``1,4,16``: whole numbers from 1, ascending, each once.
+    """Parse blocks per core such as ``1,4,16``: whole numbers from 1, sorted, without duplicates.
 
     >>> parse_sweep("16,4,4")
     (4, 16)
@@ -44,7 +44,7 @@ def parse_sweep(text: str) -> tuple[int, ...]:
 
 
 def parse_ways(text: str | None, known: Sequence[str]) -> tuple[str, ...]:
-    """Read the names of ways; all of them where none are given.
+    """Parse the names of ways; None selects all.
 
     >>> parse_ways("b,a", known=["a", "b", "c"])
     ('b', 'a')

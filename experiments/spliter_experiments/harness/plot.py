@@ -1,4 +1,4 @@
-"""One plot of measurements: bars or lines, with medians and quartiles, as PNG and SVG."""
+"""Plot medians and quartiles of measurements as bars or lines, into PNG and SVG files."""
 
 from __future__ import annotations
 
@@ -35,41 +35,39 @@ LOOKS = {
     "sklearn": ("#999933", "+"),
     "floor": ("#444444", "x"),
 }
-"""Colour (distinguishable by colour-blind readers too) and marker of each way."""
+"""Colour (from a palette for colour-blind readers) and marker of each way."""
 
 OTHER_LOOK = ("#e69f00", "P")
 
 OFF_CLUSTER = ("sklearn", "floor")
-"""Ways that are drawn dashed."""
+"""Ways drawn as dashed lines, because they do not run on the cluster."""
 
 HATCHES = ("", "//", "..", "xx")
-"""Of the engines in one plot: the bars of the first one are plain."""
+"""Bar hatches, one per engine in the plot."""
 
 SUFFIXES = (".png", ".svg")
 
 STICKS_OUT = 4.0
-"""A bar is cut if it is this many times as high as the highest that is not cut."""
+"""With ``scale="cut"``, cut bars more than this many times higher than the next lower one."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """What a plot looks like.
+    """Title, axes and scale of a plot.
 
     Parameters
     ----------
-    title : str
-        Above the plot.
+    title, caption : str
+        Text above and below the plot.
     x : str
-        Label of the axis.
+        Label of the x-axis.
     kind : str
         ``"bars"`` or ``"lines"``.
     y : str
         ``"seconds"`` or ``"blocks-per-second"``.
     scale : str
-        Of the y-axis: ``"linear"``, ``"log"``, or ``"cut"`` to cut bars that stick out and write
+        Scale of the y-axis: ``"linear"``, ``"log"``, or ``"cut"`` to cut outlying bars and write
         their values on them. Lines with ``"log"`` have a logarithmic x-axis too.
-    caption : str
-        Below the plot.
     """
 
     title: str
@@ -81,12 +79,12 @@ class Style:
 
 
 def write_plot(summaries: Sequence[Summary], style: Style, folder: Path, stem: str) -> list[Path]:
-    """Draw into ``<stem>.png`` and ``<stem>.svg``, and return the files.
+    """Plot into ``<stem>.png`` and ``<stem>.svg``, and return the files.
 
     Raises
     ------
     ResultsError
-        If they cannot be written.
+        If a file cannot be written.
     """
     return save(draw(summaries, style), folder, stem)
 
@@ -97,13 +95,13 @@ def save(figure: Figure, folder: Path, stem: str) -> list[Path]:
     Raises
     ------
     ResultsError
-        If that is not possible.
+        If a file cannot be written.
     """
     files = [folder / f"{stem}{suffix}" for suffix in SUFFIXES]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file in files:
-            # Without the date, the same runs make the same file.
+            # Omit the date, so that the same runs give the same file.
             metadata = {"Date": None} if file.suffix == ".svg" else None
             figure.savefig(file, dpi=150, metadata=metadata)
     except OSError as error:
@@ -112,7 +110,7 @@ def save(figure: Figure, folder: Path, stem: str) -> list[Path]:
 
 
 def draw(summaries: Sequence[Summary], style: Style) -> Figure:
-    """Return the figure."""
+    """Return a figure of the summaries."""
     figure = Figure(figsize=(8, 4.6 + 0.12 * style.caption.count("\n")), layout="constrained")
     axes = figure.subplots()
     (_draw_bars if style.kind == "bars" else _draw_lines)(axes, summaries, style)
@@ -131,7 +129,7 @@ def draw(summaries: Sequence[Summary], style: Style) -> Figure:
 
 
 def _groups(summaries: Sequence[Summary]) -> list[list[Summary]]:
-    """Group by engine and configuration, in the order in which they come."""
+    """Group by engine and configuration, in order of first appearance."""
     groups: dict[tuple[str, str], list[Summary]] = {}
     for one in summaries:
         groups.setdefault((one.engine, one.configuration), []).append(one)
@@ -144,7 +142,7 @@ def _label(summaries: Sequence[Summary], one: Summary) -> str:
 
 
 def _values(group: Sequence[Summary], style: Style) -> tuple[list[float], list[list[float]]]:
-    """Return the heights of a group, and how far quartiles are below and above them."""
+    """Return the heights of a group, and the distances of the quartiles below and above them."""
     rate = style.y == "blocks-per-second"
     middle = [one.blocks / one.median if rate else one.median for one in group]
     low = [one.blocks / one.upper if rate else one.lower for one in group]
@@ -201,7 +199,7 @@ def _write_on_bar(axes: Axes, x: float, top: float, text: str) -> None:
 
 
 def _top(summaries: Sequence[Summary]) -> float | None:
-    """Return where to cut the axis, if a few bars would leave the others flat."""
+    """Return where to cut the y-axis if a few bars are far higher than the others, else None."""
     heights = sorted(one.upper for one in summaries)
     for lower, higher in itertools.pairwise(heights):
         most_fit = heights.index(higher) >= len(heights) / 2
@@ -239,7 +237,7 @@ def _draw_lines(axes: Axes, summaries: Sequence[Summary], style: Style) -> None:
 
 
 def _plain_seconds(axes: Axes, summaries: Sequence[Summary]) -> None:
-    """Put ticks at 1, 2 and 5 of each power of ten, written as plain numbers."""
+    """Set ticks at 1, 2 and 5 times each power of ten, as plain numbers."""
     medians = [one.median for one in summaries]
     low, high = min(medians) / 1.5, max(medians) * 1.5
     ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]

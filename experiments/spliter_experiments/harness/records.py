@@ -1,9 +1,8 @@
-"""Records of finished runs, and the folder that caches them.
+"""Store records of finished runs in a folder, so that a measurement can be resumed or reported.
 
-A finished run is one small file, ``runs/ID.json``, that appears whole or not at all: it is written
-under another name, flushed to the disk, and renamed. A killed runner loses the run it was at and no
-other, no run is there twice, and jobs on many nodes may share the folder. ``plans`` holds what was
-asked for: the folder is enough to resume or to report.
+Each finished run is a file ``runs/ID.json``, written atomically: under a temporary name, flushed to
+the disk, then renamed. A killed runner loses only its current run, and jobs on several nodes may
+share the folder. ``plans`` holds the requested runs.
 
 ``results.parquet`` holds all records as one table; its columns are those of :class:`Record`, and
 its metadata name the version of the format.
@@ -33,20 +32,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA_VERSION = 1
-"""Of records. A record of another version is refused, not guessed at."""
+"""Version of the record format; records of other versions are rejected."""
 
 VERSION_KEY = b"spliter.schema_version"
 
 COMPARE = "compare"
-"""Figure of the records of ``spliter compare``, of which a folder may hold several comparisons."""
+"""Value of `Record.figure` for ``spliter compare``; a folder may hold several comparisons."""
 
 RUNS, PLANS, TABLE = "runs", "plans", "results.parquet"
-"""What is in a folder of results."""
+"""Names of the entries in a results folder."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """A finished run: the columns of the table, with their meaning."""
+    """A finished run: columns of the results table and their meaning."""
 
     run_id: Annotated[str, "names the run, the same in every plan of the scenario"]
     figure: Annotated[str, "of the paper; compare for `spliter compare`"]
@@ -101,11 +100,11 @@ COLUMN_TYPES: Mapping[Any, str] = {
 }
 
 COLUMNS = {name: COLUMN_TYPES[kind] for name, kind in get_type_hints(Record).items()}
-"""Type of every column of the table."""
+"""Data type of each column of the table."""
 
 
 def record_of(run: Measurement, here: Facts, command: str, **plan: Any) -> Record:
-    """Make the record of a run."""
+    """Return the record of a run."""
     apart = run.phases.get("split", 0.0) + run.phases.get("rechunk", 0.0)
     return Record(
         **plan,
@@ -131,30 +130,30 @@ def record_of(run: Measurement, here: Facts, command: str, **plan: Any) -> Recor
 
 
 def digest_of(plan: Mapping[str, Any]) -> str:
-    """Hash all that decides what runs compute."""
+    """Hash the parameters that determine what runs compute."""
     text = json.dumps(plan, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class ResultsFolder:
-    """Records and plans in a folder.
+    """Folder of records and plans.
 
     Parameters
     ----------
     path : Path
-        The folder; it is made when the first thing is written.
+        Created at the first write.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def make(self) -> None:
-        """Make the folder, before the time is spent that results take.
+        """Create the folder, to fail before any time is spent on runs.
 
         Raises
         ------
         ResultsError
-            If that is not possible.
+            If the folder cannot be created.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -162,17 +161,17 @@ class ResultsFolder:
             raise ResultsError(f"cannot write results to {self.path}: {error}") from error
 
     def append(self, record: Record) -> None:
-        """Keep a record, whole or not at all.
+        """Write a record atomically.
 
         Raises
         ------
         ResultsError
-            If it cannot be written; the folder is as it was.
+            If it cannot be written; the folder is unchanged.
         """
         self._write(RUNS, record.run_id, {"schema_version": SCHEMA_VERSION, **asdict(record)})
 
     def keep_plan(self, name: str, plan: Mapping[str, Any]) -> None:
-        """Keep what was asked for.
+        """Store a plan: the requested runs.
 
         Raises
         ------
@@ -182,15 +181,15 @@ class ResultsFolder:
         self._write(PLANS, name, {"schema_version": SCHEMA_VERSION, **plan})
 
     def has_plan(self, name: str) -> bool:
-        """Tell whether something was asked for by that name."""
+        """Return whether a plan of that name exists."""
         return (self.path / PLANS / f"{name}.json").exists()
 
     def done(self) -> set[str]:
-        """Return the names of the runs that are there."""
+        """Return the ids of the finished runs."""
         return {file.stem for file in (self.path / RUNS).glob("*.json")}
 
     def plans(self) -> list[dict[str, Any]]:
-        """Return all plans, in the order of their names.
+        """Return all plans, sorted by name.
 
         Raises
         ------
@@ -205,14 +204,14 @@ class ResultsFolder:
         return [_read(file) for file in files]
 
     def records(self) -> list[Record]:
-        """Return all records, in the order of their names.
+        """Return all records, sorted by run id.
 
         Raises
         ------
         ResultsError
             If there is none, or one cannot be read.
         IncompatibleResultsError
-            If one is of another version of the format, or two do not belong together.
+            If a record has another format version, or two records must not be compared.
         """
         files = sorted((self.path / RUNS).glob("*.json"))
         if files:
@@ -227,7 +226,7 @@ class ResultsFolder:
         return found
 
     def write_table(self, records: Sequence[Record]) -> Path:
-        """Write all records as a table and return its file.
+        """Write all records to `TABLE` and return the file.
 
         Raises
         ------
@@ -251,12 +250,12 @@ class ResultsFolder:
         return file
 
     def check_fits(self, figure: str, size: str, digest: str, here: Facts) -> None:
-        """Make sure that runs to come may be shown with those in the folder.
+        """Check that new runs are comparable with those in the folder.
 
         Raises
         ------
         IncompatibleResultsError
-            If those in the folder are of another scenario, other versions, or another processor.
+            If the folder has runs of another scenario, other versions, or another processor.
         """
         if not self.done():
             return
@@ -274,7 +273,7 @@ class ResultsFolder:
         check_together([last, other])
 
     def clear_partial(self) -> None:
-        """Remove what runners that were killed on this host left half written."""
+        """Remove partial files left by killed runners of this host."""
         for file in self.path.glob(f"*/.*.{socket.gethostname()}.*.partial"):
             pid = file.name.split(".")[-2]
             if pid.isdecimal() and not psutil.pid_exists(int(pid)):
@@ -306,7 +305,7 @@ def _beside(file: Path) -> Path:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the disk know the new name of a file."""
+    """Flush a folder, so that the new name of a file is on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -346,13 +345,12 @@ def _record(content: Mapping[str, Any], file: Path) -> Record:
 
 
 def check_together(records: Sequence[Record]) -> None:
-    """Make sure that records may be shown in one report.
+    """Check that records may appear in one report.
 
     Raises
     ------
     IncompatibleResultsError
-        If two runs of one figure are not of the same scenario, or any two are of other versions
-        or another processor.
+        If runs of one figure differ in scenario, or any runs differ in versions or processor.
     """
     first: dict[tuple[str, ...], Record] = {}
     for record in records:
@@ -383,7 +381,7 @@ def _differences(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[str
 
 
 def frame_of(records: Sequence[Record]) -> pd.DataFrame:
-    """Return records as a table with the columns of :data:`COLUMNS`."""
+    """Return records as a DataFrame with the columns `COLUMNS`."""
     import pandas as pd
 
     rows = [{**asdict(record), "versions": json.dumps(record.versions)} for record in records]
@@ -391,14 +389,14 @@ def frame_of(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def read_table(file: Path) -> list[Record]:
-    """Read records back from the table.
+    """Read records from a results table.
 
     Raises
     ------
     ResultsError
-        If it is not one.
+        If the file is not a results table.
     IncompatibleResultsError
-        If it is of another version of the format.
+        If it has another format version.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

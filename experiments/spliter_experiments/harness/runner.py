@@ -1,8 +1,8 @@
-"""Run several ways to compute the same thing, in interleaved rounds with checked answers.
+"""Run several ways to compute the same result, in interleaved rounds with checked answers.
 
-Every round runs each way once, in an order shuffled anew, so that a machine that gets slower or
-busier does so for all of them. A round that is not counted warms up. Before each run the cluster
-returns to its initial state; every answer has to equal all earlier ones.
+Every round runs each way once, in a newly shuffled order, so that a slower or busier machine
+affects all ways alike. Round 0 warms up and does not count. Before each run the cluster returns to
+its initial state; every answer must equal the first one.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def _nothing() -> None:
 
 
 class Reading(NamedTuple):
-    """Counters of tasks finished and bytes moved; bytes are None where an engine has no counter."""
+    """Counters of finished tasks and bytes moved; None if an engine does not count bytes."""
 
     tasks: int
     nbytes: int | None
 
     def since(self, earlier: Reading) -> Reading:
-        """Return what was counted after `earlier`.
+        """Return the difference to the counters at `earlier`.
 
         Examples
         --------
@@ -44,7 +44,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a way returns: the result to compare, and seconds of parts that are shown apart."""
+    """Result of a run, to be compared, and the seconds of its separately timed phases."""
 
     value: Any
     phases: Mapping[str, float] = field(default_factory=dict)
@@ -52,18 +52,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to compute the thing.
+    """One way to compute the result.
 
     Parameters
     ----------
-    name : str
-        Name of the way.
     run : callable
         The timed call.
     prepare, release : callable
-        Called before and after `run`, outside the clock.
+        Called before and after `run`, not timed.
     on_cluster : bool
-        Whether `run` starts tasks on the cluster; only then they are counted.
+        Whether `run` starts tasks on the cluster; if not, tasks and bytes are not recorded.
     """
 
     name: str
@@ -80,17 +78,13 @@ class Measurement:
     Parameters
     ----------
     round : int
-        From 1.
-    way : str
-        Name of the way.
-    seconds : float
-        Time of the run.
+        Number of the round, from 1.
     tasks, nbytes, peak : int or None
-        Tasks, bytes between workers, most memory of the workers; None where nothing counts them.
+        Tasks, bytes sent between workers, peak memory of the workers; None if not counted.
     phases : mapping of str to float
-        Seconds of parts.
+        Seconds of the separately timed phases.
     position : int
-        Place in the order of the runs, from 0.
+        Position in the order of all runs, from 0.
     """
 
     round: int
@@ -104,12 +98,12 @@ class Measurement:
 
 
 class Judge:
-    """Holds the answer that all ways have to give.
+    """Compares all answers with the first one.
 
     Parameters
     ----------
     same : callable
-        ``same(a, b)``: whether two answers are equal.
+        ``same(a, b)`` returns whether two answers are equal.
     """
 
     def __init__(self, same: Callable[[Any, Any], bool]) -> None:
@@ -136,7 +130,7 @@ class Judge:
 
 @dataclass(frozen=True)
 class Bench:
-    """What all runs at one place have in common.
+    """Environment of the runs of one cluster and data set.
 
     Parameters
     ----------
@@ -145,7 +139,7 @@ class Bench:
     reading : callable
         Reads the counters of the cluster.
     rest : callable
-        Waits until the cluster is as it was before any run.
+        Waits until the cluster has returned to its initial state.
     memory : callable or None
         Returns the bytes that the workers hold now, to record the peak of each run.
     """
@@ -156,7 +150,7 @@ class Bench:
     memory: Callable[[], int | None] | None = None
 
     def measure(self, contender: Contender, number: int = 1) -> Measurement:
-        """Run a contender once and check its answer."""
+        """Run a contender once, check its answer, and return the measurement."""
         self.rest()
         watching = nullcontext(Peak()) if self.memory is None else watched(self.memory)
         with watching as peak:
@@ -183,26 +177,25 @@ def run_rounds(
     seed: int | str,
     step: Callable[[str, int], None] = lambda _, __: None,
 ) -> Iterator[Measurement]:
-    """Warm up each way that is left to run, then run the rounds.
+    """Warm up each way that has runs left, then run the rounds.
 
     Parameters
     ----------
     bench : Bench
-        Runs the contenders.
+        Measures each run.
     contenders : sequence of Contender
         All ways.
     rounds : mapping of int to sequence of str
-        For each round, from 1, the names of the ways that are left to run in it.
+        For each round, from 1, the names of the ways left to run in it.
     seed : int or str
         Seed of the order of the ways.
     step : callable
-        Called with the name of a way and the number of the round, 0 while warming up, after each
-        run.
+        Called after each run with the way's name and the round, 0 for the warm-up.
 
     Yields
     ------
     Measurement
-        Of each run that counts, as soon as it has finished.
+        Each run that counts, as soon as it has finished.
 
     Raises
     ------

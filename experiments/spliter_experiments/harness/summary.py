@@ -1,4 +1,4 @@
-"""Medians and quartiles of runs, winsorized where the paper does so."""
+"""Summarize runs by medians and quartiles, winsorized as in the paper if requested."""
 
 from __future__ import annotations
 
@@ -11,29 +11,27 @@ import numpy.typing as npt
 from spliter_experiments.harness.records import Record
 
 FEWEST = 5
-"""Runs from which on outliers are replaced, as in the analysis of the paper's authors."""
+"""Minimum number of runs to winsorize, as in the analysis of the paper's authors."""
 
 PHASES = ("init", "split", "rechunk", "iterate")
 
 
 @dataclass(frozen=True)
 class Summary:
-    """All runs of one configuration at one place of the axis.
+    """Statistics of all runs of one configuration at one x value.
 
     Parameters
     ----------
-    engine, configuration : str
-        The engine, and what ran on it.
     x : float
-        Place on the axis.
+        Position on the x-axis.
     blocks, runs : int
         Number of blocks, and of runs.
     median, lower, upper : float
-        Seconds: median and quartiles.
+        Median and quartiles of the seconds.
     phases : mapping of str to float
-        Medians of the parts that were timed apart, in seconds.
+        Median seconds of the separately timed phases.
     tasks, nbytes, peak : int or None
-        Medians of what was counted.
+        Medians of the counters; peak in bytes.
     """
 
     engine: str
@@ -51,14 +49,14 @@ class Summary:
 
 
 def winsorized(values: Sequence[float], limits: tuple[float, float]) -> npt.NDArray[np.float64]:
-    """Replace the lowest and the highest values by the next ones, and sort.
+    """Clip the lowest and highest values to their neighbours, and sort.
 
     Parameters
     ----------
     values : sequence of float
-        In any order. Fewer than five stay as they are.
+        Fewer than `FEWEST` values are only sorted.
     limits : tuple of float
-        Shares of them to replace, at the lower and at the upper end.
+        Shares of values to clip at the lower and the upper end.
 
     Examples
     --------
@@ -77,16 +75,16 @@ def summarise(
     configurations: Sequence[str],
     winsorize: tuple[float, float] = (0.0, 0.0),
 ) -> list[Summary]:
-    """Sum up runs, along the axis.
+    """Summarize runs per engine, configuration and x value, sorted along the x-axis.
 
     Parameters
     ----------
     records : sequence of Record
         The runs.
     configurations : sequence of str
-        Order of the configurations at each place.
+        Order of the configurations at each x value.
     winsorize : tuple of float
-        Shares of the lowest and highest runs to replace.
+        Shares of the lowest and highest runs to clip.
     """
     groups: dict[tuple[float, str, int], list[Record]] = {}
     for record in records:

@@ -1,4 +1,4 @@
-"""One table of measurements, for terminals, web pages and Markdown."""
+"""Format measurements as a table for terminals and Markdown."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ NONE = "-"
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
 REFERENCES = ("floor", "spliter")
-"""Ways that the others are compared with."""
+"""Ways that the others are divided by, in the columns "over ..."."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Headings, rows and caption of a table; all texts."""
+    """Headings, rows and caption of a table, as text."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     caption: str = ""
 
     def filled(self) -> Grid:
-        """Leave out the columns without a value.
+        """Drop the columns without a value.
 
         Examples
         --------
@@ -41,7 +41,7 @@ class Grid:
         return Grid(tuple(compress(self.headings, keep)), rows, self.caption)
 
     def without(self, *headings: str) -> Grid:
-        """Leave out some columns."""
+        """Drop columns by heading."""
         keep = [heading not in headings for heading in self.headings]
         rows = tuple(tuple(compress(row, keep)) for row in self.rows)
         return Grid(tuple(compress(self.headings, keep)), rows, self.caption)
@@ -52,9 +52,9 @@ class Grid:
         return [f"| {' | '.join(line)} |" for line in lines]
 
     def terminal(self, title: str = "") -> Table:
-        """Return a table for a terminal: narrow, words to the left, a rule between groups.
+        """Return a narrow table for a terminal, with a rule between groups.
 
-        Rows with the same first cell are a group, which shows that cell once.
+        Consecutive rows with the same first cell form a group, which shows that cell once.
         """
         table = Table(
             title=title,
@@ -78,7 +78,7 @@ class Grid:
 
 
 def summary_grid(summaries: Sequence[Summary], x: str, caption: str = "") -> Grid:
-    """Return a line for each configuration and place; times in seconds."""
+    """Return a row for each configuration and x value; times in seconds."""
     found = {(one.engine, one.x, one.configuration): one.median for one in summaries}
     engines = {one.engine for one in summaries}
 
@@ -106,7 +106,7 @@ def summary_grid(summaries: Sequence[Summary], x: str, caption: str = "") -> Gri
 
 
 def short(way: str, most: int = 14) -> str:
-    r"""Write the name of a way on two lines if one would leave too few columns for the numbers.
+    r"""Break the name of a way into two lines if it is longer than `most` characters.
 
     >>> short("rechunk-tasks"), short("spliter-materialized")
     ('rechunk-tasks', 'spliter-\nmaterialized')
@@ -124,7 +124,7 @@ def plain(value: float) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Write seconds with three significant digits, where there are as many.
+    """Format seconds with three significant digits.
 
     >>> [seconds(value) for value in (0.0000123, 0.01234, 1.234, 1234.5, None)]
     ['0.0000123', '0.0123', '1.23', '1234', '-']
@@ -137,7 +137,7 @@ def seconds(value: float | None) -> str:
 
 
 def times(value: float | None) -> str:
-    """Write a ratio.
+    """Format a ratio.
 
     >>> times(1.234), times(None)
     ('1.23', '-')
@@ -146,7 +146,7 @@ def times(value: float | None) -> str:
 
 
 def size(nbytes: int | None) -> str:
-    """Write a number of bytes in a unit that fits.
+    """Format a number of bytes with a unit.
 
     >>> [size(nbytes) for nbytes in (None, 0, 999, 1500, 2_000_000)]
     ['-', '0', '999 B', '1.50 kB', '2.00 MB']
@@ -160,7 +160,7 @@ def size(nbytes: int | None) -> str:
 
 
 def quartiles(values: Sequence[float]) -> str:
-    """Write the median, and the quartiles behind it.
+    """Format the median, followed by the quartiles.
 
     >>> quartiles([1.0]), quartiles([1.0, 2.0, 3.0, 4.0, 5.0])
     ('1', '3 (2 to 4)')
