@@ -1,3 +1,3 @@
-"""``spliter compare``: the same computation in several ways, on your data and cluster."""
+"""``spliter compare``: run one computation in several ways, on the user's data and cluster."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The apps that can be compared, by name; imports all of them."""
+"""Table of the apps that ``spliter compare`` offers; importing it imports all of them."""
 
 from __future__ import annotations
 

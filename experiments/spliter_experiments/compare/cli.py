@@ -1,4 +1,4 @@
-"""``spliter compare``: SplIter beside other ways, on the user's data and cluster."""
+"""Commands of ``spliter compare``: measure SplIter and other ways on the user's data."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _say_columns(points: Points) -> None:
 
 
 def _show(comparison: Comparison, detail: str, folder: ResultsFolder | None) -> None:
-    """Print the table and, if asked, write table and plot."""
+    """Print the table and, with ``--output``, write table and plot."""
     title, summaries = _title(comparison, detail), comparison.summaries()
     console = Console(markup=False)
     grid = summary_grid(summaries, "blocks / core", "times in seconds")

@@ -1,6 +1,6 @@
-"""Run a comparison: at each blocking, load the data and run every way in interleaved rounds.
+"""Run a comparison: for each number of blocks, load the data and run every way in rounds.
 
-Runs that a results folder holds already are not measured again.
+Runs recorded in the results folder are not repeated.
 """
 
 from __future__ import annotations
@@ -39,32 +39,28 @@ from spliter_experiments.harness.runner import Bench, Contender, Judge, run_roun
 from spliter_experiments.harness.summary import Summary, summarise
 
 UNPOSED = object()
-"""In place of a problem that no app has posed yet."""
+"""Placeholder for a problem that the app has not posed yet."""
 
 NOT_COMPUTED = ("command", "cluster", "rounds")
-"""Settings that do not change what a run computes."""
+"""Settings that do not change what a run computes, so they are not part of the plan's digest."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user asks of any comparison.
+    """Options common to all comparisons.
 
     Parameters
     ----------
-    engine : EngineKind
-        The engine.
-    cluster : ClusterChoice
-        The cluster.
     ways : tuple of str or None
-        The ways, None for all that can be compared there.
+        Names of the ways to run; None for all available ones.
     blocks_per_core : tuple of int
-        Blockings.
+        The comparison is repeated for each of these.
     rounds, seed : int
-        Rounds that count, seed of the order of the ways.
+        Number of rounds, warm-up not counted; seed of the order of the ways.
     placement : Placement
-        How the blocks are spread over the workers.
+        Distribution of the blocks over the workers.
     command : str
-        The command line, kept with the results.
+        Command line, recorded with the results.
     """
 
     engine: EngineKind
@@ -88,7 +84,7 @@ class Settings:
 
 @dataclass
 class Comparison:
-    """What was asked for, and the records of the runs so far."""
+    """Settings and records of a comparison, complete or not."""
 
     app: str
     settings: Mapping[str, Value]
@@ -96,17 +92,17 @@ class Comparison:
     records: list[Record] = field(default_factory=list)
 
     def summaries(self) -> list[Summary]:
-        """Return medians and quartiles of each way at each blocking."""
+        """Return medians and quartiles per way and number of blocks."""
         return summarise(self.records, self.ways)
 
     def complete_rounds(self) -> int:
-        """Return how often every way has run at the blocking that is furthest behind."""
+        """Return the least number of finished runs of any way at any number of blocks."""
         return min((one.runs for one in self.summaries()), default=0)
 
 
 @dataclass
 class _Subject:
-    """A set of data: the problem posed of it, and what its answers are."""
+    """A data set, the problem posed on it, and the judge of its answers."""
 
     dataset: Dataset
     judge: Judge
@@ -115,7 +111,7 @@ class _Subject:
 
 @dataclass(frozen=True)
 class _Stage:
-    """What stays the same from one blocking to the next."""
+    """State that does not depend on the number of blocks."""
 
     app: App[Any]
     settings: Settings
@@ -128,14 +124,14 @@ class _Stage:
     empty: Resting
 
     def contender(self, way: str, site: Site[Engine], problem: Any) -> Contender:
-        """Return one of the ways, to be run at a site."""
+        """Return a way as a contender for the runner."""
         if way in OFF_CLUSTER:
             return self.app.in_processes(way, site, problem)
         run = ways_of(self.settings.engine, type(self.app)).run[way]
         return Contender(way, lambda: run(site, problem))
 
     def about(self) -> dict[str, Value]:
-        """Return the settings to keep."""
+        """Return the settings to record."""
         settings, points = self.settings, self.subjects[0].dataset.points
         return {
             "command": settings.command,
@@ -162,27 +158,27 @@ def run_comparison(
     folder: ResultsFolder | None = None,
     interrupted: Callable[[Comparison], None] = lambda _: None,
 ) -> Comparison:
-    """Run every way of an app, in rounds, at each blocking.
+    """Run every way of an app in interleaved rounds, for each number of blocks per core.
 
     Parameters
     ----------
     app : App
         Poses the problem.
     settings : Settings
-        What the user asks for.
+        Common options.
     datasets : sequence of Dataset
-        One, or several with as many rows; rounds of later ones are numbered on.
+        Data sets of the same number of rows; round numbers continue from one to the next.
     listener : Listener
         Receives the progress.
     folder : ResultsFolder, optional
-        Keeps each run as soon as it has finished; runs that it holds are not measured again.
+        Stores each run when it finishes; runs already recorded are not repeated.
     interrupted : callable
-        Receives the runs so far on Ctrl-C, before the cluster is closed.
+        Receives the comparison so far on Ctrl-C, before the cluster is closed.
 
     Raises
     ------
     ExperimentError
-        If the input, the options or the cluster cannot be used, or the ways disagree.
+        If the input, the options or the cluster are invalid, or the ways disagree.
     """
     for dataset in datasets:
         app.check(dataset)
@@ -204,7 +200,7 @@ def run_comparison(
                 for number in range(len(datasets)):
                     _measure(stage, journal, number, per_core, row_chunks)
         except KeyboardInterrupt:
-            # Tasks are cancelled now, and those who wait for them would complain.
+            # Tasks are cancelled now; silence the warnings of code that waits for them.
             logging.disable()
             listener.note("interrupted; closing the cluster")
             if found.records:
@@ -215,7 +211,7 @@ def run_comparison(
 
 
 class _Journal:
-    """Turns measurements into records, and keeps them; knows what has run before."""
+    """Turns measurements into records, stores them, and knows the runs already recorded."""
 
     def __init__(
         self, stage: _Stage, found: Comparison, folder: ResultsFolder | None, here: Facts
@@ -232,7 +228,7 @@ class _Journal:
             self._done = {one.run_id: one for one in there if one.plan_digest == self._digest}
 
     def left(self, per_core: int, rounds: Sequence[int]) -> dict[int, list[str]]:
-        """Return the ways that are left to run in each round; take those that are done."""
+        """Return the ways left to run in each round; add the recorded runs to the comparison."""
         left: dict[int, list[str]] = {}
         for number in rounds:
             for way in self._stage.ways:
@@ -279,7 +275,7 @@ class _Journal:
 def _measure(
     stage: _Stage, journal: _Journal, number: int, per_core: int, row_chunks: Sequence[int]
 ) -> None:
-    """Run what is left at one blocking of one set of data."""
+    """Run the missing runs of one data set at one number of blocks."""
     settings, subject, listener = stage.settings, stage.subjects[number], stage.listener
     first = number * settings.rounds
     left = journal.left(per_core, range(first + 1, first + settings.rounds + 1))
@@ -324,7 +320,7 @@ def _staged(
 def _ways_here(
     app: App[Any], settings: Settings, engine: Engine, listener: Listener
 ) -> tuple[str, ...]:
-    """Leave out what is not installed, and plain processes where workers are elsewhere."""
+    """Drop ways that are not installed, and local processes if the workers are elsewhere."""
     absent = dict(ways_of(settings.engine, type(app)).absent(engine))
     if not engine.is_on_this_machine():
         absent |= dict.fromkeys(

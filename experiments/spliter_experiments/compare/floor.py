@@ -1,8 +1,8 @@
-"""The floor under every way: the same kernel on the same blocks in plain processes, no engine.
+"""Run the same kernel on the same blocks in plain processes, without an engine, as lower bound.
 
-Each process holds its share of the blocks, runs what it is told to over a pipe, and ends when the
-pipe is closed: also when this process dies without saying goodbye. What a kernel returns comes back
-over the pipe, or is kept by name in the process, for later kernels to work on.
+Each process holds its share of the blocks, executes requests from a pipe, and exits when the pipe
+is closed, even if this process is killed. The result of a kernel is sent back over the pipe, or
+stored by name in the process for later kernels.
 """
 
 from __future__ import annotations
@@ -24,44 +24,43 @@ from spliter_experiments.compare.data.sources import Rows
 from spliter_experiments.harness.errors import FloorError
 
 THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Environment variables that say how many threads a process may use; Dask sets them to 1 for its
-workers."""
+"""Environment variables that limit the threads of a process; Dask sets them to 1 in workers."""
 
 BLOCKS = "blocks"
-"""The name by which a process keeps what was loaded."""
+"""Name under which a process stores the loaded blocks."""
 
 ANSWER_SECONDS = 600.0
-"""Longest wait for a process that is alive."""
+"""Maximum wait for a reply, in seconds."""
 
 END_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class _Member:
-    """One process and our end of its pipe."""
+    """A process and the parent's end of its pipe."""
 
     process: BaseProcess
     pipe: Connection
 
 
 class Floor:
-    """A set of plain processes; made by :func:`start_floor`."""
+    """A set of plain processes; created by :func:`start_floor`."""
 
     def __init__(self, members: Sequence[_Member], timeout: float) -> None:
         self._members = members
         self._timeout = timeout
 
     def load(self, points: Rows, row_chunks: Sequence[int], *aligned: Rows) -> None:
-        """Make each process hold a run of consecutive blocks.
+        """Load consecutive blocks into each process.
 
         Parameters
         ----------
         points : Rows
-            Where the rows come from.
+            Source of the rows.
         row_chunks : sequence of int
             Rows of each block.
         *aligned : Rows
-            What goes with the points, such as labels. Blocks are tuples then.
+            Further rows, such as labels; blocks are then tuples.
         """
         ends = np.cumsum(row_chunks)
         ranges = [(int(end) - rows, int(end)) for end, rows in zip(ends, row_chunks, strict=True)]
@@ -70,40 +69,35 @@ class Floor:
         self._ask([("load", sources, [ranges[i] for i in share]) for share in shares])
 
     def call(self, kernel: Callable[..., Any], *args: Any, on: str = BLOCKS) -> list[Any]:
-        """Run a kernel in every process at once and return what it returns.
+        """Run a kernel in all processes in parallel and return the list of results.
 
         Parameters
         ----------
         kernel : callable
-            Called as ``kernel(thing, *args)``.
+            Called as ``kernel(value, *args)``.
         *args
             Further arguments, the same in every process.
         on : str
-            The name by which the process keeps the thing: the list of its blocks by default.
-
-        Returns
-        -------
-        list
-            What each process returned.
+            Name of the stored value to pass; by default the list of blocks.
         """
         return self._ask([("call", kernel, on, args)] * len(self._members))
 
     def keep(self, name: str, kernel: Callable[..., Any], *args: Any) -> None:
-        """Run ``kernel(blocks, *args)`` in every process at once and keep what it returns there.
+        """Run ``kernel(blocks, *args)`` in all processes and store each result there.
 
         Parameters
         ----------
         name : str
-            The name to keep it by, until the blocks are loaded anew or dropped.
+            Name of the stored result; it is kept until blocks are loaded or dropped.
         kernel : callable
-            Called with the list of blocks.
+            Receives the list of blocks.
         *args
-            Further arguments.
+            Further arguments, the same in every process.
         """
         self._ask([("keep", kernel, name, args)] * len(self._members))
 
     def drop(self) -> None:
-        """Make the processes forget their blocks and what they keep."""
+        """Discard the blocks and stored results of all processes."""
         self._ask([("drop",)] * len(self._members))
 
     def _ask(self, questions: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -113,8 +107,8 @@ class Floor:
             except OSError as error:
                 raise FloorError(f"{_name(member)} has died") from error
         deadline = time.monotonic() + self._timeout
-        # All answers are taken before any is looked at: one left in its pipe would be taken for
-        # the answer to the next question.
+        # Receive all replies before checking any: a reply left in its pipe would be read as the
+        # reply to the next request.
         answers = [_answer(member, deadline) for member in self._members]
         for member, (succeeded, answer) in zip(self._members, answers, strict=True):
             if not succeeded:
@@ -126,16 +120,16 @@ class Floor:
 def start_floor(
     processes: int, timeout: float = ANSWER_SECONDS, threads: int = 1
 ) -> Iterator[Floor]:
-    """Start plain processes, ended with the context.
+    """Start plain processes; they exit with the context.
 
     Parameters
     ----------
     processes : int
-        How many.
+        Number of processes.
     timeout : float
-        Longest wait for an answer, in seconds.
+        Maximum wait for a reply, in seconds.
     threads : int
-        Threads that each may use. One process for each core has one thread.
+        Thread limit of each process; 1 suits one process per core.
 
     Yields
     ------
@@ -145,9 +139,9 @@ def start_floor(
     Raises
     ------
     FloorError
-        When used: if a process died, failed or did not answer in time.
+        At a request, if a process died, failed or did not reply in time.
     """
-    # Spawned, not forked: this process has threads, and a fork would share Dask's sockets.
+    # Spawn, because this process has threads, and a fork would share Dask's sockets.
     context = multiprocessing.get_context("spawn")
     members: list[_Member] = []
     try:
@@ -167,8 +161,8 @@ def start_floor(
 
 
 def serve(pipe: Connection) -> None:
-    """Do what the pipe says until it is closed."""
-    # Ctrl-C reaches the whole process group; the parent closes the pipe in its own time.
+    """Execute requests from the pipe until it is closed."""
+    # Ctrl-C reaches the whole process group; the parent closes the pipe when it is ready.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     held: dict[str, Any] = {BLOCKS: []}
     while True:
@@ -185,11 +179,11 @@ def serve(pipe: Connection) -> None:
                 kernel, name, args = details
                 held[name] = kernel(held[BLOCKS], *args)
             else:
-                held = {BLOCKS: []}  # the old ones go before the new ones come
+                held = {BLOCKS: []}  # free the old blocks before reading new ones
                 if order == "load":
                     held[BLOCKS] = _read_blocks(*details)
             pipe.send((True, answer))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the parent reports it
+        except Exception as error:  # noqa: BLE001 - the parent reports any error
             pipe.send((False, f"{type(error).__name__}: {error}"))
 
 
@@ -200,7 +194,7 @@ def _read_blocks(sources: Sequence[Rows], ranges: Sequence[tuple[int, int]]) -> 
 
 
 def _answer(member: _Member, deadline: float) -> tuple[bool, Any]:
-    """Wait for whether a process has succeeded, and what it says."""
+    """Wait for a reply: whether the process succeeded, and its result or error."""
     try:
         if not member.pipe.poll(max(deadline - time.monotonic(), 0)):
             raise FloorError(f"{_name(member)} did not answer in time")
@@ -224,7 +218,7 @@ def _end(process: BaseProcess) -> None:
 
 @contextmanager
 def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for processes that are started meanwhile."""
+    """Set environment variables while the context is open, for processes started in it."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

@@ -1,4 +1,4 @@
-"""The options that every comparison of the command takes, declared once."""
+"""Command-line options common to all comparisons."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from spliter_experiments.harness.options import parse_sweep, parse_ways
 P = ParamSpec("P")
 
 MOST_DATASETS = 1_000
-"""All sets of points are open at once."""
+"""All data sets are open at the same time."""
 
 
 @dataclass(frozen=True)
 class CommonOptions:
-    """What the user asked of a comparison, beside what is the app's own."""
+    """Values of the common options."""
 
     source: Annotated[
         str | None,
@@ -102,12 +102,12 @@ class CommonOptions:
     ] = None
 
     def settings(self, ways: str | None, app: App[Any], command: str) -> Settings:
-        """Return what the comparison is told.
+        """Return the settings of the comparison.
 
         Raises
         ------
         OptionError
-            If an option has a value that cannot be used.
+            If an option has an invalid value.
         """
         engine = load_engine(self.backend)
         return Settings(
@@ -124,7 +124,7 @@ class CommonOptions:
         )
 
     def _address(self, engine: EngineKind) -> str | None:
-        """Return where the user's cluster is; refuse what another engine would be told."""
+        """Return the address of the user's cluster; reject the options of other engines."""
         given = {"--scheduler": self.scheduler, "--address": self.address}
         for option, value in given.items():
             if value is None:
@@ -139,12 +139,12 @@ class CommonOptions:
         return given[engine.address_option]
 
     def choices(self, rows: int, dims: int) -> list[InputChoice]:
-        """Return which data are asked for; `rows` and `dims` are those to generate.
+        """Return the inputs to open; generated points have the shape (`rows`, `dims`).
 
         Raises
         ------
         OptionError
-            If several sets are asked for of data that are there.
+            If ``--datasets`` is out of range, or given together with ``--input``.
         """
         if not 1 <= self.datasets <= MOST_DATASETS:
             raise OptionError(f"--datasets must be 1 to {MOST_DATASETS}, got {self.datasets}")
@@ -158,11 +158,11 @@ class CommonOptions:
 
 RowsOption = Annotated[int, typer.Option("--rows", help="Points to generate.")]
 DimsOption = Annotated[int, typer.Option("--dims", help="Columns to generate.")]
-"""Options of every comparison whose defaults are the app's own."""
+"""Options of every comparison whose defaults depend on the app."""
 
 
 def ways_option(app: str) -> Any:
-    """Declare the option that chooses among the ways of an app."""
+    """Return the ``--ways`` option of an app."""
     return typer.Option(
         "--ways", help=f"Only these, between commas. {'; '.join(legend(WAYS[app]))}."
     )
@@ -171,12 +171,12 @@ def ways_option(app: str) -> Any:
 def with_common_options(
     command: Callable[Concatenate[CommonOptions, P], None],
 ) -> Callable[..., None]:
-    """Give a command of typer's the common options beside its own.
+    """Add the common options to a typer command.
 
     Parameters
     ----------
     command : callable
-        Gets them as its first argument, and its own options as further ones.
+        Receives the common options as first argument, and its own options after it.
     """
     hints = get_type_hints(CommonOptions, include_extras=True)
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
@@ -195,7 +195,7 @@ def with_common_options(
         chosen: dict[str, Any] = {entry.name: given.pop(entry.name) for entry in common}
         command(CommonOptions(**chosen), *args, **given)
 
-    # Typer reads both: the names and defaults from the one, the types from the other.
+    # Typer reads names and defaults from the signature, and types from the annotations.
     parameters = [entry.replace(kind=inspect.Parameter.KEYWORD_ONLY) for entry in own] + common
     run.__dict__["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {entry.name: entry.annotation for entry in parameters}

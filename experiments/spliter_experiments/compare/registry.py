@@ -1,4 +1,4 @@
-"""The ways of an app on an engine."""
+"""Look up the ways of an app on an engine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from spliter_experiments.compare.workloads.workload import App, Ways, per_block
 
 
 def ways_of(kind: EngineKind, app: type[App[Any]]) -> Ways:
-    """Return the ways of an app on an engine: SplIter's, one task per block, and its own.
+    """Return the ways of an app on an engine: SplIter's, ``per-block``, and the engine's own.
 
     Examples
     --------
     >>> from spliter_experiments.compare.engines.loading import load_engine
-    >>>     >>> list(ways_of(load_engine("dask"), Sum).run)
+    >>> from spliter_experiments.compare.workloads.sums import Sum
+    >>> list(ways_of(load_engine("dask"), Sum).run)
     ['spliter', 'per-block', 'rechunk-p2p', 'rechunk-tasks', 'dask']
     """
     common = {**app.split_ways, "per-block": per_block(app)}
@@ -27,9 +28,9 @@ def ways_of(kind: EngineKind, app: type[App[Any]]) -> Ways:
 
 
 def ways_on(kind: EngineKind, app: App[Any]) -> tuple[str, ...]:
-    """Return the names of all ways of an app on an engine, in the order of the tables.
+    """Return the names of the ways of an app on an engine, in the order of the tables.
 
-    Those that the engine alone has come after the others, and before those off the cluster.
+    Ways of this engine alone come after the common ones and before those off the cluster.
     """
     table = ways_of(kind, type(app))
     on_cluster = [way for way in app.ways if way in table.run]

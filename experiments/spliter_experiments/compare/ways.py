@@ -1,7 +1,6 @@
-"""The names of the ways to compute a thing, and what each of them is.
+"""Names and descriptions of the ways to compute a result.
 
-The modules of the apps say how a way runs; the command's help and the legends of plots need no more
-than this table.
+Apart from the apps, which define how a way runs, so that the command's help imports no app.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from collections.abc import Iterable
 from typing import Final
 
 FLOOR: Final = "floor"
-"""The way of plain processes, one for each core, without an engine."""
+"""Plain processes without an engine, one per core."""
 
 SKLEARN: Final = "sklearn"
-"""The way of scikit-learn in one process, with as many threads as there are cores."""
+"""scikit-learn in one process, with one thread per core."""
 
 OFF_CLUSTER: Final = (SKLEARN, FLOOR)
 
@@ -52,7 +51,7 @@ WAYS: Final = {
         FLOOR,
     ),
 }
-"""Of each app, in the order in which tables show them."""
+"""Ways of each app, in the order of the tables."""
 
 MEANINGS: Final = {
     "spliter": "one task per partition; no block moves",
@@ -70,11 +69,11 @@ MEANINGS: Final = {
     SKLEARN: "scikit-learn in one process on this machine",
     FLOOR: "the same kernel in plain processes, no engine: the least it can take",
 }
-"""One line about each way."""
+"""One-line description of each way."""
 
 
 def legend(ways: Iterable[str]) -> list[str]:
-    """Return one line about each of some ways.
+    """Return a line ``name: description`` for each way.
 
     Examples
     --------

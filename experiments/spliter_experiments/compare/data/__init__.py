@@ -1,3 +1,3 @@
-"""Data to compare on: sources, files, columns, blocks."""
+"""Input data of the comparisons: sources, file readers, column selection, blocks."""
 
 from __future__ import annotations

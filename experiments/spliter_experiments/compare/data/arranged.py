@@ -1,6 +1,6 @@
-"""The rows of a source in another arrangement: repeated, shuffled, or some held out.
+"""Repeat or shuffle the rows of a source, or hold some of them out.
 
-All of these are sources themselves, whose rows do not depend on how they are cut.
+The results are sources too: their rows do not depend on how they are cut into blocks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spliter_experiments.harness.errors import InputError
 
 @dataclass(frozen=True)
 class TiledPoints:
-    """The rows of a source again and again, up to a number of rows.
+    """The rows of a source, repeated up to a number of rows.
 
     Examples
     --------
@@ -31,16 +31,16 @@ class TiledPoints:
 
     @property
     def origin(self) -> str:
-        """What the user calls it."""
+        """Name of the source, marked as repeated."""
         return f"{self.points.origin}, repeated"
 
     @property
     def columns(self) -> Columns:
-        """Those of the source."""
+        """Columns of the source."""
         return self.points.columns
 
     def read(self, start: int, stop: int) -> Floats:
-        """Return rows `start` to `stop` of the endless repetition."""
+        """Return rows `start` to `stop` of the repeated rows."""
         period = self.points.rows
         pieces = []
         while start < stop:
@@ -55,7 +55,7 @@ class TiledPoints:
 class Shuffled:
     """The rows of a source in random order.
 
-    The whole source is kept in memory wherever some of its rows are read.
+    Reading any rows loads the whole source into memory.
 
     Examples
     --------
@@ -71,21 +71,21 @@ class Shuffled:
 
     @property
     def origin(self) -> str:
-        """What the user calls it."""
+        """Name of the source."""
         return self.points.origin
 
     @property
     def rows(self) -> int:
-        """As many as the source has."""
+        """Number of rows of the source."""
         return self.points.rows
 
     @property
     def columns(self) -> Columns:
-        """Those of the source."""
+        """Columns of the source."""
         return self.points.columns
 
     def read(self, start: int, stop: int) -> Floats:
-        """Return some rows of the random order."""
+        """Return rows `start` to `stop` of the shuffled rows."""
         return _all_rows(self.points)[_order(self.points.rows, self.seed)[start:stop]]
 
 
@@ -101,7 +101,7 @@ def _order(rows: int, seed: int) -> Codes:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Rows of a source that are kept from the others: one of every `step`, the first `rows`."""
+    """Every `step`-th row of a source, the first `rows` of these."""
 
     points: Points
     step: int
@@ -109,23 +109,23 @@ class HeldOut:
 
     @property
     def origin(self) -> str:
-        """What the user calls it."""
+        """Name of the source."""
         return self.points.origin
 
     @property
     def columns(self) -> Columns:
-        """Those of the source."""
+        """Columns of the source."""
         return self.points.columns
 
     def read(self, start: int, stop: int) -> Floats:
-        """Return some of the rows held out."""
-        # The one that is held out is the last of its group.
+        """Return rows `start` to `stop` of the rows held out."""
+        # The row held out is the last of its group.
         return self.points.read(start * self.step, stop * self.step)[self.step - 1 :: self.step]
 
 
 @dataclass(frozen=True)
 class Remaining:
-    """The rows of a source that are not held out, in their order."""
+    """The rows of a source that are not held out, in order."""
 
     points: Points
     step: int
@@ -133,39 +133,39 @@ class Remaining:
 
     @property
     def origin(self) -> str:
-        """What the user calls it."""
+        """Name of the source."""
         return self.points.origin
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of the remaining rows."""
         return self.points.rows - self.held
 
     @property
     def columns(self) -> Columns:
-        """Those of the source."""
+        """Columns of the source."""
         return self.points.columns
 
     def read(self, start: int, stop: int) -> Floats:
-        """Return some of the rows that are left."""
+        """Return rows `start` to `stop` of the remaining rows."""
         first, last = self._place(start), self._place(stop)
         row = np.arange(first, last)
         left = (row % self.step != self.step - 1) | (row >= self.held * self.step)
         return np.compress(left, self.points.read(first, last), axis=0)
 
     def _place(self, row: int) -> int:
-        """Return where in the source a row stands."""
+        """Return the position of a remaining row in the source."""
         taken = row // (self.step - 1) if self.step > 1 else self.held
         return row + min(taken, self.held)
 
 
 def hold_out(points: Points, count: int) -> tuple[Remaining, HeldOut]:
-    """Part rows into those to learn from and, evenly spread among them, some to ask about.
+    """Split the rows of a source into training rows and `count` evenly spaced test rows.
 
     Raises
     ------
     InputError
-        If there are not more rows than that.
+        If `count` is not between 1 and the number of rows less one.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Cut rows into blocks."""
+"""Compute the block sizes of a number of rows."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from spliter_experiments.compare.data.sources import Floats, Points
 from spliter_experiments.harness.errors import InputError
 
 NO_LABELS = np.empty(0, dtype=np.int64)
-"""A block of labels without rows."""
+"""An empty block of labels, which shows their dtype."""
 
 
 def no_points(points: Points) -> Floats:
-    """Return a block of points without rows, shape (0, columns)."""
+    """Return an empty block of points, shape (0, columns)."""
     return np.empty((0, len(points.columns)))
 
 
 def cut_rows(rows: int, nblocks: int) -> tuple[int, ...]:
-    """Cut rows into blocks of as equal sizes as there are.
+    """Return the sizes of blocks whose row counts differ by at most one.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def cut_rows(rows: int, nblocks: int) -> tuple[int, ...]:
 
 
 def row_starts(sizes: Sequence[int]) -> list[int]:
-    """Return the number of the first row of each block.
+    """Return the index of the first row of each block.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Choose among the columns of an input: by name, by number, or the first numeric ones."""
+"""Select columns of an input by name, by number, or the first numeric ones."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from spliter_experiments.harness.options import words
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which columns of an input are wanted.
+    """Requested columns of an input.
 
     Parameters
     ----------
     text : str or None
-        Names or numbers between commas; None for the first numeric ones.
+        Comma-separated names or numbers; None selects the first numeric columns.
     most : int or None
-        How many of these at most.
+        Maximum number of columns if `text` is None.
     without : str or None
-        Name or number of one that must not be taken: it holds the labels.
+        Name or number of the label column, which must not be selected.
     """
 
     text: str | None = None
@@ -30,16 +30,16 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of an input that are read.
+    """Selected columns of an input.
 
     Parameters
     ----------
     names : tuple of str
-        Their names; the numbers of the columns where the input has none.
+        Names, or numbers if the input has no names.
     positions : tuple of int
-        Where they stand in the input.
+        Positions in the input.
     numeric : int
-        How many numeric columns the input has to choose from.
+        Number of numeric columns in the input.
     """
 
     names: tuple[str, ...]
@@ -48,7 +48,7 @@ class Columns:
 
     @classmethod
     def numbered(cls, count: int) -> Columns:
-        """Make `count` columns that bear their number as a name."""
+        """Return `count` columns named by their numbers."""
         return cls(tuple(map(str, range(count))), tuple(range(count)), count)
 
     def __len__(self) -> int:
@@ -58,13 +58,13 @@ class Columns:
 def choose_columns(
     names: Sequence[str], numeric: Sequence[bool], wanted: Wanted, origin: str
 ) -> Columns:
-    """Resolve the user's choice.
+    """Resolve the requested columns.
 
     Raises
     ------
     InputError
-        If a column does not exist, is named twice, is not numeric or holds the labels, or none
-        is left.
+        If a column does not exist, is requested twice, is not numeric or holds the labels, or if
+        no column remains.
 
     Examples
     --------

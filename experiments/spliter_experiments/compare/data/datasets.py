@@ -1,4 +1,4 @@
-"""From the options of the command to the data: points, and labels or rows held out for an app."""
+"""Open the input given on the command line: points, and labels for apps that need them."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from spliter_experiments.compare.data.sources import (
 from spliter_experiments.harness.errors import InputError, OptionError
 
 MOST_CLASSES = 100
-"""More values than that in a column of labels are no classes: the column is a measurement."""
+"""A label column with more distinct values is taken for a measurement and rejected."""
 
 
 @dataclass(frozen=True)
 class InputChoice:
-    """What the user asks for.
+    """Requested input data.
 
     Parameters
     ----------
     source : str or None
         A file or ``sklearn:NAME``; None to generate points.
     columns : str or None
-        Names or numbers of columns, between commas.
+        Comma-separated names or numbers of columns; None for the numeric ones.
     tile : int or None
         Repeat the rows of the source up to this number.
     rows, dims, seed : int
-        What to generate.
+        Shape and seed of generated points.
     """
 
     source: str | None
@@ -63,16 +63,16 @@ class InputChoice:
 
 @contextmanager
 def open_points(choice: InputChoice, most: int | None = None, extra: int = 0) -> Iterator[Points]:
-    """Open points, for the time of the comparison.
+    """Open points while the context is open.
 
     Parameters
     ----------
     choice : InputChoice
-        What the user asks for.
+        Requested input.
     most : int or None
-        How many columns to take where the user chooses none.
+        Maximum number of columns if the user selects none.
     extra : int
-        Points to generate on top of those asked for: an app is going to hold them out.
+        Points to generate in addition, for the app to hold out.
 
     Yields
     ------
@@ -80,7 +80,7 @@ def open_points(choice: InputChoice, most: int | None = None, extra: int = 0) ->
         With at least one row and one column.
     """
     if choice.source is None:
-        # Before they are added up: none asked for would go unnoticed.
+        # Validate the requested rows alone: zero plus `extra` would pass.
         asked = GeneratedPoints(choice.rows, choice.dims, choice.seed)
         yield GeneratedPoints(asked.rows + extra, choice.dims, choice.seed)
         return
@@ -92,25 +92,25 @@ def open_points(choice: InputChoice, most: int | None = None, extra: int = 0) ->
 def open_labelled(
     choice: InputChoice, label: str | None, extra: int = 0
 ) -> Iterator[tuple[Points, Points, tuple[float, ...]]]:
-    """Open points and their classes, for the time of the comparison.
+    """Open points and their classes while the context is open.
 
-    Rows of an input are shuffled: many are sorted by class, and blocks of one class alone are
-    another problem.
+    Rows of an input are shuffled: many inputs are sorted by class, and training on blocks of one
+    class is a different problem.
 
     Parameters
     ----------
     choice : InputChoice
-        What the user asks for.
+        Requested input.
     label : str or None
-        Column of the classes; None for generated points and for data of scikit-learn's, which
-        have classes of their own.
+        Column of the classes; None for generated points and scikit-learn's data sets, which have
+        their own.
     extra : int
-        Points to generate on top of those asked for.
+        Points to generate in addition, for the app to hold out.
 
     Yields
     ------
     tuple of Points, Points and tuple of float
-        The points, a column with the values that stand for their classes, and all these values.
+        The points, a column of their class values, and the distinct class values.
     """
     if choice.source is None:
         if label is not None:
@@ -155,12 +155,12 @@ def _classes(column: Points) -> tuple[float, ...]:
 
 
 def read_held_out(dataset: Dataset) -> Floats:
-    """Return the points held out, in memory.
+    """Return the held-out points, in memory.
 
     Raises
     ------
     InputError
-        If some values are not finite.
+        If a value is not finite.
     """
     assert dataset.held_out is not None
     points = dataset.held_out.read(0, dataset.held_out.rows)

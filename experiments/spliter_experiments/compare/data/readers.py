@@ -1,7 +1,7 @@
-"""Read points from files and from the data that scikit-learn ships.
+"""Read points from files and from scikit-learn's bundled data sets.
 
-``.npy`` and ``.zarr`` are read by rows as they are, Parquet by row groups. CSV has no rows that
-can be found without reading all before them: it is read once, into a temporary ``.npy`` file.
+``.npy`` and ``.zarr`` are read by rows, Parquet by row groups. CSV rows cannot be located without
+reading all previous ones, so a CSV file is converted once to a temporary ``.npy`` file.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from spliter_experiments.harness.errors import InputError, TextColumnError
 
 SKLEARN = "sklearn:"
 BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")
-"""Data that comes with scikit-learn: nothing is downloaded."""
+"""Data sets included in scikit-learn; nothing is downloaded."""
 
 CLASSIFIED = ("breast_cancer", "digits", "iris", "wine")
-"""Those of them whose points belong to classes."""
+"""The data sets of `BUNDLED` that have classes."""
 
 NUMERIC_KINDS = "biuf"
 
 
 def open_source(source: str, wanted: Wanted) -> AbstractContextManager[Points]:
-    """Open a file by its suffix, or scikit-learn's data by name.
+    """Open a file by its suffix, or one of scikit-learn's data sets by name.
 
     Raises
     ------
@@ -64,7 +64,7 @@ class ArrayFilePoints:
 
     @classmethod
     def open(cls, path: Path, wanted: Wanted) -> ArrayFilePoints:
-        """Look at the shape and type; no rows are read."""
+        """Read shape and dtype, but no rows."""
         array = open_array(path)
         if array.ndim not in (1, 2):
             raise InputError(
@@ -78,7 +78,7 @@ class ArrayFilePoints:
         return cls(path, path.name, array.shape[0], chosen)
 
     def read(self, start: int, stop: int) -> Floats:
-        """Copy rows into memory, so that a block does not lie in the file."""
+        """Copy rows into memory, so that a block does not refer to the mapped file."""
         rows = open_array(self.path)[start:stop]
         if rows.ndim == 1:
             rows = rows[:, np.newaxis]
@@ -92,7 +92,7 @@ def open_array(path: Path) -> Any:
     if path.suffix.lower() == ".npy":
         try:
             return np.load(path, mmap_mode="r", allow_pickle=False)
-        except Exception as error:  # of a damaged header NumPy's parser lets out errors of any kind
+        except Exception as error:  # NumPy raises many types for a damaged header
             raise InputError(f"{path} cannot be read as a .npy file: {error}") from error
     import zarr
 
@@ -104,7 +104,7 @@ def open_array(path: Path) -> Any:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A part of a Parquet input that is read at once."""
+    """A row group of a Parquet input."""
 
     path: Path
     number: int
@@ -114,7 +114,7 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class ParquetPoints:
-    """Columns of a Parquet file, or of a folder of them in the order of their names."""
+    """Columns of a Parquet file, or of all Parquet files in a folder, sorted by name."""
 
     path: Path
     groups: tuple[RowGroup, ...]
@@ -122,7 +122,7 @@ class ParquetPoints:
 
     @classmethod
     def open(cls, path: Path, wanted: Wanted) -> ParquetPoints:
-        """Look at the schema and the row groups; no rows are read."""
+        """Read the schema and the row groups' sizes, but no rows."""
         import pyarrow as pa
         from pyarrow import parquet
 
@@ -161,7 +161,7 @@ class ParquetPoints:
         return self.groups[-1].stop if self.groups else 0
 
     def read(self, start: int, stop: int) -> Floats:
-        """Decode the row groups that hold these rows; nulls become NaN."""
+        """Decode the row groups that contain these rows; nulls become NaN."""
         pieces = [
             read_row_group(group, self.columns.names)[
                 max(start - group.start, 0) : stop - group.start
@@ -174,7 +174,7 @@ class ParquetPoints:
 
 @functools.lru_cache(maxsize=2)
 def read_row_group(group: RowGroup, names: tuple[str, ...]) -> Floats:
-    """Decode a row group; kept, because the next block mostly starts in the same one."""
+    """Decode a row group; cached, because the next block usually starts in the same one."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -186,7 +186,7 @@ def read_row_group(group: RowGroup, names: tuple[str, ...]) -> Floats:
 
 @contextmanager
 def open_csv(path: Path, wanted: Wanted) -> Iterator[Points]:
-    """Read a CSV file once; its points live in a temporary ``.npy`` file."""
+    """Convert a CSV file to a temporary ``.npy`` file and open that."""
     import pandas as pd
 
     try:
@@ -202,19 +202,19 @@ def open_csv(path: Path, wanted: Wanted) -> Iterator[Points]:
         copy = Path(folder) / "table.npy"
         np.save(copy, np.ascontiguousarray(values))
         rows = len(values)
-        del table, values  # not held in memory beside the blocks
+        del table, values  # free memory before the blocks are loaded
         everything = Columns(chosen.names, tuple(range(len(chosen))), chosen.numeric)
         yield ArrayFilePoints(copy, path.name, rows, everything)
 
 
 @contextmanager
 def open_labels(source: str, name: str) -> Iterator[Points]:
-    """Open a column of labels; text labels are replaced by their rank among the sorted labels.
+    """Open a column of labels; text labels become their rank among the sorted labels.
 
     Raises
     ------
     InputError
-        If it cannot be read.
+            If the column cannot be read.
     """
     with ExitStack() as stack:
         try:
@@ -226,7 +226,7 @@ def open_labels(source: str, name: str) -> Iterator[Points]:
 
 @contextmanager
 def _open_text(path: Path, name: str) -> Iterator[Points]:
-    """Write the rank of each text into a temporary ``.npy`` file and open that."""
+    """Write the ranks of the texts into a temporary ``.npy`` file and open it."""
     import pandas as pd
 
     table = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
@@ -240,13 +240,13 @@ def _open_text(path: Path, name: str) -> Iterator[Points]:
 
 
 def _all_numbers(first: Any) -> bool:
-    """Whether the first line is data: names of columns are no numbers."""
+    """Return whether the first line is data, not a header: all of its values are numbers."""
     return all(kind.kind in NUMERIC_KINDS for kind in first.dtypes)
 
 
 @dataclass(frozen=True)
 class SklearnPoints:
-    """Data that ships with scikit-learn, loaded where it is read."""
+    """A data set of scikit-learn, loaded in each process that reads it."""
 
     name: str
     rows: int
@@ -254,32 +254,32 @@ class SklearnPoints:
 
     @classmethod
     def open(cls, name: str, wanted: Wanted) -> SklearnPoints:
-        """Load it once to learn its size and columns."""
+        """Load the data set to get its size and columns."""
         data, names = load_bundled(name)
         numeric = [True] * len(names)
         return cls(name, len(data), choose_columns(names, numeric, wanted, SKLEARN + name))
 
     @property
     def origin(self) -> str:
-        """Name as the user wrote it."""
+        """Name as given by the user."""
         return SKLEARN + self.name
 
     def read(self, start: int, stop: int) -> Floats:
-        """Return rows of it."""
+        """Return rows `start` to `stop`."""
         data, _ = load_bundled(self.name)
         return np.array(data[start:stop][:, list(self.columns.positions)], order="C")
 
 
 @dataclass(frozen=True)
 class SklearnTargets:
-    """The classes of data that ships with scikit-learn, as a column of numbers."""
+    """Classes of a data set of scikit-learn, as a column of numbers."""
 
     name: str
     rows: int
 
     @classmethod
     def open(cls, name: str) -> SklearnTargets:
-        """Load them once to learn how many there are."""
+        """Load the data set to get the number of rows."""
         if name in BUNDLED and name not in CLASSIFIED:
             raise InputError(
                 f"{SKLEARN}{name} has no classes; those that have are {', '.join(CLASSIFIED)}"
@@ -288,28 +288,28 @@ class SklearnTargets:
 
     @property
     def origin(self) -> str:
-        """What the user calls it."""
+        """Name of the data set, marked as target."""
         return f"target of {SKLEARN}{self.name}"
 
     @property
     def columns(self) -> Columns:
-        """One."""
+        """The single column."""
         return Columns(("target",), (0,), 1)
 
     def read(self, start: int, stop: int) -> Floats:
-        """Return some of them, shape (stop - start, 1)."""
+        """Return rows `start` to `stop`, shape (stop - start, 1)."""
         return np.array(_load_bunch(self.name).target[start:stop, np.newaxis], dtype=np.float64)
 
 
 def load_bundled(name: str) -> tuple[npt.NDArray[np.float64], Sequence[str]]:
-    """Return the points that ship with scikit-learn under a name, and names of their columns."""
+    """Return the points and column names of a scikit-learn data set."""
     bunch = _load_bunch(name)
     return np.asarray(bunch.data, dtype=np.float64), [str(word) for word in bunch.feature_names]
 
 
 @functools.cache
 def _load_bunch(name: str) -> Any:
-    """Load data that ships with scikit-learn, once per process."""
+    """Load a scikit-learn data set, once per process."""
     if name not in BUNDLED:
         raise InputError(f"scikit-learn ships no {name!r}; there are {', '.join(BUNDLED)}")
     try:

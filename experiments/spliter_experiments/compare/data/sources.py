@@ -1,8 +1,8 @@
-"""What points and labels are, and those that are generated.
+"""Interfaces of points and labels, and generators of both.
 
-A source of points is cheap to pickle and is read by rows, wherever it is sent: at the workers and
-in the plain processes of the floor. What a row holds never depends on how rows are grouped into
-blocks, so results of different blockings can be compared.
+A source is small to pickle and is read by rows wherever it is sent: at the workers and in the plain
+processes of the floor. The content of a row never depends on how rows are grouped into blocks, so
+results for different block sizes can be compared.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Codes: TypeAlias = npt.NDArray[np.int64]
 
 PHILOX_WORDS = 4
-"""64-bit numbers that one step of Philox's counter yields."""
+"""64-bit numbers per step of Philox's counter."""
 
 BLOB_DISTANCE = 3.0
-"""How far generated blobs are from the origin, on average, where each has a deviation of 1 along
-every axis: near enough that the best classifier is wrong now and then."""
+"""Mean distance of generated blobs from the origin, each with standard deviation 1 per axis: small
+enough that the blobs overlap and no classifier is perfect."""
 
 
 class Rows(Protocol):
-    """Whatever has rows that can be read: points, or labels that go with them."""
+    """A source of rows: points, or labels aligned with them."""
 
     @property
     def origin(self) -> str:
-        """What the user calls it."""
+        """Name of the source, for messages."""
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
 
     def read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Return rows `start` to `stop`, in memory, the rows along axis 0."""
+        """Return rows `start` to `stop`, in memory, along axis 0."""
 
 
 class Points(Rows, Protocol):
-    """A table of numbers that is read by rows; hashable, so that what was read can be kept."""
+    """A table of numbers, read by rows; hashable, so that rows read can be cached."""
 
     def __hash__(self) -> int:
-        """Return the same for equal ones."""
+        """Return equal hashes for equal sources."""
 
     @property
     def columns(self) -> Columns:
-        """The columns that are read."""
+        """Selected columns."""
 
     def read(self, start: int, stop: int) -> Floats:
         """Return rows `start` to `stop`, shape (stop - start, columns), C order, in memory."""
@@ -58,9 +58,9 @@ class Points(Rows, Protocol):
 
 @dataclass(frozen=True)
 class GeneratedPoints:
-    """Uniform points in [0, 1), the same rows however they are cut.
+    """Uniform random points in [0, 1); row contents do not depend on how rows are read.
 
-    Philox is a counter-based generator: setting its counter reaches any row at once.
+    Philox is a counter-based generator: setting its counter jumps to any row.
 
     Examples
     --------
@@ -83,12 +83,12 @@ class GeneratedPoints:
 
     @property
     def origin(self) -> str:
-        """What the user calls it."""
+        """Name of the source."""
         return "generated points"
 
     @property
     def columns(self) -> Columns:
-        """All of them, by number."""
+        """All columns, by number."""
         return Columns.numbered(self.dims)
 
     def read(self, start: int, stop: int) -> Floats:
@@ -103,10 +103,9 @@ class GeneratedPoints:
 
 @dataclass(frozen=True)
 class GeneratedBlobs:
-    """Points around centres, normally distributed, made of :class:`GeneratedPoints`.
+    """Normally distributed points around centres, derived from :class:`GeneratedPoints`.
 
-    The centres belong to two classes in turn, and the blobs overlap: no line parts the classes,
-    and nothing parts them wholly.
+    Centres alternate between two classes, and the blobs overlap, so the classes are not separable.
 
     Examples
     --------
@@ -124,12 +123,12 @@ class GeneratedBlobs:
 
     @property
     def origin(self) -> str:
-        """What the user calls it."""
+        """Name of the source."""
         return "generated blobs"
 
     @property
     def columns(self) -> Columns:
-        """All of them, by number."""
+        """All columns, by number."""
         return Columns.numbered(self.dims)
 
     @property
@@ -139,7 +138,7 @@ class GeneratedBlobs:
     def read(self, start: int, stop: int) -> Floats:
         """Generate rows `start` to `stop`."""
         uniform = self._uniform.read(start, stop)
-        # Zero has no quantile.
+        # The normal quantile of zero is infinite.
         from scipy.special import ndtri
 
         noise = ndtri(np.maximum(uniform[:, :-1], np.finfo(np.float64).tiny))
@@ -148,64 +147,64 @@ class GeneratedBlobs:
         return np.asarray(noise + distance * centres[self._numbers(uniform)], dtype=np.float64)
 
     def classes(self) -> BlobClasses:
-        """Return the classes of the points, 0 and 1."""
+        """Return the classes of the points, 0 or 1, as a source."""
         return BlobClasses(self)
 
     def class_numbers(self, start: int, stop: int) -> Floats:
-        """Return the classes of some rows, shape (stop - start, 1)."""
+        """Return the classes of rows `start` to `stop`, shape (stop - start, 1)."""
         uniform = self._uniform.read(start, stop)
         return (self._numbers(uniform) % 2).astype(np.float64)[:, np.newaxis]
 
     def _numbers(self, uniform: Floats) -> Codes:
-        """Tell to which blob rows belong."""
+        """Return the blob number of each row."""
         return (uniform[:, -1] * self.blobs).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class BlobClasses:
-    """The classes of generated blobs, as a column of numbers."""
+    """Classes of generated blobs, as a column of numbers."""
 
     blobs: GeneratedBlobs
 
     @property
     def origin(self) -> str:
-        """What the user calls it."""
+        """Name of the source."""
         return self.blobs.origin
 
     @property
     def rows(self) -> int:
-        """As many as there are points."""
+        """Number of points."""
         return self.blobs.rows
 
     @property
     def columns(self) -> Columns:
-        """One."""
+        """The single column."""
         return Columns.numbered(1)
 
     def read(self, start: int, stop: int) -> Floats:
-        """Return some of them, shape (stop - start, 1)."""
+        """Return rows `start` to `stop`, shape (stop - start, 1)."""
         return self.blobs.class_numbers(start, stop)
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Classes of points as numbers from 0 on, read from a column of values."""
+    """Classes of points as numbers from 0, read from a column of class values."""
 
     points: Points
     classes: tuple[float, ...]
 
     @property
     def origin(self) -> str:
-        """What the user calls it."""
+        """Name of the source."""
         return self.points.origin
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of points."""
         return self.points.rows
 
     def read(self, start: int, stop: int) -> Codes:
-        """Return the numbers of the classes of some rows, shape (stop - start,)."""
+        """Return the class numbers of rows `start` to `stop`, shape (stop - start,)."""
         values = self.points.read(start, stop)[:, 0]
         codes: Codes = np.searchsorted(self.classes, values).astype(np.int64)
         return codes
@@ -213,23 +212,23 @@ class Labels:
 
 @dataclass(frozen=True)
 class RowNumbers:
-    """The numbers of rows, from 0 on: what goes with points that have to know theirs."""
+    """Row indexes from 0, as a source aligned with points."""
 
     rows: int
 
     @property
     def origin(self) -> str:
-        """What the user would call it."""
+        """Name of the source."""
         return "row numbers"
 
     def read(self, start: int, stop: int) -> Codes:
-        """Return some of them."""
+        """Return the numbers `start` to `stop`."""
         return np.arange(start, stop, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Points for the cluster and, if an app needs them, labels and rows held out."""
+    """Points and, if the app needs them, labels and held-out rows."""
 
     points: Points
     labels: Labels | None = None

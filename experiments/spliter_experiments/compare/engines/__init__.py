@@ -1,3 +1,3 @@
-"""Clusters to compare on: how to connect, load blocks, count tasks and bytes."""
+"""Engines that ``spliter compare`` runs on: connect, load blocks, run tasks, count and reset."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The PyCOMPSs tasks of a program without SplIter: a function of a block, as it is written there.
+"""PyCOMPSs tasks that call a function on a block, as a program without SplIter defines them.
 
-Imported by the workers. Functions are told by name, and blocks come as COMPSs brings them.
+Workers import this module. Functions are passed by name, blocks as COMPSs transfers them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pycompss.api.task import task
 from spliter_backends.compss.api import compss_delete_object, compss_wait_on
 
 NO_NUMBER = -1
-"""In place of the number of a block's first row, for functions that do not take it."""
+"""Index of a block's first row for functions that do not take it."""
 
 
 @task(returns=object)  # type: ignore[untyped-decorator]
@@ -25,7 +25,7 @@ def call_on_block(kernel: str, block: Any, start: int, shared: dict[str, Any]) -
 
 @task(returns=object)  # type: ignore[untyped-decorator]
 def call_on_blocks(kernel: str, block: Any, other: Any, start: int, shared: dict[str, Any]) -> Any:
-    """Call a function on a block and the one that goes with it."""
+    """Call a function on a block and its aligned block."""
     return _found(kernel)(block, other, *_leading(start), **shared)
 
 
@@ -40,7 +40,7 @@ def _found(kernel: str) -> Callable[..., Any]:
 
 
 def name_of(kernel: Callable[..., Any]) -> str:
-    """Return by what name the workers find a function.
+    """Return the name by which workers import a function.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def name_of(kernel: Callable[..., Any]) -> str:
 
 
 def results_of(futures: list[Any], shared: dict[str, Any]) -> list[Any]:
-    """Wait for tasks, and have COMPSs forget what was given to all of them."""
+    """Wait for tasks, then delete their shared arguments from COMPSs."""
     found: list[Any] = compss_wait_on(futures)
     compss_delete_object(shared)
     return found

@@ -1,4 +1,4 @@
-"""COMPSs as an engine to compare on."""
+"""COMPSs engine of the comparisons."""
 
 from __future__ import annotations
 
@@ -58,27 +58,27 @@ class Nodes:
 
 
 @dataclass(frozen=True)
-class Whereabouts:
-    """What a task tells of where it ran."""
+class NodeReport:
+    """Node, host and SplIter version of a task."""
 
     node: str
     host: str
     version: str
 
 
-def tell() -> Whereabouts:
-    """Tell about this node; runs in a task."""
-    return Whereabouts(host_name(), socket.gethostname(), spliter.__version__)
+def tell() -> NodeReport:
+    """Return the node, host and version of this process; runs in a task."""
+    return NodeReport(host_name(), socket.gethostname(), spliter.__version__)
 
 
 @contextmanager
 def connected(choice: ClusterChoice) -> Iterator[Nodes]:
-    """Find the nodes of the application that this is the main program of.
+    """Find the nodes of the COMPSs application whose main program is this process.
 
     Raises
     ------
     ClusterError
-        If it is none, not all nodes have run a task in time, or one has another SplIter.
+        If this is no main program, a node runs no task in time, or has another SplIter version.
     """
     if not runtime_is_up():
         raise ClusterError(
@@ -100,16 +100,16 @@ def connected(choice: ClusterChoice) -> Iterator[Nodes]:
         configure(computing_units=before.computing_units)
 
 
-def _ask_all(listed: int) -> dict[str, Whereabouts]:
+def _ask_all(listed: int) -> dict[str, NodeReport]:
     """Run a task at every node.
 
     Raises
     ------
     ClusterError
-        If some have not run one in time.
+        If a node does not run one in time.
     """
     count = listed or max(int(compss_get_number_of_resources()), 1)
-    told: dict[str, Whereabouts] = {}
+    told: dict[str, NodeReport] = {}
     deadline = time.monotonic() + START_SECONDS
     while len(told) < count:
         if time.monotonic() > deadline:
@@ -122,7 +122,7 @@ def _ask_all(listed: int) -> dict[str, Whereabouts]:
     return told
 
 
-def _check(told: Mapping[str, Whereabouts]) -> None:
+def _check(told: Mapping[str, NodeReport]) -> None:
     wrong = [
         f"{one.node} has {one.version}"
         for one in told.values()
@@ -137,12 +137,12 @@ def _check(told: Mapping[str, Whereabouts]) -> None:
 
 @dataclass(frozen=True)
 class CompssRest:
-    """The state in which no task is under way."""
+    """The state without running tasks."""
 
     progress: Progress
 
     def wait(self) -> None:
-        """Wait for all tasks; what is to be deleted is when the next one starts."""
+        """Wait for all tasks; COMPSs frees deleted data when the next task starts."""
         compss_barrier()
         self.progress.tell(WAIT_SECONDS, "a way")
 
@@ -151,7 +151,7 @@ class CompssRest:
 class TaskMeter:
     """Counts the tasks that this program has started.
 
-    Bytes are not known: COMPSs moves objects between nodes by itself, and does not tell.
+    Bytes are unknown: COMPSs does not report its transfers.
     """
 
     own: int = 0
@@ -160,16 +160,16 @@ class TaskMeter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Nothing was changed that had to be changed back."""
+        """Do nothing: there is no state to restore."""
 
     def reading(self) -> Reading:
-        """Read the counters."""
+        """Return the number of started tasks."""
         return Reading(self.own + started(), None)
 
 
 @dataclass(frozen=True)
 class CompssEngine(ResultsHere):
-    """A COMPSs application's nodes; implements :class:`.engine.Engine`."""
+    """Nodes of a COMPSs application; implements :class:`.engine.Engine`."""
 
     nodes: Nodes
     progress: Progress
@@ -177,16 +177,16 @@ class CompssEngine(ResultsHere):
 
     @property
     def cores(self) -> int:
-        """How many tasks run at once."""
+        """Number of tasks that run at the same time."""
         return sum(self.nodes.units.values())
 
     @property
     def workers(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes."""
         return len(self.nodes.units)
 
     def is_on_this_machine(self) -> bool:
-        """Whether all nodes are this host."""
+        """Return whether all nodes are this host."""
         return self.nodes.on_this_machine
 
     @contextmanager
@@ -197,7 +197,7 @@ class CompssEngine(ResultsHere):
         like: npt.NDArray[Any],
         placement: Placement,
     ) -> Iterator[CompssCollection]:
-        """Have tasks read rows into blocks, which are deleted at the end."""
+        """Read rows into blocks by tasks; delete the blocks at the end."""
         self.progress.tell(WAIT_SECONDS, f"loading {len(row_chunks)} blocks")
         starts = row_starts(row_chunks)
         calls = [
@@ -230,7 +230,7 @@ class CompssEngine(ResultsHere):
         starts: Sequence[int] | None = None,
         **shared: Any,
     ) -> list[Any]:
-        """Run a PyCOMPSs task for every block."""
+        """Run a PyCOMPSs task for every block and return the results."""
         self.progress.tell(WAIT_SECONDS, f"{len(blocks)} tasks")
         name, numbers = name_of(kernel), starts or [NO_NUMBER] * len(blocks)
         if aligned is None:
@@ -247,27 +247,27 @@ class CompssEngine(ResultsHere):
         return results_of(futures, shared)
 
     def rest(self, collections: Sequence[CompssCollection] = ()) -> CompssRest:
-        """Take the state without tasks: COMPSs leaves blocks where they are."""
+        """Return the state without tasks; COMPSs does not move blocks by itself."""
         return CompssRest(self.progress)
 
     def meter(self) -> TaskMeter:
-        """Count the tasks."""
+        """Return the task counter."""
         return self.counter
 
 
 def read_rows(source: Rows, start: int, stop: int) -> Any:
-    """Read the rows of one block; runs at a node."""
+    """Return the rows of one block; runs at a node."""
     return source.read(start, stop)
 
 
 @contextmanager
 def connect(choice: ClusterChoice) -> Iterator[CompssEngine]:
-    """Find the nodes of the application that this is the main program of.
+    """Find the nodes of the COMPSs application whose main program is this process.
 
     Raises
     ------
     ClusterError
-        If it is none, or its nodes cannot be used.
+        If this is no main program, or its nodes cannot be used.
     """
     progress = launched_progress()
     progress.tell(START_SECONDS, STARTING)

@@ -1,8 +1,7 @@
-"""Run the command inside COMPSs: ``runcompss`` starts the runtime, and the command in it.
+"""Run the command inside COMPSs, by starting ``runcompss`` with the command as the application.
 
-A COMPSs program is started by ``runcompss``, which makes the runtime part of its process. So a
-command that is given ``--backend compss`` outside of one runs ``runcompss``, with itself as the
-application, and hands on its exit status.
+``runcompss`` makes the COMPSs runtime a part of the program's process. A command with ``--backend
+compss`` outside of it therefore starts ``runcompss`` and returns its exit status.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.harness.errors import ClusterError, OptionError
 
 OPTIONS = "SPLITER_RUNCOMPSS"
-"""Variable of the environment with further options for ``runcompss``."""
+"""Environment variable with further options for ``runcompss``."""
 
 LIMIT_SECONDS = 2 * 60 * 60
-"""After which COMPSs is to end the application."""
+"""Limit after which COMPSs ends the application."""
 
 END_SECONDS = 60
-"""How long processes that are killed may take to end."""
+"""Maximum wait for killed processes to end."""
 
 POLL_SECONDS = 0.5
 
 STARTS = 3
-"""How often it is started if nodes do not come up: on a busy machine some do not."""
+"""Number of attempts if nodes do not start, which happens on a busy machine."""
 
 APPLICATION = """\
 import sys
@@ -65,11 +64,11 @@ if __name__ == "__main__":
 
 
 class NodesNotUpError(ClusterError):
-    """Not all nodes of an application have run a task in time; it may go well the next time."""
+    """A node ran no task in time; another attempt may succeed."""
 
 
 def runs_inside() -> bool:
-    """Whether this process is the main program of a COMPSs application."""
+    """Return whether this process is the main program of a COMPSs application."""
     if importlib.util.find_spec("pycompss") is None:
         return False
     from spliter_backends.compss.api import runtime_is_up
@@ -78,7 +77,7 @@ def runs_inside() -> bool:
 
 
 def launcher() -> Launch | None:
-    """Return what runs the command inside COMPSs; None if this is inside already."""
+    """Return the function that runs the command inside COMPSs; None if already inside."""
     return None if runs_inside() else launch
 
 
@@ -88,20 +87,20 @@ def launch(choice: ClusterChoice, arguments: Sequence[str]) -> int:
     Parameters
     ----------
     choice : ClusterChoice
-        Its address is a resources file, with ``project.xml`` beside it; without one, nodes are
-        started on this machine.
+        Its address is a resources file, with ``project.xml`` next to it; without an address, nodes
+        are started on this machine.
     arguments : sequence of str
-        Of the command.
+        Arguments of the command.
 
     Returns
     -------
     int
-        Its exit status.
+        Exit status of the command.
 
     Raises
     ------
     ClusterError
-        If there is no ``runcompss``, or the application does not get on.
+        If there is no ``runcompss``, or the application hangs.
     OptionError
         If there are no files at the address.
     """
@@ -160,9 +159,9 @@ def _files(
         master, *starts = free_ports(1 + choice.workers)
         here = (
             "--master_name=localhost",
-            # Left alone it draws one of those that the system hands out to whoever connects.
+            # By default COMPSs draws an ephemeral port, which another connection may take.
             f"--master_port={master}",
-            # Workers on one machine would all take its first core.
+            # Otherwise the workers of one machine are all pinned to its first core.
             "--cpu_affinity=disabled",
         )
         return *write_nodes(folder, home, starts, choice.threads), here
@@ -178,10 +177,10 @@ def _files(
 
 
 def _run(command: Sequence[str], environment: dict[str, str], progress: Progress) -> int:
-    """Run it in a session of its own, so that all of it can be ended."""
+    """Run a command in its own session, so that all of its processes can be ended."""
     progress.tell(START_SECONDS, STARTING)
     process = subprocess.Popen(command, env=environment, start_new_session=True)
-    # Whoever ends this process means the application too.
+    # Ending this process must end the application too.
     before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         return _watched(process, progress)
@@ -193,7 +192,7 @@ def _run(command: Sequence[str], environment: dict[str, str], progress: Progress
 
 
 def _watched(process: subprocess.Popen[bytes], progress: Progress) -> int:
-    """Wait for it as long as it gets on."""
+    """Wait for the application while it reports progress in time."""
     while True:
         try:
             return process.wait(POLL_SECONDS)
@@ -208,7 +207,7 @@ def _watched(process: subprocess.Popen[bytes], progress: Progress) -> int:
 
 
 def _end_what_is_left(folder: Path) -> None:
-    """End workers of an application that could not do so: the folder is in their arguments."""
+    """Kill leftover workers of an application: their arguments contain its folder."""
     left = [
         process
         for process in psutil.process_iter(["cmdline"])
@@ -224,7 +223,7 @@ def _end_what_is_left(folder: Path) -> None:
 
 @contextmanager
 def connect(choice: ClusterChoice) -> Iterator[Engine]:
-    """Connect to the application that this is the main program of.
+    """Connect to the COMPSs application whose main program is this process.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""The files in which COMPSs is told its nodes: read, and written for nodes on this machine.
+"""Read and write the files that define the nodes of COMPSs.
 
-``resources.xml`` says what the nodes are, ``project.xml`` which of them to use and how.
+``resources.xml`` describes the nodes, ``project.xml`` selects nodes and their settings.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from spliter_experiments.harness.errors import ClusterError, OptionError
 ADAPTOR = "es.bsc.compss.nio.master.NIOAdaptor"
 
 PORTS = 10
-"""Ports that a worker may take."""
+"""Number of consecutive ports reserved for a worker."""
 
 PORT_RANGE = (15_000, 32_000)
-"""Where they are looked for."""
+"""Range of the ports tried."""
 
 FIRST_HOST = 2
-"""Nodes on this machine are 127.0.0.2 and so on: COMPSs tells nodes apart by their names."""
+"""Nodes on this machine are 127.0.0.2 and so on: COMPSs identifies nodes by their names."""
 
 MOST_HOSTS = 250
 
 
 def units_in(file: Path) -> dict[str, int]:
-    """Read the computing units of nodes, the tasks that each runs at once, from a resources file.
+    """Read the computing units (concurrent tasks) of each node from a resources file.
 
     Returns
     -------
     dict of str to int
-        By name of the node, in the order of the file.
+        Units by name of the node, in the order of the file.
 
     Raises
     ------
     OptionError
-        If it cannot be read, or has no nodes.
+        If the file cannot be read, or has no nodes.
     """
     try:
         found = {
@@ -56,18 +56,18 @@ def units_in(file: Path) -> dict[str, int]:
 
 
 def write_nodes(folder: Path, home: Path, starts: Sequence[int], threads: int) -> tuple[Path, Path]:
-    """Write the files for nodes on this machine.
+    """Write the project and resources files for nodes on this machine.
 
     Parameters
     ----------
     folder : Path
-        Where to, and where the nodes have their working directories.
+        Folder of the files, and of the nodes' working directories.
     home : Path
-        Where COMPSs is installed.
+        Installation folder of COMPSs.
     starts : sequence of int
-        For each node the first of the ports that it may take.
+        First port of each node.
     threads : int
-        Computing units of each.
+        Computing units of each node.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def write_nodes(folder: Path, home: Path, starts: Sequence[int], threads: int) -
     Raises
     ------
     OptionError
-        If there are more nodes than loopback addresses to name them by.
+        If there are more nodes than `MOST_HOSTS`.
     """
     if len(starts) > MOST_HOSTS:
         raise OptionError(f"--workers: at most {MOST_HOSTS} COMPSs nodes on one machine")
@@ -106,14 +106,14 @@ def _written(root: ET.Element, file: Path) -> Path:
 
 
 def free_ports(count: int) -> Sequence[int]:
-    """Return ports of which each has the next ones free too.
+    """Return first ports of `count` runs of `PORTS` free ports.
 
-    They are below those that the system hands out, as workers take theirs seconds later.
+    They are below the ephemeral ports, because workers bind them only seconds later.
 
     Raises
     ------
     ClusterError
-        If there are not enough of them.
+        If there are not enough free ports.
     """
     starts = range(*PORT_RANGE, PORTS)
     free = filter(_is_free, random.sample(starts, len(starts)))

@@ -1,9 +1,8 @@
-"""Tell whoever has launched a COMPSs application whether it gets on.
+"""Report the progress of a COMPSs application to the process that launched it.
 
-Waiting for a COMPSs task can neither be interrupted nor watched from within: PyCOMPSs waits in
-native code, where no other thread of Python runs, and COMPSs waits for ever for a node that has not
-come up. So the application writes down until when it is to be heard from again, and its launcher,
-which is another process, ends it if it is not.
+PyCOMPSs waits for tasks in native code, where no Python thread runs and no signal arrives, and
+COMPSs waits forever for a node that does not start. So the application writes a deadline for its
+next report to a file, and its launcher, a separate process, ends it after that deadline.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LAUNCHED = "SPLITER_COMPSS_LAUNCHED"
-"""Variable of the environment that tells the command inside its arguments, and the nodes."""
+"""Environment variable with the arguments and nodes of the command inside COMPSs."""
 
 STARTING = "starting the nodes"
-"""What is waited for first."""
+"""Activity reported until all nodes have started."""
 
 START_SECONDS = 120
-"""How long an application may take until all of its nodes have run a task."""
+"""Maximum time until all nodes have run a task."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A file in which an application says until when it is to be heard from again.
+    """File with the deadline of an application's next report; None if no process watches it.
 
     Examples
     --------
@@ -36,7 +35,7 @@ class Progress:
     file: Path | None
 
     def tell(self, seconds: float, about: str) -> None:
-        """Promise the next sign of life."""
+        """Set the deadline of the next report."""
         if self.file is None:
             return
         new = self.file.with_suffix(".new")
@@ -44,7 +43,7 @@ class Progress:
         new.replace(self.file)
 
     def overdue(self) -> str | None:
-        """Return what has been waited for too long, if something has."""
+        """Return the current activity if its deadline has passed, else None."""
         if self.file is None:
             return None
         told = json.loads(self.file.read_text())
@@ -52,13 +51,13 @@ class Progress:
 
 
 def launched_resources() -> Path | None:
-    """Return the resources file of the application, where :func:`launch` has started it."""
+    """Return the resources file of an application started by :func:`launch`, else None."""
     told = os.environ.get(LAUNCHED)
     return None if told is None else Path(json.loads(told)["resources"])
 
 
 def launched_progress() -> Progress:
-    """Return where the application tells that it gets on; nowhere if nobody watches it."""
+    """Return the progress file of this application; without a file if no process watches it."""
     told = os.environ.get(LAUNCHED)
     return Progress(None if told is None else Path(json.loads(told)["progress"]))
 

@@ -1,4 +1,4 @@
-"""A Dask cluster for the time of a command: an embedded one, or the user's own."""
+"""Connect to a Dask cluster while a command runs: a local one, or the user's own."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def connected(choice: ClusterChoice) -> Iterator[Client]:
                     n_workers=choice.workers,
                     threads_per_worker=choice.threads,
                     processes=True,
-                    # Any free port: the usual one may be taken, by another cluster or a notebook.
-                    # Of this host only: without it, Dask shows the page on every interface.
+                    # Any free port, as the default may be taken; this host only, as Dask serves the
+                    # dashboard on every interface by default.
                     dashboard_address="127.0.0.1:0",
                 )
             )
             client = stack.enter_context(Client(cluster))
             client.register_plugin(Uninterrupted())
-            # Its callback of the garbage collector swallows the KeyboardInterrupt of a Ctrl-C
-            # that comes while it runs, and a comparison makes much garbage.
+            # Dask's garbage collection callback swallows the KeyboardInterrupt of a Ctrl-C that
+            # arrives while it runs, and a comparison triggers many collections.
             disable_gc_diagnosis(force=True)
             yield client
             return
@@ -64,14 +64,14 @@ def connected(choice: ClusterChoice) -> Iterator[Client]:
 def _client_of(scheduler: str) -> Client:
     address = _address_of(scheduler)
     try:
-        # Dask waits for ever for the greeting of a server that takes connections and is silent.
+        # Dask waits forever for the handshake of a server that accepts connections but is silent.
         asyncio.run(asyncio.wait_for(_greet(address), CONNECT_SECONDS))
         return Client(address, timeout=CONNECT_SECONDS)
     except (OSError, TimeoutError, ValueError) as error:
         reason = str(error) or f"no answer in {CONNECT_SECONDS} s"
         raise ClusterError(f"no scheduler answers at {address}: {reason}") from error
     except (TypeError, RuntimeError) as error:
-        # Dask's ways to say that it has no certificate, or may not speak without one.
+        # Dask raises these if certificates are missing or the server requires encryption.
         raise ClusterError(
             f"cannot speak to the scheduler at {address}: {error}; certificates are taken from "
             "Dask's configuration (distributed.comm.tls: ca-file, client.cert, client.key)"
@@ -79,14 +79,14 @@ def _client_of(scheduler: str) -> Client:
 
 
 async def _greet(address: str) -> None:
-    """Connect as a Dask client and hang up."""
+    """Connect as a Dask client and disconnect."""
     security = Security().get_connection_args("client")
     comm = await connect(address, timeout=CONNECT_SECONDS, **security)
     comm.abort()
 
 
 def _address_of(scheduler: str) -> str:
-    """Read a scheduler file at once: Dask would wait for ever for one that is missing."""
+    """Return the address in a scheduler file; Dask would wait forever for a missing file."""
     path = Path(scheduler)
     if not path.is_file():
         if ":" in scheduler:
@@ -104,29 +104,29 @@ def _address_of(scheduler: str) -> str:
 
 
 def cores_of(client: Client) -> int:
-    """Return how many tasks the cluster runs at once."""
+    """Return the number of tasks that the cluster runs at the same time."""
     return sum(client.nthreads().values())
 
 
 def is_on_this_machine(client: Client) -> bool:
-    """Whether every worker runs on this host, so that plain processes here compare with it."""
+    """Return whether all workers run on this host, so that local processes are comparable."""
     return set(client.run(platform.node).values()) == {platform.node()}
 
 
 def process_versions(client: Client) -> dict[str, str | None]:
-    """Return the version of SplIter at scheduler and workers, None where there is none."""
+    """Return the SplIter version of the scheduler and each worker, None if not installed."""
     found: dict[str, str | None] = client.sync(versions_at, client, asynchronous=False)
     return found
 
 
 class Uninterrupted(WorkerPlugin):
-    """Lets workers live through Ctrl-C, which reaches them too: the command ends them itself.
+    """Makes workers ignore Ctrl-C, which reaches them too: the command stops them itself.
 
-    If the command is killed, workers end by themselves: Dask has them watch their parent.
+    If the command is killed, workers end by themselves, because Dask has them watch their parent.
     """
 
     def setup(self, worker: Worker) -> None:
-        """Ignore the signal from now on; runs in the main thread of a worker's process."""
+        """Ignore SIGINT; runs in the main thread of the worker process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

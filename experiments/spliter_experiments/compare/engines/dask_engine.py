@@ -1,4 +1,4 @@
-"""Dask as an engine to compare on."""
+"""Dask engine of the comparisons."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ LOAD_SECONDS = 1800
 
 
 @dataclass(frozen=True)
-class SeatOfBlock:
-    """Tells Dask where to make each block of an array."""
+class WorkerOfBlock:
+    """Maps the keys of an array's blocks to workers, for ``dask.annotate``."""
 
-    seats: tuple[str, ...]
+    workers: tuple[str, ...]
 
     def __call__(self, key: tuple[Any, ...]) -> str:
         """Return the worker for a block's key; called on the scheduler."""
-        return self.seats[int(key[1])]
+        return self.workers[int(key[1])]
 
 
 def _pins(client: Client, nblocks: int, placement: Placement) -> AbstractContextManager[Any]:
     if placement is Placement.DASK:
         return nullcontext()
     threads = dict(sorted(client.nthreads().items()))
-    seat_of_block = SeatOfBlock(tuple(seats(nblocks, threads, placement)))
-    pinned: AbstractContextManager[Any] = dask.annotate(workers=seat_of_block)
+    worker_of_block = WorkerOfBlock(tuple(seats(nblocks, threads, placement)))
+    pinned: AbstractContextManager[Any] = dask.annotate(workers=worker_of_block)
     return pinned
 
 
@@ -56,7 +56,7 @@ def persist(
     like: npt.NDArray[Any],
     placement: Placement = Placement.EVEN,
 ) -> da.Array:
-    """Load rows at the workers.
+    """Load rows into the workers' memory.
 
     Blocks of the same number are at the same worker, except with :attr:`Placement.DASK`.
 
@@ -70,12 +70,12 @@ def persist(
     InputError
         If the workers cannot read the rows.
     ClusterError
-        If loading takes longer than half an hour.
+        If loading exceeds half an hour.
     """
     chunks = (tuple(row_chunks), *((size,) for size in like.shape[1:]))
     lazy = da.map_blocks(load_rows, source=source, chunks=chunks, dtype=like.dtype, meta=like)
     with _pins(client, len(row_chunks), placement):
-        # Not optimized: the keys that the pins look at have to stay.
+        # Not optimized, because the placement refers to the block keys.
         array: da.Array = lazy.persist(optimize_graph=False)
     try:
         wait(array, timeout=LOAD_SECONDS)
@@ -91,14 +91,14 @@ def persist(
 
 
 def load_rows(source: Rows, block_info: Mapping[Any, Any] | None = None) -> npt.NDArray[Any]:
-    """Read the rows of one block; runs on a worker."""
+    """Return the rows of one block; runs on a worker."""
     assert block_info is not None
     start, stop = block_info[None]["array-location"][0]
     return source.read(start, stop)
 
 
 def blocks_of(array: da.Array) -> list[Future[Any]]:
-    """Return the futures of a persisted array's blocks in the order of their rows."""
+    """Return the futures of a persisted array's blocks, in row order."""
     futures = {future.key: future for future in futures_of(array)}
     return [futures[key] for key in flatten(array.__dask_keys__())]
 
@@ -129,16 +129,16 @@ class DaskEngine:
 
     @property
     def cores(self) -> int:
-        """How many tasks it runs at once."""
+        """Number of tasks that run at the same time."""
         return cores_of(self.client)
 
     @property
     def workers(self) -> int:
-        """How many workers it has."""
+        """Number of workers."""
         return len(self.client.nthreads())
 
     def is_on_this_machine(self) -> bool:
-        """Whether all workers run on this host."""
+        """Return whether all workers run on this host."""
         return is_on_this_machine(self.client)
 
     @contextmanager
@@ -149,7 +149,7 @@ class DaskEngine:
         like: npt.NDArray[Any],
         placement: Placement,
     ) -> Iterator[da.Array]:
-        """Load rows at the workers; they go when nobody refers to them any more."""
+        """Load rows at the workers; Dask frees them when the array is unreferenced."""
         yield persist(self.client, source, row_chunks, like, placement)
 
     def call_blocks(
@@ -184,11 +184,11 @@ class DaskEngine:
         return self.client.scatter(value, broadcast=True, hash=False)
 
     def rest(self, collections: Sequence[da.Array] = ()) -> Rest:
-        """Take what is held now, and where blocks are."""
+        """Return the current state: load of the cluster and placement of the blocks."""
         return Rest.now(self.client, [block for array in collections for block in blocks_of(array)])
 
     def meter(self) -> ClusterMeter:
-        """Count tasks, and bytes between workers."""
+        """Return a counter of tasks, and of bytes sent between workers."""
         return ClusterMeter(self.client)
 
 

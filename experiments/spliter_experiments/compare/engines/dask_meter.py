@@ -1,10 +1,9 @@
-"""Count the tasks and bytes that a way costs on Dask, and wait until it has left no trace.
+"""Count tasks and bytes on Dask, and restore the cluster's initial state between runs.
 
-Tasks and bytes are counted by plugins, as results appear: tasks on the scheduler, and on each
-worker the bytes of results that it fetched from another one (Dask's own counter of incoming
-transfers has no bytes). What the scheduler and the client fetch is not counted. What a P2P shuffle
-sends past the workers' tasks would not be either, but no way here has Dask do one (see
-:func:`.dask.rechunk_to_cores`).
+Plugins count finished tasks on the scheduler and, on each worker, the bytes of results fetched from
+other workers (Dask's own counter of incoming transfers has no bytes). Data fetched by the scheduler
+or the client is not counted. Neither is P2P shuffle traffic, but no way here makes Dask shuffle
+(see :func:`.dask.rechunk_to_cores`).
 """
 
 from __future__ import annotations
@@ -26,30 +25,30 @@ REST_SECONDS = 60.0
 POLL_SECONDS = 0.03
 
 UNFINISHED = frozenset({"waiting", "processing", "queued", "no-worker"})
-"""States of a task on the scheduler that keep workers busy, or may do so any moment."""
+"""Scheduler states of tasks that occupy workers, or may do so at any moment."""
 
 STIMULUS = "spliter-experiments-put-back"
 
 
 class Load(NamedTuple):
-    """What there is on the cluster at one moment."""
+    """Load of the cluster at one moment."""
 
     unfinished: int
-    """Tasks and transfers to come or going on."""
+    """Pending or running tasks and transfers."""
     tasks: int
-    """Tasks that the scheduler remembers."""
+    """Tasks known to the scheduler."""
     copies: int
-    """Results in the memory of workers, each copy counted."""
+    """Results in the memory of workers, counting each copy."""
 
 
 @dataclass(frozen=True)
 class Rest:
-    """A state of the cluster to come back to: nothing runs, and so much is held, there.
+    """Initial state of the cluster: nothing runs, memory holds the same, blocks are in place.
 
-    Tasks that read blocks from another worker leave copies of them there, and Dask's active memory
-    manager drops surplus copies wherever there is less memory, the original as well as the copy.
-    After a few rounds of rechunking, blocks would lie where a rechunk wants them, and rechunking
-    would cost nothing. So blocks are sent back to the worker that held them first.
+    Tasks that read blocks from another worker leave copies there, and Dask's active memory manager
+    drops surplus copies at the fullest worker, originals included. After a few rechunking rounds
+    the blocks would already lie where a rechunk wants them, and rechunking would be free. So blocks
+    are sent back to the worker that held them first.
     """
 
     client: Client
@@ -58,12 +57,12 @@ class Rest:
 
     @classmethod
     def now(cls, client: Client, blocks: Sequence[Future[Any]] = ()) -> Rest:
-        """Take what is held now, and where blocks are."""
+        """Return the current state: load of the cluster and placement of the blocks."""
         held = client.who_has(list(blocks)) if blocks else {}
         return cls(client, current_load(client), {key: min(held[key]) for key in held})
 
     def wait(self, timeout: float = REST_SECONDS) -> None:
-        """Wait until nothing runs, no more is held than there was, and blocks are at home.
+        """Wait until nothing runs, no more is held than at first, and blocks are in place.
 
         Raises
         ------
@@ -90,7 +89,7 @@ class Rest:
 
 
 def current_load(client: Client) -> Load:
-    """Ask the scheduler and all workers."""
+    """Query the scheduler and all workers."""
     unfinished, tasks = client.run_on_scheduler(read_tasks)
     workers = client.run(read_worker).values()
     busy = sum(running for running, _ in workers)
@@ -98,25 +97,22 @@ def current_load(client: Client) -> Load:
 
 
 def read_tasks(dask_scheduler: Scheduler) -> tuple[int, int]:
-    """Return unfinished and all tasks; runs on the scheduler."""
+    """Return the numbers of unfinished and of all tasks; runs on the scheduler."""
     tasks = dask_scheduler.tasks.values()
     return sum(task.state in UNFINISHED for task in tasks), len(tasks)
 
 
 def read_worker(dask_worker: Worker) -> tuple[int, int]:
-    """Return running tasks and transfers, and results held; runs on a worker."""
+    """Return the numbers of running tasks and transfers, and of results; runs on a worker."""
     state = dask_worker.state
     running = state.executing_count + state.in_flight_tasks_count
     return running, len(dask_worker.data)
 
 
 def put_back(dask_scheduler: Scheduler, homes: Mapping[Any, str]) -> int:
-    """Ask workers to fetch or drop copies until each result is at home only; runs on the scheduler.
+    """Make workers fetch or drop copies until each block is only at its first worker.
 
-    Returns
-    -------
-    int
-        How many were not.
+    Runs on the scheduler. Returns the number of blocks that were elsewhere.
     """
     away = 0
     for key, home in homes.items():
@@ -136,7 +132,7 @@ def put_back(dask_scheduler: Scheduler, homes: Mapping[Any, str]) -> int:
 
 
 class TaskCounter(SchedulerPlugin):
-    """Counts the tasks that a cluster has finished."""
+    """Counts the finished tasks of a cluster."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -149,14 +145,14 @@ class TaskCounter(SchedulerPlugin):
 
 
 class ByteCounter(WorkerPlugin):
-    """Counts the bytes of the results that a worker has fetched from other workers."""
+    """Counts the bytes of results that a worker has fetched from other workers."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.moved = 0
 
     def setup(self, worker: Worker) -> None:
-        """Keep the worker: a transition names the key only."""
+        """Store the worker: a transition has only the key."""
         self._worker = worker
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
@@ -166,7 +162,7 @@ class ByteCounter(WorkerPlugin):
 
 
 class ClusterMeter:
-    """Counters of one cluster, for the time of a context."""
+    """Counters of one cluster while the context is open."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -193,14 +189,14 @@ class ClusterMeter:
         self._client.unregister_worker_plugin(self._name)
 
     def reading(self) -> Reading:
-        """Read the counters."""
+        """Return tasks finished and bytes moved."""
         finished = self._client.run_on_scheduler(read_finished, name=self._name)
         moved = self._client.run(read_moved, name=self._name)
         return Reading(finished, sum(moved.values()))
 
 
 def read_finished(dask_scheduler: Scheduler, name: str) -> int:
-    """Return how many tasks have been counted; runs on the scheduler."""
+    """Return the number of tasks counted so far; runs on the scheduler."""
     counter = dask_scheduler.plugins[name]
     assert isinstance(counter, TaskCounter)
     return counter.finished

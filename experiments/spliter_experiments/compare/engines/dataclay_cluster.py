@@ -1,4 +1,4 @@
-"""A dataClay for the time of a command: an embedded one, or the user's own."""
+"""Connect to a dataClay while a command runs: an embedded one, or the user's own."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def connected(choice: ClusterChoice) -> Iterator[DataClayExecutor]:
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Read host and port of a metadata service.
+    """Split the address of a metadata service into host and port.
 
     Raises
     ------
     OptionError
-        If it is something else.
+        If the address is not ``HOST:PORT``.
 
     Examples
     --------
@@ -70,12 +70,12 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def knock(host: str, port: int) -> None:
-    """Ask whether a metadata service is there: dataClay itself would ask for ever.
+    """Check that a metadata service answers; dataClay itself would retry forever.
 
     Raises
     ------
     ClusterError
-        If nobody answers.
+        If no service answers.
     """
     question = health_pb2.HealthCheckRequest(service=HEALTH_SERVICE)
     with grpc.insecure_channel(f"{host}:{port}") as channel:
@@ -88,7 +88,7 @@ def knock(host: str, port: int) -> None:
 
 
 def backends_of(executor: DataClayExecutor) -> list[Location]:
-    """Return the backends that are there.
+    """Return the registered backends.
 
     Raises
     ------
@@ -108,12 +108,12 @@ def hosts_of(executor: DataClayExecutor, backends: list[Location]) -> set[str]:
 
 
 def check_backends(executor: DataClayExecutor, backends: list[Location]) -> None:
-    """Make sure that all backends have this version of SplIter.
+    """Check that all backends have this version of SplIter.
 
     Raises
     ------
     ClusterError
-        If one has not.
+        If one has another version, or none.
     """
     found = _ask_all(executor, backends, pydoc.locate, "spliter.__version__")
     wrong = [
@@ -131,6 +131,6 @@ def check_backends(executor: DataClayExecutor, backends: list[Location]) -> None
 def _ask_all(
     executor: DataClayExecutor, backends: list[Location], function: Callable[..., Any], *args: Any
 ) -> list[Any]:
-    """Run a function of the standard library at each backend: it can be run on any."""
+    """Run a function of the standard library, which any backend can import, at each backend."""
     asked = [executor.submit(function, args, {}, backend) for backend in backends]
     return [result_of(future) for future in asked]

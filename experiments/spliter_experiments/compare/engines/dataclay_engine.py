@@ -1,4 +1,4 @@
-"""dataClay as an engine to compare on."""
+"""dataClay engine of the comparisons."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ with quiet():
 
 @dataclass(frozen=True, eq=False)
 class LoadedArray(DataClayArray):
-    """A collection of our own persistent objects.
+    """A collection of :class:`ArrayBlock` objects.
 
     Parameters
     ----------
     objects : tuple of ArrayBlock
-        References to them: asking dataClay for one by its id takes a call.
+        References to the blocks; looking one up by its id takes a remote call.
     """
 
     objects: tuple[ArrayBlock, ...]
@@ -54,14 +54,12 @@ class LoadedArray(DataClayArray):
 
 @dataclass(frozen=True)
 class DataClayEngine(ResultsHere):
-    """A dataClay that is connected to; implements :class:`.engine.Engine`.
+    """A connected dataClay; implements :class:`.engine.Engine`.
 
     Parameters
     ----------
-    executor : DataClayExecutor
-        Of the client.
     capacities : mapping of str to int
-        For each backend, how many active methods it runs at once.
+        For each backend, the number of concurrent active methods.
     on_this_machine : bool
         Whether all backends run on this host.
     """
@@ -72,16 +70,16 @@ class DataClayEngine(ResultsHere):
 
     @property
     def cores(self) -> int:
-        """How many active methods run at once."""
+        """Number of active methods that run at the same time."""
         return sum(self.capacities.values())
 
     @property
     def workers(self) -> int:
-        """How many backends there are."""
+        """Number of backends."""
         return len(self.capacities)
 
     def is_on_this_machine(self) -> bool:
-        """Whether all backends run on this host."""
+        """Return whether all backends run on this host."""
         return self.on_this_machine
 
     @contextmanager
@@ -92,8 +90,8 @@ class DataClayEngine(ResultsHere):
         like: npt.NDArray[Any],
         placement: Placement,
     ) -> Iterator[LoadedArray]:
-        """Have the backends read rows into persistent objects, which are deleted at the end."""
-        backends = self._seats(len(row_chunks), placement)
+        """Read rows into persistent objects at the backends; delete them at the end."""
+        backends = self._backends_of_blocks(len(row_chunks), placement)
         loading = [
             self.executor.submit(make_block, (source, start, start + rows), {}, backend)
             for backend, start, rows in zip(
@@ -119,8 +117,8 @@ class DataClayEngine(ResultsHere):
         finally:
             array.delete()
 
-    def _seats(self, nblocks: int, placement: Placement) -> list[Location]:
-        """Return the backend of each block; the same for the same number of them."""
+    def _backends_of_blocks(self, nblocks: int, placement: Placement) -> list[Location]:
+        """Return the backend of each block; it depends only on the number of blocks."""
         if placement is Placement.DATACLAY:
             numbers = np.random.default_rng(nblocks).integers(self.workers, size=nblocks)
             return [list(self.capacities)[number] for number in numbers]
@@ -134,10 +132,10 @@ class DataClayEngine(ResultsHere):
         starts: Sequence[int] | None = None,
         **shared: Any,
     ) -> list[Any]:
-        """Call an active method on all blocks at once.
+        """Call an active method on all blocks in parallel.
 
-        As fast as dataClay's client makes calls: from its own event loop, without a thread for
-        each, which is somewhat faster than threads.
+        Calls are made from dataClay's own event loop, which is somewhat faster than a thread per
+        call.
         """
         runtime = self.executor.session.runtime
         none: list[tuple[Any, ...]] = [()] * blocks.nblocks
@@ -156,17 +154,17 @@ class DataClayEngine(ResultsHere):
         return found
 
     def rest(self, collections: Sequence[LoadedArray] = ()) -> DataClayRest:
-        """Take what is kept now, and where blocks are."""
+        """Return the current state: results kept and placement of the blocks."""
         ids = [object_id for array in collections for object_id in array.object_ids]
         return DataClayRest.now(self.executor, list(self.capacities), ids)
 
     def meter(self) -> CallMeter:
-        """Count calls, and bytes between this process and the backends."""
+        """Return a counter of calls, and of bytes between this process and the backends."""
         return CallMeter(self.executor)
 
 
 def make_block(source: Rows, start: int, stop: int) -> ArrayBlock:
-    """Read the rows of one block and keep them; runs at a backend."""
+    """Read the rows of one block into a persistent object; runs at a backend."""
     block = ArrayBlock(source.read(start, stop))
     block.make_persistent()
     return block

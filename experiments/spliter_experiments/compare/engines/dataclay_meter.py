@@ -1,9 +1,9 @@
-"""Count the calls and bytes that a way costs on dataClay, and wait until it has left no trace.
+"""Count calls and bytes on dataClay, and wait for the initial state between runs.
 
-A task is one call of an active method that runs a kernel. SplIter's other calls (where blocks
-are, what may be freed, new partitions, leases) are none. Bytes are those of arguments and results
-of all calls, between this process and the backends: unlike on Dask there is no other traffic, as a
-result that another backend needs goes through here.
+A task is a call of an active method that runs a kernel. SplIter's other calls (block locations,
+releases, new partitions, leases) are not counted. Bytes are those of arguments and results of all
+calls between this process and the backends. There is no other traffic: a result that another
+backend needs passes through this process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ POLL_SECONDS = 0.03
 
 @dataclass(frozen=True)
 class DataClayRest:
-    """A state of the backends to come back to: no more is kept, and blocks are there."""
+    """Initial state of the backends: number of results kept, placement of the blocks."""
 
     executor: DataClayExecutor
     backends: tuple[Location, ...]
@@ -42,13 +42,13 @@ class DataClayRest:
         backends: Sequence[Location],
         object_ids: Sequence[uuid.UUID] = (),
     ) -> DataClayRest:
-        """Take what is kept now, and where blocks are."""
+        """Return the current state."""
         kept = kept_at(executor, backends)
         homes = _homes(executor, object_ids)
         return cls(executor, tuple(backends), kept, tuple(object_ids), homes)
 
     def wait(self, timeout: float = REST_SECONDS) -> None:
-        """Wait until no more is kept than there was.
+        """Wait until no more results are kept than at first.
 
         Raises
         ------
@@ -76,7 +76,7 @@ class DataClayRest:
 
 
 def kept_at(executor: DataClayExecutor, backends: Sequence[Location]) -> int:
-    """Ask the backends how many things they keep for clients."""
+    """Return how many objects the backends keep for clients."""
     session = executor.session
     peers = [session.peer(uuid.UUID(backend)) for backend in backends]
     return sum(session.wait(peer.ask("kept")) for peer in peers)
@@ -92,11 +92,11 @@ def _homes(
 
 
 NO_TASKS = frozenset({"ask", "renew", "add_partition"})
-"""The active methods of SplIter's that run no task."""
+"""Active methods of SplIter that run no task."""
 
 
 class Counts:
-    """What has been counted so far."""
+    """Tasks and bytes counted so far."""
 
     def __init__(self) -> None:
         self.tasks = 0
@@ -104,7 +104,7 @@ class Counts:
 
 
 class _CountedCall:
-    """A call under way whose reply is counted when it comes."""
+    """A pending call whose reply is counted on arrival."""
 
     def __init__(self, call: Any, counts: Counts) -> None:
         self._call = call
@@ -120,7 +120,7 @@ class _CountedCall:
 
 
 class CountingStub:
-    """What gRPC made to call a backend by, with active methods counted; all calls go through it."""
+    """Wraps the gRPC stub of a backend, which all calls use, and counts active methods."""
 
     def __init__(self, stub: Any, counts: Counts) -> None:
         self.original = stub
@@ -131,14 +131,14 @@ class CountingStub:
         return method
 
     def CallActiveMethod(self, request: Any, **kwargs: Any) -> _CountedCall:  # noqa: N802 - gRPC's
-        """Make a call, counted."""
+        """Make a call and count it."""
         self._counts.tasks += request.method_name not in NO_TASKS
         self._counts.nbytes += len(request.args) + len(request.kwargs)
         return _CountedCall(self.original.CallActiveMethod(request, **kwargs), self._counts)
 
 
 class CallMeter:
-    """Counters of one dataClay, for the time of a context."""
+    """Counters of one dataClay while the context is open."""
 
     def __init__(self, executor: DataClayExecutor) -> None:
         self._clients: Mapping[Any, Any] = executor.session.runtime.backend_clients
@@ -160,5 +160,5 @@ class CallMeter:
                 client.stub = client.stub.original
 
     def reading(self) -> Reading:
-        """Read the counters."""
+        """Return tasks and bytes."""
         return Reading(self._counts.tasks, self._counts.nbytes)

@@ -1,7 +1,7 @@
-"""The persistent class of the comparisons on dataClay; backends import it from here.
+"""Persistent class of the comparisons on dataClay; backends import it from here.
 
-A user's own class: its methods are what a program without SplIter calls on every block, and by
-``spliter_block`` partitions yield the array in it.
+It stands for a user's own class: a program without SplIter calls its methods on every block, and
+``spliter_block`` gives partitions the array in it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ArrayBlock(DataClayObject):  # type: ignore[misc]
         self.content = content
 
     def spliter_block(self) -> Any:
-        """Return what partitions yield for this object, at its backend: the rows, not a copy."""
+        """Return the block that partitions yield, at its backend: the rows, not a copy."""
         return vars(self)["_dc_property_content"]
 
     @activemethod  # type: ignore[untyped-decorator]

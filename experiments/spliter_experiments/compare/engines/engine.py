@@ -1,4 +1,4 @@
-"""What a comparison needs of an engine: load blocks, call functions on them, count and rest.
+"""Interface of the engines to compare on: load blocks, call functions on them, count and reset.
 
 Each engine is a module with an :class:`EngineKind`; :mod:`.loading` finds it by name.
 """
@@ -22,14 +22,14 @@ WAIT_SECONDS = 600
 
 @dataclass(frozen=True)
 class ClusterChoice:
-    """Which cluster to use.
+    """Cluster requested by the user.
 
     Parameters
     ----------
     address : str or None
-        Where the user's cluster is; None to start one.
+        Address of the user's cluster; None to start one.
     workers, threads : int
-        Processes, and threads in each, of the one to start.
+        Processes, and threads per process, of the cluster to start.
     """
 
     address: str | None
@@ -44,17 +44,17 @@ class ClusterChoice:
 
 
 class Meter(Protocol):
-    """Counts what ways cost."""
+    """Counts tasks and bytes."""
 
     def reading(self) -> Reading:
-        """Read the counters."""
+        """Return the current counters."""
 
 
 class Resting(Protocol):
-    """A state of the cluster to come back to."""
+    """A state of the cluster that it is to return to."""
 
     def wait(self) -> None:
-        """Wait until the cluster is in that state again.
+        """Wait until the cluster is in this state again.
 
         Raises
         ------
@@ -64,18 +64,18 @@ class Resting(Protocol):
 
 
 class Engine(Protocol):
-    """A cluster, for the time of a comparison."""
+    """A cluster, connected while a comparison runs."""
 
     @property
     def cores(self) -> int:
-        """How many tasks it runs at once."""
+        """Number of tasks that run at the same time."""
 
     @property
     def workers(self) -> int:
-        """How many processes it has that run tasks."""
+        """Number of processes that run tasks."""
 
     def is_on_this_machine(self) -> bool:
-        """Whether all of it runs on this host, so that plain processes here compare with it."""
+        """Return whether all workers run on this host, so that local processes are comparable."""
 
     def persisted(
         self,
@@ -84,24 +84,24 @@ class Engine(Protocol):
         like: npt.NDArray[Any],
         placement: Placement,
     ) -> AbstractContextManager[Any]:
-        """Load rows at the workers, in blocks, for the time of a context.
+        """Load rows at the workers, in blocks, while the context is open.
 
         Parameters
         ----------
         source : Rows
-            Where the rows come from.
+            Source of the rows.
         row_chunks : sequence of int
             Rows of each block.
         like : ndarray
-            A block without rows: says the dtype, and the size of further axes.
+            An empty block: gives the dtype and the shape after axis 0.
         placement : Placement
-            How the blocks are spread over the workers. Sources that are loaded alike are at the
-            same places if it is even.
+            Distribution of the blocks over the workers. If it is even, sources with the same
+            `row_chunks` are placed alike.
 
         Yields
         ------
         collection
-            One of the engine's, with ``shape`` and ``chunks``.
+            A collection of the engine, with ``shape`` and ``chunks``.
 
         Raises
         ------
@@ -117,16 +117,16 @@ class Engine(Protocol):
         starts: Sequence[int] | None = None,
         **shared: Any,
     ) -> list[Any]:
-        """Call a function on all blocks at once.
+        """Call a function on all blocks in parallel.
 
         Returns
         -------
         list
-            For each block its result, or a future of it.
+            The result of each block, or a future of it.
         """
 
     def call_each(self, function: Callable[..., Any], *lists: Any, **shared: Any) -> list[Any]:
-        """Call a function on results of calls, in tasks if they are futures, else here."""
+        """Call a function on results of calls: in tasks if these are futures, else here."""
 
     def results(self, pending: Sequence[Any]) -> list[Any]:
         """Wait for calls and return their results.
@@ -138,56 +138,56 @@ class Engine(Protocol):
         """
 
     def share(self, value: Any) -> Any:
-        """Send a large argument of calls to the workers once; return what stands for it."""
+        """Send a large argument to the workers once; return a reference to pass in its place."""
 
     def rest(self, collections: Sequence[Any] = ()) -> Resting:
-        """Take the state that there is now, with these collections at the workers."""
+        """Return the current state, with these collections loaded."""
 
     def meter(self) -> AbstractContextManager[Meter]:
-        """Count what is going on, for the time of a context."""
+        """Count tasks and bytes while the context is open."""
 
 
 class ResultsHere:
-    """Part of an engine whose calls return results, not futures: they are merged here."""
+    """Mixin for engines whose calls return results, not futures; results are merged here."""
 
     def call_each(self, function: Callable[..., Any], *lists: Any, **shared: Any) -> list[Any]:
-        """Call a function here."""
+        """Call a function in this process."""
         return [function(*arguments, **shared) for arguments in zip(*lists, strict=True)]
 
     def results(self, pending: Sequence[Any]) -> list[Any]:
-        """Return the results: they are here."""
+        """Return the results, which are available already."""
         return list(pending)
 
     def share(self, value: Any) -> Any:
-        """Return the value: calls send it along."""
+        """Return the value: it is sent with each call."""
         return value
 
 
 Launch: TypeAlias = Callable[[ClusterChoice, Sequence[str]], int]
-"""Runs the command, with these arguments, inside an engine; returns its exit status."""
+"""Runs the command with these arguments inside an engine; returns its exit status."""
 
 
 @dataclass(frozen=True)
 class EngineKind:
-    """An engine before it is connected to.
+    """An engine before it is connected.
 
     Parameters
     ----------
     name : str
-        What the user calls it.
+        Value of ``--backend``.
     address_option : str
-        The option of the command by which the user says where a cluster is.
+        Command-line option for the address of a cluster.
     placements : frozenset of Placement
-        Those that it can do.
+        Supported placements.
     connect : callable
-        Given a choice, a context with the connected engine.
+        Given a `ClusterChoice`, returns a context manager of the connected engine.
     own_ways : str or None
-        Module with the ways that this engine alone has.
+        Module with the ways that exist only on this engine.
     launcher : callable
-        Returns what runs the command anew inside the engine's own launcher; or None if there is no
-        need to, as this process can connect.
+        Returns the function that runs the command inside the engine's own launcher, or None if
+        this process can connect.
     node_is_worker : bool
-        Whether it has one worker on a node, with all of its cores, however many a plan has there.
+        Whether the engine has one worker per node with all of its cores, whatever the plan says.
     """
 
     name: str
@@ -199,12 +199,12 @@ class EngineKind:
     node_is_worker: bool = False
 
     def check(self, placement: Placement) -> None:
-        """Refuse a placement that is another engine's.
+        """Reject a placement that the engine does not support.
 
         Raises
         ------
         OptionError
-            If it is.
+            If it is not in `placements`.
         """
         if placement not in self.placements:
             raise OptionError(

@@ -1,4 +1,4 @@
-"""The engines that can be compared on, each imported when it is asked for."""
+"""Load an engine by name, importing only its own module."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ MODULES = {
     "compss": "spliter_experiments.compare.engines.compss_launch",
     "ray": "spliter_experiments.compare.engines.ray_engine",
 }
-"""Modules that say what their engine is, as ``ENGINE``."""
+"""Modules that define their engine as ``ENGINE``."""
 
 
 def load_engine(name: str) -> EngineKind:
-    """Return an engine by name.
+    """Import and return an engine.
 
     Raises
     ------
     OptionError
-        If there is none of that name.
+        If the name is unknown.
     ClusterError
-        If it is not installed.
+        If the engine is not installed.
 
     Examples
     --------

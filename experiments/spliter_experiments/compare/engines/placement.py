@@ -1,4 +1,4 @@
-"""How the blocks of a comparison are spread over the workers."""
+"""Assign the blocks of a comparison to workers."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ PlaceT = TypeVar("PlaceT")
 
 
 class Placement(StrEnum):
-    """How blocks are spread over the workers."""
+    """Distribution of blocks over the workers."""
 
     EVEN = "even"
-    """In turn, each worker as many as it has threads."""
+    """Round robin, each worker as often as it has threads."""
     CONTIGUOUS = "contiguous"
-    """A range of neighbours for each worker, in proportion to its threads: to a block the same rows
-    as if they were rechunked to one chunk per thread."""
+    """A range of consecutive blocks per worker, in proportion to its threads: up to a block the
+    same rows as after rechunking to one chunk per thread."""
     DASK = "dask"
-    """Where Dask happens to make them, which is a tenth uneven or more."""
+    """Chosen by Dask's scheduler; uneven by a tenth or more."""
     DATACLAY = "dataclay"
-    """At random, as dataClay does where it is not told."""
+    """Random, like dataClay's default."""
     COMPSS = "compss"
-    """Where COMPSs' scheduler has the tasks run that make them."""
+    """Chosen by COMPSs' scheduler."""
 
 
 def seats(nblocks: int, cores: Mapping[PlaceT, int], placement: Placement) -> list[PlaceT]:
-    """Return the place of each block, where the engine can be told.
+    """Return the location of each block.
 
     Parameters
     ----------
     nblocks : int
-        How many there are.
-    cores : mapping of place to int
-        Places and their cores, at least one each.
+        Number of blocks.
+    cores : mapping of location to int
+        Cores of each location, at least one.
     placement : Placement
         :attr:`Placement.EVEN` or :attr:`Placement.CONTIGUOUS`.
 
     Returns
     -------
-    list of place
-        One for each block, in the order of the blocks.
+    list of location
+        In the order of the blocks.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A Ray cluster for the time of a command: nodes of its own on this machine, or the user's."""
+"""Connect to a Ray cluster while a command runs: nodes on this machine, or the user's."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ START_SECONDS = 60
 CHECK_SECONDS = 120
 
 STORES_SHARE = 0.3
-"""Of the memory that is free: what the object stores of nodes started here may take together."""
+"""Share of the free memory for all object stores of nodes started here."""
 
 HOST = "127.0.0.2" if sys.platform == "linux" else None
-"""Of the loopback interface, as Ray has no authentication. The usual one Ray replaces by the
-address that others see; elsewhere than on Linux there is no other, and Ray takes the usual one."""
+"""Loopback address, because Ray has no authentication. Ray replaces 127.0.0.1 by the host's public
+address; other loopback addresses exist on Linux only, elsewhere Ray uses its default."""
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def connected(choice: ClusterChoice) -> Iterator[None]:
     Raises
     ------
     ClusterError
-        If it is connected already, or the cluster cannot be started or reached.
+        If it is already connected, or the cluster cannot be started or reached.
     """
     if ray.is_initialized():
         raise ClusterError("this process is connected to Ray already; call ray.shutdown() first")
@@ -56,7 +56,7 @@ def connected(choice: ClusterChoice) -> Iterator[None]:
 
 @contextmanager
 def _own_nodes(choice: ClusterChoice) -> Iterator[str]:
-    """Start a node for each worker, with as many CPUs as it has threads."""
+    """Start a node per worker, with one CPU per thread."""
     from ray.cluster_utils import Cluster
 
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -78,7 +78,7 @@ def _own_nodes(choice: ClusterChoice) -> Iterator[str]:
 
 def _connect(address: str, options: Mapping[str, Any]) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of settings to come, none of them ours
+        warnings.simplefilter("ignore", FutureWarning)  # about settings that we do not use
         try:
             ray.init(address=address, log_to_driver=False, logging_level="error", **options)
         except Exception as error:
@@ -86,12 +86,12 @@ def _connect(address: str, options: Mapping[str, Any]) -> None:
 
 
 def nodes_of(choice: ClusterChoice) -> dict[Location, int]:
-    """Return the nodes that run tasks, and how many each runs at once.
+    """Return the nodes that run tasks, and the number of concurrent tasks of each.
 
     Raises
     ------
     ClusterError
-        If there are none, or those started here do not come up in time.
+        If there are none, or nodes started here are not up in time.
     """
     wanted = choice.workers if choice.address is None else 1
     deadline = time.monotonic() + START_SECONDS
@@ -103,12 +103,12 @@ def nodes_of(choice: ClusterChoice) -> dict[Location, int]:
 
 
 def check_nodes(nodes: Mapping[Location, int]) -> None:
-    """Make sure that all nodes have this version of SplIter.
+    """Check that all nodes have this version of SplIter.
 
     Raises
     ------
     ClusterError
-        If one has not, or does not answer.
+        If one has another version, or does not answer.
     """
     wrong = []
     for node in nodes:
@@ -127,13 +127,13 @@ def check_nodes(nodes: Mapping[Location, int]) -> None:
 
 @ray.remote  # type: ignore[untyped-decorator]
 def version_here() -> str:
-    """Return the version of SplIter where this runs."""
+    """Return the version of SplIter on the node that runs this task."""
     import spliter as found
 
     return found.__version__
 
 
 def on_this_machine(nodes: Mapping[Location, int]) -> bool:
-    """Whether all nodes are on this host."""
+    """Return whether all nodes are on this host."""
     hosts = {node["NodeManagerHostname"] for node in ray.nodes() if node["NodeID"] in nodes}
     return hosts == {os.uname().nodename}

@@ -1,4 +1,4 @@
-"""Ray as an engine to compare on."""
+"""Ray engine of the comparisons."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ POLL_SECONDS = 0.03
 
 
 def node_stats() -> Iterator[Any]:
-    """Ask each node that is alive for its counters."""
+    """Yield the counters of each node that is alive."""
     for node in ray.nodes():
         if node["Alive"]:
             yield internal_api.node_stats(
@@ -58,7 +58,7 @@ class RayMeter:
     Parameters
     ----------
     executed : dict of bytes to int
-        Tasks that each process has run; those that have ended since count too.
+        Tasks run by each process, including processes that have ended.
     """
 
     executed: dict[bytes, int] = field(default_factory=dict)
@@ -67,10 +67,10 @@ class RayMeter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Nothing was changed that had to be changed back."""
+        """Do nothing: there is no state to restore."""
 
     def reading(self) -> Reading:
-        """Read the counters."""
+        """Return tasks executed, and bytes created in object stores."""
         nbytes = 0
         for stats in node_stats():
             nbytes += stats.store_stats.cumulative_created_bytes
@@ -81,16 +81,16 @@ class RayMeter:
 
 @dataclass(frozen=True)
 class RayRest:
-    """A state of the object stores to come back to: no more objects were made than are gone.
+    """Initial state of the object stores: the number of objects in them.
 
-    Copies that Ray has made of blocks do not count, as it keeps them until it needs the room.
+    Copies of blocks do not count, because Ray keeps them until it needs the memory.
 
     Parameters
     ----------
     kept : int
-        Objects that are there, without copies.
+        Number of objects, without copies.
     may_come : callable
-        Returns how many objects have been made since that are to stay.
+        Returns the number of permanent objects created since.
     """
 
     kept: int
@@ -98,11 +98,11 @@ class RayRest:
 
     @classmethod
     def now(cls, may_come: Callable[[], int] = lambda: 0) -> RayRest:
-        """Take what is there now."""
+        """Return the current state."""
         return cls(_kept() - may_come(), may_come)
 
     def wait(self, timeout: float = REST_SECONDS) -> None:
-        """Wait until no more is kept than there was.
+        """Wait until no more objects are kept than at first.
 
         Raises
         ------
@@ -125,20 +125,20 @@ def _kept() -> int:
 
 
 MOST_INLINE = 100_000
-"""Bytes of an argument up to which it goes along with every task; larger ones are put once."""
+"""Maximum bytes of an argument to send with every task; larger ones are put once."""
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedArray(RayArray):
-    """A collection that was loaded at nodes."""
+    """A collection with the node of each block."""
 
     seats: tuple[Location, ...] = ()
 
     @functools.cached_property
     def dataset(self) -> Any:
-        """The same rows as a dataset of Ray Data, in blocks of the same rows."""
+        """The same rows as a Ray Data dataset with the same blocks; created on first access."""
         with warnings.catch_warnings():
-            # Ray Data warns of settings that are its own defaults.
+            # Ray Data warns of its own default settings.
             warnings.simplefilter("ignore", DeprecationWarning)
             import ray.data
 
@@ -147,7 +147,7 @@ class LoadedArray(RayArray):
 
     @property
     def blocks_of_dataset(self) -> int:
-        """How many objects it consists of; none before it is asked for."""
+        """Number of objects of the dataset; 0 before its creation."""
         made = vars(self).get("dataset")
         return 0 if made is None else int(made.num_blocks())
 
@@ -159,11 +159,11 @@ class RayEngine(ResultsHere):
     Parameters
     ----------
     nodes : mapping of Location to int
-        For each node, how many tasks it runs at once.
+        Number of concurrent tasks of each node.
     here : bool
-        Whether all of them are on this host.
+        Whether all nodes are on this host.
     pinned : bool
-        Whether the tasks of blocks are given an affinity to the node of their block.
+        Whether tasks get affinity to the node of their block.
     """
 
     nodes: Mapping[Location, int]
@@ -172,16 +172,16 @@ class RayEngine(ResultsHere):
 
     @property
     def cores(self) -> int:
-        """How many tasks it runs at once."""
+        """Number of tasks that run at the same time."""
         return sum(self.nodes.values())
 
     @property
     def workers(self) -> int:
-        """How many nodes it has."""
+        """Number of nodes."""
         return len(self.nodes)
 
     def is_on_this_machine(self) -> bool:
-        """Whether all nodes are this host."""
+        """Return whether all nodes are this host."""
         return self.here
 
     @contextmanager
@@ -192,7 +192,7 @@ class RayEngine(ResultsHere):
         like: npt.NDArray[Any],
         placement: Placement,
     ) -> Iterator[LoadedArray]:
-        """Have tasks read rows at nodes; they go when nobody refers to them any more."""
+        """Read rows by tasks at the nodes; Ray frees them when unreferenced."""
         places = seats(len(row_chunks), self.nodes, placement)
         given = ray.put(source)
         blocks = tuple(
@@ -220,7 +220,7 @@ class RayEngine(ResultsHere):
         seats: Sequence[Location] | None,
         **shared: Any,
     ) -> list[Any]:
-        """Run a task for each of several calls, at given nodes or where Ray puts it."""
+        """Run a task for each call, at the given nodes or where Ray puts it."""
         if seats is None:
             return results([function.remote(*call, **shared) for call in calls])
         at = {seat: function.options(scheduling_strategy=affinity(seat)) for seat in set(seats)}
@@ -247,11 +247,11 @@ class RayEngine(ResultsHere):
         return self.call_tasks(call, calls, blocks.seats if self.pinned else None, **given)
 
     def rest(self, collections: Sequence[LoadedArray] = ()) -> RayRest:
-        """Take what is in the object stores now; datasets of the collections may come."""
+        """Return the current state; datasets of the collections may be created later."""
         return RayRest.now(lambda: sum(array.blocks_of_dataset for array in collections))
 
     def meter(self) -> RayMeter:
-        """Count tasks, and bytes that come into object stores."""
+        """Return a counter of tasks, and of bytes created in object stores."""
         return RayMeter()
 
 
@@ -277,13 +277,13 @@ def _put_if_large(value: Any) -> Any:
 
 @ray.remote  # type: ignore[untyped-decorator]
 def read_rows(source: Rows, start: int, stop: int) -> Any:
-    """Read the rows of one block."""
+    """Return the rows of one block."""
     return source.read(start, stop)
 
 
 @ray.remote  # type: ignore[untyped-decorator]
 def touched(block: Any) -> int:
-    """Make sure that a block is there."""
+    """Return the number of rows of a block; makes Ray compute it."""
     return len(block)
 
 
@@ -295,7 +295,7 @@ def call(kernel: Callable[..., Any], *arguments: Any, **shared: Any) -> Any:
 
 @contextmanager
 def connect(choice: ClusterChoice) -> Iterator[RayEngine]:
-    """Connect to a cluster with at least one node, started and stopped here if embedded.
+    """Connect to a cluster with at least one node; start and stop it if embedded.
 
     Raises
     ------

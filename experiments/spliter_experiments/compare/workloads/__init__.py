@@ -1,3 +1,3 @@
-"""Computations to compare, and the ways to do each."""
+"""Apps of ``spliter compare``, and the ways to run each."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What has to be known of all rows before a comparison: their range, and gaps among them."""
+"""Check the loaded data before a comparison: range of each column, missing values."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def incomplete_rows(engine: Engine, array: Any) -> int:
 
 
 def count_incomplete(block: Floats) -> int:
-    """Count the rows of one block with a value that is not a finite number."""
+    """Return the number of rows of a block with a value that is not finite."""
     return int(np.count_nonzero(~np.isfinite(block).all(axis=1)))
 
 
 def check_finite(engine: Engine, points: Points, array: Any) -> None:
-    """Make sure that all values are finite numbers.
+    """Check that all values are finite.
 
     Raises
     ------
     InputError
-        If some are not; names the columns.
+        If some are not; lists the columns.
     """
     each = _on_blocks(engine, has_gaps, array)
     gaps = np.any(each, axis=0)
@@ -62,14 +62,14 @@ def check_finite(engine: Engine, points: Points, array: Any) -> None:
 
 
 def has_gaps(block: Floats) -> npt.NDArray[np.bool_]:
-    """Tell which columns hold a value that is not a finite number, shape (columns,)."""
+    """Return which columns of a block have a value that is not finite, shape (columns,)."""
     return np.asarray(np.any(~np.isfinite(block), axis=0))
 
 
 def finite_bounds(block: Floats) -> Floats:
-    """Return the smallest and the largest finite value of each column, shape (2, columns).
+    """Return the minimum and maximum finite value of each column, shape (2, columns).
 
-    A column without one yields (inf, -inf), which changes nothing when bounds are merged.
+    A column without finite values gives (inf, -inf), the neutral element of merging bounds.
     """
     finite = np.isfinite(block)
     low = np.min(block, axis=0, where=finite, initial=np.inf)

@@ -1,10 +1,10 @@
 """``spliter compare csvm``: train a support vector classifier as a cascade.
 
-All ways but ``sklearn`` run the kernel of :class:`spliter_apps.CascadeSVM`: parts of the data are
-trained on, the support vectors merged and trained on until one set is left, and that is fed back to
+All ways but ``sklearn`` run the kernel of :class:`spliter_apps.CascadeSVM`: train on each part of
+the data, merge support vectors and train on them until one set is left, and feed that set back to
 all parts in the next iteration. A part is a partition (``spliter``), a block or chunk, or the share
-of a plain process (``floor``). ``per-block-paper`` merges two sets at once, and nothing but support
-vectors goes up. A way ends early if nothing is left to change, or no more than `tol` allows.
+of a plain process (``floor``). ``per-block-paper`` merges two sets at once and passes on support
+vectors only. A way ends early if the objective changes by at most `tol`.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from spliter_experiments.harness.runner import Answer, Contender
 
 SAME_ACCURACY = 0.01
 SAME_OBJECTIVE = 0.01
-"""Differences, absolute and relative, of what is the same: a cascade comes near the optimum."""
+"""Absolute and relative tolerance of equal models: a cascade only approximates the optimum."""
 
 HELD_OUT_SHARE = 5
-"""One row of so many is held out to take the accuracy on."""
+"""One row of this many is held out to measure the accuracy."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What all ways train, and what they are tried on."""
+    """Training parameters, and the held-out points and labels to test on."""
 
     training: Training
     points: Floats
@@ -61,7 +61,7 @@ class Trial:
 
 
 class Classifier:
-    """What a way comes to: a model, and how good it is, found out outside the clock."""
+    """A trained model; its accuracy and objective are computed on demand, outside the timed run."""
 
     def __init__(self, model: SVC, trial: Trial) -> None:
         self.model = model
@@ -69,17 +69,17 @@ class Classifier:
 
     @functools.cached_property
     def accuracy(self) -> float:
-        """Share of the points held out whose class it tells."""
+        """Share of the held-out points that are classified correctly."""
         return float(np.mean(self.model.predict(self._trial.points) == self._trial.labels))
 
     @functools.cached_property
     def objective(self) -> float:
-        """What training has made as large as it could."""
+        """Value of the dual objective, which training maximizes."""
         return dual_objective(self.model, self.model.support_vectors_)
 
 
 def by_spliter(site: Site[Engine], trial: Trial, materialize: Any) -> Answer:
-    """Use the estimator."""
+    """Train SplIter's estimator."""
     training, svc = trial.training, trial.training.svc
     cascade = CascadeSVM(
         svc.C,
@@ -92,20 +92,20 @@ def by_spliter(site: Site[Engine], trial: Trial, materialize: Any) -> Answer:
         cascade=True,
     )
     with warnings.catch_warnings():
-        # That it could go on is what is asked for.
+        # The iteration limit is intended.
         warnings.simplefilter("ignore", ConvergenceWarning)
         cascade.fit(site.array, site.labels)
     return Answer(Classifier(cascade.estimator_, trial))
 
 
 def by_sklearn(machine: Floor, trial: Trial) -> Answer:
-    """Leave it to scikit-learn, in one process."""
+    """Train scikit-learn's SVC in one process."""
     (model,) = machine.call(fit_sklearn, trial.training.svc)
     return Answer(Classifier(model, trial))
 
 
 def on_floor(floor: Floor, trial: Trial) -> Answer:
-    """Train in every plain process; merge here."""
+    """Train in every plain process; merge in this one."""
     training = trial.training
     floor.keep("rows", rows_of_blocks)
     sets = floor.call(train_part, training, FEW_PARTS, on="rows")
@@ -117,19 +117,19 @@ def on_floor(floor: Floor, trial: Trial) -> Answer:
 
 
 def fit_sklearn(blocks: Sequence[tuple[Floats, Codes]], svc: SVC) -> SVC:
-    """Run scikit-learn on one block."""
+    """Train scikit-learn's SVC on one block."""
     ((points, labels),) = blocks
     model: SVC = svc.fit(points, labels)
     return model
 
 
 def moments(block: Floats) -> tuple[int, float, float]:
-    """Return how many values there are, their mean and their variance."""
+    """Return the number of values, their mean and their variance."""
     return block.size, float(block.mean()), float(block.var())
 
 
 def scaled_gamma(site: Site[Engine]) -> float:
-    """Return what SVC calls "scale", of all points."""
+    """Return the value of SVC's ``gamma="scale"`` for all points."""
     found = site.engine.results(site.engine.call_blocks(site.array, moments))
     counts, means, variances = np.array(found).T
     mean = np.average(means, weights=counts)
@@ -142,21 +142,21 @@ ESTIMATOR: dict[str, Callable[[Site[Engine], Trial], Answer]] = {
     "spliter": lambda site, trial: by_spliter(site, trial, materialize="auto"),
     "spliter-materialized": lambda site, trial: by_spliter(site, trial, materialize=True),
 }
-"""The ways that are the same on every engine."""
+"""Ways that are the same on every engine."""
 
 
 @dataclass(frozen=True)
 class CascadeSvm(App[Trial]):
-    """The app.
+    """Comparison of Cascade SVMs.
 
     Parameters
     ----------
     label : str or None
         Column that holds the classes.
     iterations : int
-        Of the cascade, at most.
+        Maximum number of iterations.
     tol : float
-        Relative change of the dual objective that ends it.
+        Relative change of the dual objective below which the cascade ends.
     """
 
     label: str | None
@@ -175,7 +175,7 @@ class CascadeSvm(App[Trial]):
 
     @contextmanager
     def open(self, choice: InputChoice) -> Iterator[Dataset]:
-        """Open points with labels, and hold some out."""
+        """Open points and labels, and hold some rows out."""
         extra = choice.rows // (HELD_OUT_SHARE - 1)
         with open_labelled(choice, self.label, extra) as (points, column, classes):
             held = points.rows // HELD_OUT_SHARE
@@ -184,7 +184,7 @@ class CascadeSvm(App[Trial]):
             yield Dataset(rest, Labels(labels, classes), held_out, Labels(held_labels, classes))
 
     def pose(self, site: Site[Engine]) -> Trial:
-        """Return what is to be trained, and on what its accuracy is taken."""
+        """Return the training parameters and the held-out data."""
         dataset = site.dataset
         assert dataset.held_out_labels is not None
         check_finite(site.engine, dataset.points, site.array)
@@ -197,11 +197,11 @@ class CascadeSvm(App[Trial]):
 
     @staticmethod
     def by_parts(parts: Parts, trial: Trial, scheme: Scheme = MANY_PARTS) -> Answer:
-        """Run one task per part, and a tree of merges."""
+        """Run one task per part, then a tree of merges."""
         return Answer(Classifier(run_cascade(parts, trial.training, scheme), trial))
 
     def in_processes(self, way: str, site: Site[Engine], trial: Trial) -> Contender:
-        """Return scikit-learn or the floor."""
+        """Return the contender for scikit-learn or the floor."""
         labels = site.dataset.labels
         assert labels is not None
         if way == SKLEARN:
@@ -214,12 +214,12 @@ class CascadeSvm(App[Trial]):
         )
 
     def same(self, left: Classifier, right: Classifier) -> bool:
-        """Tell whether two models are as good, by what they were to do and on points unseen."""
+        """Return whether two models agree in objective and held-out accuracy."""
         return bool(
             abs(left.accuracy - right.accuracy) <= SAME_ACCURACY
             and np.isclose(left.objective, right.objective, rtol=SAME_OBJECTIVE, atol=0)
         )
 
     def detail(self) -> str:
-        """Return the iterations."""
+        """Return the number of iterations."""
         return f"{self.iterations} iterations"

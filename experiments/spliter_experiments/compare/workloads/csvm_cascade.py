@@ -1,7 +1,7 @@
-"""A Cascade SVM with a task for each part of the data and for each merge, on any engine.
+"""Run a Cascade SVM on any engine, with a task for each part of the data and for each merge.
 
-The numerics are those of :class:`spliter_apps.CascadeSVM`; :class:`Scheme` says how many sets are
-merged at once, and what parts pass on.
+The numerics are those of :class:`spliter_apps.CascadeSVM`; :class:`Scheme` sets how many sets are
+merged at once and which rows parts pass on.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from spliter_experiments.compare.workloads.workload import Parts
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a cascade goes about its parts.
+    """Variant of the cascade algorithm.
 
     Parameters
     ----------
     arity : int
-        Sets that one task merges.
+        Number of sets that one task merges.
     doubtful : bool
-        Whether a part also passes on what is near its margins, as those of the whole are somewhat
-        elsewhere. Far fewer rows then have to be looked for a second time.
+        Whether a part also passes on rows near its margins, because the margins of all the data
+        differ slightly. Far fewer rows are then found missing in later iterations.
     retrains : bool
-        Whether further iterations train each part again, with the solution that is fed back to it;
-        else parts hand over what the solution lacks.
+        Whether later iterations train each part again, together with the fed-back solution;
+        otherwise parts only return the rows that the solution lacks.
     """
 
     arity: int
@@ -53,35 +53,35 @@ class Scheme:
     retrains: bool = False
 
     def doubt(self, rows: int) -> float:
-        """Return how far the margins of a part of so many rows are trusted, in margins."""
+        """Return the width around the margins to pass on, in margins, for a part of `rows` rows."""
         return doubt(rows) if self.doubtful else 0.0
 
 
 FEW_PARTS = Scheme(arity=2, doubtful=True)
-"""What CascadeSVM does."""
+"""As in :class:`spliter_apps.CascadeSVM`."""
 
 MANY_PARTS = Scheme(arity=8, doubtful=True)
-"""What took the least time with a part for each block: of 2, 4, 8 and 16 sets merged at once, with
-8,000 points in 8, 32, 96 and 384 blocks. Merging two by two took up to four times as long."""
+"""Fastest arity with one part per block, of 2, 4, 8 and 16, with 8,000 points in 8, 32, 96 and 384
+blocks; merging two by two took up to four times as long."""
 
 PAPER = Scheme(arity=2, doubtful=False, retrains=True)
-"""What the paper does: two by two, support vectors only, and training in every iteration."""
+"""As in the paper: merge two by two, pass on support vectors only, retrain in every iteration."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """What all ways train.
+    """Training parameters, the same for all ways.
 
     Parameters
     ----------
     svc : SVC
-        Not trained, with a number for gamma.
+        Untrained, with a number for gamma.
     iterations : int
-        Of the cascade, at most.
+        Maximum number of iterations of the cascade.
     tol : float
-        Relative change of the dual objective that ends it.
+        Relative change of the dual objective below which the cascade ends.
     rows : int
-        How many there are to train on.
+        Number of training rows.
     """
 
     svc: SVC
@@ -91,12 +91,12 @@ class Training:
 
 
 def train_part(rows: Rows, training: Training, scheme: Scheme) -> SupportSet | None:
-    """Train on the rows of one part, and keep what may be a support vector of the whole."""
+    """Train on the rows of one part; return the potential support vectors of the whole."""
     return train(rows, training.svc, doubt=scheme.doubt(len(rows)))
 
 
 def retrain_part(rows: Rows, training: Training, solution: SupportSet) -> SupportSet | None:
-    """Train on the rows of one part and the solution, unless they can add next to nothing to it."""
+    """Train on a part and the solution, unless the part can improve it by less than `tol`."""
     model = solution.model
     assert model is not None, "a solution has been trained"
     own = ~np.isin(rows.indexes, solution.rows.indexes)
@@ -111,7 +111,7 @@ def retrain_part(rows: Rows, training: Training, solution: SupportSet) -> Suppor
 def conclude_again(
     sets: Sequence[SupportSet | None], training: Training, last: SupportSet
 ) -> SupportSet:
-    """Merge what parts have been trained to again, and see whether that changes anything."""
+    """Merge the retrained sets, and decide whether the cascade has converged."""
     merged = merge(sets, training.svc)
     if merged is None:
         return replace(last, objectives=(*last.objectives, last.objectives[-1]), converged=True)
@@ -126,7 +126,7 @@ def conclude_again(
 
 
 def merge_sets(sets: Sequence[SupportSet | None], doubtful: float, svc: SVC) -> SupportSet | None:
-    """Train on the sets of several parts."""
+    """Merge the sets of several parts and train on them."""
     present = [found for found in sets if found is not None]
     if not doubtful or not present:
         return merge(present, svc)
@@ -134,12 +134,12 @@ def merge_sets(sets: Sequence[SupportSet | None], doubtful: float, svc: SVC) -> 
 
 
 def numbered(points: Floats, labels: Codes, start: int) -> Rows:
-    """Return a block as rows with their numbers in the whole array."""
+    """Return a block as rows with their indexes in the whole array."""
     return Rows(points, labels, None, np.arange(start, start + len(labels)))
 
 
 def rows_of_blocks(blocks: Sequence[tuple[Floats, Codes, Codes]]) -> Rows:
-    """Put blocks of points, labels and row numbers together."""
+    """Concatenate blocks of points, labels and row indexes."""
     points, labels, numbers = zip(*blocks, strict=True)
     return Rows(np.concatenate(points), np.concatenate(labels), None, np.concatenate(numbers))
 
@@ -154,7 +154,7 @@ def run_cascade(parts: Parts, training: Training, scheme: Scheme) -> SVC:
     for iteration in range(1, training.iterations):
         if scheme.retrains:
             sets = on_parts(retrain_block, training=training, solution=solution)
-            # What is fed back leaves nothing to doubt.
+            # With the solution fed back, parts pass on support vectors only.
             sets = _merged(parts, sets, training, lambda _: 0.0, scheme)
             (solution,) = call_each(conclude_again, [sets], training=training, last=solution)
         else:
@@ -162,7 +162,7 @@ def run_cascade(parts: Parts, training: Training, scheme: Scheme) -> SVC:
             (solution,) = call_each(
                 improve, [lacking], svc=training.svc, tol=training.tol, last=solution
             )
-        # As the estimator does: two iterations are started without a wait between them.
+        # As in the estimator: two iterations are started without waiting in between.
         last = iteration == training.iterations - 1
         if not last and parts.engine.results(call_each(has_converged, [solution]))[0]:
             break
@@ -177,7 +177,7 @@ def _merged(
     doubt: Callable[[int], float],
     scheme: Scheme,
 ) -> list[Any]:
-    """Merge level by level, until one task can merge the rest."""
+    """Merge sets level by level, until one task can merge the rest."""
     rows = list(parts.sizes)
     while len(sets) > scheme.arity:
         slices = [slice(at, at + scheme.arity) for at in range(0, len(sets), scheme.arity)]
@@ -202,10 +202,10 @@ def retrain_block(
 
 
 def missing_of_block(points: Floats, labels: Codes, start: int, solution: SupportSet) -> Missing:
-    """Look for what the solution lacks of one block."""
+    """Return the rows of one block that the solution lacks."""
     return missing(numbered(points, labels, start), solution)
 
 
 def has_converged(solution: SupportSet) -> bool:
-    """Tell what the client has to know of a solution."""
+    """Return whether a solution has converged, without sending the solution to the client."""
     return solution.converged

@@ -1,4 +1,4 @@
-"""The ways that Dask alone has: rechunking first, and its own algorithms."""
+"""Ways that exist only on Dask: rechunking first, and Dask's own algorithms."""
 
 from __future__ import annotations
 
@@ -43,14 +43,13 @@ DASK_ML = "dask-ml"
 
 
 def rechunked(app: type[App[Any]], method: str) -> Way:
-    """Return the way that rechunks to one chunk per core, then runs one task per chunk."""
+    """Return the way that rechunks to one chunk per core and runs one task per chunk."""
 
     def run(site: DaskSite, problem: Any) -> Answer:
         start = time.perf_counter()
         chunks, labels = rechunk_to_cores(site, site.array, method), None
         if site.labels is not None:
-            # "p2p" has a task for each block of an array of one axis where chunks cut through
-            # blocks.
+            # If chunks cut through blocks, "p2p" runs a task per block for a one-dimensional array.
             labels = rechunk_to_cores(site, site.labels, "tasks")
 
         def made() -> Mapping[str, float]:
@@ -65,17 +64,17 @@ def rechunked(app: type[App[Any]], method: str) -> Way:
 
 
 def solve(app: type[App[Any]], parts: Parts, problem: Any) -> Answer:
-    """Solve a problem on chunks, of which there are few."""
+    """Solve a problem on few chunks."""
     if issubclass(app, CascadeSvm):
         return app.by_parts(parts, problem, FEW_PARTS)
     return app.by_parts(parts, problem)
 
 
 def rechunk_to_cores(site: DaskSite, array: da.Array, method: str) -> list[Future[Any]]:
-    """Start to rechunk a persisted array to one chunk per core, and return the chunks to come.
+    """Start rechunking a persisted array to one chunk per core; return the futures of the chunks.
 
-    With whole rows, "p2p" merges them by tasks and passes each chunk on without a shuffle; "tasks"
-    does not have that last step.
+    For whole rows, "p2p" merges blocks by tasks and forwards each chunk without a shuffle; "tasks"
+    omits that last step.
     """
     rows, *width = array.shape
     sizes = cut_rows(rows, min(site.engine.cores, rows))
@@ -84,28 +83,28 @@ def rechunk_to_cores(site: DaskSite, array: da.Array, method: str) -> list[Futur
 
 
 def sum_by_dask(site: DaskSite, passes: int) -> Answer:
-    """Leave it to ``dask.array``."""
+    """Compute the sum with ``dask.array``."""
     total = site.array.sum()
     return repeat(passes, lambda: float(result_of(site.engine.client.compute(total))))
 
 
 def histogram_by_dask(site: DaskSite, edges: Edges) -> Answer:
-    """Leave it to ``dask.array``."""
+    """Compute the histogram with ``dask.array``."""
     counts, _ = da.histogramdd(site.array, bins=list(edges))
     return Answer(result_of(site.engine.client.compute(counts)))
 
 
 def cascade_of_the_paper(site: DaskSite, trial: Trial) -> Answer:
-    """Merge two by two, pass on support vectors only, and train in every iteration."""
+    """Run the cascade as in the paper, with one task per block."""
     parts = Parts(site.engine, site.array, site.labels, site.row_chunks)
     return CascadeSvm.by_parts(parts, trial, PAPER)
 
 
 def neighbors_of_the_paper(site: DaskSite, quest: Quest) -> Answer:
-    """Build one tree per block, cut the queries alike, and ask each tree about each piece.
+    """Build one tree per block, split the queries likewise, and query each tree with each chunk.
 
-    So dislib does it, whose nearest neighbours the paper starts from: the queries are an array in
-    blocks as well.
+    dislib, whose nearest neighbours the paper starts from, does the same: its queries are an array
+    in blocks as well.
     """
     client = site.engine.client
     trees = client.map(
@@ -122,35 +121,34 @@ def neighbors_of_the_paper(site: DaskSite, quest: Quest) -> Answer:
 
 @dataclass(frozen=True)
 class LocalBlocks:
-    """The blocks at one worker, by their keys; Dask would take a list of these for dependencies."""
+    """Keys of the blocks at one worker; Dask would take a list of keys for dependencies."""
 
     keys: tuple[Key, ...]
 
     def read(self) -> list[Floats]:
-        """Return the blocks, at their worker."""
+        """Return the blocks; runs at their worker."""
         data: Mapping[Key, Any] = get_worker().data
         return [data[key] for key in self.keys]
 
     def sums(self, centers: Floats) -> Partial:
-        """Add up the points by their nearest centre."""
+        """Sum the points by their nearest centre."""
         return sum_blocks(self.read(), centers)
 
     def next_sums(self, *partials: Partial) -> Partial:
-        """Add up the points by the nearest of the centres that other sums lead to."""
+        """Sum the points by the nearest of the centres that follow from other sums."""
         return self.sums(averages(add_partials(partials)))
 
     def labelled(self, *partials: Partial) -> tuple[Assignment, Floats]:
-        """Label the points by the centres that sums lead to."""
+        """Label the points by the centres that follow from sums."""
         centers = averages(add_partials(partials))
         return assign_blocks(self.read(), centers), centers
 
 
 def by_hand(site: DaskSite, start: Start) -> Answer:
-    """Do what libraries do that look for the blocks of each worker themselves.
+    """Locate the blocks of each worker by hand, as some libraries do, and pin tasks there.
 
-    One task per worker and iteration, all in one graph: the fewest and shortest ways through the
-    scheduler that a program can have whose iterations are tasks. Nothing is checked, and a worker
-    that dies ends it.
+    One task per worker and iteration, all in one graph: the least scheduling possible for
+    iterations that are tasks. Nothing is checked, and the program fails if a worker dies.
     """
     client = site.engine.client
     held: dict[str, list[Key]] = {}
@@ -183,7 +181,7 @@ def _summary(labelled: tuple[Assignment, Floats]) -> tuple[float, Floats]:
 
 
 def by_dask_ml(site: DaskSite, start: Start) -> Answer:
-    """Leave it to dask-ml, whose inertia is a sum of distances that are not squared."""
+    """Run dask-ml, whose inertia is omitted: it sums distances that are not squared."""
     from dask_ml.cluster import KMeans
 
     model = KMeans(len(start.centers), init=start.centers, max_iter=start.iterations, tol=0).fit(
@@ -193,7 +191,7 @@ def by_dask_ml(site: DaskSite, start: Start) -> Answer:
 
 
 def why_no_dask_ml(client: Client) -> str:
-    """Return why dask-ml cannot be used, nothing if it can."""
+    """Return why dask-ml is unusable, or an empty string."""
     try:
         import dask_ml.cluster  # noqa: F401
     except ImportError as error:
@@ -204,7 +202,7 @@ def why_no_dask_ml(client: Client) -> str:
 
 
 def absent(engine: DaskEngine) -> Mapping[str, str]:
-    """Return whether dask-ml is missing, here or at a worker."""
+    """Return the reason if dask-ml is missing here or at a worker."""
     reason = why_no_dask_ml(engine.client)
     return {DASK_ML: reason} if reason else {}
 
@@ -219,7 +217,7 @@ OWN: dict[str, dict[str, Way]] = {
 
 
 def ways(app: type[App[Any]]) -> Ways:
-    """Return the ways of an app that Dask alone has."""
+    """Return the ways of an app that exist only on Dask."""
     rechunks = {f"rechunk-{method}": rechunked(app, method) for method in ("p2p", "tasks")}
     own = OWN[app.name]
     return Ways({**rechunks, **own}, absent=absent if DASK_ML in own else lambda _: {})

@@ -30,14 +30,14 @@ Counts: TypeAlias = npt.NDArray[Any]
 Edges: TypeAlias = tuple[Floats, ...]
 
 MOST_COLUMNS = 5
-"""Columns taken where the user chooses none: a grid of bins grows with every column."""
+"""Default number of columns; the number of bins is exponential in it."""
 
 MOST_CELLS = 10**7
-"""Bins of all columns together: every task returns that many counts."""
+"""Maximum number of bins in total, as every task returns an array of this size."""
 
 
 def count_blocks(blocks: Iterable[Floats], edges: Edges) -> Counts:
-    """Count the points of blocks in bins, shape (bins of column 0, of column 1, ...)."""
+    """Count the points of blocks per bin, shape (bins of column 0, bins of column 1, ...)."""
     accumulator = HistogramAccumulator(edges)
     for block in blocks:
         accumulator.add(block)
@@ -45,12 +45,12 @@ def count_blocks(blocks: Iterable[Floats], edges: Edges) -> Counts:
 
 
 def count_block(block: Floats, edges: Edges) -> Counts:
-    """Count the points of one block."""
+    """Count the points of one block per bin."""
     return count_blocks((block,), edges)
 
 
 def add_counts(partials: Sequence[Counts]) -> Counts:
-    """Add up partial counts into a new array."""
+    """Sum partial counts into a new array."""
     total = partials[0].copy()
     for partial in partials[1:]:
         total += partial
@@ -59,7 +59,7 @@ def add_counts(partials: Sequence[Counts]) -> Counts:
 
 @task
 def count_partition(partition: Partition, edges: Edges) -> Counts:
-    """Count the points of the blocks of a partition, where they are."""
+    """Count the points of a partition per bin."""
     return count_blocks(partition, edges)
 
 
@@ -71,13 +71,13 @@ def by_spliter(site: Site[Engine], edges: Edges) -> Answer:
 
 
 def on_floor(floor: Floor, edges: Edges) -> Answer:
-    """Count in every plain process, and add up here."""
+    """Count in every plain process; sum up in this one."""
     return Answer(add_counts(floor.call(count_blocks, edges)))
 
 
 @dataclass(frozen=True)
 class Histogram(App[Edges]):
-    """The app; its problem is the edges of the bins in each column."""
+    """Comparison of histograms; the problem is the bin edges of each column."""
 
     bins: int
 
@@ -91,12 +91,12 @@ class Histogram(App[Edges]):
 
     @contextmanager
     def open(self, choice: InputChoice) -> Iterator[Dataset]:
-        """Open points; few columns unless the user chooses."""
+        """Open points; by default, at most `MOST_COLUMNS` columns."""
         with open_points(choice, most=MOST_COLUMNS) as points:
             yield Dataset(points)
 
     def check(self, dataset: Dataset) -> None:
-        """Refuse more bins than can be counted."""
+        """Reject more than `MOST_CELLS` bins."""
         width = len(dataset.points.columns)
         if self.bins**width > MOST_CELLS:
             raise OptionError(
@@ -105,7 +105,7 @@ class Histogram(App[Edges]):
             )
 
     def pose(self, site: Site[Engine]) -> Edges:
-        """Return edges of bins over the range of the points; warn of rows that are in no bin."""
+        """Return bin edges over the range of the points; warn of rows outside all bins."""
         left_out = incomplete_rows(site.engine, site.array)
         if left_out:
             site.note(
@@ -116,30 +116,30 @@ class Histogram(App[Edges]):
 
     @staticmethod
     def by_parts(parts: Parts, edges: Edges) -> Answer:
-        """Run one task per part, and a tree of sums."""
+        """Run one task per part, then a tree of sums."""
         counts = parts.call(count_block, edges=edges)
         return Answer(parts.merge(add_counts, counts))
 
     def in_processes(self, way: str, site: Site[Engine], edges: Edges) -> Contender:
-        """Return the floor."""
+        """Return the contender for the floor."""
         return site.contender_in_processes(way, lambda floor: on_floor(floor, edges))
 
     def same(self, left: Counts, right: Counts) -> bool:
-        """Tell whether counts are equal."""
+        """Return whether counts are equal."""
         return bool(np.array_equal(left, right))
 
     def detail(self) -> str:
-        """Return the bins."""
+        """Return the number of bins."""
         return f"{self.bins} bins per column"
 
 
 def equal_bins(bounds: Floats, bins: int) -> Edges:
-    """Cut the range of each column into equal bins, as ``numpy.histogramdd`` does."""
+    """Divide the range of each column into equal bins, as ``numpy.histogramdd`` does."""
     return tuple(np.linspace(low, high, bins + 1) for low, high in widen(bounds).T)
 
 
 def widen(bounds: Floats) -> Floats:
-    """Give a column of one single value a range around it, as ``numpy.histogramdd`` does.
+    """Widen the range of columns with one single value, as ``numpy.histogramdd`` does.
 
     >>> widen(np.array([[0.0, 3.0], [1.0, 3.0]]))
     array([[0. , 2.5],

@@ -1,7 +1,7 @@
-"""``spliter compare kmeans``: Lloyd's algorithm from the same centres.
+"""``spliter compare kmeans``: run Lloyd's algorithm from the same initial centres.
 
-All ways but ``dask-ml`` and ``sklearn`` run the kernel of :class:`spliter_apps.KMeans`: once in
-each iteration and once more for the labels in the end.
+All ways but ``dask-ml`` and ``sklearn`` run the kernel of :class:`spliter_apps.KMeans`: once per
+iteration, and once more to label the points.
 """
 
 from __future__ import annotations
@@ -27,23 +27,22 @@ from spliter_experiments.harness.errors import InputError, OptionError
 from spliter_experiments.harness.runner import Answer, Contender
 
 TOLERANCE = 1e-6
-"""Relative difference of centres and inertia that still counts as none: sums are rounded in another
-order in every way."""
+"""Relative tolerance of equal centres and inertia: each way rounds sums in another order."""
 
 CANDIDATES = 16
-"""Rows that are looked at for each initial centre, so that a few repeated ones do no harm."""
+"""Candidate rows per initial centre, so that a few repeated rows do no harm."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """What all ways start from.
+    """Initial state and iteration limit, the same for all ways.
 
     Parameters
     ----------
     centers : ndarray of float64, shape (clusters, columns)
         Initial centres.
     iterations : int
-        How often they are moved; less often only if they stay where they are.
+        Number of iterations; fewer only if the centres stop moving.
     """
 
     centers: Floats
@@ -52,14 +51,14 @@ class Start:
 
 @dataclass(frozen=True)
 class Clustering:
-    """What a way comes to.
+    """Result of a way.
 
     Parameters
     ----------
     centers : ndarray of float64, shape (clusters, columns)
         Centres, in the order of the initial ones.
     inertia : float or None
-        Sum of the squared distances to them; None where a way has another notion of it.
+        Sum of squared distances to the nearest centre; None if a way defines it differently.
     """
 
     centers: Floats
@@ -67,7 +66,7 @@ class Clustering:
 
 
 def by_spliter(site: Site[Engine], start: Start, materialize: Any) -> Answer:
-    """Use the estimator."""
+    """Fit SplIter's estimator."""
     model = SplitKMeans(
         len(start.centers),
         init=start.centers,
@@ -80,13 +79,13 @@ def by_spliter(site: Site[Engine], start: Start, materialize: Any) -> Answer:
 
 
 def by_sklearn(machine: Floor, start: Start) -> Answer:
-    """Leave it to scikit-learn, in one process."""
+    """Fit scikit-learn's estimator in one process."""
     (found,) = machine.call(fit_sklearn, start)
     return Answer(found)
 
 
 def on_floor(floor: Floor, start: Start) -> Answer:
-    """Add up in every plain process; average here."""
+    """Sum in every plain process; average in this one."""
 
     def label(centers: Floats) -> float:
         floor.keep("labels", assign_blocks, centers)
@@ -100,21 +99,21 @@ def on_floor(floor: Floor, start: Start) -> Answer:
 def iterate(
     start: Start, add_up: Callable[[Floats], Partial], label: Callable[[Floats], float]
 ) -> Clustering:
-    """Run Lloyd's algorithm, wherever the points are.
+    """Run Lloyd's algorithm with the given implementations of its two steps.
 
     Parameters
     ----------
     start : Start
-        Initial centres.
+        Initial centres and iteration limit.
     add_up : callable
-        Returns the sums of all points by their nearest centre.
+        Given centres, returns the sums of all points by their nearest centre.
     label : callable
-        Labels all points where they are and returns the inertia.
+        Given centres, labels all points in place and returns the inertia.
 
     Raises
     ------
     InputError
-        If a cluster loses all its points: what to do then is not part of the comparison.
+        If a cluster becomes empty; the ways handle this differently.
     """
     centers = start.centers
     for _ in range(start.iterations):
@@ -131,36 +130,36 @@ def iterate(
 
 
 def sum_blocks(blocks: Sequence[Floats], centers: Floats) -> Partial:
-    """Add up the points of blocks by their nearest centre."""
+    """Sum the points of blocks by their nearest centre."""
     return partial_sums(((block, None) for block in blocks), centers)
 
 
 def sum_block(block: Floats, centers: Floats) -> Partial:
-    """Add up the points of one block."""
+    """Sum the points of one block by their nearest centre."""
     return sum_blocks((block,), centers)
 
 
 def add_partials(partials: Sequence[Partial]) -> Partial:
-    """Add up what blocks contribute."""
+    """Add up partial sums."""
     return functools.reduce(operator.add, partials)
 
 
 def assign_blocks(blocks: Sequence[Floats], centers: Floats) -> Assignment:
-    """Label the points of blocks."""
+    """Assign the points of blocks to their nearest centre."""
     return assign(((block, None) for block in blocks), centers)
 
 
 def inertia_of_block(block: Floats, centers: Floats) -> float:
-    """Label the points of one block, and return what is added up over all."""
+    """Label the points of one block and return their inertia."""
     return float(assign_blocks((block,), centers).inertia)
 
 
 def fit_sklearn(blocks: Sequence[Floats], start: Start) -> Clustering:
-    """Run scikit-learn on one block."""
+    """Fit scikit-learn's estimator on one block."""
     from sklearn.cluster import KMeans
 
     (points,) = blocks
-    # Without a copy: the points are loaded anew for every run.
+    # No copy is needed: the points are loaded again for every run.
     model = KMeans(
         len(start.centers),
         init=start.centers,
@@ -178,14 +177,14 @@ ESTIMATOR: dict[str, Callable[[Site[Engine], Start], Answer]] = {
     "spliter-materialized": lambda site, start: by_spliter(site, start, materialize=True),
     "spliter-auto": lambda site, start: by_spliter(site, start, materialize="auto"),
 }
-"""The ways that are the same on every engine."""
+"""Ways that are the same on every engine."""
 
 IN_PROCESSES: dict[str, Callable[[Floor, Start], Answer]] = {SKLEARN: by_sklearn, FLOOR: on_floor}
 
 
 @dataclass(frozen=True)
 class KMeans(App[Start]):
-    """The app: clusters, iterations, and the seed of the initial centres."""
+    """Comparison of k-means; `seed` selects the initial centres."""
 
     clusters: int
     iterations: int
@@ -203,14 +202,14 @@ class KMeans(App[Start]):
             )
 
     def pose(self, site: Site[Engine]) -> Start:
-        """Return some of the points as initial centres."""
+        """Return random points as initial centres."""
         check_finite(site.engine, site.dataset.points, site.array)
         centers = initial_centers(site.dataset.points, self.clusters, self.seed)
         return Start(centers, self.iterations)
 
     @staticmethod
     def by_parts(parts: Parts, start: Start) -> Answer:
-        """Run one task per part, and a tree of sums, in each iteration."""
+        """Run one task per part, then a tree of sums, in each iteration."""
 
         def add_up(centers: Floats) -> Partial:
             total: Partial = parts.merge(add_partials, parts.call(sum_block, centers=centers))
@@ -222,11 +221,11 @@ class KMeans(App[Start]):
         return Answer(iterate(start, add_up, label))
 
     def in_processes(self, way: str, site: Site[Engine], start: Start) -> Contender:
-        """Return scikit-learn or the floor."""
+        """Return the contender for scikit-learn or the floor."""
         return site.contender_in_processes(way, lambda them: IN_PROCESSES[way](them, start))
 
     def same(self, left: Clustering, right: Clustering) -> bool:
-        """Tell whether centres and inertia are equal up to rounding."""
+        """Return whether centres and inertia are equal up to rounding."""
         scale = TOLERANCE * np.abs(left.centers).max()
         if not np.allclose(left.centers, right.centers, rtol=TOLERANCE, atol=scale):
             return False
@@ -235,17 +234,17 @@ class KMeans(App[Start]):
         return bool(np.isclose(left.inertia, right.inertia, rtol=TOLERANCE))
 
     def detail(self) -> str:
-        """Return clusters and iterations."""
+        """Return the numbers of clusters and iterations."""
         return f"{self.clusters} clusters, {self.iterations} iterations"
 
 
 def initial_centers(points: Points, clusters: int, seed: int) -> Floats:
-    """Choose points that differ from each other.
+    """Select distinct points at random.
 
     Raises
     ------
     InputError
-        If there are not so many among those looked at.
+        If there are too few distinct points among the candidates.
     """
     generator = np.random.default_rng(seed)
     starts = generator.integers(0, max(points.rows - CANDIDATES, 0) + 1, size=clusters)

@@ -1,9 +1,9 @@
 """``spliter compare knn``: find the nearest neighbours of points held out.
 
-The clock runs while the points are made searchable and all queries are answered; the queries come
-from the client. All ways but ``sklearn`` run the kernel of :class:`spliter_apps.NearestNeighbors`:
-every query meets every tree, and the best of all trees are merged. A tree holds the points of a
-location (``spliter``), of a block or chunk, or of a plain process (``floor``).
+Each run builds the search trees and answers all queries, which come from the client. All ways but
+``sklearn`` run the kernel of :class:`spliter_apps.NearestNeighbors`: each tree answers all queries,
+and the best results are merged. A tree holds the points of a location (``spliter``), of a block or
+chunk, or of a plain process (``floor``).
 """
 
 from __future__ import annotations
@@ -37,58 +37,58 @@ from spliter_experiments.harness.errors import InputError, OptionError
 from spliter_experiments.harness.runner import Answer, Contender
 
 ALGORITHM = "kd_tree"
-"""Of all ways: the fastest of scikit-learn's for few columns."""
+"""Search algorithm of all ways: scikit-learn's fastest for few columns."""
 
 TOLERANCE = 1e-9
-"""Relative difference of distances that are the same."""
+"""Relative tolerance of equal distances."""
 
 
 @dataclass(frozen=True)
 class Quest:
-    """What all ways are asked."""
+    """Query points and the number of neighbours, the same for all ways."""
 
     points: Floats
     neighbors: int
 
 
 def by_spliter(site: Site[Engine], quest: Quest) -> Answer:
-    """Use the estimator."""
+    """Fit SplIter's estimator and query it."""
     model = NearestNeighbors(n_neighbors=quest.neighbors, algorithm=ALGORITHM)
     distances, _ = model.fit(site.array).kneighbors(quest.points)
     return Answer(distances)
 
 
 def by_sklearn(machine: Floor, quest: Quest, threads: int) -> Answer:
-    """Leave it to scikit-learn, in one process."""
+    """Fit and query scikit-learn's estimator in one process."""
     (distances,) = machine.call(ask_sklearn, quest, threads)
     return Answer(distances)
 
 
 def on_floor(floor: Floor, quest: Quest) -> Answer:
-    """Build a tree in every plain process and ask it; merge here."""
+    """Build and query a tree in every plain process; merge in this one."""
     floor.keep("tree", build_from_blocks)
     found = floor.call(nearest, quest.points, quest.neighbors, on="tree")
     return Answer(merge_nearest(found, quest.neighbors).distances)
 
 
 def build_from_block(block: Floats, start: int) -> Tree:
-    """Make the points of a block searchable; `start` is the number of its first row."""
+    """Build a search tree of a block; `start` is the index of its first row."""
     return build_tree(block, np.arange(start, start + len(block)), Search(ALGORITHM))
 
 
 def ask_block(block: Floats, start: int, points: Floats, k: int) -> Candidates:
-    """Find the nearest points of one block; `start` is the number of its first row."""
+    """Build and query the tree of a block; `start` is the index of its first row."""
     return nearest(build_from_block(block, start), points, k)
 
 
 def build_from_blocks(blocks: Sequence[tuple[Floats, Codes]]) -> Tree:
-    """Make the points of blocks searchable, which come with the numbers of their rows."""
+    """Build a search tree of several blocks of points and row indexes."""
     points, numbers = zip(*blocks, strict=True)
     return build_tree(np.concatenate(points), np.concatenate(numbers), Search(ALGORITHM))
 
 
 def ask_sklearn(blocks: Sequence[Floats], quest: Quest, threads: int) -> Floats:
-    """Run scikit-learn on one block."""
+    """Fit and query scikit-learn's estimator on one block."""
     from joblib import parallel_config
     from sklearn import neighbors
 
@@ -96,7 +96,7 @@ def ask_sklearn(blocks: Sequence[Floats], quest: Quest, threads: int) -> Floats:
     model = neighbors.NearestNeighbors(
         n_neighbors=quest.neighbors, algorithm=ALGORITHM, n_jobs=threads
     )
-    # Told to, as it would take one thread only in a process that may not have children.
+    # A process that may not have children would use one thread otherwise.
     with parallel_config("threading"):
         distances: Floats
         distances, _ = model.fit(points).kneighbors(quest.points)
@@ -105,7 +105,7 @@ def ask_sklearn(blocks: Sequence[Floats], quest: Quest, threads: int) -> Floats:
 
 @dataclass(frozen=True)
 class Neighbors(App[Quest]):
-    """The app: how many neighbours of each query, and how many queries."""
+    """Comparison of nearest neighbours, with their number per query and the number of queries."""
 
     neighbors: int
     queries: int
@@ -129,7 +129,7 @@ class Neighbors(App[Quest]):
             yield Dataset(rest, held_out=queries)
 
     def check(self, dataset: Dataset) -> None:
-        """Refuse to look for more neighbours than there are points."""
+        """Reject more neighbours than points."""
         if self.neighbors > dataset.points.rows:
             raise InputError(
                 f"there are {dataset.points.rows} points to look among, fewer than --neighbors "
@@ -137,19 +137,19 @@ class Neighbors(App[Quest]):
             )
 
     def pose(self, site: Site[Engine]) -> Quest:
-        """Return the queries."""
+        """Return the queries and the number of neighbours."""
         check_finite(site.engine, site.dataset.points, site.array)
         return Quest(read_held_out(site.dataset), self.neighbors)
 
     @staticmethod
     def by_parts(parts: Parts, quest: Quest) -> Answer:
-        """Run one task per part, which builds a tree and asks it, and a tree of merges."""
+        """Run one task per part, which builds and queries a tree; then a tree of merges."""
         points, k = parts.engine.share(quest.points), quest.neighbors
         found = parts.call(ask_block, numbered=True, points=points, k=k)
         return Answer(parts.merge(functools.partial(merge_nearest, k=k), found).distances)
 
     def in_processes(self, way: str, site: Site[Engine], quest: Quest) -> Contender:
-        """Return scikit-learn or the floor."""
+        """Return the contender for scikit-learn or the floor."""
         if way == SKLEARN:
             cores = site.engine.cores
             return site.contender_in_processes(
@@ -159,9 +159,9 @@ class Neighbors(App[Quest]):
         return site.contender_in_processes(way, lambda floor: on_floor(floor, quest), numbers)
 
     def same(self, left: Floats, right: Floats) -> bool:
-        """Tell whether distances are equal; of points equally far any may be the neighbour."""
+        """Return whether distances are equal; among equidistant points any may be returned."""
         return left.shape == right.shape and bool(np.allclose(left, right, rtol=TOLERANCE))
 
     def detail(self) -> str:
-        """Return neighbours and queries."""
+        """Return the numbers of neighbours and queries."""
         return f"{self.neighbors} neighbors of {self.queries:,} queries"

@@ -1,4 +1,4 @@
-"""The ways of the apps that are Ray's alone.
+"""Ways that exist only on Ray.
 
 ======================  ====================================================================
 ``per-block-affinity``  one task per block, with affinity to the node of the block
@@ -6,7 +6,7 @@
                         Data (``Dataset.streaming_split`` with the nodes as locality hints)
 ======================  ====================================================================
 
-Without affinity (``per-block``) Ray puts tasks where their arguments are, as long as there is room.
+Without affinity (``per-block``) Ray runs tasks where their arguments are, while there is room.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RaySite: TypeAlias = Site[RayEngine]
 
 
 def pinned(way: Callable[[Any, Any], Answer]) -> Callable[[RaySite, Any], Answer]:
-    """Return a way of one task per block that gives the tasks an affinity."""
+    """Return a variant of a way whose tasks have affinity to the node of their block."""
 
     def run(site: RaySite, problem: Any) -> Answer:
         engine = dataclasses.replace(site.engine, pinned=True)
@@ -40,24 +40,24 @@ def pinned(way: Callable[[Any, Any], Answer]) -> Callable[[RaySite, Any], Answer
 
 
 def sum_streamed(site: RaySite, passes: int) -> Answer:
-    """Add up what each core gets of the dataset."""
+    """Sum the rows that each core gets from the dataset."""
     consume = consumers(site)
     return repeat(passes, lambda: sum(consume(add_blocks)))
 
 
 def histogram_streamed(site: RaySite, edges: Edges) -> Answer:
-    """Count in what each core gets of the dataset."""
+    """Count the rows that each core gets from the dataset."""
     consume = consumers(site)
     return Answer(add_counts(consume(count_blocks, edges)))
 
 
 def consumers(site: RaySite) -> Callable[..., list[Any]]:
-    """Split the dataset among the cores, each at a node.
+    """Split the dataset into one stream per core, with the cores' nodes as locality hints.
 
     Returns
     -------
     callable
-        Runs a kernel on what each core gets, and returns what these return.
+        Runs a kernel on every stream and returns the list of results.
     """
     nodes = site.engine.nodes
     seats = list(itertools.chain.from_iterable([node] * cpus for node, cpus in nodes.items()))
@@ -72,7 +72,7 @@ def consumers(site: RaySite) -> Callable[..., list[Any]]:
 
 @ray.remote  # type: ignore[untyped-decorator]
 def call_on_stream(kernel: Callable[..., Any], stream: Any, *shared: Any) -> Any:
-    """Call a function of blocks on those that a core gets."""
+    """Call a function of blocks on the rows of a stream."""
     return kernel(rows_of(stream.iter_batches(batch_size=None, batch_format="numpy")), *shared)
 
 
@@ -84,11 +84,11 @@ def rows_of(batches: Iterable[dict[str, Any]]) -> Iterator[Floats]:
 
 
 STREAMED: dict[str, Way] = {"sum": sum_streamed, "histogram": histogram_streamed}
-"""Of the apps that can take the rows of a stream, which come in any order."""
+"""Apps that accept the rows of a stream, which arrive in any order."""
 
 
 def ways(app: type[App[Any]]) -> Ways:
-    """Return the ways of an app that Ray alone has."""
+    """Return the ways of an app that exist only on Ray."""
     own = {"per-block-affinity": pinned(per_block(app))}
     if app.name in STREAMED:
         own["streaming-split"] = STREAMED[app.name]

@@ -1,7 +1,6 @@
-"""``spliter compare sum``: add up all values, next to no work, so that it shows what tasks cost.
+"""``spliter compare sum``: sum all values, so little work that the time shows the cost of tasks.
 
-There may be several passes, as in a program that comes back to its data: blocks are split, or
-rechunked, once for all of them.
+With several passes, blocks are split or rechunked once for all of them.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.runner import Answer, Contender
 
 TOLERANCE = 1e-9
-"""Relative difference of sums that differ by the order of adding up alone."""
+"""Relative tolerance of equal sums, which differ by the order of addition only."""
 
 
 def add_up(block: Floats) -> float:
-    """Return the sum of all values."""
+    """Return the sum of a block."""
     return float(block.sum())
 
 
 def add_blocks(blocks: Iterable[Floats]) -> float:
-    """Return the sum of all values of several blocks."""
+    """Return the sum of several blocks."""
     return sum(add_up(block) for block in blocks)
 
 
 @task
 def add_partition(partition: Partition) -> float:
-    """Add up the blocks of a partition, where they are."""
+    """Return the sum of a partition's blocks."""
     return add_blocks(partition)
 
 
@@ -54,12 +53,12 @@ def by_spliter(site: Site[Engine], passes: int) -> Answer:
 
 
 def on_floor(floor: Floor, passes: int) -> Answer:
-    """Add up in every plain process, and here."""
+    """Sum in every plain process, then in this one."""
     return repeat(passes, lambda: sum(floor.call(add_blocks)))
 
 
 def repeat(passes: int, add_all: Callable[[], float]) -> Answer:
-    """Make passes one after the other, and return what the last one comes to."""
+    """Run passes one after the other, and return the result of the last one."""
     for _ in range(passes - 1):
         add_all()
     return Answer(add_all())
@@ -67,7 +66,7 @@ def repeat(passes: int, add_all: Callable[[], float]) -> Answer:
 
 @dataclass(frozen=True)
 class Sum(App[int]):
-    """The app; its problem is the number of passes over all values."""
+    """Comparison of sums; the problem is the number of passes over all values."""
 
     passes: int
 
@@ -80,23 +79,23 @@ class Sum(App[int]):
             raise OptionError(f"--passes must be at least 1, got {self.passes}")
 
     def pose(self, site: Site[Engine]) -> int:
-        """Return the number of passes, after making sure that there is a sum."""
+        """Return the number of passes, after checking that all values are finite."""
         check_finite(site.engine, site.dataset.points, site.array)
         return self.passes
 
     @staticmethod
     def by_parts(parts: Parts, passes: int) -> Answer:
-        """Run one task per part, and a tree of sums, in each pass."""
+        """Run one task per part, then a tree of sums, in each pass."""
         return repeat(passes, lambda: float(parts.merge(sum, parts.call(add_up))))
 
     def in_processes(self, way: str, site: Site[Engine], passes: int) -> Contender:
-        """Return the floor."""
+        """Return the contender for the floor."""
         return site.contender_in_processes(way, lambda floor: on_floor(floor, passes))
 
     def same(self, left: float, right: float) -> bool:
-        """Tell whether sums are equal up to rounding."""
+        """Return whether sums are equal up to rounding."""
         return math.isclose(left, right, rel_tol=TOLERANCE)
 
     def detail(self) -> str:
-        """Return the passes."""
+        """Return the number of passes."""
         return f"{self.passes} passes" if self.passes > 1 else "1 pass"

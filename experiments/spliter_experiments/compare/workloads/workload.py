@@ -1,4 +1,4 @@
-"""What a computation to compare consists of: an app, its ways, and the data they find loaded."""
+"""Base class of the apps to compare, and the loaded data that their ways receive."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ EngineT_co = TypeVar("EngineT_co", bound=Engine, covariant=True)
 
 @dataclass(frozen=True)
 class Site(Generic[EngineT_co]):
-    """Data loaded on an engine in one blocking, for the ways to run on.
+    """Data loaded on an engine, which ways run on.
 
     Parameters
     ----------
     engine : Engine
-        The cluster.
+        The connected engine.
     dataset : Dataset
-        Source of the points and of what goes with them.
+        Sources of the points, labels and held-out rows.
     array : collection of float64, shape (rows, columns)
-        The points, a collection of the engine's.
+        The points, as a collection of the engine.
     labels : collection of int64, shape (rows,), or None
-        Their classes, placed as the points are.
+        Classes, each block at the location of its points.
     floor : Floor or None
         One plain process per core, for the way ``floor``.
     machine : Floor or None
@@ -63,16 +63,16 @@ class Site(Generic[EngineT_co]):
     ) -> Contender:
         """Return a way that runs in plain processes.
 
-        They hold the points only while they are measured: with the blocks on the cluster and a
-        rechunked copy, memory would otherwise hold the points three times.
+        The processes hold the points only while they are measured: next to the blocks on the
+        cluster and a rechunked copy, they would otherwise be in memory three times.
 
         Parameters
         ----------
         way : str
-            ``FLOOR``, for a process per core with its share of the blocks, or ``SKLEARN``, for one
-            process with all rows in one block.
+            ``FLOOR`` for one process per core, each with its share of the blocks, or ``SKLEARN``
+            for one process with all rows in one block.
         run : callable
-            The timed call; receives the processes, in which the points are loaded.
+            The timed call; receives the processes, with the points loaded.
         *aligned : Rows
             Rows to load with the points.
         """
@@ -91,7 +91,7 @@ class Site(Generic[EngineT_co]):
 
 @dataclass(frozen=True)
 class Loaded:
-    """A site, the state of its cluster right after loading, and the seconds that loading took."""
+    """A site, the cluster's state right after loading, and the seconds that loading took."""
 
     site: Site[Any]
     resting: Resting
@@ -99,7 +99,7 @@ class Loaded:
 
     @property
     def collections(self) -> list[Any]:
-        """The points and, if there are any, their labels."""
+        """The points and, if any, their labels."""
         return [one for one in (self.site.array, self.site.labels) if one is not None]
 
 
@@ -111,7 +111,7 @@ def loaded(
     placement: Placement = Placement.EVEN,
     **others: Any,
 ) -> Iterator[Loaded]:
-    """Load a data set on an engine, for the time of the context."""
+    """Load a data set on an engine while the context is open."""
     with ExitStack() as stack:
 
         def load(source: Rows, like: Any) -> Any:
@@ -132,16 +132,16 @@ Way: TypeAlias = Callable[[Any, Any], Answer]
 
 @dataclass(frozen=True)
 class Ways:
-    """The ways of one app on one engine.
+    """Ways of one app on one engine.
 
     Parameters
     ----------
     run : mapping of str to callable
-        By name.
+        The ways by name.
     own : tuple of str
-        Those of `run` that no other engine has, so that the app does not list them.
+        Names of the ways that exist only on this engine.
     absent : callable
-        Given the engine, returns the ways that cannot run on this cluster, with the reason.
+        Given the engine, returns the ways that cannot run on this cluster, with the reasons.
     """
 
     run: Mapping[str, Way]
@@ -151,19 +151,19 @@ class Ways:
 
 @dataclass
 class Parts:
-    """The parts of the data that get a task each: its blocks, or chunks after a rechunk.
+    """Parts of the data, each processed by one task: blocks, or chunks after a rechunk.
 
     Parameters
     ----------
     engine : Engine
-        The cluster.
+        The connected engine.
     array, labels : collection
-        The parts, and their labels if there are any.
+        The parts, and their labels or None.
     sizes : sequence of int
         Rows of each part.
     made : callable or None
-        Waits until all parts are there and returns the seconds of what made them; called as soon
-        as the first tasks are submitted, so that these start as soon as their part is there.
+        Waits until all parts are computed and returns the seconds of that phase. Called after the
+        first tasks are submitted, so that each starts as soon as its part is computed.
     """
 
     engine: Engine
@@ -181,7 +181,7 @@ class Parts:
         numbered: bool = False,
         **shared: Any,
     ) -> list[Any]:
-        """Start ``kernel(part, [labels], [number of the first row], **shared)`` for every part."""
+        """Start ``kernel(part, [labels], [index of the first row], **shared)`` for every part."""
         starts = row_starts(self.sizes) if numbered else None
         aligned = self.labels if labelled else None
         called = self.engine.call_blocks(self.array, kernel, aligned, starts, **shared)
@@ -190,7 +190,7 @@ class Parts:
         return called
 
     def merge(self, merge_some: Callable[[list[Any]], Any], pending: Sequence[Any]) -> Any:
-        """Merge partial results in a tree, and return the value."""
+        """Merge partial results in a tree, and return the final value."""
         level = list(pending)
         while len(level) > 1:
             groups = [level[at : at + ARITY] for at in range(0, len(level), ARITY)]
@@ -200,35 +200,35 @@ class Parts:
 
 
 ARITY = 16
-"""Partial results that one task merges. Of 4, 8 and 16, 16 took the least time for the histogram on
-Dask at 48, 192 and 768 blocks per core."""
+"""Partial results that one task merges; the fastest of 4, 8 and 16 for the histogram on Dask at 48,
+192 and 768 blocks per core."""
 
 ProblemT = TypeVar("ProblemT")
 
 
 class App(Generic[ProblemT]):
-    """A computation to compare: its problem, its ways, and which answers are equal.
+    """A computation to compare: poses the problem, runs it in several ways, compares answers.
 
     Subclasses are frozen dataclasses whose fields are the settings.
     """
 
     name: ClassVar[str]
     ways: ClassVar[tuple[str, ...]]
-    """All ways that some engine has, in the order of the tables."""
+    """Ways of this app on any engine, in the order of the tables."""
     split_ways: ClassVar[Mapping[str, Way]]
-    """Those with SplIter, the same on every engine."""
+    """Ways that use SplIter, the same on every engine."""
 
     @contextmanager
     def open(self, choice: InputChoice) -> Iterator[Dataset]:
-        """Open the input, for the time of the comparison."""
+        """Open the input while the context is open."""
         with open_points(choice) as points:
             yield Dataset(points)
 
     def check(self, dataset: Dataset) -> None:
-        """Raise an :class:`.errors.ExperimentError` if the data are not for this app."""
+        """Raise an :class:`.errors.ExperimentError` if the data do not suit this app."""
 
     def pose(self, site: Site[Engine]) -> ProblemT:
-        """Return the problem, the same for all blockings of the data."""
+        """Return the problem; it must not depend on the blocks."""
         raise NotImplementedError
 
     @staticmethod
@@ -237,24 +237,24 @@ class App(Generic[ProblemT]):
         raise NotImplementedError
 
     def in_processes(self, way: str, site: Site[Engine], problem: ProblemT) -> Contender:
-        """Return one of the ways off the cluster."""
+        """Return the contender for a way off the cluster."""
         raise NotImplementedError
 
     def same(self, left: Any, right: Any) -> bool:
-        """Tell whether two answers are equal."""
+        """Return whether two answers are equal."""
         raise NotImplementedError
 
     def kept(self) -> Mapping[str, Value]:
-        """Return the settings to keep with the results."""
+        """Return the settings to record."""
         return {entry.name: getattr(self, entry.name) for entry in fields(self)}  # type: ignore[arg-type]
 
     def detail(self) -> str:
-        """Return what the title says next to the size of the data."""
+        """Return the settings as shown in the title."""
         return ", ".join(f"{value} {name}" for name, value in self.kept().items())
 
 
 def per_block(app: type[App[Any]]) -> Way:
-    """Return the way of one task per block."""
+    """Return the way that runs one task per block."""
 
     def run(site: Site[Any], problem: Any) -> Answer:
         return app.by_parts(Parts(site.engine, site.array, site.labels, site.row_chunks), problem)
