@@ -1,4 +1,4 @@
-"""The paper's evaluation as a tool: scenarios, runs, records, figures and a report."""
+"""Reproduce the paper's evaluation: scenarios, planned runs, figures, predictions and a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loaded by every Dask client of a program under ``spliter profile``; notes what it does."""
+"""Preload module of Dask clients under ``spliter profile``; records the tasks of each client."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from distributed import Client
 from spliter_experiments.evaluation.profile import Profile, TaskWatcher, fill, read_seen
 
 PROFILE = Profile()
-"""Of the program that runs in this process."""
+"""Profile of the program that runs in this process."""
 
 CONNECTED: dict[Client, str] = {}
-"""Clients that have not been closed yet, with the name of their plugin."""
+"""Clients that are not closed yet, with the name of their scheduler plugin."""
 
 
 async def dask_setup(client: Client) -> None:
-    """Start to note; called by the client when it has connected."""
+    """Start recording; called by the client after it has connected."""
     name = f"spliter-profile-{uuid.uuid4().hex}"
-    # On the client's own loop, as here, its methods return what is to be awaited.
+    # On the client's own event loop, its methods return awaitables.
     registered: Any = client.register_plugin(TaskWatcher(name))
     await registered
     CONNECTED[client] = name
 
 
 async def dask_teardown(client: Client) -> None:
-    """Take what was noted; called by the client before it disconnects."""
+    """Collect the recorded tasks; called by the client before it disconnects."""
     name = CONNECTED.pop(client, None)
     if name is not None:
         reading: Any = client.run_on_scheduler(read_seen, name=name)

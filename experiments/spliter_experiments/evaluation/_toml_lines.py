@@ -1,6 +1,6 @@
-"""Read TOML of unknown origin, and find the line of a key, which :mod:`tomllib` does not keep.
+"""Parse TOML of unknown origin, and find the lines of its keys, which :mod:`tomllib` drops.
 
-For the lines, only as much of TOML is read as is needed to tell where tables and keys begin.
+The line finder parses only as much TOML as it needs to recognize tables and keys.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 MOST_CHARACTERS = 1_000_000
-"""Of a file: many times what the longest scenario has."""
+"""Maximum size of a file; many times the longest scenario."""
 
 Place: TypeAlias = "tuple[str | int, ...]"
-"""Keys and, in arrays of tables, numbers that lead to a value."""
+"""Path to a value: keys and, in arrays of tables, indexes."""
 
 _TABLE = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"""^\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[^=\s.]+)*)\s*=""")
@@ -22,12 +22,12 @@ _STRING = re.compile(r'"(?:\\.|[^"\\])*"|\'[^\']*\'')
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML; whatever is wrong with it is a ValueError that says so.
+    """Parse TOML; every error in it is a ValueError with a message.
 
     Raises
     ------
     ValueError
-        If it is no TOML, is too long, too deeply nested, or has a number of thousands of digits.
+        If the text is not TOML, too long or too deeply nested, or has an overlong number.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def lines_of(text: str) -> dict[Place, int]:
-    r"""Return the line, from 1, at which each table and each key of a TOML file stands.
+    r"""Return the line, from 1, of each table and key in a TOML file.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def lines_of(text: str) -> dict[Place, int]:
 
 
 def nearest_line(lines: Mapping[Place, int], place: Sequence[str | int]) -> int | None:
-    """Return the line of a value or, if it has none, of the innermost table that has one."""
+    """Return the line of a value or, if unknown, of its innermost table with a known line."""
     for end in range(len(place), 0, -1):
         if tuple(place[:end]) in lines:
             return lines[tuple(place[:end])]
@@ -83,7 +83,7 @@ def nearest_line(lines: Mapping[Place, int], place: Sequence[str | int]) -> int 
 
 
 def _table_place(is_array: bool, keys: Sequence[str], arrays: dict[Place, int]) -> Place:
-    """Return where a table is; a key that names an array stands for its last table."""
+    """Return the path of a table; a key that names an array refers to its last table."""
     place: Place = ()
     for key in keys[:-1]:
         place = (*place, key)
@@ -101,6 +101,6 @@ def _keys(dotted: str) -> list[str]:
 
 
 def _balance(line: str) -> int:
-    """Return how many brackets a line opens and does not close."""
+    """Return the number of brackets opened and not closed in a line."""
     bare = _STRING.sub("", line).partition("#")[0]
     return sum(bare.count(opening) for opening in "[{") - sum(bare.count(end) for end in "]}")

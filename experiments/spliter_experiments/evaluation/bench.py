@@ -1,6 +1,6 @@
-"""Run the runs of one stand: the cluster starts and the data are loaded once for all of them.
+"""Run the runs of one stand: start the cluster and load the data once, then measure in rounds.
 
-Clusters, ways and counters are those of ``spliter compare``; the rounds are the harness's.
+Clusters, ways and counters come from ``spliter compare``, the rounds from the harness.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ from spliter_experiments.harness.memory import held_by_children, held_by_workers
 from spliter_experiments.harness.runner import Bench, Contender, Judge, Measurement, run_rounds
 
 JOIN_SECONDS = 180
-"""How long workers may take to join a cluster that is not started here."""
+"""Maximum wait for workers to join a cluster that was not started here."""
 
 SPLITS = 3
-"""How often a split is timed at a stand."""
+"""Number of timed splits per stand; the median is recorded."""
 
 
 class Measure(Protocol):
-    """Runs the runs of one stand, and yields each as soon as it has finished."""
+    """Function that runs the runs of one stand and yields each when it has finished."""
 
     def __call__(
         self, scenario: Scenario, runs: Sequence[PlannedRun], address: str | None, listen: Listener
     ) -> Iterator[tuple[PlannedRun, Measurement]]:
-        """Run them.
+        """Run a stand.
 
         Parameters
         ----------
         scenario : Scenario
-            Of the runs.
+            Scenario of the runs.
         runs : sequence of PlannedRun
-            Of one stand.
+            Runs of one stand.
         address : str or None
             Address of the user's cluster; None to start one.
         listen : Listener
@@ -71,7 +71,7 @@ def on_cluster(
     Raises
     ------
     ExperimentError
-        If the cluster cannot be used, or two configurations disagree.
+        If the cluster cannot be used, or two configurations give different answers.
     """
     first = runs[0]
     kind, app = load_engine(first.engine), app_of(scenario, first)
@@ -110,7 +110,7 @@ def rounds_of(
     runs: Sequence[PlannedRun],
     listen: Listener,
 ) -> Iterator[tuple[PlannedRun, Measurement]]:
-    """Run the runs of one stand in rounds, one for each repetition."""
+    """Run the runs of one stand, one round per repetition."""
     planned = {(run.repetition, str(run.configuration)): run for run in runs}
     rounds: dict[int, list[str]] = {}
     for repetition, configuration in planned:
@@ -128,7 +128,7 @@ def rounds_of(
 
 
 def app_of(scenario: Scenario, run: PlannedRun) -> App[Any]:
-    """Return the app that a scenario is about, as ``spliter compare`` has it."""
+    """Return the ``spliter compare`` app of a scenario."""
     asked = scenario.parameters
     if isinstance(asked, HistogramParameters):
         return Histogram(asked.bins)
@@ -141,17 +141,17 @@ def app_of(scenario: Scenario, run: PlannedRun) -> App[Any]:
 
 def _site_for(run: PlannedRun, site: Site[Any]) -> Site[Any]:
     if run.configuration == "rechunk" and run.blocks < run.cores:
-        # To rechunk to one chunk per core would cut the blocks, of which there are few, smaller.
+        # One chunk per core would make the blocks smaller: there are fewer blocks than cores.
         return replace(site, engine=one_chunk_per_worker(site.engine))
     return site
 
 
 def one_chunk_per_worker(engine: Any) -> Engine:
-    """Return a Dask engine that says it has as many cores as workers, to rechunk by."""
+    """Return a Dask engine that reports one core per worker, so that rechunk makes few chunks."""
     from spliter_experiments.compare.engines.dask_engine import DaskEngine
 
     class OnePerWorker(DaskEngine):
-        """Differs in its number of cores alone."""
+        """Differs in the number of cores only."""
 
         @property
         def cores(self) -> int:
@@ -161,7 +161,7 @@ def one_chunk_per_worker(engine: Any) -> Engine:
 
 
 def _split_seconds(collections: Sequence[Any]) -> float:
-    """Time a split, apart from the runs, which do not report how long theirs takes."""
+    """Return the median time of a split; the runs do not report the time of theirs."""
     taken = []
     for _ in range(SPLITS):
         start = time.perf_counter()
@@ -171,12 +171,12 @@ def _split_seconds(collections: Sequence[Any]) -> float:
 
 
 def _await_workers(engine: Engine, run: PlannedRun, workers: int) -> None:
-    """Wait for so many workers, which join a cluster one by one.
+    """Wait until this number of workers has joined the cluster.
 
     Raises
     ------
     ClusterError
-        If they do not all come, or are not those that the run is for.
+        If they do not join in time, or workers or threads differ from the run's.
     """
     deadline = time.monotonic() + JOIN_SECONDS
     while engine.workers < workers and time.monotonic() < deadline:

@@ -1,7 +1,7 @@
-"""Measure what the model asks for: the scheduler, and the link between workers.
+"""Measure the costs of the scheduler and of transfers for the prediction model.
 
-A real Dask scheduler runs empty and sleeping tasks, which take a worker's time but none of the
-machine's, so that more workers can be pretended than there are cores.
+A real Dask scheduler runs empty and sleeping tasks. These occupy workers but no core, so there can
+be more workers than cores.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from spliter_experiments.evaluation.schema import Scenario
 from spliter_experiments.harness.errors import PlanError
 
 FEW, MANY = 200, 1200
-"""Tasks whose difference tells what one costs."""
+"""Numbers of tasks; the difference of their times gives the cost of one task."""
 
 NAP = 0.02
-"""Seconds of a task that hides what can be hidden of the scheduler's."""
+"""Duration of sleeping tasks in seconds, long enough to overlap with the scheduler's work."""
 
 WORKERS = 4
 
@@ -47,14 +47,14 @@ def measure_costs(scenario: Scenario, rows: Sequence[int]) -> Costs:
     Parameters
     ----------
     scenario : Scenario
-        Says which kernel.
+        Determines the kernel.
     rows : sequence of int
-        Of blocks; kernels are measured on up to a million.
+        Rows of the blocks; kernels are measured with at most `MOST_ROWS`.
 
     Raises
     ------
     PlanError
-        If the scenario is one of kernels alone.
+        If the scenario measures kernels only.
     """
     per_block = per_row = 0.0
     neighbors = cascade = None
@@ -78,7 +78,7 @@ def measure_costs(scenario: Scenario, rows: Sequence[int]) -> Costs:
 
 
 def scheduler_costs(client: Client) -> tuple[float, float, float]:
-    """Return the seconds of one task there and back, of a task, and of telling about one."""
+    """Return the seconds of a round trip, of scheduling a task, and of the serial part of that."""
     cores = sum(client.nthreads().values())
     trip = median_of(partial(run_naps, client, 1, 0.0))
     few, many = (median_of(partial(run_naps, client, n, 0.0)) for n in (FEW, MANY))
@@ -89,7 +89,7 @@ def scheduler_costs(client: Client) -> tuple[float, float, float]:
 
 
 def bandwidth_of(client: Client) -> float:
-    """Return the bytes per second from one worker to another."""
+    """Return the bytes per second between two workers."""
     one, other = list(client.nthreads())[:2]
     taken = []
     for _ in range(REPEATS):
@@ -102,7 +102,7 @@ def bandwidth_of(client: Client) -> float:
 
 
 def spliter_costs(client: Client) -> tuple[float, float]:
-    """Return the seconds of SplIter for each block: to split, and to run a task on partitions."""
+    """Return SplIter's seconds per block: of a split, and of a pass over partitions."""
     splitting, passing = [], []
     for blocks in (FEW, MANY):
         array = da.zeros(blocks, chunks=1).persist()
@@ -129,13 +129,13 @@ def _count_all(client: Client, partitions: Split) -> float:
 
 
 def count_blocks_of(partition: Partition) -> int:
-    """Go over the blocks of a partition, where they are."""
+    """Iterate over the blocks of a partition."""
     return sum(1 for _ in partition)
 
 
 @contextmanager
 def sleeping_cluster(workers: int) -> Iterator[Client]:
-    """Start a Dask cluster of workers with one thread each, which has run tasks before."""
+    """Start a Dask cluster of workers with one thread each, and warm it up."""
     with connected(ClusterChoice(None, workers=workers, threads=1)) as client:
         for _ in range(2):
             run_naps(client, FEW, 0.0)
@@ -143,7 +143,7 @@ def sleeping_cluster(workers: int) -> Iterator[Client]:
 
 
 def run_naps(client: Client, tasks: int, work: float) -> float:
-    """Return the seconds of a pass of tasks that sleep for their work."""
+    """Return the seconds to run a number of tasks that sleep for `work` seconds each."""
     start = time.perf_counter()
     client.gather(client.map(time.sleep, [work] * tasks, pure=False))
     return time.perf_counter() - start

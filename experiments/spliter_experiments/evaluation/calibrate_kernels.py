@@ -1,4 +1,4 @@
-"""Measure kernels on one core: what the model is told of the work itself."""
+"""Measure the kernels on one core for the prediction model."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ from spliter_experiments.evaluation.schema import (
 from spliter_experiments.harness.errors import PlanError
 
 MOST_ROWS = 1_000_000
-"""Of a block that a kernel is measured on."""
+"""Maximum rows of a block used for a measurement."""
 
 FEWEST_ROWS = 1000
 
 QUERIES = 2000
-"""Asked of each tree that is measured."""
+"""Number of queries to each measured tree."""
 
 TRAINED = (64, 256, 1024, 4096)
-"""Rows of the parts that are trained on."""
+"""Rows of the parts to measure training on."""
 
 PARTS = 8
-"""Whose support vectors are merged."""
+"""Number of parts whose support vectors are merged."""
 
 REPEATS = 5
 
 
 def median_of(measure: Callable[[], float]) -> float:
-    """Return the median of some measurements."""
+    """Return the median of `REPEATS` measurements."""
     return statistics.median(measure() for _ in range(REPEATS))
 
 
@@ -64,19 +64,19 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def kernel_costs(scenario: Scenario, rows: Sequence[int]) -> tuple[float, float]:
-    """Return the seconds of the kernel for a block, and for each row.
+    """Return the kernel's seconds per block and per row.
 
     Parameters
     ----------
     scenario : Scenario
-        Of the histogram or of k-means.
+        A scenario of the histogram or of k-means.
     rows : sequence of int
-        Of blocks; the kernel is measured on the largest, up to a million.
+        Rows of the blocks; the largest is measured, up to `MOST_ROWS`.
 
     Raises
     ------
     PlanError
-        If the kernel does not go by rows.
+        If the kernel's work is not proportional to rows.
     """
     large = min(max(rows), MOST_ROWS)
     points = GeneratedPoints(large, scenario.parameters.dims, scenario.seed).read(0, large)
@@ -99,14 +99,14 @@ def _kernel(scenario: Scenario, points: Floats) -> Callable[[Floats], object]:
 
 
 def neighbor_costs(scenario: Scenario, rows: Sequence[int]) -> NeighborCosts:
-    """Return what trees of such sizes cost.
+    """Measure building, querying and merging of trees.
 
     Parameters
     ----------
     scenario : Scenario
-        Of nearest neighbours.
+        A scenario of nearest neighbours.
     rows : sequence of int
-        Of trees, of which those up to a million are built.
+        Rows of the trees; trees of up to `MOST_ROWS` are built.
     """
     asked = scenario.parameters
     assert isinstance(asked, NeighborsParameters)
@@ -136,7 +136,7 @@ def neighbor_costs(scenario: Scenario, rows: Sequence[int]) -> NeighborCosts:
 
 
 def cascade_costs(scenario: Scenario) -> CascadeCosts:
-    """Return what the steps of a cascade cost on generated points, and what they leave."""
+    """Measure the steps of a cascade on generated points, and the rows that each step passes on."""
     rows = PARTS * TRAINED[-1] // 2
     with CascadeSvm(None, 1, 0.0).open(
         InputChoice(None, None, None, rows, scenario.parameters.dims, scenario.seed)
@@ -178,7 +178,7 @@ def _trained(data: Rows, training: Training, size: int) -> tuple[float, SupportS
 
 
 def _merged(data: Rows, training: Training, size: int) -> tuple[float, float]:
-    """Return how many rows some parts of a size hand over, and the seconds to merge them."""
+    """Return how many rows the parts of a size pass on, and the seconds to merge them."""
     sets = [train_part(_part(data, number, size), training, FEW_PARTS) for number in range(PARTS)]
     rows = sum(len(found.rows) for found in sets if found is not None)
     doubt = FEW_PARTS.doubt(PARTS * size)
@@ -186,7 +186,7 @@ def _merged(data: Rows, training: Training, size: int) -> tuple[float, float]:
 
 
 def _iterations(data: Rows, training: Training) -> int:
-    """Run a small cascade until it stands."""
+    """Return the iterations of a small cascade until it converges, at most `PARTS`."""
     parts = [_part(data, number, TRAINED[1]) for number in range(PARTS)]
     solution = conclude([train_part(part, training, FEW_PARTS) for part in parts], training.svc)
     while not solution.converged and len(solution.objectives) < PARTS:

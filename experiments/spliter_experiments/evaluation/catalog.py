@@ -1,6 +1,6 @@
-"""The scenarios that ship with the tool, by figure of the paper, and those in files of the user's.
+"""Load scenarios: those of the paper's figures, shipped with the package, or the user's files.
 
-Errors in a file name its line.
+Errors in a file state the line.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from spliter_experiments.evaluation.schema import Scenario
 from spliter_experiments.harness.errors import ScenarioError
 
 FIGURES = (*(str(number) for number in range(9, 22)), "table1")
-"""All experiments of the paper's evaluation, in its order."""
+"""Names of all experiments in the paper's evaluation, in its order."""
 
 FOLDER = "catalog"
 
 
 def figure_name(text: str) -> str:
-    """Return the name of a figure however it is written.
+    """Normalize the name of a figure.
 
     Raises
     ------
     ScenarioError
-        If there is none of that name.
+        If there is no such figure.
 
     Examples
     --------
@@ -50,12 +50,12 @@ def figure_name(text: str) -> str:
 
 
 def load_scenario(figure: str) -> Scenario:
-    """Return a scenario of the paper's, or one from a file.
+    """Load a scenario of the paper, or one from a file.
 
     Raises
     ------
     ScenarioError
-        If there is none, or the file is not one.
+        If the figure does not exist, or the file is invalid.
 
     Examples
     --------
@@ -67,12 +67,12 @@ def load_scenario(figure: str) -> Scenario:
 
 
 def read_scenario(figure: str) -> tuple[str, str]:
-    """Return the text of a scenario, and what to call it in messages.
+    """Return the text of a scenario, and its name for messages.
 
     Raises
     ------
     ScenarioError
-        If there is none.
+        If it cannot be read.
     """
     if not figure.endswith(".toml"):
         name = f"{file_stem(figure_name(figure))}.toml"
@@ -85,7 +85,7 @@ def read_scenario(figure: str) -> tuple[str, str]:
 
 
 def file_stem(figure: str) -> str:
-    """Return what files of a figure are called.
+    """Return the stem of the file names of a figure.
 
     Examples
     --------
@@ -96,12 +96,12 @@ def file_stem(figure: str) -> str:
 
 
 def parse_scenario(text: str, origin: str) -> Scenario:
-    """Read the text of a scenario.
+    """Parse the text of a scenario.
 
     Raises
     ------
     ScenarioError
-        If it is not one: with the line of every mistake.
+        If it is invalid; lists every mistake with its line.
     """
     try:
         return Scenario.model_validate(parse_toml(text))
@@ -114,7 +114,7 @@ def parse_scenario(text: str, origin: str) -> Scenario:
 
 
 def _said(found: ErrorDetails, lines: dict[Place, int]) -> str:
-    """Write a mistake with its line; pydantic adds the app to the place of a parameter."""
+    """Format an error with its line; pydantic adds the app to the path of a parameter."""
     place = [key for key in found["loc"] if key not in APPS]
     line = nearest_line(lines, place)
     what = found["msg"].removeprefix("Value error, ")
@@ -125,4 +125,4 @@ def _said(found: ErrorDetails, lines: dict[Place, int]) -> str:
 
 
 APPS = frozenset({"histogram", "kmeans", "csvm", "knn"})
-"""Apps that there are scenarios of."""
+"""Apps that scenarios exist for."""

@@ -1,7 +1,7 @@
-"""Compare the model with what runs here: with sleeping workers, and with real ones.
+"""Check the prediction model against measurements with sleeping and with real workers.
 
-Workers that sleep in place of the kernel can be more than there are cores. A real run has real
-kernels, transfers and results, on as many workers as there are cores.
+There can be more sleeping workers than cores. Real runs include kernels, transfers and results, but
+need a core per worker.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ WORKERS = (2, 4, 8)
 BLOCKS_PER_CORE = 48
 
 EMPTY_WORK = 0.0005
-"""Seconds of tasks that have next to nothing to do."""
+"""Duration of nearly empty tasks, in seconds."""
 
 SHORT_WORK, LONG_WORK = 0.005, 0.02
-"""Least and most seconds of a block that are worth sleeping for."""
+"""Bounds of the sleep per block, in seconds."""
 
 REPETITIONS = 3
 
 
 @dataclass(frozen=True)
 class Check:
-    """A prediction beside what it took."""
+    """A prediction and the measured time, in seconds."""
 
     what: str
     workers: int
@@ -53,29 +53,29 @@ class Check:
 
     @property
     def error(self) -> float:
-        """Of the prediction, as a share of what was measured."""
+        """Relative error of the prediction."""
         return self.predicted / self.measured - 1
 
 
 def check_sleeping(
     costs: Costs, block_seconds: float, workers: Sequence[int] = WORKERS
 ) -> list[Check]:
-    """Compare passes over blocks with a real scheduler and sleeping workers.
+    """Compare predicted passes over blocks with a real scheduler and sleeping workers.
 
     Parameters
     ----------
     costs : Costs
-        Of the model.
+        Costs of the model.
     block_seconds : float
-        What the kernel takes for a block; as much is slept.
+        Seconds of the kernel per block; tasks sleep that long, within bounds.
     workers : sequence of int
-        How many are pretended, one after the other.
+        Numbers of workers to check.
 
     Returns
     -------
     list of Check
-        For each number of workers: one task per block, the same with next to no work, and SplIter
-        over the same blocks.
+        For each number of workers: one task per block, the same with nearly empty tasks, and
+        SplIter over the same blocks.
     """
     found = []
     work = min(max(block_seconds, SHORT_WORK), LONG_WORK)
@@ -94,7 +94,7 @@ def _spliter(client: Client, costs: Costs, workers: int, work: float) -> Check:
     blocks = workers * BLOCKS_PER_CORE
     array = da.zeros(blocks, chunks=1).persist()
     wait(array, timeout=WAIT_SECONDS)
-    # Where Dask has put them is not for the model to know: the fullest worker has the most work.
+    # The model cannot know Dask's placement: use the partition with the most blocks.
     with split(array) as partitions:
         most = max(len(partition) for partition in partitions)
         measured = median_of(partial(_nap_over, client, partitions, work))
@@ -110,12 +110,12 @@ def _nap_over(client: Client, partitions: Split, work: float) -> float:
 
 
 def nap_for_blocks(partition: Partition, work: float) -> None:
-    """Sleep for every block of a partition, where they are."""
+    """Sleep `work` seconds for every block of a partition."""
     time.sleep(work * sum(1 for _ in partition))
 
 
 def real_runs(scenario: Scenario, names: Sequence[str]) -> list[PlannedRun]:
-    """Return the runs of the laptop size that this machine has a core for each worker of."""
+    """Return the largest laptop-size runs for which this machine has a core per worker."""
     if "laptop" not in scenario.sizes:
         return []
     cores = os.cpu_count() or 1
@@ -133,7 +133,7 @@ def real_runs(scenario: Scenario, names: Sequence[str]) -> list[PlannedRun]:
 def check_real(
     scenario: Scenario, costs: Costs, runs: Sequence[PlannedRun], listen: Listener | None = None
 ) -> list[Check]:
-    """Compare predictions with real runs: the median of some of each."""
+    """Compare predictions with the median of real runs."""
     found = []
     for stand in stands_of(runs).values():
         seconds: dict[str, list[float]] = {}

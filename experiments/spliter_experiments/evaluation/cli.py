@@ -1,4 +1,4 @@
-"""``spliter experiment``: the paper's evaluation, by figure."""
+"""Commands of ``spliter experiment``: run, plot, report and predict the paper's figures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ app = typer.Typer(
 
 
 class SizeChoice(StrEnum):
-    """In which size."""
+    """Sizes of a scenario."""
 
     FULL = "full"
     LAPTOP = "laptop"
@@ -190,7 +190,7 @@ def predict_figure(
         names = list(dict.fromkeys(run.configuration for run in runs))
         tried = real_runs(scenario, names) if check else []
         costs = measure_costs(scenario, _part_rows([*runs, *tried]))
-        # The checks run here, where the link is that of this machine.
+        # The checks run on this machine, so they use its measured bandwidth.
         checks = _checks(scenario, costs, tried or runs) if check else []
         if given is not None:
             costs = replace(costs, bandwidth=given)
@@ -205,7 +205,7 @@ def predict_figure(
 
 
 def _part_rows(runs: Sequence[PlannedRun]) -> list[int]:
-    """Return the rows of the parts that there are: of blocks, and of all that a worker has."""
+    """Return the rows of all parts: of each block, and of all blocks of a worker."""
     return [run.rows // parts for run in runs for parts in (run.blocks, run.workers)]
 
 
@@ -249,7 +249,7 @@ def _number(word: str) -> int:
 
 
 def _cluster(request: Request, scheduler_file: str | None, address: str | None) -> str | None:
-    """Return where the user's cluster is; refuse two answers, and one of another engine."""
+    """Return the address of the user's cluster; reject two options, or another engine's."""
     if scheduler_file is not None and address is not None:
         raise OptionError("either --scheduler-file or --address, not both")
     if scheduler_file is not None and request.engine != PROCESS:

@@ -1,12 +1,12 @@
-r"""What the parts of runs cost, and what a pass of tasks comes to: the ground of the model.
+r"""Costs of the parts of a run, and the time of one pass of tasks: the basis of the model.
 
 A pass of tasks over the data takes
 
 .. math:: t_0 + N g + \max(N (s - g), \lceil N / C \rceil w)
 
-with :math:`N` tasks of :math:`w` seconds of work each on :math:`C` cores; :math:`t_0` is the time
-of one empty task there and back, :math:`s` what the scheduler takes for a task, and :math:`g` that
-part of it that no work hides, because the task has to be told before it can start.
+with :math:`N` tasks of :math:`w` seconds of work each on :math:`C` cores; :math:`t_0` is the round
+trip of one empty task, :math:`s` the scheduler's time per task, and :math:`g` the part of it that
+cannot overlap with work, because a task must be sent before it can start.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from spliter_experiments.evaluation.plan import FLOAT_BYTES, PlannedRun
 from spliter_experiments.evaluation.schema import Scenario
 
 MERGED_AT_ONCE = 16
-"""Partial results that one task merges."""
+"""Number of partial results that one task merges."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A cost by a size: a power law between those that were measured, and beyond them.
+    """A cost as a function of size, interpolated and extrapolated by power laws.
 
     Parameters
     ----------
     sizes, values : tuple of float
-        Ascending sizes, and what was measured; positive, two at least.
+        Ascending sizes and the cost measured at each; positive, at least two.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class Curve:
     values: tuple[float, ...]
 
     def at(self, size: float) -> float:
-        """Return the cost of a size."""
+        """Return the cost at a size."""
         place = bisect.bisect_left(self.sizes, size, 1, len(self.sizes) - 1)
         left, right = self.sizes[place - 1], self.sizes[place]
         low, high = self.values[place - 1], self.values[place]
@@ -52,16 +52,16 @@ class Curve:
 
 @dataclass(frozen=True)
 class NeighborCosts:
-    """What the kernels of nearest neighbours cost.
+    """Costs of the kernels of nearest neighbours.
 
     Parameters
     ----------
     build : Curve
-        Seconds to build a tree, by its points.
+        Seconds to build a tree, by number of points.
     ask : Curve
         Seconds of one query, by the points of the tree.
     merge : float
-        Seconds to merge the neighbours that one tree has for one query.
+        Seconds to merge one tree's neighbours of one query.
     """
 
     build: Curve
@@ -71,21 +71,21 @@ class NeighborCosts:
 
 @dataclass(frozen=True)
 class CascadeCosts:
-    """What the steps of a cascade cost, and how many rows they leave.
+    """Costs of the steps of a cascade, and the number of rows that each step passes on.
 
     Parameters
     ----------
     train : Curve
-        Seconds to train on a part of the data, by its rows.
+        Seconds to train on a part of the data, by rows.
     merge : Curve
-        Seconds to train on rows that parts have handed over, by their number.
+        Seconds to train on the rows passed on by parts, by rows.
     kept, support : Curve
-        Rows that a part hands over, by those it is about: with those near its margins, and
-        support vectors alone.
+        Rows that a part passes on, by its rows: including those near its margins, and support
+        vectors only.
     look : float
-        Seconds to see what a solution lacks of a row, for each of its support vectors.
+        Seconds to check a row against a solution, per support vector.
     iterations : int
-        How many it took.
+        Number of iterations until convergence.
     """
 
     train: Curve
@@ -98,27 +98,26 @@ class CascadeCosts:
 
 @dataclass(frozen=True)
 class Costs:
-    """What the parts of a run cost.
+    """Costs of the parts of a run.
 
     Parameters
     ----------
     round_trip : float
-        Seconds of one empty task, there and back.
+        Seconds from submitting one empty task to its result.
     task : float
-        Seconds that the scheduler takes for a task.
+        Seconds of the scheduler per task.
     telling : float
-        The part of it that no work hides.
+        Part of `task` that does not overlap with work.
     bandwidth : float
-        Bytes per second from one node to another.
+        Bytes per second between two nodes.
     per_block, per_row : float
-        Seconds of the kernel: for a block however small, and for each row. 0 for apps whose
-        kernels cost otherwise.
+        Seconds of the kernel per block and per row; 0 for apps with another cost function.
     split_block, pass_block : float
-        Seconds of SplIter for each block: to split, and in each pass.
+        Seconds of SplIter per block: of a split, and of each pass.
     neighbors : NeighborCosts or None
-        Those of nearest neighbours.
+        For nearest neighbours only.
     cascade : CascadeCosts or None
-        Those of a cascade.
+        For Cascade SVM only.
     """
 
     round_trip: float
@@ -133,12 +132,12 @@ class Costs:
     cascade: CascadeCosts | None = None
 
     def kernel(self, rows: float) -> float:
-        """Return the seconds of the kernel on one block."""
+        """Return the kernel's seconds on a block of `rows` rows."""
         return self.per_block + self.per_row * rows
 
 
 def pass_seconds(costs: Costs, tasks: int, cores: int, work: float) -> float:
-    """Return the seconds of one pass of equal tasks, without merging what they return.
+    """Return the seconds of a pass of equal tasks, without merging their results.
 
     Examples
     --------
@@ -153,7 +152,7 @@ def pass_seconds(costs: Costs, tasks: int, cores: int, work: float) -> float:
 
 
 def rechunk_seconds(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
-    """Return the seconds to rechunk: a task per block, and the data of a node over its link."""
+    """Return the seconds of a rechunk: a task per block, and each node's transfer of its data."""
     if run.blocks == run.cores:
         return 0.0
     nbytes = run.rows * scenario.parameters.dims * FLOAT_BYTES / run.nodes

@@ -1,6 +1,6 @@
-"""Measure the kernels of nearest neighbours alone: building a tree, and querying it.
+"""Measure building and querying of nearest-neighbour trees, without a cluster.
 
-No cluster takes part: one thread of this process does all of it.
+Everything runs in one thread of this process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spliter_experiments.harness.runner import Answer, Bench, Contender, Judge, 
 def in_process(
     scenario: Scenario, runs: Sequence[PlannedRun], address: str | None, listen: Listener
 ) -> Iterator[tuple[PlannedRun, Measurement]]:
-    """Run the runs of one stand here; `address` is not used."""
+    """Run the runs of one stand in this process; `address` is ignored."""
     first, asked = runs[0], scenario.parameters
     assert isinstance(asked, NeighborsParameters)
     start = time.perf_counter()
@@ -50,7 +50,7 @@ def in_process(
         "fit": Contender("fit", lambda: Answer(fit()), on_cluster=False),
         "kneighbors": Contender("kneighbors", query, on_cluster=False),
     }
-    # The two compute different things: there are no answers to compare.
+    # The two compute different things, so there are no answers to compare.
     bench = Bench(Judge(lambda _, __: True), memory=held_by([psutil.Process()]))
     with threadpool_limits(1):
         for run, found in rounds_of(bench, contenders, runs, listen):

@@ -1,16 +1,15 @@
-"""Predict what runs take from what their parts cost: a model of a few lines.
+"""Predict the time of a run from the measured costs of its parts.
 
-Of passes of tasks (:mod:`.costs`). Partial results are merged sixteen at a time, by tasks too. With
-one task per block, there are as many tasks as blocks; with SplIter and after a rechunk as many as
-cores, and the work of a task is that of all its blocks. SplIter takes something for each block too:
-once to split, and in every pass to tell a task of its blocks. A rechunk comes before the first
-pass: it costs a task for each block, and every node receives all of its data but the share that it
-has already. Nearest neighbours and cascades have several steps, whose work does
-not go by rows alone. How many rows of a cascade's parts are handed over is a property of the data:
-beyond the rows that can be trained on here, a power law is all there is.
+A run consists of passes of tasks (:mod:`.costs`); tasks merge partial results sixteen at a time.
+The number of tasks per pass is the number of blocks with one task per block, and the number of cores
+with SplIter or after a rechunk, where a task does the work of all its blocks. SplIter also has costs
+per block: once for the split, and in every pass to send a task its blocks. A rechunk, before the
+first pass, costs a task per block, and each node receives all of its data but the share that it
+already holds. Nearest neighbours and cascades have several steps, whose work is not proportional to
+rows. How many rows the parts of a cascade pass on depends on the data; beyond the rows that can be
+trained on here, the model extrapolates by a power law.
 
-What the model leaves out: memory bandwidth that cores share, results that are large, and whatever
-else runs there.
+The model ignores shared memory bandwidth, large results, and other load.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from spliter_experiments.evaluation.schema import (
 from spliter_experiments.harness.errors import PlanError
 
 LOOKS = 3
-"""Passes that the estimator makes over all partitions before it trains."""
+"""Passes that the estimator makes over all partitions before training."""
 
 SCHEMES = {
     "baseline": MANY_PARTS,
@@ -50,12 +49,12 @@ SCHEMES = {
 
 
 def predict_cascade(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
-    """Return the seconds that a run is predicted to take.
+    """Return the predicted seconds of a Cascade SVM run.
 
     Raises
     ------
     PlanError
-        If its steps were not measured, or there is no model of the configuration.
+        If its steps were not measured, or the configuration has no model.
     """
     steps, asked = costs.cascade, scenario.parameters
     assert isinstance(asked, CascadeParameters)
@@ -81,7 +80,7 @@ def predict_cascade(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
 def _merging_sets(
     run: PlannedRun, costs: Costs, steps: CascadeCosts, scheme: Scheme, parts: int
 ) -> float:
-    """Return the seconds of all merges, the last of which leaves the solution."""
+    """Return the seconds of all levels of merges, up to the solution."""
     kept: Curve = steps.kept if scheme.doubtful else steps.support
     seconds, sets, rows = 0.0, parts, run.rows / parts
     while sets > 1:
@@ -102,7 +101,7 @@ def _further(
     if not scheme.retrains:
         looking = pass_seconds(costs, parts, run.cores, look)
         return looking + costs.round_trip + steps.merge.at(solution)
-    # A part that is trained with the solution hands over little else.
+    # A part trained with the solution passes on little else.
     one = steps.merge.at(solution + steps.support.at(rows))
     levels = math.ceil(math.log(max(parts, 2), scheme.arity))
     seconds = pass_seconds(costs, parts, run.cores, look + one)
@@ -113,19 +112,19 @@ def _further(
 
 
 STEPS = 2
-"""Tasks of a tree: one to build it, one to ask it."""
+"""Tasks per tree: one to build it, one to query it."""
 
 CANDIDATE_BYTES = 2 * FLOAT_BYTES
-"""Of a neighbour of a query: a distance and a number."""
+"""Bytes of a neighbour of a query: its distance and its index."""
 
 
 def predict_neighbors(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
-    """Return the seconds that a run is predicted to take.
+    """Return the predicted seconds of a nearest-neighbours run.
 
     Raises
     ------
     PlanError
-        If its kernels were not measured, or there is no model of the configuration.
+        If its kernels were not measured, or the configuration has no model.
     """
     kernels = costs.neighbors
     if kernels is None:
@@ -153,7 +152,7 @@ def _trees(
 def _merging_answers(
     scenario: Scenario, run: PlannedRun, costs: Costs, kernels: NeighborCosts, trees: int
 ) -> float:
-    """Return the seconds of a tree of merges: every level waits for the one before."""
+    """Return the seconds of a tree of merges; each level waits for the previous one."""
     asked = scenario.parameters
     assert isinstance(asked, NeighborsParameters)
     nbytes = run.queries * asked.neighbors * CANDIDATE_BYTES
@@ -162,7 +161,7 @@ def _merging_answers(
         groups = math.ceil(sets / MERGED_AT_ONCE)
         together = math.ceil(sets / groups)
         work = together * run.queries * kernels.merge
-        # A group is merged where one of its sets is.
+        # A group is merged where one of its sets is, so that set is not sent.
         links = min(run.nodes, groups)
         moved = (together - 1) * groups / links * nbytes if run.nodes > 1 else 0.0
         seconds += pass_seconds(costs, groups, run.cores, work) + moved / costs.bandwidth
@@ -172,7 +171,7 @@ def _merging_answers(
 
 def _forest(run: PlannedRun, costs: Costs, kernels: NeighborCosts) -> float:
     rows = run.rows / run.workers
-    # Every core has a piece of the queries, which every tree is asked about.
+    # Every core has a chunk of the queries, and every tree answers each chunk.
     asking = pass_seconds(
         costs,
         run.cores * run.workers,
@@ -191,12 +190,12 @@ def _forest(run: PlannedRun, costs: Costs, kernels: NeighborCosts) -> float:
 
 
 def predict(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
-    """Return the seconds that a run is predicted to take.
+    """Return the predicted seconds of a run.
 
     Raises
     ------
     PlanError
-        If there is no model of it.
+        If there is no model for it.
     """
     if scenario.kind == "kernel":
         raise PlanError(
@@ -207,7 +206,7 @@ def predict(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
     if run.app == "csvm":
         return predict_cascade(scenario, run, costs)
     asked = scenario.parameters
-    # The estimator and all other ways label the points once more in the end.
+    # The estimator and all other ways label the points in one more pass.
     passes = asked.iterations + 1 if isinstance(asked, KMeansParameters) else 1
     per_core = run.rows / run.cores
     blocks_per_core = run.blocks / run.cores
@@ -228,7 +227,7 @@ def predict(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
 
 
 def _merging(costs: Costs, results: int) -> float:
-    """Return the seconds to merge partial results, as far as it is not done beside the work."""
+    """Return the seconds to merge partial results that do not overlap with the work."""
     levels, tasks = 0, 0
     while results > 1:
         results = math.ceil(results / MERGED_AT_ONCE)
@@ -237,7 +236,7 @@ def _merging(costs: Costs, results: int) -> float:
 
 
 def block_seconds(run: PlannedRun, costs: Costs) -> float:
-    """Return the seconds that the kernel of a run is predicted to take for a block."""
+    """Return the predicted seconds of the kernel for one block of a run."""
     rows = run.rows / run.blocks
     if costs.neighbors is not None:
         return costs.neighbors.build.at(rows) + run.queries * costs.neighbors.ask.at(rows)
@@ -249,24 +248,23 @@ def block_seconds(run: PlannedRun, costs: Costs) -> float:
 def most_blocks_per_core(
     scenario: Scenario, run: PlannedRun, costs: Costs, slack: float
 ) -> tuple[int, int] | None:
-    """Return how finely the data of a run may be cut for a bit of time, and rows per block then.
+    """Return the largest number of blocks per core within a time limit, and the rows per block.
 
     Parameters
     ----------
     scenario : Scenario
-        What it is of.
+        Scenario of the run.
     run : PlannedRun
         Configuration, nodes and data.
     costs : Costs
-        What the parts cost.
+        Measured costs.
     slack : float
-        Share of the time with one block per core that may be added.
+        Accepted increase over the time with one block per core, as a share of it.
 
     Returns
     -------
     tuple of int or None
-        Blocks per core, a power of two, and rows of each; None if one block per core is the most
-        there can be.
+        Blocks per core, a power of two, and rows per block; None if only one block per core fits.
     """
     least = predict(scenario, replace(run, blocks=run.cores), costs)
     found = None

@@ -1,8 +1,8 @@
-"""Make a plan of a scenario: every run there is to do, what it needs, and the command that does it.
+"""Expand a scenario into the list of its runs, with the resources and the command of each.
 
-A *run* is one configuration at one place of the figure, once. Runs that differ in nothing but
-configuration and repetition are taken together at one *stand*: the cluster is started and the data
-are loaded once, and the runs are interleaved there.
+A *run* is one repetition of one configuration at one place of the figure. A *stand* is the set of
+runs that differ in configuration and repetition only: the cluster is started and the data are
+loaded once, and the runs are interleaved.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spliter_experiments.harness.errors import PlanError
 from spliter_experiments.harness.records import digest_of
 
 PROCESS = "process"
-"""In place of an engine, for kernels that are measured in this process."""
+"""Stands for the engine of kernels measured in this process."""
 
 WAYS: Mapping[Configuration, str] = {
     "baseline": "per-block",
@@ -34,10 +34,10 @@ WAYS: Mapping[Configuration, str] = {
     "fit": "fit",
     "kneighbors": "kneighbors",
 }
-"""What the comparisons call each configuration."""
+"""Name of each configuration in ``spliter compare``."""
 
 MOST_RUNS = 100_000
-"""Of a plan: many times the paper's whole evaluation. A slip of the pen fills no memory."""
+"""Maximum size of a plan, many times the paper's evaluation; guards memory against typos."""
 
 RECORDED = (
     *("figure", "app", "size", "engine", "configuration", "way", "nodes", "workers", "threads"),
@@ -48,48 +48,48 @@ RECORDED = (
 FLOAT_BYTES = 8
 
 WORKER_BYTES = 300 * 10**6
-"""Of a worker without data: the interpreter and its libraries."""
+"""Memory of a worker without data: interpreter and libraries."""
 
 COPIES: Mapping[Configuration, float] = {"rechunk": 2.0, "materialized": 2.0}
-"""How often a configuration holds the data at most; others hold them once and their results."""
+"""Peak memory of a configuration as a multiple of the data; 1.5 for the others."""
 
 START_SECONDS: Mapping[SizeName, float] = {"full": 20.0, "laptop": 6.0}
-"""To start a cluster, import libraries at each of its workers, and load the data."""
+"""Estimated time to start a cluster, import libraries in its workers, and load the data."""
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run there is to do.
+    """A run of a plan.
 
     Parameters
     ----------
     id : str
-        Names it, the same in every plan of the same scenario.
+        Unique name, the same in every plan of the scenario.
     scenario : str
-        What the scenario is called on the command line: a figure, or a file.
+        Scenario argument of the command: a figure, or a file.
     figure, app, size : str
-        Which experiment, what it computes, in which size.
+        Figure of the paper, name of the app, ``"full"`` or ``"laptop"``.
     engine, configuration, way : str
-        On what, what is compared, and what the comparisons call that.
+        Engine, configuration, and its name in ``spliter compare``.
     nodes, workers, threads : int
-        Nodes, worker processes on all of them together, and threads in each worker.
+        Nodes, worker processes on all nodes, threads per worker.
     blocks, blocks_per_node : int
-        How finely the data are cut.
+        Number of blocks in total and on each node.
     rows, queries : int
-        Points, and queries of nearest neighbours.
+        Points, and queries of nearest neighbours, on all nodes.
     repetition : int
         From 1.
     seed : int
-        Of data and order.
+        Seed of the data and of the order of the runs.
     x : float
-        Where on the axis of the figure.
+        Position on the x-axis of the figure.
     memory_bytes : int
-        Per node.
+        Estimated memory per node.
     estimated_seconds : float
-        From earlier runs, else from the paper, else from the scenario; with its share of the time
-        to start a cluster and load the data.
+        Estimate from recorded runs, else from the paper, else from the scenario; includes a share
+        of the time to start the cluster and load the data.
     repetitions : int or None
-        How many there are, if not as many as the scenario says.
+        Number of repetitions if it differs from the scenario's.
     """
 
     id: str
@@ -116,46 +116,46 @@ class PlannedRun:
 
     @property
     def cores(self) -> int:
-        """Tasks that run at once."""
+        """Number of tasks that run at the same time."""
         return self.workers * self.threads
 
     @property
     def blocks_per_core(self) -> float:
-        """How finely the data are cut, as the paper says it."""
+        """Blocks per thread, the paper's measure of fragmentation."""
         return self.blocks / self.cores
 
     @property
     def stand(self) -> str:
-        """Name what it has in common with the runs that are taken together with it."""
+        """Name of the stand."""
         return (
             f"{file_stem(self.figure)}-{self.size}-{self.engine}-n{self.nodes}"
             f"-b{self.blocks_per_node}"
         )
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns of its record that are known before it runs."""
+        """Return the columns of the run's record that are known in advance."""
         return {"run_id": self.id} | {name: getattr(self, name) for name in RECORDED}
 
     def command(self, results_dir: str | Path) -> list[str]:
-        """Return the command that does this run."""
+        """Return the command that executes this run."""
         return command_of([self], results_dir)
 
 
 def command_of(runs: Sequence[PlannedRun], results_dir: str | Path) -> list[str]:
-    """Return one command that does some runs of one scenario, size and engine.
+    """Return one command that executes runs of one scenario, size and engine.
 
     Parameters
     ----------
     runs : sequence of PlannedRun
-        One at least. Where a cluster is to be found is added by the caller, as
-        ``--scheduler-file FILE`` or ``--address ADDRESS``.
+        At least one. The caller adds the cluster's address, as ``--scheduler-file FILE`` or
+        ``--address ADDRESS``.
     results_dir : str or Path
-        Where their records go.
+        Folder for the records.
 
     Raises
     ------
     PlanError
-        If they are not of one scenario, size and engine.
+        If scenario, size or engine differ.
 
     Examples
     --------
@@ -196,26 +196,26 @@ def plan_runs(
     Parameters
     ----------
     scenario : Scenario
-        What to run.
+        The experiment.
     size : str
         ``"full"`` or ``"laptop"``.
     engine : str
-        On what; kernels are measured without one, whatever is asked for.
+        Name of the engine; ignored for kernels, which run in this process.
     configurations : sequence of str, optional
-        Only these. Without it, those of the scenario that the engine has.
+        Only these; by default those of the scenario that the engine supports.
     repetitions : int, optional
-        In place of the scenario's.
+        Replaces the scenario's number.
     nodes : sequence of int, optional
         Only these numbers of nodes.
     called : str, optional
-        What the scenario is called on the command line, if it is not one of the paper's.
+        Scenario argument of the command, if it is not a figure of the paper.
     measured : callable
-        Given a run, returns the seconds that such runs took earlier, or None.
+        Given a run, returns the recorded seconds of such runs, or None.
 
     Raises
     ------
     PlanError
-        If the scenario has no such size, nothing is left to run, or there are too many runs.
+        If the scenario has no such size, no run remains, or there are too many.
 
     Examples
     --------
@@ -252,9 +252,9 @@ def plan_runs(
 
 
 def plan_digest(scenario: Scenario, size: SizeName) -> str:
-    """Return what tells results apart that must not be mixed: all that a run computes, hashed.
+    """Hash the parameters that determine what a run computes; different results must not be mixed.
 
-    What the scenario says of the paper, and how often it runs, is not part of it.
+    The paper's numbers and the number of runs are not part of the hash.
     """
     asked = scenario.sizes[size].model_dump(
         mode="json", exclude={"repetitions", "visits", "seconds_per_run", "chosen", "nodes"}
@@ -270,7 +270,7 @@ def plan_digest(scenario: Scenario, size: SizeName) -> str:
 
 
 def stands_of(runs: Sequence[PlannedRun]) -> dict[str, list[PlannedRun]]:
-    """Return the runs by what they have in common, each in the order given."""
+    """Group runs by stand, in the given order."""
     found: dict[str, list[PlannedRun]] = {}
     for run in runs:
         found.setdefault(run.stand, []).append(run)
@@ -278,10 +278,10 @@ def stands_of(runs: Sequence[PlannedRun]) -> dict[str, list[PlannedRun]]:
 
 
 def visits_of(runs: Sequence[PlannedRun], visits: int, seed: int) -> list[list[PlannedRun]]:
-    """Return the runs in the order in which they are done: visit by visit, stand by stand.
+    """Return the stands in execution order, visit by visit.
 
-    The stands come in an order shuffled anew in every visit, so that a machine that gets slower or
-    busier meanwhile does so to all places of the axis.
+    Each visit has a newly shuffled order, so that a slower or busier machine affects all places of
+    the axis alike.
     """
     order = random.Random(seed)
     found = []
@@ -367,7 +367,7 @@ def _run(
     )
     known = measured(run)
     seconds = known if known is not None else _expected(scenario, size, run)
-    # All runs of a stand share what it takes to start it, once for each visit.
+    # The runs of a stand share its start, once per visit.
     start = 0.0 if engine == PROCESS else START_SECONDS[size] * asked.visits
     start /= asked.repetitions * len(scenario.configurations)
     return replace(run, estimated_seconds=round(seconds + start, 2))
@@ -379,7 +379,7 @@ def _memory(scenario: Scenario, size: Size, configuration: Configuration, rows: 
 
 
 def _expected(scenario: Scenario, size: SizeName, run: PlannedRun) -> float:
-    """Return the paper's seconds, where the size is the paper's; else what the scenario expects."""
+    """Return the paper's seconds if the size is the paper's, else the scenario's estimate."""
     if size == "full":
         known = [point for point in scenario.paper.points if point.x == run.x]
         seconds = [value for point in known for value in point.dask.values()]

@@ -1,8 +1,8 @@
-"""See what a program of one's own does on Dask, and whether SplIter would help it.
+"""Profile a Dask program and predict whether SplIter would make it faster.
 
-While it runs, a plugin of the scheduler notes every task: which stored results (blocks) it read,
-how long it computed, and how much had to be sent to its worker. From that follow the *passes*, a
-task for each block of a collection, and what they would take with one task per core:
+A scheduler plugin records for each task the stored results (blocks) it read, its compute time, and
+the bytes sent to its worker. Tasks are grouped into *passes*, one task per block of a collection,
+and the time of each pass with one task per core is predicted:
 
 >>> from distributed import Client, LocalCluster
 >>> from spliter_experiments.evaluation.profile import profiled
@@ -32,29 +32,29 @@ from matplotlib.figure import Figure
 from spliter_experiments.harness.plot import save
 
 WORTH = 1.25
-"""From what gain on splitting is said to help."""
+"""Minimum speed-up at which splitting is recommended."""
 
 LEAST_SECONDS = 0.02
-"""Of a pass without work: measured with two to eight workers, one task each."""
+"""Seconds of a pass without work, measured with two to eight workers and one task each."""
 
 FEWEST_TASKS = 2
-"""Tasks per core from which on there is something to put together."""
+"""Minimum tasks per core for a pass to be split."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A task that has run.
+    """A finished task.
 
     Parameters
     ----------
     name : str
-        What Dask calls tasks like it.
+        Dask's name of the kind of task (key prefix).
     start, stop : float
-        When it computed.
+        Unix time at which computing started and stopped.
     blocks : tuple
-        The results that it read, by key.
+        Keys of the results that it read.
     nbytes : int
-        Sent to its worker for it.
+        Bytes sent to its worker for it.
     """
 
     name: str
@@ -65,24 +65,24 @@ class Seen:
 
     @property
     def seconds(self) -> float:
-        """How long it computed."""
+        """Compute time."""
         return self.stop - self.start
 
 
 @dataclass(frozen=True)
 class Pass:
-    """Tasks of one name that read each block once.
+    """Tasks of one name, each of which reads a different block.
 
     Parameters
     ----------
     name : str
-        What Dask calls the tasks.
+        Dask's name of the tasks (key prefix).
     tasks, cores : int
-        How many there were, and how many run at once.
+        Number of tasks, and of tasks that run at the same time.
     busy, span : float
-        Seconds that all of them computed, and from the first to the last.
+        Total compute seconds, and seconds from the first start to the last stop.
     nbytes : int
-        Sent to workers for them.
+        Bytes sent to workers for these tasks.
     """
 
     name: str
@@ -94,15 +94,15 @@ class Pass:
 
     @property
     def work(self) -> float:
-        """Seconds that the work alone takes, on all cores."""
+        """Seconds of the computation alone, on all cores."""
         return self.busy / self.cores
 
     @property
     def split(self) -> float:
-        """Seconds it is predicted to take with one task per core.
+        """Predicted seconds with one task per core.
 
-        What it took beyond the work is put down to its tasks, each the same share; what is told,
-        run and answered takes a moment however few tasks there are.
+        The time beyond the computation is divided evenly among the tasks; a pass takes at least
+        `LEAST_SECONDS` of it, however few tasks there are.
         """
         beyond = max(self.span - self.work, 0.0)
         least = beyond / self.tasks * min(self.tasks, self.cores)
@@ -110,25 +110,25 @@ class Pass:
 
     @property
     def gain(self) -> float:
-        """How many times as fast it would be."""
+        """Predicted speed-up."""
         return self.span / self.split if self.split > 0 else 1.0
 
     @property
     def can_be_split(self) -> bool:
-        """Whether there are several tasks for each core."""
+        """Whether there are at least `FEWEST_TASKS` tasks per core."""
         return self.tasks >= FEWEST_TASKS * self.cores
 
 
 @dataclass
 class Profile:
-    """What a program did.
+    """Recorded tasks of a program.
 
     Parameters
     ----------
     tasks : list of Seen
-        All of its tasks, as they finished.
+        In the order in which they finished.
     cores : int
-        Tasks that the cluster runs at once.
+        Number of tasks that the cluster runs at the same time.
     """
 
     tasks: list[Seen] = field(default_factory=list)
@@ -136,7 +136,7 @@ class Profile:
 
     @property
     def blocks(self) -> int:
-        """How many results were read by tasks."""
+        """Number of distinct results read by tasks."""
         return len({block for task in self.tasks for block in task.blocks})
 
     @property
@@ -145,7 +145,7 @@ class Profile:
         return sum(task.nbytes for task in self.tasks)
 
     def passes(self) -> list[Pass]:
-        """Return the passes, those of a name in a row in the order in which they ran."""
+        """Return the passes, grouped by name and in execution order."""
         names = dict.fromkeys(task.name for task in self.tasks if task.blocks)
         found = []
         for name in names:
@@ -157,7 +157,7 @@ class Profile:
         return found
 
     def verdict(self) -> str:
-        """Say in a sentence whether splitting would help."""
+        """Return a sentence on whether splitting would help."""
         passes = [found for found in self.passes() if found.can_be_split]
         if not passes:
             return (
@@ -177,11 +177,11 @@ class Profile:
 
 
 def _rounds(tasks: Sequence[Seen]) -> Iterator[list[Seen]]:
-    """Cut tasks where one reads a block that the ones before have read: another pass begins."""
+    """Start a new pass whenever a task reads a block that the current pass has already read."""
     group: list[Seen] = []
     seen: set[Any] = set()
     for task in tasks:
-        # What all of them read, such as the centres of an iteration, is no block of a collection.
+        # Results that all tasks read, such as centres, are last in `blocks`: compare the first.
         own = task.blocks[0]
         if own in seen:
             yield group
@@ -204,20 +204,20 @@ def _pass(tasks: Sequence[Seen], cores: int) -> Pass:
 
 
 class TaskWatcher(SchedulerPlugin):
-    """Notes the tasks of a scheduler."""
+    """Records the tasks of a scheduler."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.seen: list[tuple[str, float, float, tuple[Any, ...], int]] = []
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Keep the scheduler: a transition names the key only."""
+        """Store the scheduler: a transition has only the key."""
         self._scheduler = scheduler
         self._sent: set[tuple[Any, str]] = set()
         self._waiting: dict[Any, tuple[tuple[Any, ...], int]] = {}
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """Note what a task that is given to a worker will read, and when it has computed."""
+        """Record the inputs of a task sent to a worker, and its times once it has finished."""
         if finish == "processing":
             self._waiting[key] = self._inputs(key)
         elif start == "processing":
@@ -234,18 +234,18 @@ class TaskWatcher(SchedulerPlugin):
         missing = 0
         assert worker is not None, "a task is processed by a worker"
         for block in task.dependencies:
-            # A worker keeps what it has been sent, for the next one that asks for it.
+            # A worker caches what it has received, for later tasks.
             there = worker in (block.who_has or ())
             if not there and (block.key, worker.address) not in self._sent:
                 self._sent.add((block.key, worker.address))
                 missing += max(block.nbytes, 0)
-        # The one that the fewest others read comes first: it is the task's own.
+        # The block read by the fewest other tasks comes first: it is the task's own.
         blocks = sorted(task.dependencies, key=lambda block: len(block.dependents))
         return tuple(block.key for block in blocks), missing
 
 
 def read_seen(dask_scheduler: Scheduler, name: str) -> tuple[list[tuple[Any, ...]], int]:
-    """Return what has been noted, and how many tasks run at once; runs on the scheduler."""
+    """Return the recorded tasks, and the number of threads; runs on the scheduler."""
     watcher = dask_scheduler.plugins[name]
     assert isinstance(watcher, TaskWatcher)
     return list(watcher.seen), sum(worker.nthreads for worker in dask_scheduler.workers.values())
@@ -253,17 +253,17 @@ def read_seen(dask_scheduler: Scheduler, name: str) -> tuple[list[tuple[Any, ...
 
 @contextmanager
 def profiled(client: Client) -> Iterator[Profile]:
-    """Note what is done on a cluster for the time of a context.
+    """Record the tasks of a cluster while the context is open.
 
     Parameters
     ----------
     client : Client
-        Synchronous client of the cluster.
+        A synchronous client of the cluster.
 
     Yields
     ------
     Profile
-        Filled in when the context ends.
+        Filled when the context ends.
     """
     name = f"spliter-profile-{uuid.uuid4().hex}"
     client.register_plugin(TaskWatcher(name))
@@ -277,24 +277,24 @@ def profiled(client: Client) -> Iterator[Profile]:
 
 
 def fill(profile: Profile, seen: Sequence[tuple[Any, ...]], cores: int) -> None:
-    """Add what a scheduler has noted."""
+    """Add the tasks recorded by a scheduler."""
     profile.tasks += [Seen(*entry) for entry in seen]
     profile.cores = max(profile.cores, cores)
 
 
 def write_profile_figure(profile: Profile, folder: Path) -> list[Path]:
-    """Draw what passes took and would take into ``profile.png`` and ``profile.svg``.
+    """Plot measured and predicted times of the passes into ``profile.png`` and ``profile.svg``.
 
     Raises
     ------
     ResultsError
-        If they cannot be written.
+        If a file cannot be written.
     """
     return save(draw_profile(profile), folder, "profile")
 
 
 def draw_profile(profile: Profile) -> Figure:
-    """Return the figure: passes of a name together, work and what the tasks add to it."""
+    """Return a figure of the passes by name, split into work and overhead."""
     figure = Figure(figsize=(8, 1.6 + 0.9 * max(len(_by_name(profile)), 1)), layout="constrained")
     axes = figure.subplots()
     labels: list[str] = []

@@ -1,4 +1,4 @@
-"""``spliter profile``: run a program of the user's and say whether SplIter would help it."""
+"""``spliter profile``: run the user's program and predict whether SplIter would speed it up."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from spliter_experiments.harness.table import Grid, seconds, size
 
 
 class LocalWatcher(Callback):
-    """Notes the tasks of Dask's local schedulers in a profile, for the time of a context.
+    """Records the tasks of Dask's local schedulers while the context is open.
 
     Parameters
     ----------
     profile : Profile
-        Gets the tasks as they finish. Its cores are the most tasks that were seen to run at once.
+        Receives the tasks as they finish. Its cores are the peak number of concurrent tasks.
 
     Examples
     --------
@@ -60,13 +60,13 @@ class LocalWatcher(Callback):
         start = self._started.pop(key, None)
         if start is None:
             return
-        # The one that the fewest others read comes first: it is the task's own.
+        # The block read by the fewest other tasks comes first: it is the task's own.
         read = sorted(state["dependencies"][key], key=lambda block: len(state["dependents"][block]))
         self._profile.tasks.append(Seen(key_split(key), start, time.time(), tuple(read), 0))
 
 
 SHOWN = 20
-"""Passes in the table; those that take longest."""
+"""Number of passes in the table, longest first."""
 
 
 def profile(
@@ -89,12 +89,12 @@ def profile(
 
 
 def run_profiled(script: Path, arguments: Sequence[str]) -> Profile:
-    """Run a program as ``python SCRIPT ARGUMENTS`` would, and return what it did on Dask.
+    """Run a program like ``python SCRIPT ARGUMENTS``, and return the profile of its Dask tasks.
 
     Raises
     ------
     InputError
-        If it cannot be read, or has run no task of Dask's.
+        If it cannot be read, or has run no Dask task.
     """
     if not script.is_file():
         raise InputError(f"there is no program {script}")
@@ -114,7 +114,7 @@ def run_profiled(script: Path, arguments: Sequence[str]) -> Profile:
 
 @contextmanager
 def _as_main(script: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """Give the program its own arguments and its folder to import from; let it exit."""
+    """Set the program's arguments and import path, and catch its ``SystemExit``."""
     argv, path = sys.argv, sys.path[:]
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.parent.resolve()))
@@ -128,7 +128,7 @@ def _as_main(script: Path, arguments: Sequence[str]) -> Iterator[None]:
 
 
 def profile_table(found: Profile) -> Table:
-    """Return the passes that took longest."""
+    """Return a table of the longest passes."""
     passes = sorted(found.passes(), key=lambda one: -one.span)
     title = (
         f"{len(found.tasks)} tasks on {found.cores} cores, {found.blocks} blocks read, "

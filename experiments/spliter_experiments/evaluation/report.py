@@ -1,7 +1,7 @@
-"""Write what came of a folder of results: figures, one page that needs no other file, a summary.
+"""Report a folder of results: figures, one self-contained HTML page, and a Markdown summary.
 
-Each figure stands beside its table, the paper's reading of the same figure, and a sentence for each
-of its findings that says whether it holds here and by what ratio.
+Each figure is shown with its table, the paper's reading of it, and for each of the paper's findings
+whether it holds here, with the measured ratio.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIGURES_FOLDER = "figures"
 
 @dataclass(frozen=True)
 class Section:
-    """What the page says of one experiment."""
+    """Content of the page for one experiment."""
 
     scenario: Scenario
     size: str
@@ -53,7 +53,7 @@ class Section:
 
     @property
     def chosen(self) -> str:
-        """What of the size was chosen and not found."""
+        """Parameters of the size that are our choice, not the paper's."""
         return next(
             (size.chosen for name, size in self.scenario.sizes.items() if name == self.size)
         )
@@ -67,43 +67,43 @@ def figure_heading(scenario: Scenario) -> str:
 def write_figure(
     scenario: Scenario, bars: Sequence[Summary], folder: Path, note: str
 ) -> list[Path]:
-    """Draw a figure into ``figNN.png`` and ``figNN.svg``.
+    """Plot a figure into ``figNN.png`` and ``figNN.svg``.
 
     Parameters
     ----------
     scenario : Scenario
-        Says what the figure looks like.
+        Determines title, axes and kind of the plot.
     bars : sequence of Summary
-        What it shows.
+        Values to plot.
     folder : Path
         Folder of the files.
     note : str
-        Second line of the title: on what it was measured, or that it was not.
+        Second line of the title: the measured system, or that values are predicted.
     """
     return write_plot(bars, style_of(scenario, note), folder, file_stem(scenario.figure))
 
 
 def style_of(scenario: Scenario, note: str) -> Style:
-    """Return what the figure of a scenario looks like."""
+    """Return the plot style of a scenario."""
     title = f"{figure_heading(scenario)}. {scenario.title}\n{note}"
     kind: Literal["bars", "lines"] = "bars" if scenario.y == "seconds" else "lines"
     return Style(title, LABELS[scenario.x], kind, scenario.y, scenario.axis)
 
 
 def write_report(folder: ResultsFolder, *, page: bool = True) -> list[Path]:
-    """Draw the figures of all experiments in a folder and, if asked, write the page.
+    """Plot all experiments in a folder and, with `page`, write the page and the summary.
 
     Returns
     -------
     list of Path
-        The files.
+        The written files.
 
     Raises
     ------
     ResultsError
-        If there is nothing to report, or it cannot be written.
+        If there are no results, or a file cannot be written.
     IncompatibleResultsError
-        If results are mixed that do not belong together.
+        If results must not be compared.
     """
     records = folder.records()
     files = [folder.write_table(records)]
@@ -160,7 +160,7 @@ def _note(size: str, records: Sequence[Record]) -> str:
     said = f"{engines}, {size}: {counts} nodes of {per_node}; {first.processor}"
     most = max(record.workers * record.threads for record in records)
     if size == "laptop" and most > first.host_cores:
-        # Nodes are processes of one machine there.
+        # In this size, nodes are processes of one machine.
         said += f"; {most} threads share {first.host_cores} cores"
     return said
 
@@ -186,7 +186,7 @@ def _page(sections: Sequence[Section], records: Sequence[Record]) -> str:
 
 
 def _summary(sections: Sequence[Section]) -> str:
-    """Return figures and verdicts as Markdown, to be put into other pages."""
+    """Return figures and verdicts as Markdown, for inclusion in other pages."""
     parts = [
         f"### {section.heading}. {section.scenario.title}\n\n"
         f"![{section.heading}: {section.scenario.title}]({section.file.as_posix()})\n\n"

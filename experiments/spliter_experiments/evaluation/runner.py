@@ -1,4 +1,4 @@
-"""Do the runs of a plan that are not done yet, and keep a record of each as soon as it has run."""
+"""Execute the unfinished runs of a plan, and record each run when it finishes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from spliter_experiments.harness.records import ResultsFolder, record_of
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks to be run; kept beside the results, so that they can be resumed."""
+    """Runs requested by the user; stored with the results, so that they can be resumed."""
 
     scenario: str
     text: str
@@ -41,27 +41,27 @@ class Request:
 
     @property
     def parsed(self) -> Scenario:
-        """The scenario.
+        """The parsed scenario.
 
         Raises
         ------
         ScenarioError
-            If it is not one.
+            If its text is invalid.
         """
         return parse_scenario(self.text, self.scenario)
 
     @property
     def name(self) -> str:
-        """What files of it are called."""
+        """Stem of the plan's file name."""
         return f"{file_stem(self.parsed.figure)}-{self.size}-{self.engine}"
 
     def runs(self) -> list[PlannedRun]:
-        """Return all runs of it.
+        """Return all requested runs.
 
         Raises
         ------
         PlanError
-            If what it asks for cannot be run.
+            If the request does not fit the scenario.
         """
         return plan_runs(
             self.parsed,
@@ -75,12 +75,12 @@ class Request:
 
 
 def request_for(scenario: str, size: SizeName, engine: str, **chosen: Any) -> Request:
-    """Return a request for a figure, or a scenario in a file.
+    """Return a request for a figure, or for a scenario file.
 
     Raises
     ------
     ScenarioError
-        If there is none.
+        If it does not exist.
 
     Examples
     --------
@@ -94,12 +94,12 @@ def request_for(scenario: str, size: SizeName, engine: str, **chosen: Any) -> Re
 
 
 def requests_in(folder: ResultsFolder) -> list[Request]:
-    """Return what was asked for in a folder of results.
+    """Return the requests stored in a folder of results.
 
     Raises
     ------
     ResultsError
-        If nothing was, or it cannot be read.
+        If there are none, or one cannot be read.
     """
     return [_request(plan, folder.path) for plan in folder.plans()]
 
@@ -114,12 +114,12 @@ def _request(plan: dict[str, Any], path: Path) -> Request:
 
 
 def pending(request: Request, folder: ResultsFolder, only: Sequence[str] = ()) -> list[PlannedRun]:
-    """Return the runs that are not done.
+    """Return the unfinished runs.
 
     Raises
     ------
     PlanError
-        If there is no run of such a name.
+        If `only` names an unknown run.
     """
     planned = request.runs()
     unknown = [name for name in only if name not in {run.id for run in planned}]
@@ -142,36 +142,36 @@ def run_request(
     command: str = "",
     bench: Measure | None = None,
 ) -> int:
-    """Do what is not done yet, and return how many runs that were.
+    """Execute the unfinished runs, and return their number.
 
     Parameters
     ----------
     request : Request
-        What is asked for.
+        Requested runs.
     folder : ResultsFolder
-        Where records go.
+        Folder for the records.
     only : sequence of str
-        Only runs of these names.
+        Only runs with these ids.
     address : str, optional
-        Address of the user's cluster; without it, one is started for every stand.
+        Address of the user's cluster; by default one is started for every stand.
     listen : Listener, optional
         Receives the progress.
     command : str
-        The command line, kept with the records.
+        Command line, recorded with the results.
     bench : callable, optional
-        In place of the one that the scenario needs.
+        Replaces the scenario's own bench.
 
     Raises
     ------
     ExperimentError
-        If something cannot be used, found or written. What has run until then is kept.
+        If an input, the cluster or the folder cannot be used. Finished runs are kept.
     """
     listen = listen or Listener()
     scenario, here = request.parsed, facts()
     digest = plan_digest(scenario, request.size)
     todo = pending(request, folder, only)
     folder.check_fits(scenario.figure, request.size, digest, here)
-    # A job that does some of the runs of a plan leaves the plan as it is.
+    # A job that executes some runs of a plan must not overwrite the plan.
     if not only or not folder.has_plan(request.name):
         folder.keep_plan(request.name, asdict(request))
     folder.clear_partial()
@@ -192,17 +192,17 @@ def run_launched(
     address: str | None = None,
     listen: Listener | None = None,
 ) -> int | None:
-    """Do what is not done yet, each stand by a command of its own inside the engine's launcher.
+    """Execute the unfinished runs, each stand in a command inside the engine's launcher.
 
     Returns
     -------
     int or None
-        How many runs were done; None if the engine needs no launcher.
+        Number of executed runs; None if the engine needs no launcher.
 
     Raises
     ------
     ClusterError
-        If a command has failed. What has run until then is kept.
+        If a command fails. Finished runs are kept.
     """
     if request.engine == PROCESS:
         return None
@@ -211,7 +211,7 @@ def run_launched(
     if launch is None:
         return None
     todo = pending(request, folder, only)
-    # The commands are for some of the runs, and would keep a plan of these alone.
+    # The commands execute parts of the plan, and would store a plan of their runs only.
     folder.keep_plan(request.name, asdict(request))
     listen.begin(len(todo))
     scenario = request.parsed

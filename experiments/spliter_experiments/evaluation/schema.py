@@ -1,7 +1,7 @@
-"""What a scenario says, as types: one experiment of the paper, in the sizes it can be run in.
+"""Schema of scenario files: one experiment of the paper, in the sizes it can be run in.
 
-A scenario is data, a TOML file; :mod:`.catalog` reads it, :mod:`.plan` makes runs of it. All that
-is asked for and all that the paper reports of the experiment is in that one file.
+A scenario is a TOML file with all parameters of an experiment and the paper's results for it.
+:mod:`.catalog` reads it, :mod:`.plan` expands it into runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 SCHEMA_VERSION: Literal[1] = 1
-"""Of scenario files."""
+"""Version of the scenario format."""
 
 Configuration: TypeAlias = Literal[
     "baseline", "baseline-paper", "rechunk", "spliter", "materialized", "fit", "kneighbors"
@@ -42,13 +42,13 @@ X_OF_KIND: Mapping[Kind, XAxis] = {
     "fit-growth": "blocks_per_node",
     "kernel": "rows",
 }
-"""What is along the axis of a figure of each kind."""
+"""Quantity on the x-axis, by kind of figure."""
 
 _UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 def parse_bytes(value: Any) -> Any:
-    """Read a number of bytes such as ``"96 GB"``; leave anything but text alone.
+    """Parse a number of bytes such as ``"96 GB"``; return other types unchanged.
 
     Examples
     --------
@@ -73,17 +73,17 @@ def _without_controls(text: str) -> str:
 
 
 Words: TypeAlias = Annotated[str, AfterValidator(_without_controls)]
-"""What is shown to people, also on a terminal."""
+"""Text shown to users, also on a terminal."""
 
 
 class Model(BaseModel):
-    """A part of a scenario: cannot be changed, and has no other keys than it declares."""
+    """Base class of the parts of a scenario: immutable, and without undeclared keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
 
 
 class HistogramParameters(Model):
-    """Histogram of all columns together."""
+    """Parameters of a joint histogram of all columns."""
 
     app: Literal["histogram"]
     dims: PositiveInt
@@ -91,7 +91,7 @@ class HistogramParameters(Model):
 
 
 class KMeansParameters(Model):
-    """Lloyd's algorithm."""
+    """Parameters of Lloyd's algorithm."""
 
     app: Literal["kmeans"]
     dims: PositiveInt
@@ -100,7 +100,7 @@ class KMeansParameters(Model):
 
 
 class CascadeParameters(Model):
-    """Cascade SVM."""
+    """Parameters of a Cascade SVM."""
 
     app: Literal["csvm"]
     dims: PositiveInt
@@ -108,7 +108,7 @@ class CascadeParameters(Model):
 
 
 class NeighborsParameters(Model):
-    """Nearest neighbours."""
+    """Parameters of nearest neighbours."""
 
     app: Literal["knn"]
     dims: PositiveInt
@@ -127,27 +127,26 @@ class Size(Model):
     Parameters
     ----------
     nodes : tuple of int
-        How many, one after the other.
+        Numbers of nodes, run one after the other.
     workers_per_node, threads_per_worker : int
-        Processes on each node (one per socket, say) and threads in each.
+        Processes per node (one per socket, say) and threads per process.
     memory_per_node : int
         Bytes; in the file also like ``"96 GB"``.
     blocks_per_core, blocks_per_node : tuple
-        How finely the data are cut; one of the two.
+        Numbers of blocks; give one of the two.
     rows_per_block, rows_per_node : int
-        How many points there are; one of the two.
+        Number of points; give one of the two.
     queries_per_node : int
-        Of nearest neighbours: points to find the neighbours of.
+        Number of query points; nearest neighbours only.
     repetitions : int
-        Runs of every configuration that count.
+        Runs of every configuration, warm-up not counted.
     visits : int
-        In how many parts the repetitions are run: each time, all places of the axis are gone
-        through anew, so that what a machine does meanwhile hits all of them. Costs a start of the
-        cluster each time.
+        Number of parts that the repetitions are divided into. Each part visits all places of the
+        axis again, so that changes of the machine affect all of them; each costs a cluster start.
     seconds_per_run : float
-        What a run is expected to take before any has been measured.
+        Estimate for runs that have not been measured yet.
     chosen : str
-        Which of these were chosen and not found, and why so.
+        Parameters that are our choice, because the paper does not state them, with the reasons.
     """
 
     nodes: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
@@ -177,7 +176,7 @@ class Size(Model):
 
     @property
     def cores_per_node(self) -> int:
-        """Tasks that a node runs at once."""
+        """Number of tasks that a node runs at the same time."""
         return self.workers_per_node * self.threads_per_worker
 
     def cuts(self) -> tuple[int, ...]:
@@ -185,7 +184,7 @@ class Size(Model):
         return self.blocks_per_node or tuple(n * self.cores_per_node for n in self.blocks_per_core)
 
     def rows(self, blocks_per_node: int) -> int:
-        """Return the rows of a node that is cut so."""
+        """Return the rows per node with this number of blocks."""
         if self.rows_per_node is not None:
             return self.rows_per_node
         assert self.rows_per_block is not None
@@ -193,22 +192,22 @@ class Size(Model):
 
 
 class Claim(Model):
-    """A finding of the paper, as something that can be checked on medians.
+    """A finding of the paper, as a condition on medians.
 
     Parameters
     ----------
     says : str
-        In words.
+        The finding in words.
     of : str
-        The configuration it is about.
+        Configuration that it is about.
     against : str or None
-        Another one that it is compared with.
+        Configuration that it is compared with.
     measure : str
-        What is computed: ``ratio`` and ``worst-ratio`` of the times of the two, at the end of the
-        axis and where it is largest; ``growth`` of one, from one end of the axis to the other;
-        ``excess-growth``, the growth of one over that of the other.
+        ``ratio`` or ``worst-ratio``: the times of the two divided, at the end of the axis or where
+        that is largest; ``growth``: the last time divided by the first; ``excess-growth``: the
+        growth of one divided by that of the other.
     at_least, at_most : float or None
-        When it holds.
+        Bound on the measure; give one of the two.
     """
 
     says: Words
@@ -228,7 +227,7 @@ class Claim(Model):
 
 
 class PaperPoint(Model):
-    """The paper's seconds at one place of the axis, by configuration."""
+    """The paper's seconds at one x value, by configuration."""
 
     x: PositiveFloat
     dask: dict[Configuration, PositiveFloat] = {}
@@ -237,7 +236,7 @@ class PaperPoint(Model):
 
 
 class Paper(Model):
-    """What the paper reports of the experiment."""
+    """The paper's description and numbers of the experiment."""
 
     reading: Words
     source: Words
@@ -250,23 +249,21 @@ class Scenario(Model):
     Parameters
     ----------
     schema_version : int
-        Of the file's format.
+        Version of the file format.
     figure : str
-        Its name in the paper, such as ``"9"`` or ``"table1"``; files are named after it.
-    title : str
-        What it is about.
+        Name in the paper, such as ``"9"`` or ``"table1"``; output files are named after it.
     kind : str
-        How sizes vary.
+        Which sizes vary along the x-axis.
     configurations : tuple of str
-        What is compared.
+        Configurations to compare.
     y : str
-        What is drawn: ``seconds``, or ``blocks-per-second``.
+        Quantity on the y-axis: ``seconds`` or ``blocks-per-second``.
     axis : str
-        ``linear``, ``log``, or ``cut`` where bars may stick out and bear their value.
+        ``linear``, ``log``, or ``cut`` to cut outlying bars and write their values on them.
     winsorize : tuple of float
-        Shares of the lowest and of the highest runs that are replaced by the next ones.
+        Shares of the lowest and highest runs to clip.
     seed : int
-        Of data and order.
+        Seed of the data and of the order of the runs.
     """
 
     schema_version: Literal[1]
@@ -299,5 +296,5 @@ class Scenario(Model):
 
     @property
     def x(self) -> XAxis:
-        """What is along the axis."""
+        """Quantity on the x-axis."""
         return X_OF_KIND[self.kind]

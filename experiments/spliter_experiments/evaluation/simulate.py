@@ -1,6 +1,6 @@
-"""Predict a figure in a size that cannot be run here, and say how far that can be trusted.
+"""Predict a figure in a size that cannot be run here, and report the error of the model.
 
-Everything written is labelled as predicted.
+All output is labelled as predicted.
 """
 
 from __future__ import annotations
@@ -28,27 +28,23 @@ LABEL = "PREDICTED, not measured"
 FOLDER = "predicted"
 
 SLACK = 0.25
-"""Share of the time with one block per core that finer blocks may add."""
+"""Accepted increase over the time with one block per core, as a share of it."""
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """What was predicted.
+    """Predictions for a figure.
 
     Parameters
     ----------
-    scenario : Scenario
-        Of what.
-    size : str
-        In which size.
     costs : Costs
-        From which costs.
+        Measured costs that the predictions are based on.
     runs : list of PlannedRun
-        One of each configuration and place.
+        One run per configuration and place of the axis.
     predicted : list of float
-        Seconds of each.
+        Predicted seconds of each run.
     checks : list of Check
-        The model against a real scheduler; empty if that was not asked for.
+        Checks of the model against real runs; empty if not requested.
     """
 
     scenario: Scenario
@@ -59,7 +55,7 @@ class Simulation:
     checks: list[Check]
 
     def bars(self) -> list[Summary]:
-        """Return the predictions as what a figure is drawn of."""
+        """Return the predictions as summaries, for plotting."""
         return [
             Summary(run.engine, run.configuration, run.x, run.blocks, 0, value, value, value, {})
             for run, value in zip(self.runs, self.predicted, strict=True)
@@ -73,12 +69,12 @@ def simulate(
     costs: Costs,
     checks: Sequence[Check] = (),
 ) -> Simulation:
-    """Predict every configuration at every place of a figure.
+    """Predict every configuration at every place of a figure's axis.
 
     Raises
     ------
     PlanError
-        If there is no model of the scenario.
+        If the scenario has no model.
     """
     firsts = [run for run in runs if run.repetition == 1]
     predicted = [predict(scenario, run, costs) for run in firsts]
@@ -86,12 +82,12 @@ def simulate(
 
 
 def write_simulation(found: Simulation, folder: Path) -> list[Path]:
-    """Write the predicted figure, and costs, predictions and checks as JSON.
+    """Write the predicted figure, and a JSON file of costs, predictions and checks.
 
     Raises
     ------
     ResultsError
-        If they cannot be written.
+        If a file cannot be written.
     """
     target = folder / FOLDER / found.size
     files = write_figure(found.scenario, found.bars(), target, f"{LABEL}; {found.size} size")
@@ -154,7 +150,7 @@ def _milliseconds(taken: float) -> str:
 
 
 def predictions_table(found: Simulation) -> Table:
-    """Return the predicted seconds: a line per place, a column per configuration."""
+    """Return the predicted seconds, with a row per x value and a column per configuration."""
     names = list(dict.fromkeys(run.configuration for run in found.runs))
     values = {
         (run.x, run.configuration): value
@@ -168,7 +164,7 @@ def predictions_table(found: Simulation) -> Table:
 
 
 def block_sizes_table(found: Simulation) -> Table:
-    """Return how finely the data may be cut on so many nodes."""
+    """Return the largest number of blocks per core within `SLACK`, by number of nodes."""
     rows = {}
     for run in found.runs:
         key = (run.nodes, run.rows, run.configuration)
@@ -182,7 +178,7 @@ def block_sizes_table(found: Simulation) -> Table:
 
 
 def checks_table(checks: Sequence[Check]) -> Table:
-    """Return predictions next to what was run here."""
+    """Return predictions and measured times."""
     rows = tuple(
         (
             *(check.what, str(check.workers), str(check.tasks)),

@@ -1,4 +1,4 @@
-"""The tables of the evaluation: plans of runs, what was measured, and what the paper has."""
+"""Format plans of runs, measurements and the paper's numbers as tables."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ LABELS = {
     "blocks_per_node": "blocks per node to learn from",
     "rows": "points in the tree",
 }
-"""Labels of the axes."""
+"""Axis labels."""
 
 REFERENCE = "spliter"
 
 QUERY_BLOCKS = 24
-"""Blocks of queries that the trees of a node are asked, in the paper's Table 1."""
+"""Blocks of queries per node in the paper's Table 1."""
 
 TREES = ((1, 1), (2, 2), (2, 1), (4, 4), (4, 2), (4, 1), (6, 6), (6, 3), (6, 2), (6, 1))
-"""Lines of Table 1: blocks to learn from, and how many of them go into one tree."""
+"""Rows of Table 1: number of data blocks, and how many of them go into one tree."""
 
 
 def measured_table(scenario: Scenario, bars: Sequence[Summary]) -> Grid:
-    """Return all that was measured: a line per configuration and place on the axis."""
+    """Return a row for each configuration and x value."""
     return summary_grid(bars, LABELS[scenario.x], "Measured here; times in seconds.")
 
 
 def paper_table(scenario: Scenario) -> Grid | None:
-    """Return the paper's seconds, and how they compare with SplIter's; None without any."""
+    """Return the paper's seconds, also as multiples of SplIter's; None without numbers."""
     points = scenario.paper.points
     if not points:
         return None
@@ -57,10 +57,10 @@ def paper_table(scenario: Scenario) -> Grid | None:
 
 
 def kernel_table(bars: Sequence[Summary]) -> Grid | None:
-    """Return the paper's Table 1 from kernels measured here; None where one is missing.
+    """Recompute the paper's Table 1 from kernels measured here; None if one is missing.
 
-    With blocks merged before trees are built, a node builds fewer and larger trees, and asks each
-    query fewer of them.
+    If blocks are merged before trees are built, a node has fewer and larger trees, and each query
+    goes to fewer of them.
     """
     fit = {bar.blocks: bar.median for bar in bars if bar.configuration == "fit"}
     ask = {bar.blocks: bar.median for bar in bars if bar.configuration == "kneighbors"}
@@ -96,7 +96,7 @@ def _beside(value: float, base: float | None) -> str:
 
 
 def plan_table(runs: Sequence[PlannedRun], title: str) -> Table:
-    """Return a line per stand: what it needs, and for how long."""
+    """Return a row per stand, with the resources and the time it needs."""
     rows = []
     for stand in stands_of(runs).values():
         first = stand[0]
@@ -114,20 +114,20 @@ def plan_table(runs: Sequence[PlannedRun], title: str) -> Table:
 
 
 def total(runs: Sequence[PlannedRun]) -> str:
-    """Say what a plan comes to, as a line."""
+    """Return the number, time and core hours of runs as text."""
     taken = sum(run.estimated_seconds for run in runs)
     hours = sum(run.estimated_seconds * run.cores for run in runs) / 3600
     return f"{len(runs)} runs, about {duration(taken)}, {hours:,.3g} core hours"
 
 
 def runs_table(runs: Sequence[PlannedRun]) -> Table:
-    """Return a line per run."""
+    """Return a row per run."""
     rows = tuple((run.id, duration(run.estimated_seconds)) for run in runs)
     return Grid(("run", "estimate"), rows).terminal()
 
 
 def duration(seconds: float) -> str:
-    """Write a time that is not known exactly.
+    """Format an estimated duration.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Check the paper's findings on medians measured here, and on the paper's numbers beside."""
+"""Check the paper's findings against medians measured here, and against the paper's numbers."""
 
 from __future__ import annotations
 
@@ -10,27 +10,23 @@ from spliter_experiments.evaluation.schema import Claim, PaperPoint, Scenario
 from spliter_experiments.harness.summary import Summary
 
 Series: TypeAlias = Mapping[str, Mapping[float, float]]
-"""Seconds by configuration and place on the axis."""
+"""Seconds by configuration and x value."""
 
 PAPER_NAMES = {"dask": "Dask", "compss": "COMPSs with dataClay", "process": "one process"}
-"""What the paper's series are called."""
+"""Display names of the paper's series."""
 
 PAPER_SERIES = {"dask": "dask", "dataclay": "compss", "compss": "compss", "process": "process"}
-"""Which of the paper's series an engine is put beside. The paper ran dataClay under COMPSs."""
+"""Paper's series to compare each engine with; the paper ran dataClay under COMPSs."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one claim on one engine.
+    """Result of checking one claim on one engine.
 
     Parameters
     ----------
-    engine : str
-        On what.
-    claim : Claim
-        What the paper found.
     here, paper : float or None
-        What is computed of the run and of the paper's numbers; None where something is missing.
+        The claim's measure of the runs and of the paper's numbers; None if a value is missing.
     """
 
     engine: str
@@ -40,7 +36,7 @@ class Finding:
 
     @property
     def holds(self) -> bool | None:
-        """Whether it holds here; None where it cannot be told."""
+        """Whether the claim holds here; None if a configuration was not run."""
         if self.here is None:
             return None
         if self.claim.at_least is not None:
@@ -50,7 +46,7 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """The verdict, as a sentence."""
+        """The result as a sentence."""
         verdict = {True: "Holds", False: "Does not hold", None: "Cannot be told"}[self.holds]
         here = "a configuration was not run" if self.here is None else f"{self.here:.2f} times"
         limit = (
@@ -63,7 +59,7 @@ class Finding:
 
 
 def findings(scenario: Scenario, bars: Sequence[Summary]) -> list[Finding]:
-    """Check every claim of a scenario on every engine that there are runs of."""
+    """Check every claim of a scenario on every engine with runs."""
     engines = dict.fromkeys(bar.engine for bar in bars)
     return [
         Finding(
@@ -87,7 +83,7 @@ def measured(bars: Sequence[Summary], engine: str) -> Series:
 
 
 def published(points: Sequence[PaperPoint], series: str) -> Series:
-    """Return the paper's seconds of one of its series."""
+    """Return one of the paper's series."""
     found: dict[str, dict[float, float]] = {}
     for point in points:
         for configuration, seconds in getattr(point, series).items():
