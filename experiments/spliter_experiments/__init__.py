@@ -1,3 +1,3 @@
-"""The comparisons of SplIter with other ways, and the ``spliter`` command."""
+"""The ``spliter`` command: comparisons, the paper's evaluation, SLURM jobs and ``doctor``."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The ``spliter`` command; ``doctor``, ``--help`` and ``--version`` need the core alone.
 
-The other commands need the extra ``experiments``. Where one of its packages is missing, they say
-so and how to install it.
+The other commands need the extra ``experiments``; if a package of it is missing, they print how to
+install it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,7 @@ def main() -> None:
 
 
 def main_of_core(arguments: Sequence[str], missing: Sequence[str]) -> int:
-    """Run the command with the core alone.
-
-    Returns
-    -------
-    int
-        The exit code.
-    """
+    """Run the command with the core alone, and return its exit code."""
     lack = f'needs {", ".join(missing)}: pip install "pyspliter[experiments]"'
     parser = argparse.ArgumentParser(
         "spliter", description="Iterate over distributed data where it lies."

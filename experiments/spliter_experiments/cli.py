@@ -1,7 +1,7 @@
-"""The ``spliter`` command, with the packages of the extra ``experiments``.
+"""The ``spliter`` command with all its subcommands; needs the extra ``experiments``.
 
-Each command is imported when it is run, because what some of them need (Matplotlib, pandas,
-scikit-learn) takes seconds to import.
+Subcommands are imported when they are run, because some need packages (Matplotlib, pandas,
+scikit-learn) that take seconds to import.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ COMMANDS = {
         "The paper's experiments on a cluster with SLURM, as jobs.",
     ),
 }
-"""Commands that are imported when they are run: where each is, and its line in the help."""
+"""Lazily imported commands: location and help line of each."""
 
 
 class LazyCommands(TyperGroup):
     """A group that imports its commands when they are run, not when they are listed."""
 
-    # Parameters are Any: Click's types, or those of the copy of Click in newer releases of Typer.
+    # Parameters are Any: Click's types, or those of Typer's own copy of Click in newer releases.
     _only_listed = False
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -49,7 +49,7 @@ class LazyCommands(TyperGroup):
         return [*(name for name in self.commands if name not in COMMANDS), *COMMANDS]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import a command, or stand in for it while the help is written."""
+        """Import a command, or return a placeholder while the help is formatted."""
         if cmd_name in self.commands or cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
         where, summary = COMMANDS[cmd_name]
@@ -66,7 +66,7 @@ class LazyCommands(TyperGroup):
         return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help of this group without importing its commands."""
+        """Format the help of this group without importing its commands."""
         self._only_listed = True
         try:
             super().format_help(ctx, formatter)

@@ -1,7 +1,6 @@
-"""``spliter doctor``: report which backends can be used here, and what the others lack.
+"""``spliter doctor``: report which backends are usable here, and what the others lack.
 
-This module needs the standard library and the core alone, because what it reports is what is
-missing.
+This module needs only the standard library and the core, because it reports missing packages.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ COMMAND_PACKAGES = {
     "typer": "typer",
     "zarr": "zarr",
 }
-"""Modules of the extra ``experiments``, and the distributions that bring them."""
+"""Modules of the extra ``experiments``, and the distributions that contain them."""
 
 
 def missing_packages() -> list[str]:
@@ -58,16 +57,16 @@ def missing_packages() -> list[str]:
 
 @dataclass(frozen=True)
 class Requirement:
-    """One thing that a backend needs.
+    """A requirement of a backend besides its Python package.
 
     Parameters
     ----------
     backend, what : str
-        Name of the backend, and of the thing.
+        Names of the backend and of the requirement.
     found : str
-        What there is of it; empty if it is missing or not as it should be.
+        Version or location; empty if it is missing or unsuitable.
     advice : str
-        What to do where it is missing.
+        What to do if it is missing.
     """
 
     backend: str
@@ -77,7 +76,7 @@ class Requirement:
 
 
 def requirements() -> list[Requirement]:
-    """Look for all of them."""
+    """Check all requirements."""
     return [
         Requirement("dataclay", "package dataclay", _version("dataclay"), _dataclay_advice()),
         Requirement("dataclay", "package redis", _usable_redis(), 'pip install "redis<8"'),
@@ -104,7 +103,7 @@ def _dataclay_advice() -> str:
 
 def _usable_redis() -> str:
     version = _version("redis")
-    # From 8 on a client has 100 connections at most, which many calls at once exceed.
+    # From version 8, a client has at most 100 connections, too few for many concurrent calls.
     return version if version and int(version.partition(".")[0]) < FIRST_REDIS_TOO_NEW else ""
 
 
@@ -114,12 +113,12 @@ def _store() -> str:
 
 
 NARROWEST = 30
-"""Columns of text that the last column of a table keeps on a narrow terminal."""
+"""Minimum width of the last column of a table on a narrow terminal, in characters."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What ``spliter doctor`` found.
+    """Findings of ``spliter doctor``.
 
     Parameters
     ----------
@@ -128,13 +127,13 @@ class Report:
     backends : sequence of BackendInfo
         Every backend, usable or not.
     needs : sequence of Requirement
-        What some engines need besides Python packages.
+        Further requirements of some engines.
     missing : sequence of str
-        Packages that the other commands need and that are not installed.
+        Missing packages of the other commands.
     scheduler : str or None
-        Address or scheduler file of the cluster asked about.
+        Address or scheduler file of the Dask cluster to check.
     cluster : mapping of str to (str or None), optional
-        SplIter's version at the scheduler and each worker of the cluster asked about.
+        SplIter's version at the scheduler and each worker of that cluster.
     """
 
     machine: Facts
@@ -145,7 +144,7 @@ class Report:
     cluster: Mapping[str, str | None] | None = None
 
     def as_json(self) -> str:
-        """Return the report as a JSON object; ``advice`` says what to do about what is missing."""
+        """Return the report as a JSON object; ``advice`` says how to install what is missing."""
         found = dataclasses.asdict(self)
         for entry, info in zip(found["backends"], self.backends, strict=True):
             entry["advice"] = advice(info)
@@ -213,7 +212,7 @@ def yes_no(value: bool) -> str:
 
 
 def advice(info: BackendInfo) -> str:
-    """Return why a backend cannot be used, and the command that installs what it lacks."""
+    """Return why a backend is unusable, and the command that installs what it lacks."""
     if info.usable:
         return ""
     install = f'pip install "pyspliter[{info.extra}]"' if info.extra else ""
@@ -221,7 +220,7 @@ def advice(info: BackendInfo) -> str:
 
 
 def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
-    """Lay out rows in columns; the last column is wrapped to what is left of `width`.
+    """Format rows in columns; the last column is wrapped to the rest of `width`.
 
     Examples
     --------
@@ -253,7 +252,7 @@ def examine(scheduler: str | None = None) -> Report:
     Parameters
     ----------
     scheduler : str, optional
-        Address or scheduler file of a Dask cluster whose processes are asked for their version.
+        Address or scheduler file of a Dask cluster whose processes are queried for versions.
 
     Raises
     ------
@@ -306,14 +305,14 @@ def run(scheduler: str | None, require: str | None, as_json: bool) -> int:
 
 
 def check_required(names: Sequence[str], infos: Sequence[BackendInfo]) -> None:
-    """Check that backends can be used.
+    """Check that backends are usable.
 
     Raises
     ------
     OptionError
-        If there is no backend of a name.
+        If a name is unknown.
     ClusterError
-        If one cannot be used.
+        If a backend is unusable.
     """
     by_name = {info.name: info for info in infos}
     for name in names:

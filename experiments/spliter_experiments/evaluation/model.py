@@ -1,13 +1,13 @@
 """Predict the time of a run from the measured costs of its parts.
 
-A run consists of passes of tasks (:mod:`.costs`); tasks merge partial results sixteen at a time.
-The number of tasks per pass is the number of blocks with one task per block, and the number of cores
-with SplIter or after a rechunk, where a task does the work of all its blocks. SplIter also has costs
-per block: once for the split, and in every pass to send a task its blocks. A rechunk, before the
-first pass, costs a task per block, and each node receives all of its data but the share that it
-already holds. Nearest neighbours and cascades have several steps, whose work is not proportional to
-rows. How many rows the parts of a cascade pass on depends on the data; beyond the rows that can be
-trained on here, the model extrapolates by a power law.
+A run consists of passes of tasks (:mod:`.costs`); tasks merge partial results sixteen at a time. A
+pass has as many tasks as blocks with one task per block, and as many as cores with SplIter or after
+a rechunk, where a task does the work of all its blocks. SplIter also has costs per block: once for
+the split, and in every pass to send a task its blocks. A rechunk, before the first pass, costs a
+task per block, and each node receives all of its data but the share that it already holds. Nearest
+neighbours and cascades have several steps, whose work is not proportional to rows. How many rows
+the parts of a cascade pass on depends on the data; beyond the rows that can be trained on here, the
+model extrapolates by a power law.
 
 The model ignores shared memory bandwidth, large results, and other load.
 """

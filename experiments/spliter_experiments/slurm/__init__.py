@@ -1,1 +1,1 @@
-"""Runs of the evaluation as SLURM jobs: render scripts, submit, watch, collect, cancel."""
+"""Run the paper's experiments as SLURM jobs: render scripts, submit, monitor, collect, cancel."""

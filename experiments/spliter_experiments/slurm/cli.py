@@ -1,4 +1,4 @@
-"""The commands ``spliter slurm``: render, submit, status, collect, cancel."""
+"""Commands of ``spliter slurm``: render, submit, status, collect, cancel."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def _show_commands(folder: Folder, submission: Submission) -> None:
 
 
 def _table(title: str, headings: Sequence[str]) -> Table:
-    """Return a table that fits a terminal; names are never cut, as they are to be copied."""
+    """Return a table that fits a terminal; job names are never cut, so that they can be copied."""
     table = Table(title=title, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.title_justify = table.caption_justify = "left"
     for heading in headings:
@@ -244,7 +244,7 @@ def _table(title: str, headings: Sequence[str]) -> Table:
 
 
 def _whole(text: str) -> str:
-    """Return a path as one that holds from any folder, and a name as it is."""
+    """Return a file's absolute path; return a name unchanged."""
     return str(Path(text).absolute()) if text.endswith(".toml") else text
 
 

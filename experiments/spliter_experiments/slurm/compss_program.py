@@ -1,6 +1,6 @@
-"""The program that ``enqueue_compss`` runs: all stands of a job, in its master.
+"""Main program that ``enqueue_compss`` runs: executes all stands of a job.
 
-A COMPSs job has one program, so that they cannot be processes of their own as they are elsewhere.
+A COMPSs job has one program, so the stands cannot be separate processes as on other engines.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from pathlib import Path
 
 
 def main(runs_file: str, work: str) -> int:
-    """Run all stands and note how each ended, as batch scripts do.
+    """Run all stands, and append their exit statuses to ``ends.tsv``, as batch scripts do.
 
     Parameters
     ----------
     runs_file : str
-        JSON: a list of ``name`` and ``words``, those of the command after ``spliter``.
+        JSON list of stands with ``name`` and ``words``, the arguments after ``spliter``.
     work : str
         Folder of the job.
 
     Returns
     -------
     int
-        1 if one failed.
+        1 if a stand failed, else 0.
     """
     from spliter_experiments.cli import app
 
@@ -34,7 +34,7 @@ def main(runs_file: str, work: str) -> int:
         begin = time.monotonic()
         try:
             status = app(stand["words"], standalone_mode=False) or 0
-        except Exception as error:  # noqa: BLE001 (those after it are to be run)
+        except Exception as error:  # noqa: BLE001 - the next stands must run anyway
             sys.stderr.write(f"{stand['name']}: {type(error).__name__}: {error}\n")
             status = 1
         seconds = round(time.monotonic() - begin)

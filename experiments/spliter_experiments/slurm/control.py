@@ -1,4 +1,4 @@
-"""What the commands do with a submission: make it, hand it in, look, collect, do again, cancel."""
+"""Implement the ``spliter slurm`` commands: draft, submit, status, collect, resume, cancel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOG_LINES = 15
 
 UNSEEN = "NOT SUBMITTED"
 FORGOTTEN = "GONE"
-"""Of a job that SLURM no longer knows and that left no note."""
+"""State of a job that SLURM no longer knows and that recorded no state itself."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Draft:
     Parameters
     ----------
     folder : Folder
-        Where it is to be.
+        Destination.
     submission : Submission
-        With the new jobs.
+        Includes the new jobs.
     scripts : tuple of Script
-        Of the new jobs.
+        Scripts of the new jobs.
     """
 
     folder: Folder
@@ -48,20 +48,18 @@ class Draft:
 
 @dataclass(frozen=True)
 class PieceStatus:
-    """How far a piece of a job is.
+    """State of a piece of a job.
 
     Parameters
     ----------
-    job : JobEntry
-        The job.
     number : int
-        Of the piece.
+        Number of the piece in the job.
     state : str
-        In SLURM's words, or one of those above.
+        State as SLURM names it, `UNSEEN` or `FORGOTTEN`.
     elapsed, detail : str
-        How long it has run, and why it waits or how it ended.
+        Time it has run; reason why it waits, or how it ended.
     done : int
-        Runs of it that are recorded.
+        Number of its runs that are recorded.
     """
 
     job: JobEntry
@@ -78,7 +76,7 @@ class PieceStatus:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether it is still to run, or runs."""
+        """Whether it is waiting or running."""
         return self.state == UNSEEN or (
             self.state != FORGOTTEN and not JobState("", self.state, "", "").is_over
         )
@@ -90,16 +88,16 @@ def draft(request: Request, path: Path, earlier: Sequence[Path] = ()) -> Draft:
     Parameters
     ----------
     request : Request
-        What to run.
+        Requested runs.
     path : Path
         Folder of the submission.
     earlier : sequence of Path
-        Folders of results that say how long runs take.
+        Folders of results from which running times are estimated.
 
     Raises
     ------
     ExperimentError
-        If it cannot be run as it is.
+        If the folder is in use, or the request does not fit the site.
     """
     folder = Folder(path)
     if folder.exists():
@@ -117,19 +115,19 @@ def draft(request: Request, path: Path, earlier: Sequence[Path] = ()) -> Draft:
 
 
 def draft_again(folder: Folder, going_on: Iterable[str]) -> Draft:
-    """Plan and render jobs for the runs that are missing.
+    """Plan and render jobs for the missing runs.
 
     Parameters
     ----------
     folder : Folder
-        Of the submission.
+        Folder of the submission.
     going_on : iterable of str
-        Runs of jobs that have not ended.
+        Ids of runs whose jobs have not ended.
 
     Raises
     ------
     SubmissionError
-        If none is missing.
+        If no run is missing.
     """
     submission = folder.read()
     results = ResultsFolder(folder.results)
@@ -164,19 +162,19 @@ def _entries(
 
 
 def resume(folder: Folder, slurm: Slurm) -> Draft:
-    """Plan and render jobs for the runs that no job will do any more, without writing anything.
+    """Plan and render jobs for missing runs without a live job, without writing anything.
 
     Parameters
     ----------
     folder : Folder
-        Of the submission.
+        Folder of the submission.
     slurm : Slurm
-        The cluster: says which jobs have ended.
+        Queried for the jobs that have ended.
 
     Raises
     ------
     SubmissionError
-        If there are none.
+        If no run is missing.
     """
     entries = status(folder, slurm)
     going_on = [run for entry in entries if entry.may_go_on for run in entry.runs]
@@ -184,27 +182,27 @@ def resume(folder: Folder, slurm: Slurm) -> Draft:
 
 
 def submit(folder: Folder, slurm: Slurm) -> list[JobEntry]:
-    """Hand in the jobs that are not yet, each after the one it waits for.
+    """Submit the jobs without a number, each after the job it depends on.
 
-    The number of each is written down before the next is handed in. If this was interrupted in
-    between, the job is found by its name.
+    Each job's number is written before the next job is submitted. A job submitted before an
+    interruption is found by its name.
 
     Parameters
     ----------
     folder : Folder
-        Of the submission.
+        Folder of the submission.
     slurm : Slurm
         The cluster.
 
     Returns
     -------
     list of JobEntry
-        Those that were handed in.
+        The submitted jobs.
 
     Raises
     ------
     SlurmError
-        If the cluster does not take one; those before it stay.
+        If the cluster rejects a job; the jobs before it stay submitted.
     """
     with folder.locked():
         submission = folder.read()
@@ -238,7 +236,7 @@ def _hand_in(folder: Folder, job: JobEntry, after: str | None, slurm: Slurm) -> 
 
 
 def _check_partition(jobs: Sequence[JobEntry], request: Request, slurm: Slurm) -> None:
-    """Refuse what would wait for ever: not all clusters refuse it themselves."""
+    """Reject jobs that would wait forever, which not every cluster does itself."""
     if not jobs:
         return
     wanted = request.load_site().partition
@@ -261,15 +259,7 @@ def _check_partition(jobs: Sequence[JobEntry], request: Request, slurm: Slurm) -
 
 
 def status(folder: Folder, slurm: Slurm) -> list[PieceStatus]:
-    """Return how far each piece of each job is.
-
-    Parameters
-    ----------
-    folder : Folder
-        Of the submission.
-    slurm : Slurm
-        The cluster.
-    """
+    """Return the state of each piece of each job."""
     submission = folder.read()
     done = ResultsFolder(folder.results).done()
     numbers = [job.job_id for job in submission.jobs if job.job_id is not None]
@@ -298,16 +288,16 @@ def _piece_status(
 
 @dataclass(frozen=True)
 class Collected:
-    """What there is of a submission.
+    """Result of collecting a submission.
 
     Parameters
     ----------
     table : Path or None
-        File of all records; None if there is no record.
+        File of all records; None without records.
     done, missing : tuple of str
-        Runs.
+        Run ids.
     logs : mapping of str to str
-        Last lines of what pieces with missing runs printed, by name of file.
+        File name and last lines of the logs of pieces with missing runs.
     """
 
     table: Path | None
@@ -317,21 +307,21 @@ class Collected:
 
 
 def collect(folder: Folder, *, write: bool = True) -> Collected:
-    """Put all records into one table, and find what is missing and why.
+    """Write all records to one table, and return what is missing, with logs.
 
-    Needs no SLURM: each run was recorded when it had ended, whatever became of its job.
+    Needs no SLURM: each run was recorded when it finished, whatever happened to its job.
 
     Parameters
     ----------
     folder : Folder
-        Of the submission.
+        Folder of the submission.
     write : bool, default True
         Whether to write the table.
 
     Raises
     ------
     ResultsError
-        If records cannot be read, or do not belong together.
+        If records cannot be read, or must not be compared.
     """
     submission = folder.read()
     results = ResultsFolder(folder.results)
@@ -366,11 +356,11 @@ def cancel(folder: Folder, slurm: Slurm, *, dry_run: bool = False) -> list[JobEn
     Parameters
     ----------
     folder : Folder
-        Of the submission.
+        Folder of the submission.
     slurm : Slurm
         The cluster.
     dry_run : bool, default False
-        Whether to find them only.
+        Return the jobs without cancelling them.
     """
     with folder.locked():
         live = {entry.job.name: entry.job for entry in status(folder, slurm) if entry.may_go_on}

@@ -1,4 +1,4 @@
-"""How long runs took before: what time limits are estimated from."""
+"""Estimate running times from earlier results, for the time limits of jobs."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from spliter_experiments.slurm.request import Measured
 
 
 def seconds_of(folders: Sequence[Path]) -> Measured:
-    """Return what tells how long runs took before.
+    """Return a function that estimates a run's time from earlier results.
 
     Parameters
     ----------
     folders : sequence of Path
-        Of results, or of submissions.
+        Folders of results, or of submissions.
 
     Returns
     -------
     callable
-        Given a run, the longest time of those that differ from it in repetition only, with its
-        share of the time to load the data; None if there are none.
+        Given a run, the longest time of its other repetitions plus a share of the time to load the
+        data; None if there are none.
 
     Raises
     ------

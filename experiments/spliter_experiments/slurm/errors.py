@@ -1,4 +1,4 @@
-"""What can go wrong between a plan and its jobs, as errors that the command reports."""
+"""Errors of ``spliter slurm``, which the command reports without a traceback."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class ProfileError(ExperimentError, ValueError):
 
 
 class TooMuchError(ExperimentError, ValueError):
-    """A run wants more nodes, cores, memory or time than the site gives a job."""
+    """A run needs more nodes, cores, memory or time than the site allows a job."""
 
 
 class SubmissionError(ExperimentError, ValueError):
-    """A folder is no submission, is damaged, or is not in a state for what is asked."""
+    """A folder is no submission, is damaged, or is in the wrong state for the command."""
 
 
 class SlurmError(ExperimentError, RuntimeError):
@@ -22,7 +22,7 @@ class SlurmError(ExperimentError, RuntimeError):
 
 
 class SlurmMissingError(SlurmError):
-    """There is no SLURM here: its commands are not on the PATH."""
+    """SLURM's commands are not on the PATH."""
 
 
 class SlurmUnreachableError(SlurmError):
@@ -30,7 +30,7 @@ class SlurmUnreachableError(SlurmError):
 
 
 class SlurmRefusedError(SlurmError):
-    """The cluster does not take a job as it is."""
+    """The cluster rejects a job."""
 
 
 class ServiceError(ExperimentError, RuntimeError):

@@ -1,12 +1,12 @@
-"""The folder of a submission: scripts, logs, what jobs left, and how far they are.
+"""Folder of a submission: scripts, logs, job output, and the state of the jobs.
 
 ::
 
-    submission.json      jobs, their runs and numbers; written anew after each step
-    scripts/             what is handed in
-    logs/                what the batch scripts printed
-    jobs/NAME/PIECE/     ends.tsv (how each command ended), state.tsv, nodes.txt, logs of services
-    results/             records of all jobs, as `spliter experiment` keeps them
+    submission.json      jobs, their runs and numbers; rewritten after each step
+    scripts/             batch scripts
+    logs/                output of the batch scripts
+    jobs/NAME/PIECE/     ends.tsv (exit status of each command), state.tsv, nodes.txt, service logs
+    results/             records of all jobs, in the format of `spliter experiment`
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ class JobEntry(BaseModel):
     Parameters
     ----------
     name : str
-        Of the job.
+        Name in SLURM, unique in the submission.
     script : str
         File under ``scripts``.
     pieces : tuple of tuple of str
-        Ids of the runs of each task of the job array; a job that is none has one.
+        Run ids of each task of the job array; a job without an array has one piece.
     nodes, seconds : int
-        What it asks for.
+        Requested nodes and time limit.
     engine : str
-        What its runs are on.
+        Engine of its runs.
     attempt : int
-        0, and more of jobs that do again what was missing.
+        0 for the first submission, then counted up with each resume.
     after : str or None
-        Name of the job that has to end first.
+        Name of the job that must end first.
     job_id : str or None
-        Its number, once it was handed in.
+        Number in SLURM; None before it is submitted.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,27 +68,27 @@ class JobEntry(BaseModel):
         return tuple(run for piece in self.pieces for run in piece)
 
     def number_of(self, piece: int) -> str | None:
-        """Return what SLURM calls a piece, None before it was handed in."""
+        """Return SLURM's number of a piece, None before the job is submitted."""
         if self.job_id is None or len(self.pieces) == 1:
             return self.job_id
         return f"{self.job_id}_{piece}"
 
 
 class Submission(BaseModel):
-    """What was rendered into a folder, and how far it is.
+    """Jobs of a submission folder, with their state.
 
     Parameters
     ----------
     schema_version : int
-        Of the file.
+        Version of the file format.
     tag : str
-        Unique; begins the names of its jobs.
+        Unique prefix of the job names.
     request : Request
-        What was asked for.
+        The user's request.
     runs : tuple of str
         Ids of all runs.
     jobs : tuple of JobEntry
-        In the order to hand in; those that do again what is missing come last.
+        In submission order; jobs of later attempts come last.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -100,7 +100,7 @@ class Submission(BaseModel):
     jobs: tuple[JobEntry, ...]
 
     def with_number(self, name: str, job_id: str) -> Submission:
-        """Return it with the number of one job."""
+        """Return a copy with the number of one job set."""
         jobs = tuple(
             job.model_copy(update={"job_id": job_id}) if job.name == name else job
             for job in self.jobs
@@ -108,12 +108,12 @@ class Submission(BaseModel):
         return self.model_copy(update={"jobs": jobs})
 
     def with_jobs(self, jobs: Sequence[JobEntry]) -> Submission:
-        """Return it with more jobs."""
+        """Return a copy with more jobs."""
         return self.model_copy(update={"jobs": (*self.jobs, *jobs)})
 
 
 class End(NamedTuple):
-    """How the command of a stand ended: a line of ``ends.tsv``."""
+    """End of a stand's command: a line of ``ends.tsv``."""
 
     stand: str
     status: int
@@ -122,49 +122,43 @@ class End(NamedTuple):
 
 
 class Folder:
-    """The folder of a submission.
-
-    Parameters
-    ----------
-    path : Path
-        Of the folder.
-    """
+    """Reads and writes the folder of a submission."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
 
     @property
     def results(self) -> Path:
-        """Where the records of all jobs are."""
+        """Folder of the records of all jobs."""
         return self.path / RESULTS
 
     def script(self, job: JobEntry) -> Path:
-        """Return the script of a job."""
+        """Return the path of a job's script."""
         return self.path / "scripts" / job.script
 
     def piece(self, job: JobEntry, number: int) -> Path:
-        """Return where a piece of a job leaves what it has."""
+        """Return the output folder of a piece of a job."""
         return self.path / "jobs" / job.name / str(number)
 
     def pieces(self, submission: Submission) -> list[Path]:
-        """Return the folders of all pieces that have begun."""
+        """Return the folders of all pieces that have started."""
         found = (
             self.piece(job, number) for job in submission.jobs for number in range(len(job.pieces))
         )
         return [piece for piece in found if piece.is_dir()]
 
     def exists(self) -> bool:
-        """Whether there is a submission."""
+        """Return whether the folder contains a submission."""
         return (self.path / FILE).exists()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other commands from changing the submission meanwhile.
+        """Lock the submission against other commands while the context is open.
 
         Raises
         ------
         SubmissionError
-            If another one is at it.
+            If another command holds the lock.
         """
         self.read()
         with (self.path / f"{FILE}.lock").open("a") as lock:
@@ -201,7 +195,7 @@ class Folder:
             ) from error
 
     def write(self, submission: Submission) -> None:
-        """Write the submission, all of it or nothing.
+        """Write the submission atomically.
 
         Raises
         ------
@@ -221,7 +215,7 @@ class Folder:
             raise SubmissionError(f"cannot write {self.path / FILE}: {error}") from error
 
     def add_scripts(self, scripts: Sequence[Script]) -> None:
-        """Write scripts, and make the folders that their jobs write to.
+        """Write scripts, and create the folders that their jobs write to.
 
         Raises
         ------
@@ -239,13 +233,7 @@ class Folder:
 
 
 def ends(piece: Path) -> list[End]:
-    """Read how commands of a piece ended; a line that a killed job left half-written is ignored.
-
-    Parameters
-    ----------
-    piece : Path
-        Folder of the piece.
-    """
+    """Return the ends of a piece's commands; ignore a line that a killed job left incomplete."""
     found = []
     for line in _lines(piece / "ends.tsv"):
         match line.split("\t"):
@@ -255,7 +243,7 @@ def ends(piece: Path) -> list[End]:
 
 
 def last_state(piece: Path) -> str:
-    """Return what the job itself noted last: ``started``, ``ended 0``; empty if nothing."""
+    """Return the last state that a job recorded, such as ``started`` or ``ended 0``, or ``""``."""
     states = [line.split("\t")[1] for line in _lines(piece / "state.tsv") if "\t" in line]
     return states[-1] if states else ""
 

@@ -1,6 +1,6 @@
-"""Put runs into jobs: those that want the same cluster share one, as many as its time allows.
+"""Group runs into jobs: runs on equal clusters share a job, up to its time limit.
 
-Pure functions: nothing is read, written or started here.
+Pure functions: this module reads, writes and starts nothing.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from spliter_experiments.slurm.errors import TooMuchError
 from spliter_experiments.slurm.site import GIB, Site
 
 START_SECONDS = 120
-"""Bound for each step of starting the services of a job."""
+"""Time limit of each step of starting the services of a job."""
 
 SAFETY = 1.5
-"""A job asks for so many times what its runs are estimated to take."""
+"""Time limit of a job as a multiple of the estimate of its runs."""
 
 HANGING = 3
-"""A stand that takes so many times its estimate is ended, for the sake of those after it."""
+"""A stand is ended after this multiple of its estimate, so that the next stands can run."""
 
 SPILLING = 2
-"""A run may need so many times a node's memory: plans count all copies of the data at once, and
-workers spill what does not fit. Beyond, it would not end."""
+"""Maximum memory of a run as a multiple of a node's: estimates count all copies of the data at
+once, and workers spill the excess. With more, the run would not finish."""
 
 LEAST_SECONDS = 300
-"""No stand is ended before: estimates of short runs are poor, and Python takes time to start."""
+"""Minimum time limit of a stand: estimates of short runs are poor, and Python starts slowly."""
 
 
 class Sweep(StrEnum):
-    """How several jobs of one kind stand to each other."""
+    """Order of several jobs of one kind."""
 
     ARRAY = "array"
-    """One job array: as many at once as the site profile says."""
+    """One job array; the site profile limits how many tasks run at the same time."""
 
     CHAIN = "chain"
-    """Each begins when the one before has ended, however it ended."""
+    """Each job starts when the previous one has ended, successfully or not."""
 
     FREE = "free"
-    """Each on its own, in whatever order the cluster likes."""
+    """Independent jobs, in any order."""
 
 
 class Shape(NamedTuple):
-    """The cluster that a job starts for its runs."""
+    """Size of the cluster that a job starts for its runs."""
 
     engine: str
     nodes: int
@@ -64,14 +64,14 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Stand:
-    """Runs that one command does: it loads the data once, and interleaves the runs.
+    """Runs executed by one command, which loads the data once and interleaves the runs.
 
     Parameters
     ----------
     name : str
         Unique in its piece.
     runs : tuple of PlannedRun
-        Those of one stand of the plan; all of them, unless they take longer than a job may.
+        All runs of one stand of the plan, or a part of them if they exceed a job's time limit.
     """
 
     name: str
@@ -83,20 +83,20 @@ class Stand:
         return max(LEAST_SECONDS, math.ceil(HANGING * _seconds(self.runs)))
 
     def command(self, results: Path) -> list[str]:
-        """Return the command, up to the options that say where the cluster is."""
+        """Return the command without the options for the cluster's address."""
         return command_of(self.runs, results)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What shares a job, or a task of a job array.
+    """Stands that share a job, or a task of a job array.
 
     Parameters
     ----------
     number : int
-        Among the pieces of the job.
+        Index in the job array.
     stands : tuple of Stand
-        In the order to run them.
+        In execution order.
     """
 
     number: int
@@ -117,13 +117,13 @@ class Job:
     name : str
         Unique in its submission.
     shape : Shape
-        The cluster.
+        Size of its cluster.
     pieces : tuple of Piece
-        One for each task of a job array; a job that is none has one.
+        One per task of the job array; a job without an array has one.
     seconds : int
-        The time limit, which is the same for all pieces.
+        Time limit, the same for all pieces.
     beside : frozenset of str
-        Engines to start beside the one the runs are for.
+        Engines to start in addition to that of the runs.
     """
 
     name: str
@@ -162,32 +162,32 @@ def make_jobs(
     beside: frozenset[str] = frozenset(),
     prefix: str = "",
 ) -> list[Job]:
-    """Put runs into jobs.
+    """Group runs into jobs.
 
     Parameters
     ----------
     runs : sequence of PlannedRun
-        In the order to run them.
+        In execution order.
     site : Site
-        What a job can have.
+        Limits of a job.
     sweep : Sweep
-        Whether jobs of a kind are one array.
+        Whether jobs of a kind form an array.
     seconds : float, optional
-        The longest time limit to ask for, if shorter than the site's.
+        Maximum time limit, if shorter than the site's.
     beside : frozenset of str
-        Engines to start beside.
+        Engines to start in addition.
     prefix : str
-        Begins the names.
+        Prefix of the job names.
 
     Returns
     -------
     list of Job
-        Jobs of the same shape one after the other.
+        Jobs of the same shape are adjacent.
 
     Raises
     ------
     TooMuchError
-        If the site cannot run one of them.
+        If the site cannot execute a run.
     """
     longest = site.seconds if seconds is None else min(site.seconds, int(seconds))
     for run in runs:
@@ -196,7 +196,7 @@ def make_jobs(
     for shape in dict.fromkeys(_shape(run) for run in runs):
         pieces = _pieces([run for run in runs if _shape(run) == shape], longest)
         name = f"{prefix}{shape.engine}-{shape.nodes}n{shape.workers}w{shape.threads}t"
-        # enqueue_compss knows no arrays.
+        # enqueue_compss does not support arrays.
         together = sweep is Sweep.ARRAY and shape.engine != "compss"
         bundles = [pieces] if together else [[piece] for piece in pieces]
         for number, bundle in enumerate(bundles):
@@ -212,7 +212,7 @@ def _shape(run: PlannedRun) -> Shape:
 
 
 def _seconds(runs: Sequence[PlannedRun]) -> float:
-    """Return how long runs take, each configuration once more to warm up."""
+    """Return the estimated time of runs, including a warm-up of each configuration."""
     warm_up: dict[tuple[str, str], float] = {}
     for run in runs:
         key = (run.stand, run.configuration)
@@ -221,12 +221,12 @@ def _seconds(runs: Sequence[PlannedRun]) -> float:
 
 
 def _job_seconds(runs: Sequence[PlannedRun]) -> int:
-    """Return the time limit for runs one after the other, in whole minutes."""
+    """Return the time limit of consecutive runs, in seconds of whole minutes."""
     return 60 * math.ceil((START_SECONDS + SAFETY * _seconds(runs)) / 60)
 
 
 def _pieces(runs: Sequence[PlannedRun], longest: int) -> list[list[Stand]]:
-    """Cut runs into pieces that each fit the longest time limit."""
+    """Divide runs into pieces that each fit the maximum time limit."""
     pieces: list[list[Stand]] = [[]]
     for stand in _stands(runs, longest):
         before = [run for other in pieces[-1] for run in other.runs]
@@ -237,9 +237,9 @@ def _pieces(runs: Sequence[PlannedRun], longest: int) -> list[list[Stand]]:
 
 
 def _stands(runs: Sequence[PlannedRun], longest: int) -> list[Stand]:
-    """Group runs; a stand that is too long is cut between repetitions if that is possible.
+    """Group runs into stands; divide a stand that is too long, between repetitions if possible.
 
-    What is compared is so compared within one job: on the same nodes, in the same minutes.
+    Compared runs then stay in one job: on the same nodes, at about the same time.
     """
     found = []
     for name, together in stands_of(runs).items():
@@ -252,7 +252,7 @@ def _stands(runs: Sequence[PlannedRun], longest: int) -> list[Stand]:
 
 
 def _parts(runs: Sequence[PlannedRun], longest: int) -> list[list[PlannedRun]]:
-    """Cut the runs of a stand into parts that each fit the longest time limit."""
+    """Divide the runs of a stand into parts that each fit the maximum time limit."""
     ordered = sorted(runs, key=lambda run: run.repetition)
     rounds = [list(group) for _, group in groupby(ordered, key=lambda run: run.repetition)]
     if any(_job_seconds(group) > longest for group in rounds):
@@ -266,7 +266,7 @@ def _parts(runs: Sequence[PlannedRun], longest: int) -> list[list[PlannedRun]]:
 
 
 def _check(run: PlannedRun, site: Site, longest: int) -> None:
-    """Refuse what cannot be run, before the cluster does so in its own words, or never."""
+    """Reject runs that do not fit the site, because the cluster may let them wait forever."""
     wanted = [
         ("nodes", run.nodes, site.nodes, ""),
         ("cores on a node", run.cores // run.nodes, site.cores, ""),
@@ -283,22 +283,14 @@ def _check(run: PlannedRun, site: Site, longest: int) -> None:
 
 
 def spilling(job: Job, site: Site) -> float:
-    """Return how many GiB on a node a job may need more than there are; 0 if all fits.
-
-    Parameters
-    ----------
-    job : Job
-        What to run.
-    site : Site
-        Where.
-    """
+    """Return by how many GiB a job may exceed the memory of a node; 0 if it fits."""
     return max(0.0, max(run.memory_bytes for run in job.runs) / GIB - site.memory_gib)
 
 
 def chain_of(jobs: Sequence[Job], sweep: Sweep) -> dict[str, str]:
-    """Return after which job each begins, by name; those that are not in it wait for none.
+    """Return the predecessor of each job by name; jobs without one are left out.
 
-    Arrays of different shapes follow each other too: they would share links otherwise.
+    Arrays of different shapes follow each other too, because they would share links otherwise.
     """
     if sweep is Sweep.FREE:
         return {}
@@ -307,7 +299,7 @@ def chain_of(jobs: Sequence[Job], sweep: Sweep) -> dict[str, str]:
 
 
 def summary(job: Job) -> str:
-    """Say in a line what a job does.
+    """Return a one-line description of a job.
 
     Examples
     --------

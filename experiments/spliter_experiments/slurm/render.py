@@ -1,4 +1,4 @@
-"""Render jobs as scripts, from the folder ``templates`` next to this module."""
+"""Render jobs as batch scripts, from the folder ``templates`` next to this module."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from spliter_experiments.slurm.jobs import START_SECONDS, Job, Stand, summary
 from spliter_experiments.slurm.site import Site
 
 WARNING_SECONDS = 60
-"""A job is told so long before its time is over, so that it can end its services itself."""
+"""SLURM signals a job this long before its time limit, so that it can stop its services."""
 
 RESULTS = "results"
-"""Folder of a submission to which all jobs write their records."""
+"""Folder in a submission for the records of all jobs."""
 
 WORKER_SHARE = 0.95
-"""Of the memory of its part of a node, what a Dask worker may use."""
+"""Memory limit of a Dask worker as a share of its part of the node's memory."""
 
 _ADDRESSES = {
     "dask": '--scheduler-file "$scheduler_file"',
@@ -33,17 +33,17 @@ _ADDRESSES = {
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user says about jobs beside the site profile.
+    """The user's choices in addition to the site profile.
 
     Parameters
     ----------
     interface : str
-        Network interface that all services use; empty for the address of the host's name.
+        Network interface for all services; empty for the address of the host's name.
     nodelist, exclude : str
-        Nodes to use and nodes to leave, in SLURM's notation; empty for any.
+        Nodes to use and to avoid, in SLURM's notation; empty for any.
     plan_options : tuple of str
-        Options of ``spliter experiment run`` that the runs were planned with: they are kept beside
-        the results.
+        Options of ``spliter experiment run`` that the runs were planned with; stored with the
+        results.
     """
 
     interface: str = ""
@@ -58,10 +58,8 @@ class Script:
 
     Parameters
     ----------
-    job : Job
-        The job.
     files : mapping of str to str
-        Texts by name of file; the script itself is the first.
+        Contents by file name; the script itself comes first.
     """
 
     job: Job
@@ -69,29 +67,29 @@ class Script:
 
     @property
     def name(self) -> str:
-        """Name of the file of the script."""
+        """File name of the script."""
         return next(iter(self.files))
 
     @property
     def text(self) -> str:
-        """The script."""
+        """Content of the script."""
         return self.files[self.name]
 
 
 def interface_of(site: Site, network: str | None) -> str:
-    """Return the network interface that a network has at a site.
+    """Return the interface of a network at a site.
 
     Parameters
     ----------
     site : Site
-        Names its networks.
+        Maps networks to interfaces.
     network : str or None
-        One of them, or the name of an interface itself; None for the site's choice.
+        Network, or an interface itself; None for the site's default.
 
     Raises
     ------
     ProfileError
-        If the site has none of that name and no interface can be meant.
+        If the profile does not map the network to an interface.
 
     Examples
     --------
@@ -115,23 +113,23 @@ def render(job: Job, site: Site, choices: Choices, folder: Path) -> Script:
     Parameters
     ----------
     job : Job
-        What to run.
+        The runs and their cluster.
     site : Site
-        Where.
+        Where it will run.
     choices : Choices
-        What else the user wants.
+        The user's further choices.
     folder : Path
-        Of the submission, absolute; the same on all nodes.
+        Absolute path of the submission, the same on all nodes.
 
     Returns
     -------
     Script
-        With the text of the batch script, or, for COMPSs, of what calls ``enqueue_compss``.
+        The batch script or, for COMPSs, a script that calls ``enqueue_compss``.
 
     Raises
     ------
     ProfileError
-        If the profile wants something of the user that was not given.
+        If the user did not give an option that the profile requires.
     """
     lacking = [name for name in site.required if not getattr(site, name)]
     if lacking:
@@ -150,7 +148,7 @@ def _batch(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, st
         "interface": f" --interface {shlex.quote(choices.interface)}" if choices.interface else "",
         "start_seconds": START_SECONDS,
         "warning_seconds": WARNING_SECONDS,
-        # Dask and dataClay beside each other have half of it each.
+        # If Dask and dataClay share the nodes, each gets half of the memory.
         "worker_memory": int(share / 2 if job.uses_dask and job.uses_dataclay else share),
     }
     return {f"{job.name}.sbatch": _environment().get_template("job.sbatch.j2").render(context)}
@@ -188,7 +186,7 @@ def _compss(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, s
 
 
 def _compss_network(site: Site, choices: Choices) -> list[str]:
-    """Return the option in the words of COMPSs, which knows the kinds of network."""
+    """Return COMPSs's option for the network, which names kinds of network, not interfaces."""
     kinds = {interface: kind for kind, interface in site.interfaces.items()}
     kind = kinds.get(choices.interface)
     return [] if kind is None else [f"--network={'infiniband' if kind == 'fabric' else kind}"]
@@ -224,8 +222,8 @@ def _common(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, A
 
 
 def _words(job: Job, stand: Stand, choices: Choices, folder: Path) -> list[str]:
-    """Return the words of a command as shell, with what only the job knows filled in."""
-    # Of the interpreter of the job, whatever is on the PATH.
+    """Return the words of a command, quoted for the shell, with variables set by the job."""
+    # Run in the job's interpreter, not the first one on the PATH.
     command = ['"$python"', "-m", "spliter_experiments"]
     words = [*stand.command(folder / RESULTS)[1:], *choices.plan_options]
     command += [shlex.quote(word) for word in words]
@@ -234,13 +232,7 @@ def _words(job: Job, stand: Stand, choices: Choices, folder: Path) -> list[str]:
 
 
 def batch_options(job: Job, site: Site, choices: Choices, folder: Path) -> list[str]:
-    """Return the options of ``sbatch``, as they stand in the script.
-
-    Parameters
-    ----------
-    job, site, choices, folder
-        As for :func:`render`.
-    """
+    """Return the options of ``sbatch`` as written in the script; arguments as for `render`."""
     shape = job.shape
     log = "%A_%a" if job.is_array else "%j"
     named = {
@@ -256,11 +248,11 @@ def batch_options(job: Job, site: Site, choices: Choices, folder: Path) -> list[
         "nodelist": choices.nodelist,
         "exclude": choices.exclude,
         "chdir": str(folder),
-        # sbatch fills in what stands after a percent sign.
+        # sbatch expands characters after a percent sign.
         "output": f"{str(folder).replace('%', '%%')}/logs/{job.name}-{log}.out",
         "signal": f"B:TERM@{WARNING_SECONDS}",
     }
-    # A job started again by SLURM would find the files of its first life.
+    # A job requeued by SLURM would find the files of its first execution.
     flags = ["--no-requeue", *(["--exclusive"] if site.exclusive else [])]
     options = [f"--{name}={_directive(value)}" for name, value in named.items() if value]
     if job.is_array:
@@ -270,7 +262,7 @@ def batch_options(job: Job, site: Site, choices: Choices, folder: Path) -> list[
 
 
 def _directive(value: str) -> str:
-    """Write a value as sbatch reads it from a script, where spaces end it."""
+    """Quote a value for an #SBATCH line, where spaces end it."""
     if any(character in value for character in "\"'\\"):
         raise ProfileError(
             f"sbatch would misread {value!r}: no quotes and no backslash in names and paths"
@@ -279,7 +271,7 @@ def _directive(value: str) -> str:
 
 
 def _one_line(option: str) -> str:
-    """Return an option of sbatch; what follows a line break would be run by the shell."""
+    """Check that an option is one line: the shell would execute what follows a line break."""
     if not option.isprintable():
         raise ProfileError(
             f"an option of sbatch is one line without control characters: {option!r}"
@@ -288,12 +280,12 @@ def _one_line(option: str) -> str:
 
 
 def _comment(text: str) -> str:
-    """Return text that stays in a comment of the shell, which ends with the line."""
+    """Return text as one line, so that it stays in a shell comment."""
     return " ".join(text.split())
 
 
 def clock(seconds: float) -> str:
-    """Write a time limit as SLURM reads it.
+    """Format a time limit for SLURM.
 
     Examples
     --------

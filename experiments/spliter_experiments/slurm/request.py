@@ -1,4 +1,4 @@
-"""What a user asks for: figures, a size, a site. Kept with the submission, to plan it again."""
+"""Request of a submission: figures, size, site; stored with it, to plan missing runs again."""
 
 from __future__ import annotations
 
@@ -17,37 +17,36 @@ Measured = Callable[[PlannedRun], float | None]
 
 
 class Request(BaseModel):
-    """Which runs of which figures, and how they are to be jobs.
+    """Requested runs, and options of their jobs.
 
     Parameters
     ----------
     figures : tuple of str
-        Figures, or scenario files by their whole path.
+        Figures, or absolute paths of scenario files.
     size : str
         ``full`` or ``laptop``.
     backend : str
-        What to run on.
+        Name of the engine.
     configurations, nodes : tuple
         Only these; None for all.
     repetitions : int or None
-        In place of the scenario's.
+        Replaces the scenario's number.
     site : str
-        Name of a profile, or a profile file by its whole path.
+        Name of a profile, or absolute path of a profile file.
     overrides : mapping of str to str
-        Entries of the profile that the user gave: account, qos, partition, constraint, venv,
-        python.
+        Replaced entries of the profile: account, qos, partition, constraint, venv, python.
     modules, prolog : tuple of str
-        To load, and lines to run, after those of the profile.
+        Modules to load and shell lines to run, after those of the profile.
     network : str or None
-        Which of the site's networks, or an interface by name.
+        One of the site's networks, or an interface by name.
     nodelist, exclude : str
-        Nodes to use and to leave.
+        Nodes to use and to avoid.
     sweep : str
-        How jobs stand to each other.
+        Order of the jobs, a `Sweep`.
     hours : float or None
-        The longest time limit to ask for.
+        Maximum time limit to request.
     beside : tuple of str
-        Engines to start beside.
+        Engines to start in addition.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -70,12 +69,12 @@ class Request(BaseModel):
     beside: tuple[Literal["dask", "dataclay"], ...] = ()
 
     def load_site(self) -> Site:
-        """Return the site, with what the user said over it.
+        """Return the site profile with the user's overrides.
 
         Raises
         ------
         ProfileError
-            If the profile cannot be used.
+            If the profile is invalid.
         """
         site = load_site(self.site)
         added = {
@@ -90,14 +89,14 @@ class Request(BaseModel):
         Parameters
         ----------
         measured : callable
-            Given a run, returns the seconds that such runs took earlier, or None.
+            Given a run, returns its time in earlier results in seconds, or None.
 
         Raises
         ------
         ScenarioError
-            If a figure is none.
+            If a figure does not exist.
         PlanError
-            If what is asked for of it cannot be run.
+            If a scenario does not have the requested runs.
         """
         runs: list[PlannedRun] = []
         for figure in self.figures:
@@ -114,7 +113,7 @@ class Request(BaseModel):
         return runs
 
     def plan_options(self) -> tuple[str, ...]:
-        """Return what tells ``spliter experiment run`` of the plan, beside what its runs say."""
+        """Return the options of ``spliter experiment run`` that restrict the plan."""
         given = {
             "--configurations": self.configurations,
             "--nodes": self.nodes,
@@ -134,25 +133,25 @@ class Request(BaseModel):
         Parameters
         ----------
         runs : collection of PlannedRun
-            Some of the plan.
+            Runs of the plan.
         folder : Path
-            Of the submission.
+            Folder of the submission.
         prefix : str
-            Begins the names of the jobs.
+            Prefix of the job names.
 
         Returns
         -------
         list of Script
-            In the order to hand in.
+            In submission order.
         dict of str to str
-            After which job each begins, by name.
+            Predecessor of each job, by name.
 
         Raises
         ------
         TooMuchError
-            If the site cannot run one of them.
+            If the site cannot execute a run.
         ProfileError
-            If the profile cannot be used, or wants something that was not given.
+            If the profile is invalid, or requires an option that was not given.
         """
         site = self.load_site()
         jobs = make_jobs(

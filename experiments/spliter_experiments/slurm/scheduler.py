@@ -1,4 +1,4 @@
-"""SLURM's own commands, with a bound on each and errors that say what to do."""
+"""Call SLURM's commands, with a timeout for each and errors that advise the user."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ADVICE = {
 
 
 class JobState(NamedTuple):
-    """What SLURM says of a job, or of one task of a job array."""
+    """State of a job, or of one task of a job array, as reported by SLURM."""
 
     job_id: str
     state: str
@@ -50,7 +50,7 @@ class JobState(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """Whether it will do nothing more."""
+        """Whether it has ended."""
         return self.state not in LIVE
 
 
@@ -60,11 +60,11 @@ LIVE = frozenset(
         *("SUSPENDED", "STOPPED", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"),
     }
 )
-"""States of jobs that are not over."""
+"""States of jobs that have not ended."""
 
 
 class Partition(NamedTuple):
-    """A partition: how many nodes it has, and how long a job may take."""
+    """A partition: its number of nodes, and its time limit in seconds."""
 
     name: str
     is_default: bool
@@ -74,28 +74,28 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True)
 class Slurm:
-    """The cluster, through its commands.
+    """A SLURM cluster, used through its commands.
 
     Parameters
     ----------
     environment : mapping of str to str, optional
-        Of the commands; this process's if not given.
+        Environment of the commands; by default that of this process.
     seconds : float, default 60
-        Bound for each command.
+        Timeout of each command.
     """
 
     environment: Mapping[str, str] | None = None
     seconds: float = COMMAND_SECONDS
 
     def submit(self, script: str, after: str | None) -> str:
-        """Hand in a batch script.
+        """Submit a batch script.
 
         Parameters
         ----------
         script : str
-            The file.
+            Path of the script.
         after : str or None
-            Job that has to end first, however it ends.
+            Number of the job that must end first, successfully or not.
 
         Returns
         -------
@@ -105,23 +105,17 @@ class Slurm:
         Raises
         ------
         SlurmRefusedError
-            If SLURM does not take it.
+            If SLURM rejects the job.
         """
         out = self._call(submit_command(script, after))
-        # The name of the cluster may follow, after a semicolon.
+        # The cluster's name may follow after a semicolon.
         number = out.strip().partition(";")[0]
         if not number.isdecimal():
             raise SlurmError(f"sbatch answered {out.strip()!r}, which is no job number")
         return number
 
     def enqueue_compss(self, script: str, after: str | None) -> str:
-        """Run a script that calls ``enqueue_compss``, and return the number of its job.
-
-        Parameters
-        ----------
-        script, after
-            As for :meth:`submit`.
-        """
+        """Run a script that calls ``enqueue_compss``; arguments and result as for `submit`."""
         out = self._call(["env", f"SPLITER_AFTER={after or 'None'}", "bash", script])
         found = re.search(r"[Ss]ubmitted batch job (\d+)", out)
         if found is None:
@@ -129,19 +123,19 @@ class Slurm:
         return found[1]
 
     def live(self, name: str) -> list[str]:
-        """Return the numbers of this user's jobs of a name that wait or run."""
+        """Return the numbers of this user's waiting and running jobs of a name."""
         out = self._call(
             ["squeue", "--noheader", "--me", "--array", f"--name={name}", "--format=%A"]
         )
         return sorted(set(out.split()))
 
     def states(self, job_ids: Sequence[str]) -> list[JobState]:
-        """Return what SLURM still knows of jobs; it forgets those that have ended.
+        """Return the states of jobs; SLURM forgets jobs some time after they have ended.
 
         Parameters
         ----------
         job_ids : sequence of str
-            Numbers of jobs; of a job array, each task is told apart.
+            Numbers of jobs; each task of a job array gets its own state.
         """
         if not job_ids:
             return []
@@ -154,14 +148,14 @@ class Slurm:
         try:
             out = self._call([*command, f"--jobs={','.join(job_ids)}"])
         except SlurmRefusedError as error:
-            # What it says if it knows none of them any more.
+            # SLURM's error if it knows none of these jobs.
             if "invalid job id" in str(error).lower():
                 return []
             raise
         return [JobState(*line.split("|", 3)) for line in out.splitlines() if line.count("|") >= 3]
 
     def _accounted(self, job_ids: Sequence[str]) -> list[JobState]:
-        """Ask the accounting, where there is one."""
+        """Query the accounting database; return nothing if there is none."""
         command = ["sacct", "--noheader", "--allocations", "--parsable2", "--array"]
         try:
             out = self._call(
@@ -170,7 +164,7 @@ class Slurm:
         except SlurmError:
             return []
         states = [JobState(*line.split("|")) for line in out.splitlines() if line.count("|") == 3]
-        # "CANCELLED by 1000"; tasks that wait are one line, "12_[1-3]", and squeue knows them.
+        # "CANCELLED by 1000"; waiting tasks are one line, "12_[1-3]", and squeue lists each.
         return [
             state._replace(state=state.state.partition(" ")[0])
             for state in states
@@ -181,14 +175,14 @@ class Slurm:
         """Return the partitions."""
         out = self._call(["sinfo", "--noheader", "--format=%P|%F|%l"])
         found = [line.strip().split("|") for line in out.splitlines() if line.count("|") == 2]
-        # %F counts nodes that are allocated, idle, in another state, and in all.
+        # %F counts nodes as allocated/idle/other/total.
         return [
             Partition(name.rstrip("*"), name.endswith("*"), int(nodes.split("/")[-1]), span(limit))
             for name, nodes, limit in found
         ]
 
     def cancel(self, job_ids: Sequence[str]) -> None:
-        """Cancel jobs; those that have ended are let be."""
+        """Cancel jobs; ignore those that have ended."""
         if job_ids:
             self._call(["scancel", "--quiet", *job_ids])
 
@@ -233,7 +227,7 @@ class Slurm:
 
 
 def span(text: str) -> float:
-    """Read a time limit as SLURM writes it.
+    """Parse a time limit in SLURM's format.
 
     Examples
     --------
@@ -249,7 +243,7 @@ def span(text: str) -> float:
 
 
 def submit_command(script: str, after: str | None) -> list[str]:
-    """Return what hands in a batch script.
+    """Return the command that submits a batch script.
 
     Examples
     --------

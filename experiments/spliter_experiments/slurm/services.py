@@ -1,7 +1,7 @@
-"""What the steps of a job run beside Dask's own commands: dataClay's services, and waits.
+"""Start dataClay's services in a job step, and wait until clusters are ready.
 
-``python -m spliter_experiments.slurm.services COMMAND``, called by the batch scripts. Each service
-takes a free port, writes where it is to a file on the shared file system, and becomes the service.
+Batch scripts call ``python -m spliter_experiments.slurm.services COMMAND``. Each service command
+takes a free port, writes its address to a file on the shared file system, and executes the service.
 """
 
 from __future__ import annotations
@@ -33,12 +33,7 @@ Seconds = Annotated[float, typer.Option(help="Bound of the wait.")]
 
 
 def address_of(interface: str | None) -> str:
-    """Return the IPv4 address of a network interface, or of this host's name without one.
-
-    Parameters
-    ----------
-    interface : str or None
-        Such as ``ib0``.
+    """Return the IPv4 address of a network interface, such as ``ib0``, or of this host's name.
 
     Raises
     ------
@@ -65,10 +60,10 @@ def address_of(interface: str | None) -> str:
 
 
 def keep_port(address: str) -> int:
-    """Return a free port that stays free until this process, or what it becomes, has ended.
+    """Reserve a free port until this process, or the program it executes, has ended.
 
-    A socket that is bound and does not listen keeps others from getting the port by chance, and
-    lets those listen that share addresses, as Redis and gRPC do.
+    A bound socket that does not listen keeps other processes from getting the port by chance, but
+    lets programs listen that share addresses, as Redis and gRPC do.
     """
     keeper = socket.socket()
     keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -80,7 +75,7 @@ def keep_port(address: str) -> int:
 
 
 def publish(file: Path, text: str) -> None:
-    """Write a file so that nobody sees half of it."""
+    """Write a file atomically."""
     draft = file.with_name(f"{file.name}.{os.getpid()}")
     draft.write_text(text, encoding="utf-8")
     draft.replace(file)
@@ -209,14 +204,14 @@ def dataclay_ready(store: Address, metadata: Address, backends: Count, seconds: 
 
 
 def _until(count: Callable[[], int], wanted: int, deadline: float) -> int:
-    """Count until there are as many as wanted, or the time is over; return how many there are."""
+    """Poll until the count is as wanted or the deadline has passed; return the last count."""
     while (there := count()) < wanted and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
     return there
 
 
 def main() -> None:
-    """Run a command, and end with the message of an error of ours without a traceback."""
+    """Run a command; report our own errors without a traceback."""
     try:
         app()
     except ExperimentError as error:

@@ -1,7 +1,7 @@
-"""Site profiles: what a cluster has, wants to be told, and calls its networks.
+"""Site profiles: resources, required options and network names of a cluster.
 
-A profile is a TOML file. Those that ship are in the folder ``sites`` next to this module;
-users can name a file of their own.
+A profile is a TOML file. The folder ``sites`` next to this module has those of the package; users
+can give a file of their own.
 """
 
 from __future__ import annotations
@@ -24,67 +24,67 @@ from spliter_experiments.evaluation._toml_lines import lines_of, nearest_line, p
 from spliter_experiments.slurm.errors import ProfileError
 
 SITES = Path(__file__).parent / "sites"
-"""Folder of the profiles that ship."""
+"""Folder of the profiles in the package."""
 
 GIB = 2**30
 
 SCRATCH = r"^(?:[^\x00-\x1f\"`\\$]|\$[A-Za-z_{])+$"
-"""A path between double quotes of the shell: variables, and nothing that runs or ends them."""
+"""Pattern of a path inside double quotes of the shell: variables, but no commands or quotes."""
 
 
 class Site(BaseModel):
-    """One cluster, as its profile describes it. Sizes are per node.
+    """Profile of one cluster. Sizes are per node.
 
     Parameters
     ----------
     name : str
-        Of the profile; the file's.
+        Stem of the profile's file name.
     description : str
-        For people.
+        Text for users.
     nodes : int
-        The most that one job gets.
+        Maximum number of nodes of a job.
     sockets, cores_per_socket : int
-        Processors, and cores in each.
+        Processors, and cores of each.
     memory_gib : float
-        What the programs of a job may use together.
+        Memory that the programs of a job may use in total.
     hours : float
-        The longest time limit of a job.
+        Maximum time limit of a job.
     partition, account, qos, constraint : str
-        What ``sbatch`` is told under these names; empty to say nothing.
+        Values of these options of ``sbatch``; empty to omit the option.
     exclusive : bool
         Whether a job has its nodes to itself.
     required : tuple of str
-        Which of partition, account and qos a user has to give.
+        Which of partition, account and qos the user must give.
     interfaces : mapping of str to str
-        Network interfaces by what they are called here: ``fabric`` (Omni-Path, InfiniBand) and
-        ``ethernet``. Without one, services take the address of the host's name.
+        Network interfaces: ``fabric`` (Omni-Path, InfiniBand) and ``ethernet``. Without one,
+        services use the address of the host's name.
     network : str
-        The interface to take unless another is asked for; empty for none.
+        Default network; empty for none.
     batch_options : tuple of str
-        Further options of ``sbatch``, as they are written: ``--switches=1``.
+        Further options of ``sbatch``, such as ``--switches=1``.
     step_options : tuple of str
-        Options of every ``srun``. Since SLURM 20.11 steps must say ``--overlap`` to share cores.
+        Options of every ``srun``. Since SLURM 20.11 steps need ``--overlap`` to share cores.
     worker_options : tuple of str
-        Options of the ``srun`` that starts workers: how they are bound to cores.
+        Options of the ``srun`` that starts workers: binding to cores.
     modules : tuple of str
-        To load, after those of the login have been unloaded.
+        Modules to load, after unloading those of the login shell.
     venv : str
         Virtual environment to activate; empty for none.
     python : str
-        The interpreter.
+        Python interpreter.
     environment : mapping of str to str
-        To export.
+        Environment variables to export.
     prolog, epilog : tuple of str
-        Lines of shell before the services start and after they have ended.
+        Shell lines to run before the services start and after they have ended.
     scratch : str
-        Folder on each node's own disk, where workers spill. The shell of the job fills in
-        variables, and nothing else.
+        Folder on each node's local disk, where workers spill. The job's shell expands variables,
+        and nothing else.
     array_limit : int
-        How many tasks of a job array run at once; 0 for all that fit.
+        Maximum number of concurrent tasks of a job array; 0 for no limit.
     compss_options : tuple of str
         Further options of ``enqueue_compss``.
     compss_modules : tuple of str
-        To load for COMPSs beside the others.
+        Additional modules for COMPSs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -136,12 +136,12 @@ class Site(BaseModel):
 
     @property
     def seconds(self) -> int:
-        """The longest time limit of a job."""
+        """Maximum time limit of a job, in seconds."""
         return int(self.hours * 3600)
 
 
 def site_names() -> tuple[str, ...]:
-    """Return the names of the profiles that ship.
+    """Return the names of the profiles in the package.
 
     Examples
     --------
@@ -152,17 +152,17 @@ def site_names() -> tuple[str, ...]:
 
 
 def load_site(name_or_path: str) -> Site:
-    """Read a profile.
+    """Load a profile.
 
     Parameters
     ----------
     name_or_path : str
-        The name of one that ships, or a TOML file.
+        Name of a profile in the package, or a TOML file.
 
     Raises
     ------
     ProfileError
-        If there is none, or it has something that cannot be used; the message has the line.
+        If there is no such profile, or it is invalid; the message has the line.
 
     Examples
     --------
@@ -187,21 +187,21 @@ def load_site(name_or_path: str) -> Site:
 
 
 def parse_site(text: str, name: str, origin: str) -> Site:
-    """Read the text of a profile.
+    """Parse the text of a profile.
 
     Parameters
     ----------
     text : str
         TOML.
     name : str
-        What to call the site.
+        Name of the site.
     origin : str
-        What to call the text in messages.
+        Name of the text in messages.
 
     Raises
     ------
     ProfileError
-        If it is not one: with the line of every mistake.
+        If it is invalid; lists every mistake with its line.
 
     Examples
     --------
