@@ -26,6 +26,19 @@ def test_the_page_links_to_the_record(figure: performance.Figure) -> None:
     assert figure.name in performance.sections_of(performance.PAGE.read_text(encoding="utf-8"))
 
 
+def test_which_one_quotes_the_record() -> None:
+    record = performance.sections_of(performance.PAGE.read_text(encoding="utf-8"))
+    rows = [line.strip("| ").split(" | ") for line in record["histogram-six-ways"] if "(" in line]
+    ratios = [[float(cell.split()[0]) for cell in row[2:5]] for row in rows if row[0].isdigit()]
+    expected = [[f"{ratio:#.2g}".rstrip(".") for ratio in row] for row in ratios]
+    page = (ROOT / "docs" / "which-one.md").read_text(encoding="utf-8")
+    quoted = [
+        line.strip("| ").split(" | ")[1:] for line in page.splitlines() if line[2:3].isdigit()
+    ]
+    assert len(expected) == 6
+    assert [row for row in quoted if len(row) == 3] == expected
+
+
 def test_names_are_unique() -> None:
     assert len({figure.name for figure in FIGURES}) == len(FIGURES)
 
