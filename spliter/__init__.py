@@ -1,8 +1,8 @@
 """SplIter: iterate over distributed data where it lies.
 
-``split`` asks the engine where each block of a collection is and groups the blocks of
-each place into partitions; the program starts one task per partition instead of one per
-block. Nothing is moved.
+``split`` asks the engine where each block of a collection is and groups the blocks of each
+location into partitions. The program starts one task per partition instead of one per block.
+No block is moved.
 
 >>> import operator
 >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Which collections can be split together: those that are blocked alike along axis 0."""
+"""Check that collections split together have the same blocking along axis 0."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def check_aligned(grids: Sequence[BlockGrid]) -> None:
     Parameters
     ----------
     grids : sequence of BlockGrid
-        The first one is the one being split. Further ones may have more axes, but only
-        one block along each of them.
+        The first grid is that of the collection being split. The others may have more axes,
+        with one block along each of them.
 
     Raises
     ------
     AlignmentError
-        With both blockings, where they differ. Sizes that are not known are compared
-        when the blocks are read.
+        With both blockings, where they differ. Unknown sizes are compared later, when the
+        blocks are read.
     """
     first = grids[0]
     for number, other in enumerate(grids[1:], start=1):

@@ -1,14 +1,14 @@
 """The errors SplIter raises: one small tree, rooted in :class:`SplIterError`.
 
-Each message says what was wrong and what to do about it. An error raised by the
-user's own task never gets wrapped: it reaches the caller as it was raised.
+Each message says what was wrong and what to do about it. An error raised by the user's own
+task is not wrapped: it reaches the caller as it was raised.
 """
 
 from __future__ import annotations
 
 
 class SplIterError(Exception):
-    """Root of every error that SplIter raises on its own account.
+    """Base class of all errors that SplIter raises itself.
 
     Examples
     --------
@@ -26,11 +26,11 @@ class InvalidArgumentError(SplIterError, ValueError):
 
 
 class UnsupportedCollectionError(SplIterError, TypeError):
-    """No usable backend knows how to find the blocks of this object."""
+    """No usable backend can find the blocks of this object."""
 
 
 class LazyCollectionError(UnsupportedCollectionError):
-    """The collection is a recipe whose blocks do not exist anywhere yet."""
+    """The collection is lazy: its blocks have not been computed."""
 
 
 class BackendNotUsableError(SplIterError, RuntimeError):
@@ -38,7 +38,7 @@ class BackendNotUsableError(SplIterError, RuntimeError):
 
 
 class ClientClosedError(BackendNotUsableError):
-    """The engine's client that a Split or a future belongs to was closed."""
+    """The engine's client that a Split or a future belongs to has been closed."""
 
 
 class AlignmentError(SplIterError, ValueError):
@@ -46,14 +46,14 @@ class AlignmentError(SplIterError, ValueError):
 
 
 class BlockLostError(SplIterError, RuntimeError):
-    """Blocks are gone and the engine has no way to make them again.
+    """Blocks are lost and the engine cannot recompute them.
 
     Parameters
     ----------
     message : str
-        What happened and what to do.
+        The full text, naming the lost blocks.
     blocks : tuple of tuple of int, optional
-        Block indexes of the lost blocks, as far as they are known.
+        Indexes of the lost blocks, as far as they are known.
     """
 
     def __init__(self, message: str, blocks: tuple[tuple[int, ...], ...] = ()) -> None:
@@ -62,7 +62,7 @@ class BlockLostError(SplIterError, RuntimeError):
         self.blocks = blocks
 
     def __str__(self) -> str:
-        """Return the message alone; the blocks are named in it."""
+        """Return the message alone, which names the blocks."""
         return self.message
 
 
@@ -71,15 +71,15 @@ class BlockTimeoutError(SplIterError, TimeoutError):
 
 
 class NotEnoughMemoryError(SplIterError, RuntimeError):
-    """A partition was to be materialized where it could never fit."""
+    """A partition cannot be materialized because its location has too little memory."""
 
 
 class PartitionNotLocalError(SplIterError, RuntimeError):
-    """A partition was iterated away from the location of its blocks."""
+    """A partition was iterated outside the location of its blocks."""
 
 
 class UnknownItemIndexError(SplIterError, RuntimeError):
-    """Item indexes were asked for where the sizes of the blocks are not known."""
+    """Item indexes were requested, but the sizes of the blocks are not known."""
 
 
 class SplitClosedError(SplIterError, RuntimeError):
@@ -91,12 +91,12 @@ class TaskNotSerializableError(SplIterError, TypeError):
 
 
 class TaskTimeoutError(SplIterError, TimeoutError):
-    """Tasks have not finished within the time that the caller gave them."""
+    """Tasks did not finish within the caller's timeout."""
 
 
 class PackageMissingError(SplIterError, ImportError):
-    """Something was asked for that needs a package which is not installed."""
+    """A feature needs a package that is not installed."""
 
 
 class TaskFailedError(SplIterError, RuntimeError):
-    """A task ended in a way that cannot be brought here as it was; its traceback is the text."""
+    """A task failed with an error that cannot be sent to the client; the text is its traceback."""

@@ -1,8 +1,8 @@
-"""What SplIter does on its own account, told through the standard ``logging``.
+"""Log events through the standard ``logging`` module.
 
-A record has a sentence for people, and for programs the attribute ``event`` and fields beside it.
-The loggers are ``spliter`` and, for what an engine's half does, ``spliter.<engine>``. Nothing is
-shown until the program sets logging up: then, too, only from the level it asks for.
+Each record has a readable message, and the attribute ``event`` plus further fields for programs.
+The loggers are ``spliter`` and, for events of one backend, ``spliter.<backend>``. Nothing is
+shown until the program configures logging.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from typing import Final
 
 LOGGER: Final = logging.getLogger("spliter")
-# Without a handler of its own, warnings would go to standard error unasked.
+# Without a handler, logging would print warnings to standard error.
 LOGGER.addHandler(logging.NullHandler())
 
 
@@ -28,27 +28,27 @@ def log_event(
     Parameters
     ----------
     event : str
-        What programs know it by.
+        Name of the event, for programs.
     message : str
-        What people read: a format of the fields, ``"%(blocks)d blocks"``.
+        Format string for people, filled from the fields: ``"%(blocks)d blocks"``.
     level : int, default logging.INFO
         Level of the record.
     engine : str, optional
-        Name of the backend whose doing it is; the core's by default.
+        Name of the backend that logs; the core by default.
     **fields : object
-        Attributes of the record, of names that :class:`logging.LogRecord` does not have itself.
+        Attributes of the record. Names of :class:`logging.LogRecord` attributes are reserved.
 
     Raises
     ------
     KeyError
-        If a field has a name that is taken.
+        If the name of a field is reserved.
 
     Examples
     --------
-    >>> log_event("split", "%(blocks)d blocks", blocks=3)  # shows nothing: nobody asked for it
+    >>> log_event("split", "%(blocks)d blocks", blocks=3)  # prints nothing by default
     """
     logger = LOGGER if engine is None else LOGGER.getChild(engine)
     if logger.isEnabledFor(level):
-        # A single mapping as argument is what the format takes its names from; not an empty one.
+        # The format takes names from a single mapping argument, which must not be empty.
         arguments = (fields,) if fields else ()
         logger.log(level, message, *arguments, extra={"event": event, **fields}, stacklevel=2)

@@ -1,4 +1,4 @@
-"""Numbers in words: bytes with a unit, counts with a noun."""
+"""Format numbers for people: bytes with a unit, counts with a noun."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ def plural(count: int, noun: str, form: str = "d") -> str:
     Parameters
     ----------
     count : int
-        How many.
     noun : str
-        In the singular; its plural ends in "s".
+        Singular; the plural ends in "s".
     form : str
-        Format of the count.
+        Format specification of the count, ``","`` for thousands separators.
 
     Returns
     -------

@@ -30,7 +30,7 @@ def list_futures(futures: Iterable[Any], caller: str) -> list[Any]:
     Raises
     ------
     InvalidArgumentError
-        If it is not iterable: most often one future.
+        If it is not iterable; users most often pass a single future.
 
     Examples
     --------
@@ -53,19 +53,19 @@ def executor_of(futures: Sequence[Any], caller: str) -> Executor:
     Parameters
     ----------
     futures : sequence of future, not empty
-        One of each type is checked.
+        Only one future of each type is checked.
     caller : str
         Name of the public function, for the error.
 
     Returns
     -------
     Executor
-        Of the first future.
+        The executor of the first future.
 
     Raises
     ------
     InvalidArgumentError
-        If one is not a future of a known engine, or they are of different engines.
+        If one is not a future of a known engine, or the futures belong to several engines.
     """
     one_of_each_type = {type(future): future for future in reversed(futures)}
     executors = [_executor_of_one(future, caller) for future in one_of_each_type.values()]

@@ -1,9 +1,9 @@
-"""The block grid: where each block sits in its collection, and which rows it holds.
+"""Block indexes and item indexes: where each block is in its collection, and its rows.
 
-Pure integer bookkeeping, no data and no engine. A *position* is the number of a block
-in C order; a *block index* is its tuple of grid coordinates; an *item index* is the
-number of a row (axis 0) in the whole collection. A size nobody knows yet (a Dask chunk
-of size NaN, a DataFrame partition) is stored as ``-1``.
+Integer arithmetic only, no data and no engine. A *position* is the number of a block in C
+order; a *block index* is its tuple of grid coordinates; an *item index* is the number of a
+row (axis 0) in the whole collection. Unknown sizes (a Dask chunk of size NaN, a DataFrame
+partition) are stored as ``-1``.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class BlockGrid:
     Parameters
     ----------
     chunks : tuple of tuple of int
-        Sizes of the blocks along each axis, as in Dask and Zarr; ``-1`` where the size
-        is not known. Sizes of zero are allowed.
+        Sizes of the blocks along each axis, as in Dask and Zarr; ``-1`` if unknown. Sizes of
+        zero are allowed.
 
     Raises
     ------
@@ -81,7 +81,7 @@ class BlockGrid:
 
     @classmethod
     def of_unknown_sizes(cls, nblocks: int) -> BlockGrid:
-        """Build a one-axis grid of `nblocks` blocks whose lengths are not known."""
+        """Build a one-axis grid of `nblocks` blocks of unknown length."""
         return cls(((UNKNOWN,) * nblocks,))
 
     @cached_property
@@ -96,7 +96,7 @@ class BlockGrid:
 
     @cached_property
     def extent(self) -> tuple[int | None, ...]:
-        """Number of items along each axis, ``None`` where it is not known."""
+        """Number of items along each axis, ``None`` if unknown."""
         return tuple(None if UNKNOWN in axis else sum(axis) for axis in self.chunks)
 
     @property
@@ -105,12 +105,12 @@ class BlockGrid:
         return self.extent[0] is not None
 
     def index(self, position: int) -> tuple[int, ...]:
-        """Return the block index of the block at a C-order position.
+        """Return the block index of a block from its C-order position.
 
         Parameters
         ----------
         position : int
-            Number of the block in C order.
+            C-order position of the block.
 
         Returns
         -------
@@ -125,7 +125,7 @@ class BlockGrid:
         Parameters
         ----------
         positions : ndarray of int64, shape (n,)
-            Numbers of the blocks in C order.
+            C-order positions of the blocks.
 
         Returns
         -------
@@ -143,7 +143,7 @@ class BlockGrid:
         Parameters
         ----------
         positions : ndarray of int64, shape (n,)
-            Numbers of the blocks in C order.
+            C-order positions of the blocks.
 
         Returns
         -------
@@ -155,12 +155,12 @@ class BlockGrid:
 
     @cached_property
     def row_counts(self) -> IntArray:
-        """Rows in each step along axis 0, ``-1`` where not known; shape (shape[0],)."""
+        """Rows in each step along axis 0, ``-1`` if unknown; shape (shape[0],)."""
         return np.asarray(self.chunks[0], dtype=np.int64)
 
     @cached_property
     def row_starts(self) -> IntArray:
-        """First row of each step along axis 0; only meaningful if sizes are known."""
+        """First row of each step along axis 0; only meaningful if all sizes are known."""
         starts = np.zeros(self.shape[0], dtype=np.int64)
         np.cumsum(self.row_counts[:-1], out=starts[1:])
         return starts
@@ -191,7 +191,7 @@ class BlockGrid:
         Returns
         -------
         ndarray of int64, shape (nblocks,), or None
-            ``None`` if some size along some axis is not known.
+            ``None`` if any size is unknown.
         """
         if any(extent is None for extent in self.extent):
             return None
@@ -203,7 +203,7 @@ class BlockGrid:
 
 @dataclass(frozen=True, eq=False)
 class BlockIndexes:
-    """Which blocks, and which items, a partition has.
+    """The blocks of a partition and the items in them.
 
     Parameters
     ----------
@@ -212,10 +212,10 @@ class BlockIndexes:
     positions : ndarray of int64, shape (n,)
         C-order positions of the partition's blocks.
     item_starts, item_counts : ndarray of int64, shape (n,), or None
-        First row and number of rows of each block; ``None`` while not known.
+        First row and number of rows of each block; ``None`` while unknown.
     trailing_shape : tuple of (int or None)
-        Extent of the collection along the further axes, ``None`` where the blocks do
-        not span the axis or its size is not known.
+        Extent of the collection along the further axes, ``None`` where the axis has several
+        blocks or its size is unknown.
     """
 
     grid_shape: tuple[int, ...]
@@ -226,7 +226,7 @@ class BlockIndexes:
 
     @classmethod
     def of(cls, grid: BlockGrid, positions: IntArray) -> BlockIndexes:
-        """Look up the blocks at `positions` in a grid."""
+        """Return the indexes of the blocks at `positions` of a grid."""
         rows = grid.rows(positions)
         known = grid.has_known_items
         return cls(

@@ -1,18 +1,18 @@
-"""When to put a partition's blocks into one: the decision, as a pure function.
+"""Decide whether and when to concatenate a partition's blocks; pure functions.
 
-Every pass over a partition costs something per *block* besides what it costs per row: a
-vectorised function is called once for each. A few calls of NumPy take as long as copying some
-40 kB, whatever is computed, so blocks smaller than that are cheaper to copy into one than to
-visit one by one even once. For larger ones the copy pays if there are enough passes. Nobody
-knows how many will come, so it is made before the pass by which that many passes would have
-paid for it: never more than twice the cost of knowing. (``benchmarks/materialize.py`` measures
-both costs: for passes of plain NumPy over 20 columns they were equal at 160 to 280 rows, 26 to
-45 kB. For functions that check their input on each call, as scikit-learn's do, they are equal
-at 50 times that; those are left to ``materialize=True``.)
+A pass over a partition costs something per *block* in addition to its cost per row: the
+vectorised functions are called once for each block. A few NumPy calls take as long as copying
+about 40 kB, so copying smaller blocks into one costs less than even a single pass over them. For
+larger blocks the copy pays off after several passes. The number of passes is not known in
+advance, so the blocks are copied just before the pass at which the copy would break even: the
+total is at most twice the optimal cost. (``benchmarks/materialize.py`` measures both costs: for
+passes of plain NumPy over 20 columns they were equal at 160 to 280 rows, 26 to 45 kB. For
+functions that check their input on each call, as in scikit-learn, they are equal at 50 times
+that; those need ``materialize=True``.)
 
-From about 1,000 rows per block on, calls are lost beside the work on the rows (a k-means pass
-over blocks of 10, 50, 200 and 1,000 rows of 20 columns cost 7.8, 2.7, 1.4 and 1.0 times one over
-one array), and the copy is never made.
+From about 1,000 rows per block on, the cost of the calls is negligible (a k-means pass over
+blocks of 10, 50, 200 and 1,000 rows of 20 columns cost 7.8, 2.7, 1.4 and 1.0 times one over one
+array), and the blocks are never copied.
 """
 
 from __future__ import annotations
@@ -29,23 +29,22 @@ from spliter._planner import Location
 Materialize: TypeAlias = bool | Literal["auto"]
 
 CALL_NBYTES = 38_400
-"""Bytes that are copied in the time that it takes to call a few functions for one block."""
+"""Bytes copied in the time of a few NumPy calls; measured by ``benchmarks/materialize.py``."""
 
 MOST_ROWS = 1_000
-"""Mean rows per block from which on there is nothing to gain."""
+"""Mean rows per block above which materializing gains nothing (measured, see above)."""
 
 
 @dataclass(frozen=True)
 class Materialization:
-    """Whether the partitions of a Split are materialized, from when on, and why.
+    """Whether the partitions of a Split are materialized, from which pass, and why.
 
     Parameters
     ----------
     from_pass : int or None
-        The first pass (1, 2, ...) that sees each partition as one block; ``None`` for
-        never.
+        The first pass (1, 2, ...) that sees each partition as one block; ``None`` for never.
     reason : str
-        Why, for people.
+        Readable reason.
 
     Examples
     --------
@@ -71,29 +70,29 @@ class Materialization:
 
 
 def check_materialize(value: object) -> None:
-    """Refuse anything but ``True``, ``False`` and ``"auto"``.
+    """Refuse values other than ``True``, ``False`` and ``"auto"``.
 
     Raises
     ------
     InvalidArgumentError
-        For anything else.
+        For any other value.
     """
     if not (isinstance(value, bool) or value == "auto"):
         raise InvalidArgumentError(f'materialize must be True, False or "auto", got {value!r}')
 
 
 def passes_to_pay(block_nbytes: float) -> int:
-    """Return the number of passes by which putting blocks into one has paid for itself.
+    """Return the number of passes after which concatenating the blocks breaks even.
 
     Parameters
     ----------
     block_nbytes : float
-        Mean size of a block.
+        Mean bytes per block.
 
     Returns
     -------
     int
-        1 if it pays at once.
+        1 if the first pass is already faster with the copy.
 
     Examples
     --------
@@ -115,24 +114,24 @@ def decide(
     Parameters
     ----------
     materialize : bool or "auto"
-        What the caller wants.
+        The argument of ``split``.
     grid : BlockGrid
-        Blocks of the collection.
+        Grid of the collection being split.
     nbytes : mapping of Location to int
         Bytes of the blocks at each location.
     blocks_per_partition : int
-        Most blocks that a partition has.
+        Number of blocks of the largest partition.
     free : callable
-        Returns the bytes of memory free at each location, ``None`` where not known. Called
-        only if everything else speaks for a copy.
+        Returns the free bytes of memory at each location, ``None`` if unknown. Called only if
+        all other conditions favour a copy.
 
     Returns
     -------
     Materialization
-        The decision. ``"auto"`` says no where a block has 1,000 rows or more on average,
-        partitions have one block each, sizes are not known, the blocks form several
-        columns, or some location has not the room for a copy of its blocks. Otherwise it
-        says from which pass on, by :func:`passes_to_pay`.
+        ``"auto"`` does not materialize if blocks have 1,000 rows or more on average, partitions
+        have one block each, sizes are unknown, the blocks form several columns, or a location
+        has too little memory for a copy of its blocks. Otherwise :func:`passes_to_pay` gives
+        the first pass.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""``split``: find the backend of a collection, open its blocks, and make a Split of them."""
+"""``split``: find the backend of a collection, open its blocks and return a Split."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def split(
 ) -> Split:
     """Group the blocks of a collection into partitions, each at one location.
 
-    Nothing is moved, copied or reordered: the engine is asked where each block is, and
-    blocks at the same place are grouped (Barcelo, Queralt and Cortes, "Enhancing
-    iteration performance on distributed task-based workflows", section 4).
+    No block is moved, copied or reordered: ``split`` asks the engine where each block is and
+    groups those at the same location (Barcelo, Queralt and Cortes, "Enhancing iteration
+    performance on distributed task-based workflows", section 4).
 
     Parameters
     ----------
@@ -36,24 +36,23 @@ def split(
         pandas DataFrames, sparse matrices); a NumPy memory map; a Zarr array.
     *aligned : blocked collection
         Further collections with the same blocking along axis 0 (labels, weights). The
-        partitions then yield tuples of blocks. Blocks that are not where the first
-        collection's are get brought there; see :attr:`Split.moved`.
+        partitions then yield tuples of blocks. Blocks at other locations than those of the
+        first collection are transferred; :attr:`Split.moved` counts them.
     partitions_per_location : int, optional
-        Partitions at each location. By default as many as it has cores (threads);
-        never more than it has blocks.
+        Partitions at each location, at most one per block. By default one per core (thread).
     materialize : bool or "auto", default False
-        Whether tasks see each partition as one block, put together at its location once and
-        kept there as long as the Split: memory instead of transfers, for blocks so small that
-        iterating over them costs more than their rows. ``"auto"`` does so where blocks have
-        less than 1,000 rows on average and every location has the memory free: at once below
-        38 kB per block, else from the pass on by which that many passes would have paid for
-        it; see :attr:`Split.materialization`. Where lengths are not known (DataFrames, lists of
-        futures) it asks the blocks for them.
+        Whether tasks see each partition as one block. Its blocks are concatenated once at their
+        location and the copy is kept as long as the Split: more memory, no transfers. It pays
+        off for blocks so small that the loop over them costs more than their rows. ``"auto"``
+        materializes if blocks have less than 1,000 rows on average and every location has
+        enough free memory: on the first pass below 38 kB per block, else on the pass at which
+        the copy breaks even; see :attr:`Split.materialization`. If lengths are unknown
+        (DataFrames, lists of futures) it first runs one task per partition to count rows.
     persist : bool, default False
-        Whether to compute lazy collections (of Dask, xarray on Dask, or Ray Data), all together,
-        and keep their blocks in the engine's memory. They are freed when the Split is closed or
-        garbage, once no task needs them. Changes nothing for collections whose blocks exist, nor
-        on engines that have no lazy collections.
+        Whether to compute lazy collections (of Dask, xarray on Dask, or Ray Data) in one go and
+        keep their blocks in the engine's memory. They are freed when the Split is closed or
+        garbage-collected, once no task needs them. No effect on collections whose blocks exist
+        and on engines without lazy collections.
     backend : str, optional
         Name of the backend; found from the collection's type by default.
 
@@ -67,13 +66,13 @@ def split(
     UnsupportedCollectionError
         If no backend knows this kind of collection.
     LazyCollectionError
-        If its blocks have not been computed, and `persist` is false.
+        If its blocks have not been computed and `persist` is false.
     BackendNotUsableError
         If the backend is unknown, not installed or not usable from here.
     AlignmentError
         If `aligned` are not blocked like `collection` along axis 0.
     BlockLostError, BlockTimeoutError
-        If blocks are gone, or do not become available in time.
+        If blocks are lost, or do not become available in time.
     InvalidArgumentError
         If `partitions_per_location` is not ``None`` or an int of at least 1, `materialize`
         is none of its values, or ``True`` for blocks in several columns, `persist` is not a
@@ -98,7 +97,7 @@ def split(
     collections: Sequence[Any] = (collection, *aligned)
     if persist and isinstance(locator, PersistsCollections):
         collections = locator.persist(collections)
-        # A Dask collection computed without a cluster is one of this process from now on.
+        # Without a cluster, a computed Dask collection is in this process: another locator.
         locator = locator_for(collections[0], backend)
     blocks = locator.open(collections)
     foreign = load(backend).executor if backend is not None else None

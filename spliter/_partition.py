@@ -1,8 +1,7 @@
-"""One partition: blocks at one location, which ones they are, and how to reach them.
+"""``Partition``: a picklable reference to blocks at one location, with their indexes.
 
-A Partition is a reference: it pickles to a few bytes per block and never carries data.
-Made by ``split`` it is tied to an executor and can be submitted; arrived at its location
-it has lost that tie and can be iterated.
+It pickles to a few bytes per block and never carries data. A partition returned by ``split`` has
+an executor and can be submitted; at its location it has none and can be iterated.
 """
 
 from __future__ import annotations
@@ -26,15 +25,14 @@ NEVER = Materialization(None, "not asked for")
 
 
 class Partition:
-    """Blocks that live at one location, and their indexes.
+    """Blocks at one location, and their indexes.
 
-    Not made by hand: iterate over what :func:`spliter.split` returns.
+    Created by :func:`spliter.split`, not by its constructor.
 
     Notes
     -----
     ``len(partition)`` is its number of blocks. Iteration yields the blocks in collection
-    order, and works at the partition's location only: inside a function started with
-    :func:`spliter.task`, :meth:`submit` or :meth:`spliter.Split.map`.
+    order, and works only at the partition's location: inside a function started with
 
     Examples
     --------
@@ -67,7 +65,7 @@ class Partition:
     """Where the blocks were when the Split was planned."""
 
     location_number: int
-    """Of its location among :attr:`Split.locations`; set by the Split, 0 at the location."""
+    """Index of its location in :attr:`Split.locations`; 0 at the location itself."""
 
     materialization: Materialization
     """Whether its tasks see it as one block; set by the Split."""
@@ -103,7 +101,7 @@ class Partition:
         executor: Executor,
         resolve_items: weakref.WeakMethod[Callable[[], BlockGrid]],
     ) -> Partition:
-        """Tie a planned partition to its source and executor."""
+        """Create a partition from its plan."""
         indexes = BlockIndexes.of(grid, planned.positions)
         return cls(planned.location, indexes, planned.nbytes, source, executor, resolve_items)
 
@@ -112,9 +110,9 @@ class Partition:
         return len(self._indexes.positions)
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the blocks, at their location, in collection order.
+        """Yield the blocks in collection order; only at their location.
 
-        A partition of a Split that materializes yields one block with all their rows.
+        A partition of a materializing Split yields one block with all rows.
 
         Raises
         ------
@@ -125,27 +123,27 @@ class Partition:
         return iter((self.materialize(),)) if self._as_one else self._source.read()
 
     def materialize(self) -> Any:
-        """Return its blocks as one, at their location, without moving any of them.
+        """Return all blocks concatenated along axis 0; only at their location, no transfers.
 
-        They are put one after the other along axis 0 on the first call, and kept there until
-        the Split is closed or gone, where the engine sees (and may spill) the memory: as much
-        again as the blocks take. Not to be changed in place: all tasks share it.
+        The first call copies the blocks. The copy is kept at the location until the Split is
+        closed or garbage-collected; the engine accounts for its memory (as much again as the
+        blocks) and may spill it. Do not change it in place: all tasks share it.
 
         Returns
         -------
         block, or tuple of block
-            A tuple where collections are aligned. Arrays, masked arrays, sparse matrices,
-            data frames and lists keep their type. The only block of a partition that has one
-            comes back as it is.
+            A tuple if collections are aligned. Arrays, masked arrays, sparse matrices, data
+            frames and lists keep their type. The block of a partition with a single block is
+            returned without a copy.
 
         Raises
         ------
         PartitionNotLocalError
             If this process is not the partition's location.
         InvalidArgumentError
-            If the blocks form several columns, or are of a kind that cannot be put together.
+            If the blocks form several columns, or their kind cannot be concatenated.
         NotEnoughMemoryError
-            If the location could never hold them as one.
+            If the location has too little memory for the concatenated block.
 
         Examples
         --------
@@ -160,24 +158,24 @@ class Partition:
         return self._source.materialized()
 
     def cut(self, values: Any) -> list[Any]:
-        """Cut an array of one entry per row, in the order of iteration, by blocks.
+        """Split an array with one entry per row into one part per block.
 
         Parameters
         ----------
         values : ndarray, sparse matrix or list, of length n_items
-            Something computed for the rows of the partition.
+            One entry per row of the partition, in the order of iteration.
 
         Returns
         -------
         list of the same type
-            For each block the entries of its rows; of an array these are views.
+            The entries of each block's rows; views, if `values` is an array.
 
         Raises
         ------
         InvalidArgumentError
-            If there are more or fewer entries than rows, or the blocks form several columns.
+            If the number of entries is not the number of rows, or the blocks form several columns.
         PartitionNotLocalError
-            If the sizes of the blocks are not known and they are not here.
+            If the sizes of the blocks are unknown and this process is not their location.
 
         Examples
         --------
@@ -205,9 +203,9 @@ class Partition:
             )
 
     def items(self) -> Iterator[tuple[tuple[int, ...], Any]]:
-        """Yield ``(block index, block)`` pairs, at the blocks' location.
+        """Yield ``(block index, block)`` pairs; only at the blocks' location.
 
-        Always the blocks of the collection, also where iteration yields them as one.
+        Yields the original blocks even if the partition is materialized.
 
         Yields
         ------
@@ -219,24 +217,23 @@ class Partition:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all its blocks (of the first collection), as far as known."""
+        """Total bytes of its blocks (of the first collection), as far as known."""
         return int(self._nbytes.sum())
 
     @property
     def block_nbytes(self) -> IntArray:
-        """Bytes of each of its blocks (of the first collection); shape (len(self),)."""
+        """Bytes of each block (of the first collection); shape (len(self),)."""
         return self._nbytes
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """Shape of its blocks put together along axis 0.
+        """Shape of its blocks concatenated along axis 0.
 
-        ``None`` along an axis whose size is not known, or along which the partition's
-        blocks do not span the whole collection.
+        ``None`` along an axis of unknown size, or along which the collection has several blocks.
         """
         if self._indexes.item_counts is None or self._indexes.item_starts is None:
             return (None, *self._indexes.trailing_shape)
-        # Blocks side by side in a grid of several columns hold the same rows.
+        # In a grid of several columns, blocks in the same grid row hold the same rows.
         _, first = np.unique(self._grid_rows(), return_index=True)
         return (int(self._indexes.item_counts[first].sum()), *self._indexes.trailing_shape)
 
@@ -261,20 +258,20 @@ class Partition:
     def get_item_indexes(self) -> IntArray:
         """Return the global index of every item (row), in iteration order.
 
-        Where block sizes are not known (NaN chunks, DataFrames) the blocks are asked
-        for their lengths once per Split; that needs the engine, so it works where the
-        Split was made, and at the location only after it was done there.
+        If block sizes are unknown (NaN chunks, DataFrames), the first call on the client
+        counts the rows, with one task per partition for the whole Split. At the location this
+        works only if the rows were counted before the task was submitted.
 
         Returns
         -------
         ndarray of int64, shape (n_items,)
-            Row numbers in the whole collection. Blocks side by side in a grid with
-            several columns of blocks hold the same rows, which then appear once each.
+            Row numbers in the whole collection. In a grid with several columns of blocks, the
+            rows of each block appear separately.
 
         Raises
         ------
         UnknownItemIndexError
-            At the location, while the sizes are not known.
+            At the location, if the sizes are unknown.
         """
         if self._indexes.item_counts is None:
             if self._resolve_items is None:
@@ -294,26 +291,26 @@ class Partition:
         if not len(counts):
             return np.empty(0, dtype=np.int64)
         ends = np.cumsum(counts)
-        # Row numbers run on inside a block and jump to the block's start between them.
+        # Row numbers are consecutive within a block and jump to the next block's start.
         jumps = np.repeat(starts - (ends - counts), counts)
         return jumps + np.arange(ends[-1], dtype=np.int64)
 
     @property
     def has_known_items(self) -> bool:
-        """Whether item indexes are known without asking the blocks."""
+        """Whether item indexes are known without counting rows."""
         return self._indexes.item_counts is not None
 
     def number_items(self, grid: BlockGrid) -> None:
-        """Fill in sizes that have become known (for the Split)."""
+        """Fill in sizes that have become known (called by the Split)."""
         self._indexes = BlockIndexes.of(grid, self._indexes.positions)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Run ``fn(partition, *args, **kwargs)`` where the blocks are.
+        """Run ``fn(partition, *args, **kwargs)`` at the partition's location.
 
         Parameters
         ----------
         fn : callable
-            Gets this partition, which it can iterate, as first argument.
+            Gets this partition, which it can iterate, as its first argument.
         *args, **kwargs
             Further arguments; futures of the same engine arrive as their results.
 
@@ -325,8 +322,8 @@ class Partition:
         Raises
         ------
         InvalidArgumentError
-            If `fn` is not callable or is a coroutine function, or on an option of Dask's
-            ``submit`` among the keywords that `fn` does not accept.
+            If `fn` is not callable or is a coroutine function, or if a keyword that `fn` does
+            not accept is an option of Dask's ``submit``.
         TaskNotSerializableError
             If `fn` or an argument cannot be sent there.
         SplitClosedError
@@ -340,14 +337,14 @@ class Partition:
         return self._executor.submit(fn, (self, *args), kwargs, location=self.location)
 
     def begin_pass(self) -> bool:
-        """Count one more task on this partition, and tell how that task is to see it.
+        """Count a task on this partition and return whether it sees one block.
 
         For backends: an executor calls it once for each partition among a task's arguments.
 
         Returns
         -------
         bool
-            Whether iteration is to yield one block; goes to :meth:`at_location`.
+            Argument `as_one` of :meth:`at_location`.
         """
         self._passes += 1
         return self.materialization.applies_to(self._passes)
@@ -355,16 +352,16 @@ class Partition:
     def at_location(
         self, source: BlockSource | None = None, *, as_one: bool | None = None
     ) -> Partition:
-        """Return this partition as its location sees it: iterable, not submittable.
+        """Return this partition in the form for its location: iterable, not submittable.
 
         For backends: an executor passes this to the function it runs.
 
         Parameters
         ----------
         source : BlockSource, optional
-            Another source to read the same blocks by.
+            Another source of the same blocks.
         as_one : bool, optional
-            Whether iteration yields one block; by default as it is already.
+            Whether iteration yields one block; unchanged by default.
 
         Returns
         -------
@@ -381,21 +378,21 @@ class Partition:
 
     @property
     def indexes(self) -> BlockIndexes:
-        """Which blocks and items it has, as arrays (for backends)."""
+        """Indexes of its blocks and items, as arrays (for backends)."""
         return self._indexes
 
     @property
     def executor(self) -> Executor | None:
-        """What it is submitted to; ``None`` at its location."""
+        """The executor that runs its tasks; ``None`` at its location."""
         return self._executor
 
     @property
     def source(self) -> BlockSource:
-        """How its blocks are reached at the location (for backends)."""
+        """The source of its blocks at the location (for backends)."""
         return self._source
 
     def close(self) -> None:
-        """Make further use an error; done by closing the Split."""
+        """Make further use an error; called when the Split is closed."""
         self._closed = True
 
     def _check_open(self) -> None:
@@ -403,12 +400,12 @@ class Partition:
             raise SplitClosedError("the Split of this partition was closed; split again")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as a reference, without the tie to this process."""
+        """Pickle as a reference, without the executor."""
         reference = (self.location, self._indexes, self._nbytes, self._source)
         return Partition, (*reference, None, None, self._as_one)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> IntArray:
-        """Refuse to become an array: that would copy all blocks without saying so.
+        """Refuse conversion to an array, which would silently copy all blocks.
 
         Raises
         ------
@@ -421,7 +418,7 @@ class Partition:
         )
 
     def __sizeof__(self) -> int:
-        """Return about what it takes in memory: the references, not the blocks."""
+        """Return the approximate memory of the references, not of the blocks."""
         return 500 + 200 * len(self)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Results with a part for each block: what they look like, making them, and assembling them."""
+"""``map_blocks`` and ``assemble``: describe, compute and check results with one part per block."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from spliter.backend.contents import count_rows
 
 
 def count_items(partition: Partition) -> list[int]:
-    """Run at a location: the number of rows of each block."""
+    """Return the number of rows of each block; runs at a location."""
     return [count_rows(block) for _, block in partition.items()]
 
 
 @dataclass(frozen=True)
 class Template:
-    """What a function returns for every block, without its rows.
+    """Type of the values that a function returns for every block, without their rows.
 
     Parameters
     ----------
     dtype : dtype or None
-        Of the elements of arrays; ``None`` for frames.
+        Of arrays; ``None`` for frames.
     trailing_shape : tuple of int
         Shape of arrays along the axes after the first one.
     meta : DataFrame, Series or Index, or None
@@ -42,16 +42,14 @@ class Template:
     def given(
         cls, dtype: npt.DTypeLike | None, trailing_shape: Sequence[int], meta: Any
     ) -> Template | None:
-        """Return the template that a caller describes, ``None`` if it has to be inferred.
+        """Return the template described by the caller, ``None`` if it has to be inferred.
 
         Parameters
         ----------
-        dtype : dtype or None
-            Of arrays.
-        trailing_shape : sequence of int
-            Of arrays.
+        dtype, trailing_shape
+            Dtype and trailing shape of arrays.
         meta : DataFrame, Series, Index or ndarray, or None
-            Like a result; its rows do not matter.
+            Like a result; its rows are ignored.
 
         Returns
         -------
@@ -60,7 +58,7 @@ class Template:
         Raises
         ------
         InvalidArgumentError
-            If it describes both an array and a frame, or neither completely.
+            If both an array and a frame are described, or `trailing_shape` has no dtype.
         """
         try:
             trailing = tuple(trailing_shape)
@@ -86,12 +84,12 @@ class Template:
 
     @classmethod
     def of(cls, result: Any) -> Template:
-        """Return the template of results like one that is given.
+        """Return the template of a result.
 
         Parameters
         ----------
         result : DataFrame, Series, Index, ndarray, or another array
-            With any number of rows.
+            Any number of rows.
 
         Returns
         -------
@@ -100,7 +98,7 @@ class Template:
         Raises
         ------
         InvalidArgumentError
-            If it has no rows.
+            If it has no axis of rows or no dtype.
         """
         if is_frame(result):
             return cls(None, (), result.iloc[:0] if hasattr(result, "iloc") else result[:0])
@@ -119,12 +117,12 @@ class Template:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> Template:
-        """Call a function on an example of a block, here, and return the template of the result.
+        """Call a function on an example block, in this process, and use its result as template.
 
         Parameters
         ----------
         fn : callable
-            What is to be applied to the blocks.
+            The function to apply to the blocks.
         example : block or tuple of block
             A small block like those of the collection.
         args, kwargs
@@ -149,14 +147,14 @@ class Template:
         return cls.of(result)
 
     def check(self, result: Any, index: tuple[int, ...]) -> None:
-        """Refuse a result that is not like this.
+        """Refuse a result that does not match this template.
 
         Parameters
         ----------
         result : object
-            What the function has returned.
+            Return value of the function.
         index : tuple of int
-            Of the block, for the error.
+            Block index, for the error message.
 
         Raises
         ------
@@ -193,12 +191,11 @@ SAY = (
 
 
 def is_frame(value: Any) -> bool:
-    """Whether a value is a DataFrame, Series or Index, of pandas or a library like it.
+    """Whether a value is a DataFrame, Series or Index, of pandas or a similar library.
 
     Parameters
     ----------
     value : object
-        Any.
 
     Returns
     -------
@@ -208,7 +205,7 @@ def is_frame(value: Any) -> bool:
 
 
 def _described(value: Any) -> str:
-    """Return kind and columns of a frame, or the kind of anything else."""
+    """Return the kind of a value, with the columns of a DataFrame."""
     columns = getattr(value, "columns", None)
     if columns is not None:
         return f"a DataFrame with columns {list(columns)}"
@@ -220,7 +217,7 @@ def _described(value: Any) -> str:
 def map_over(
     partition: Partition, template: Template, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
 ) -> list[Any]:
-    """Run at a location: apply a function to each block, and check what it returns."""
+    """Apply a function to each block and check the results; runs at a location."""
     made = []
     for index, block in partition.items():
         result = fn(block, *args, **kwargs)
@@ -243,14 +240,14 @@ def map_over(
 def placed_results(
     grid: BlockGrid, results: Iterable[tuple[Partition, Any]]
 ) -> list[tuple[npt.NDArray[np.int64], Any]]:
-    """Return which blocks each result is of, having checked that every block has one.
+    """Pair each result with the positions of its blocks; check that every block has one.
 
     Parameters
     ----------
     grid : BlockGrid
-        Of the collection that was split.
+        Grid of the collection being split.
     results : iterable of (Partition, future)
-        Partitions, each with what will be its result.
+        Each partition with the future of its result.
 
     Raises
     ------

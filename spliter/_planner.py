@@ -1,4 +1,4 @@
-"""The planner: from (where the blocks are, how big, how many cores) to partitions.
+"""Plan partitions from the locations and sizes of blocks and the cores of each location.
 
 Pure functions on integers; no engine, no data, no clock, no randomness: the same input
 always gives the same plan. Two steps::
@@ -15,7 +15,7 @@ always gives the same plan. Two steps::
                       |
     A/0: 0 1   A/1: 2     B/0: 3 4   B/1: 5
 
-Step 1 never puts a block where it is not, so a plan moves nothing. Both steps take
+Step 1 only chooses among current holders, so a plan moves nothing. Both steps take
 time linear in the number of blocks (times the number of replicas of each).
 """
 
@@ -31,9 +31,9 @@ import numpy as np
 from spliter._errors import InvalidArgumentError
 from spliter._grid import IntArray
 
-TAKEN_TOGETHER: Final = 100_000
-"""Blocks with several holders that are looked at in one go: their holders, as numbers of Python,
-take ten times the memory of the arrays that they come from."""
+BATCH_SIZE: Final = 100_000
+"""Replicated blocks per batch: as Python ints, their holders take ten times the memory of the
+arrays, so a batch bounds that memory."""
 
 Location = NewType("Location", str)
 """A place that a task can be pinned to: a worker address, a backend, this process."""
@@ -41,7 +41,7 @@ Location = NewType("Location", str)
 
 @dataclass(frozen=True)
 class Placement:
-    """Where each block is and how many bytes it takes, at one moment.
+    """Where each block is and how many bytes it takes: a snapshot.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Placement:
     holder_ids : ndarray of int64
         Indexes into `locations`.
     nbytes : ndarray of int64, shape (nblocks,)
-        Bytes of each block (0 where the engine cannot tell).
+        Bytes of each block, 0 if the engine does not report them.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class Placement:
 
     @classmethod
     def of(cls, holders: Sequence[Sequence[str]], nbytes: Sequence[int] | IntArray) -> Placement:
-        """Build a placement from the names of the holders of each block.
+        """Build a placement from the locations that hold each block.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class Placement:
         Returns
         -------
         Placement
-            The same facts as flat arrays.
+            The same information as flat arrays.
         """
         names = sorted({name for held in holders for name in held})
         number = {name: i for i, name in enumerate(names)}
@@ -108,7 +108,7 @@ class Placement:
 
 @dataclass(frozen=True, eq=False)
 class PlannedPartition:
-    """The blocks of one partition-to-be.
+    """The blocks planned for one partition.
 
     Parameters
     ----------
@@ -126,11 +126,11 @@ class PlannedPartition:
 
 
 def choose_holders(placement: Placement, capacities: Mapping[Location, int]) -> IntArray:
-    """Choose one holder for every block so that bytes per core come out even.
+    """Choose one holder for every block so that bytes per core are balanced.
 
     Blocks with one holder stay there. The others are placed largest first, each on the
     holder with the fewest bytes per core so far; ties go to the location that sorts
-    first, so the result depends on the input alone.
+    first, which makes the result deterministic.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def choose_holders(placement: Placement, capacities: Mapping[Location, int]) -> 
     chosen = np.empty(placement.nblocks, dtype=np.int64)
     single = counts == 1
     chosen[single] = placement.holder_ids[placement.holder_offsets[:-1][single]]
-    # A block of zero bytes still costs a step of the loop: weigh it as one byte.
+    # A block of zero bytes still costs one iteration: weigh it as one byte.
     weights = np.maximum(placement.nbytes, 1)
     load = np.bincount(
         chosen[single], weights=weights[single], minlength=len(placement.locations)
@@ -172,13 +172,13 @@ def choose_holders(placement: Placement, capacities: Mapping[Location, int]) -> 
     by_size = replicated[np.argsort(-weights[replicated], kind="stable")]
     core_list = cores.tolist()
     per_core = [bytes_there / there for bytes_there, there in zip(load, core_list, strict=True)]
-    for start in range(0, len(by_size), TAKEN_TOGETHER):
-        some = by_size[start : start + TAKEN_TOGETHER]
+    for start in range(0, len(by_size), BATCH_SIZE):
+        some = by_size[start : start + BATCH_SIZE]
         ids, ends = _holders_in_order(placement, some)
         picked: list[int] = []
         begin = 0
         for end, weight in zip(ends.tolist(), weights[some].tolist(), strict=True):
-            # The first of equals, which sorts first: holders are in order.
+            # `ids` is sorted, so a tie goes to the location that sorts first.
             best = min(ids[begin:end], key=per_core.__getitem__)
             begin = end
             load[best] += weight
@@ -189,10 +189,10 @@ def choose_holders(placement: Placement, capacities: Mapping[Location, int]) -> 
 
 
 def _holders_in_order(placement: Placement, blocks: IntArray) -> tuple[list[int], IntArray]:
-    """Return the holders of some blocks one after the other, and where each block's end.
+    """Return the concatenated holders of some blocks, and where each block's holders end.
 
-    Laid out in the order in which they are needed: jumping about in lists of a million
-    entries takes longer than all the rest.
+    They are laid out in the order of use: random access to lists of a million entries would
+    take longer than the rest of the plan.
     """
     first = placement.holder_offsets[blocks]
     counts = placement.holder_offsets[blocks + 1] - first
@@ -210,7 +210,7 @@ def cut_evenly(nbytes: IntArray, parts: int) -> IntArray:
     Parameters
     ----------
     nbytes : ndarray of int64, shape (n,)
-        Bytes of the blocks in order.
+        Bytes of the blocks, in order.
     parts : int
         Number of parts, 1 <= parts <= n.
 
@@ -277,7 +277,7 @@ def plan(
     """
     check_partitions_per_location(partitions_per_location)
     chosen = choose_holders(placement, capacities)
-    # One stable sort groups the blocks by location and keeps collection order inside.
+    # A stable sort groups the blocks by location and keeps collection order inside.
     order = np.argsort(chosen, kind="stable").astype(np.int64)
     bounds = np.searchsorted(chosen[order], np.arange(len(placement.locations) + 1)).tolist()
     found: list[PlannedPartition] = []
@@ -304,7 +304,7 @@ def check_partitions_per_location(value: object) -> None:
     Raises
     ------
     InvalidArgumentError
-        If it is something else.
+        For any other value.
     """
     if value is None:
         return

@@ -1,7 +1,7 @@
-"""Futures in the order in which they finish, for every engine; and a bar that shows how many have.
+"""``as_completed`` and ``progress``: wait for the futures of any engine as they finish.
 
-An engine's own tools (Dask's ``as_completed`` and ``progress``) take the futures too. These here
-are for programs that run on any engine.
+For programs that run on several engines; an engine's own tools (Dask's ``as_completed`` and
+``progress``) accept the same futures.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from spliter._futures import executor_of, list_futures
 from spliter._task import check_may_wait
 from spliter.backend.protocols import Executor
 
-LOOK_INTERVAL: Final = 1.0
-"""Seconds without news after which futures are asked whether they are done."""
+POLL_INTERVAL: Final = 1.0
+"""Seconds without a callback after which futures are polled: a closed client runs no callbacks."""
 
 
 def as_completed(futures: Iterable[Any], timeout: float | None = None) -> Iterator[Any]:
-    """Yield futures as they finish, with a result or with an error.
+    """Yield futures as they finish, with a result or an error.
 
     Parameters
     ----------
     futures : iterable of future
-        What :func:`task`, :meth:`Partition.submit` or :meth:`Split.map` returned.
+        Futures returned by :func:`task`, :meth:`Partition.submit` or :meth:`Split.map`.
     timeout : float, optional
-        Seconds for all of them; by default as long as it takes. (Engines whose futures cannot be
-        waited for with a limit, as COMPSs', do not know it.)
+        Seconds for all of them together; no limit by default. Ignored by engines whose futures
+        have no callbacks (COMPSs).
 
     Yields
     ------
     future
-        Each once. COMPSs does not tell what has finished: there they come in the given order.
+        Each future once; on engines without callbacks (COMPSs) in the given order.
 
     Raises
     ------
     TaskTimeoutError
-        If some have not finished by then.
+        If some have not finished within `timeout`.
     InvalidArgumentError
         If one is not a future of a known engine, or this is the engine's event loop, which
         must not wait.
@@ -66,22 +66,22 @@ def _as_completed(pending: list[Any], timeout: float | None, caller: str) -> Ite
     executor = executor_of(pending, caller)
     check_may_wait(executor)
     if all(hasattr(future, "add_done_callback") for future in pending):
-        return _as_they_tell(pending, timeout)
+        return _by_callbacks(pending, timeout)
     return _one_by_one(pending, executor)
 
 
-def _as_they_tell(futures: Sequence[Any], timeout: float | None) -> Iterator[Any]:
-    told = queue.SimpleQueue[int]()
+def _by_callbacks(futures: Sequence[Any], timeout: float | None) -> Iterator[Any]:
+    completed = queue.SimpleQueue[int]()
     for at, future in enumerate(futures):
-        future.add_done_callback(lambda _, at=at: told.put(at))
+        future.add_done_callback(lambda _, at=at: completed.put(at))
     left = set(range(len(futures)))
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
     while left:
         rest = deadline - time.monotonic()
         try:
-            finished = [told.get(timeout=max(min(rest, LOOK_INTERVAL), 0))]
+            finished = [completed.get(timeout=max(min(rest, POLL_INTERVAL), 0))]
         except queue.Empty:
-            # A client that was closed calls nobody back.
+            # A closed client runs no callbacks.
             finished = [at for at in left if futures[at].done()]
             if not finished and rest <= 0:
                 raise TaskTimeoutError(
@@ -96,7 +96,7 @@ def _as_they_tell(futures: Sequence[Any], timeout: float | None) -> Iterator[Any
 
 def _one_by_one(futures: Sequence[Any], executor: Executor) -> Iterator[Any]:
     for future in futures:
-        with contextlib.suppress(Exception):  # whoever asks the future for its result gets it
+        with contextlib.suppress(Exception):  # an error stays in the future for its user
             executor.gather([future])
         yield future
 
@@ -104,24 +104,24 @@ def _one_by_one(futures: Sequence[Any], executor: Executor) -> Iterator[Any]:
 def progress(
     futures: Iterable[Any], /, *, timeout: float | None = None, **options: Any
 ) -> list[Any]:
-    """Wait for tasks and show a bar meanwhile, on a terminal or in a notebook.
+    """Wait for tasks and show a progress bar, on a terminal or in a notebook.
 
-    The bar is that of tqdm (``pip install 'pyspliter[progress]'``): a widget in a notebook that has
+    The bar is tqdm's (``pip install 'pyspliter[progress]'``): a widget in a notebook with
     ipywidgets, text elsewhere.
 
     Parameters
     ----------
     futures : iterable of future
-        What :func:`task`, :meth:`Partition.submit` or :meth:`Split.map` returned.
+        Futures returned by :func:`task`, :meth:`Partition.submit` or :meth:`Split.map`.
     timeout : float, optional
-        Seconds for all of them; by default as long as it takes.
+        Seconds for all of them together; no limit by default.
     **options
-        Of tqdm: ``desc="pass 3"``, ``disable=True``, ``file=...``
+        Options of tqdm: ``desc="pass 3"``, ``disable=True``, ``file=...``
 
     Returns
     -------
     list of future
-        All of them, in the given order, finished. Errors of tasks stay in their futures.
+        All futures, in the given order, finished. Errors of tasks stay in their futures.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def progress(
     """
     bar = _bar()
     pending = list_futures(futures, "progress")
-    # In a narrow notebook a bar of fixed width would be left no room at all beside its words.
+    # With a fixed width, a narrow notebook leaves no room for the bar next to its text.
     usual = {"total": len(pending), "unit": "task", "dynamic_ncols": True}
     finished = _as_completed(pending, timeout, "progress")
     with bar(**usual | options) as shown:
@@ -150,14 +150,14 @@ def progress(
 
 
 def _bar() -> Any:
-    """Return tqdm's bar for where this is: a widget if there can be one, else text."""
-    # Not try and except: the traceback of a failed import is longer than what it has to say.
+    """Return tqdm's bar class: a widget where the notebook supports it, else text."""
+    # find_spec, not try/except: a chained import traceback would bury the message.
     if importlib.util.find_spec("tqdm") is None:
         raise PackageMissingError(
             "a progress bar needs tqdm, which is not installed: pip install 'pyspliter[progress]'; "
             "without it, count what spliter.as_completed yields"
         )
     with warnings.catch_warnings():
-        # Said of a notebook without ipywidgets, where a bar of text does as well.
+        # tqdm's warning in notebooks without ipywidgets, where the text bar works as well.
         warnings.filterwarnings("ignore", "IProgress not found")
         return importlib.import_module("tqdm.auto").tqdm

@@ -1,4 +1,4 @@
-"""Explain why a value is not a blocked collection, and how to make one of it."""
+"""Error messages for values that are not blocked collections, with advice on making one."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ READERS: Final = {
     ".parquet": "dask.dataframe.read_parquet({0}).persist()",
     ".zarr": "zarr.open_array({0}, mode='r')",
 }
-"""How to open a file, by its suffix, so that the result can be split."""
+"""Code that opens a file as a collection, by file suffix."""
 
 
 def describe_type(value: Any) -> str:
-    """Return the name of a value's type; of a list, with the type of its first element.
+    """Return the name of a value's type; for a list, also that of its first element.
 
     Parameters
     ----------
     value : object
-        Anything.
 
     Returns
     -------
     str
-        With the module, unless that is ``builtins``.
+        With the module, unless it is ``builtins``.
 
     Examples
     --------
@@ -44,7 +43,7 @@ def describe_type(value: Any) -> str:
 
 
 def is_in_memory(value: Any) -> bool:
-    """Tell whether a value is one array or table of NumPy, pandas or SciPy in memory.
+    """Tell whether a value is a single NumPy, pandas or SciPy object in memory.
 
     Parameters
     ----------
@@ -62,12 +61,12 @@ def is_in_memory(value: Any) -> bool:
 
 
 def explain_not_a_collection(value: Any, backends: Sequence[str]) -> str:
-    """Return the message for a value that no backend can split.
+    """Return the error message for a value that no backend can split.
 
     Parameters
     ----------
     value : object
-        What the caller wanted to split.
+        The argument of ``split``.
     backends : sequence of str
         Names of the backends that were tried.
 
@@ -118,16 +117,16 @@ def check_aligned_arguments(
     Parameters
     ----------
     recognises : callable
-        Of the locator that opens the collections; what it takes is not refused.
+        ``recognises`` of the collection's locator; values that it accepts are not refused.
     collection : object
-        The collection that is split.
+        The collection being split.
     aligned : sequence of object
         The other positional arguments.
 
     Raises
     ------
     InvalidArgumentError
-        If one is an option of ``split`` without its keyword.
+        If one is an option of ``split`` passed without its keyword.
     UnsupportedCollectionError
         If one is a single array or table in memory.
     """
@@ -147,7 +146,7 @@ def check_aligned_arguments(
 
 
 def _keyword_for(value: Any) -> str:
-    """Return how to pass an option that was passed without its name."""
+    """Return how to pass an option that was passed without its keyword."""
     if value is None:
         return "leave it out"
     if isinstance(value, bool) or value == "auto":
@@ -158,7 +157,7 @@ def _keyword_for(value: Any) -> str:
 
 
 def _cut_like(collection: Any) -> str:
-    """Return how to cut an object in memory into the blocks of a collection, where known."""
+    """Return how to cut an in-memory object into the blocks of a collection, if known."""
     module = type(collection).__module__
     if module.startswith("dask.array"):
         return (

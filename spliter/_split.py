@@ -1,4 +1,4 @@
-"""The Split: it plans partitions, submits tasks on them and assembles what these return."""
+"""``Split``: plan partitions, submit tasks on them, and assemble their results."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from spliter.html import split_html
 class Split(Sequence[Partition]):
     """The partitions of a collection: a reusable sequence that keeps the blocks alive.
 
-    A Split is a snapshot of where the blocks were. Results stay right when the engine
-    moves blocks, spills them or makes them again after a worker was lost: tasks check
-    at the location, go to where the blocks are or fetch what is missing (counted in
-    :attr:`moved`), and the next iteration over the Split plans again. Indexing does not
-    plan again, so ``split[i]`` is stable between two iterations.
+    A Split is a snapshot of where the blocks were. Results stay correct if the engine moves
+    blocks, spills them or recomputes them after a worker was lost: tasks check at the
+    location, run where the blocks are now or fetch missing ones (counted in :attr:`moved`),
+    and the next iteration over the Split plans again. Indexing does not plan again, so
+    ``split[i]`` is stable between two iterations.
 
-    Use it as a context manager, or call :meth:`close`, to let go of the blocks early.
+    Use it as a context manager, or call :meth:`close`, to release the blocks early.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Split(Sequence[Partition]):
         self._decide()
 
     def _plan(self) -> None:
-        """Ask where the blocks are and group them; keeps the partitions that are the same."""
+        """Locate the blocks and group them; unchanged partitions keep their identity."""
         placement = self._blocks.locate()
         capacities = self._executor.capacities(placement.locations)
         planned = plan(placement, capacities, self._partitions_per_location)
@@ -85,13 +85,13 @@ class Split(Sequence[Partition]):
             partition.location_number = numbers[partition.location]
 
     def _decide(self) -> None:
-        """Decide about materialized partitions, once: later copies take free memory too.
+        """Decide once whether to materialize: later, copies themselves take up free memory.
 
-        Rows per block are asked for where they are not known: one small task per partition.
+        Counts rows, with one small task per partition, if they are unknown.
         """
         askable = self._materialize == "auto" and self._executor.blocking_call_allowed()
         if askable and not self._grid.has_known_items and len(self) < self.nblocks:
-            self.resolve_item_indexes()  # which decides, knowing them
+            self.resolve_item_indexes()  # calls this method again, with known sizes
             return
         nbytes: dict[Location, int] = {}
         for partition in self._partitions:
@@ -115,14 +115,14 @@ class Split(Sequence[Partition]):
             )
 
     def refresh(self) -> None:
-        """Ask again where the blocks are and plan anew if they have moved.
+        """Locate the blocks again and plan anew if they have moved.
 
-        Done by itself when an iteration starts after a task found blocks moved.
+        Happens automatically at the start of an iteration after a task found blocks moved.
 
         Raises
         ------
         BlockLostError
-            If blocks are gone for good.
+            If blocks are lost.
         """
         self._check_open()
         self._plan_again("refresh")
@@ -139,8 +139,8 @@ class Split(Sequence[Partition]):
         )
 
     def _log(self, event: str, message: str, **fields: Any) -> None:
-        """Log what a plan has come to, and what had to cross the network for it so far."""
-        if not LOGGER.isEnabledFor(logging.INFO):  # nor is anything counted that nobody reads
+        """Log the plan and what was transferred for it so far."""
+        if not LOGGER.isEnabledFor(logging.INFO):  # counting costs time
             return
         moved = self.moved
         log_event(
@@ -176,7 +176,7 @@ class Split(Sequence[Partition]):
         return self._partitions[index]
 
     def __iter__(self) -> Iterator[Partition]:
-        """Iterate over the partitions, planned again if blocks were found moved."""
+        """Iterate over the partitions; plans again if a task found blocks moved."""
         self._check_open()
         if self._blocks.has_drifted() and self._executor.blocking_call_allowed():
             self._plan_again("drift")
@@ -188,7 +188,7 @@ class Split(Sequence[Partition]):
         Parameters
         ----------
         fn : callable
-            Gets a partition, iterable where it runs, as first argument.
+            Gets a partition, iterable where it runs, as its first argument.
         *args, **kwargs
             Further arguments, the same for every partition.
 
@@ -209,36 +209,36 @@ class Split(Sequence[Partition]):
         meta: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Apply a function to every block, by one task per partition.
+        """Apply a function to every block, with one task per partition.
 
         Parameters
         ----------
         fn : callable
-            Gets a block (a tuple, where collections are aligned) as first argument and
-            returns an array, DataFrame, Series or Index with as many rows.
+            Gets a block (a tuple, if collections are aligned) as its first argument and
+            returns an array, DataFrame, Series or Index with the same number of rows.
         *args, **kwargs
             Further arguments, the same for every block; futures arrive as their results.
         dtype : dtype, optional
-            Of the arrays that `fn` returns. Without `dtype` and `meta`, `fn` is called here on an
-            example of a block, made up from the metadata of a Dask array or DataFrame, or a row of
-            the first block of a collection in this process.
+            Dtype of the arrays that `fn` returns. Without `dtype` and `meta`, `fn` is called in
+            this process on an example block: made from the metadata of a Dask array or
+            DataFrame, or one row of the first block of a collection in this process.
         trailing_shape : sequence of int
-            With `dtype`: shape of what `fn` returns for one row; that is a number by default.
+            With `dtype`: shape of the result for one row; a single number by default.
         meta : DataFrame, Series, Index or ndarray, optional
-            In place of `dtype`: like what `fn` returns. Its rows do not matter.
+            Instead of `dtype`: an example of a result of `fn`. Its rows are ignored.
 
         Returns
         -------
         collection
-            Blocked like this one, of a kind that users of the engine expect: a Dask array, or a
-            Dask DataFrame, Series or Index if `fn` returns those; a list of results for
-            collections in this process (where it waits for them).
+            Blocked like this one: a Dask array, or a Dask DataFrame, Series or Index if `fn`
+            returns those; a list of results for collections in this process (which waits for
+            them).
 
         Raises
         ------
         InvalidArgumentError
-            If what `fn` returns is neither given nor can be inferred. In the task, if `fn` returns
-            more or fewer rows than the block has, or something else than expected.
+            If the type of the results is neither given nor can be inferred. In the task, if
+            `fn` returns a different number of rows, or a value of another type.
 
         Examples
         --------
@@ -275,7 +275,7 @@ class Split(Sequence[Partition]):
         meta: Any = None,
         output: int | None = None,
     ) -> Any:
-        """Make a collection of what tasks have returned for the blocks of each partition.
+        """Make a collection from the results of one task per partition.
 
         Parameters
         ----------
@@ -283,18 +283,18 @@ class Split(Sequence[Partition]):
             All partitions of one iteration, each with the future of a list of arrays or frames,
             one per block (see :meth:`Partition.cut`).
         dtype : dtype, optional
-            Of these arrays.
+            Dtype of these arrays.
         trailing_shape : sequence of int
             Their shape without axis 0.
         meta : DataFrame, Series, Index or ndarray, optional
-            In place of `dtype`: like one of them.
+            Instead of `dtype`: an example of a frame.
         output : int, optional
-            If the tasks returned tuples of such lists: which of them.
+            Which element of each result to use, if the tasks return tuples of such lists.
 
         Returns
         -------
         collection
-            As :meth:`map_blocks`.
+            As for :meth:`map_blocks`.
 
         Raises
         ------
@@ -323,7 +323,7 @@ class Split(Sequence[Partition]):
 
     @property
     def ncollections(self) -> int:
-        """Number of collections that were split together."""
+        """Number of collections split together."""
         return len(self._blocks.grids)
 
     @property
@@ -338,7 +338,7 @@ class Split(Sequence[Partition]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the blocks of the (first) collection, as far as known."""
+        """Total bytes of the blocks of the (first) collection, as far as known."""
         return sum(partition.nbytes for partition in self._partitions)
 
     @property
@@ -348,18 +348,18 @@ class Split(Sequence[Partition]):
 
     @property
     def moved(self) -> Movement:
-        """What has crossed the network for this Split: zero unless something had to."""
+        """Blocks transferred over the network for this Split."""
         return self._blocks.moved()
 
     def resolve_item_indexes(self) -> None:
-        """Make item indexes known everywhere, asking blocks of unknown size for it.
+        """Count the rows of blocks of unknown size, so that all partitions know item indexes.
 
-        Costs one task per partition the first time, nothing where sizes are known.
+        Costs one task per partition the first time, nothing if sizes are known.
 
         Raises
         ------
         UnknownItemIndexError
-            If called where waiting for the engine is not possible.
+            If called on the engine's event loop, which must not wait.
         """
         self._check_open()
         self._resolved_grid()
@@ -375,7 +375,7 @@ class Split(Sequence[Partition]):
                     "event loop; use await asyncio.to_thread(split.resolve_item_indexes)"
                 )
             counts = np.full(self._grid.shape[0], UNKNOWN, dtype=np.int64)
-            # One look at the partitions: starting an iteration may plan them anew.
+            # One list for both loops: each iteration over the Split may plan again.
             partitions = list(self)
             futures = [partition.submit(count_items) for partition in partitions]
             for partition, future in zip(partitions, futures, strict=True):
@@ -386,14 +386,14 @@ class Split(Sequence[Partition]):
         return self._grid
 
     def close(self) -> None:
-        """Let go of the blocks; further use of the partitions is an error. Idempotent."""
+        """Release the blocks; further use of the partitions is an error. Idempotent."""
         self._closed = True
         for partition in self._made:
             partition.close()
         self._blocks.close()
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled: tasks get partitions.
+        """Refuse to be pickled: only partitions are sent to tasks.
 
         Raises
         ------
@@ -407,7 +407,7 @@ class Split(Sequence[Partition]):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Close it."""
+        """Close the Split."""
         self.close()
 
     def __repr__(self) -> str:

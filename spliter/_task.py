@@ -1,4 +1,4 @@
-"""``task``, ``reduce``, ``gather``: one task per partition, and what becomes of the results."""
+"""``task``, ``reduce``, ``gather``: run one task per partition and combine the results."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from spliter.backend.registry import decorators_keywords
 Arguments = ParamSpec("Arguments")
 
 DEFAULT_ARITY = 8
-"""Results combined by one reduction task, across locations, unless the caller says."""
+"""Results combined by one reduction task across locations."""
 
-_told: weakref.WeakKeyDictionary[Callable[..., Any], Mapping[str, Any]] = (
+_decorator_kwargs: weakref.WeakKeyDictionary[Callable[..., Any], Mapping[str, Any]] = (
     weakref.WeakKeyDictionary()
 )
-"""What decorators of an engine have told tasks that were called without a partition."""
+"""Keywords that an engine's decorators passed to a task, kept for its later calls."""
 
 
 @overload
@@ -33,11 +33,11 @@ def task(fn: Callable[Arguments, Any], /) -> Callable[Arguments, Any]: ...
 @overload
 def task() -> Callable[[Callable[Arguments, Any]], Callable[Arguments, Any]]: ...
 def task(fn: Callable[..., Any] | None = None, /) -> Callable[..., Any]:
-    """Make a function run where the partition among its arguments lives.
+    """Make a function run at the location of the partition among its arguments.
 
-    Calling the decorated function with a partition, on the side of the program that
-    split the collection, submits it to that partition's location and returns the
-    engine's own future. Called without one, or at a location, it is the plain function.
+    Calling the decorated function with a partition, in the program that split the
+    collection, submits it to that partition's location and returns the engine's own
+    future. Called without one, or at a location, it is the plain function.
 
     Parameters
     ----------
@@ -48,19 +48,19 @@ def task(fn: Callable[..., Any] | None = None, /) -> Callable[..., Any]:
     Returns
     -------
     callable
-        Takes the same arguments, or futures of them; returns a future when it submits.
+        Takes the same arguments, or futures of them; returns a future if it submits.
 
     Raises
     ------
     InvalidArgumentError
-        If `fn` is not callable or is a coroutine function, or on a call with a Split or a list
-        of partitions, with partitions that live at different locations, or with an option of
-        Dask's ``submit`` that `fn` does not accept.
+        If `fn` is not callable or is a coroutine function; on a call with a Split or a list of
+        partitions, with partitions at different locations, or with an option of Dask's
+        ``submit`` that `fn` does not accept.
 
     Notes
     -----
-    Type checkers and editors see the function's own arguments. The result is ``Any``: it depends
-    on the place of the call whether that is a future (and of which engine) or the plain result.
+    Type checkers and editors see the function's own arguments. The result is ``Any``: a future
+    (of any engine) or the plain result, depending on where the call is made.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def task(fn: Callable[..., Any] | None = None, /) -> Callable[..., Any]:
 
     @functools.wraps(fn)
     def submit_or_call(*args: Any, **kwargs: Any) -> Any:
-        told = _taken(submit_or_call, kwargs)
+        decorator_kwargs = _pop_decorator_kwargs(submit_or_call, kwargs)
         given = (*args, *kwargs.values())
         partitions = [argument for argument in given if isinstance(argument, Partition)]
         found = [partition for partition in partitions if partition.executor is not None]
@@ -98,8 +98,9 @@ def task(fn: Callable[..., Any] | None = None, /) -> Callable[..., Any]:
         check_keywords(fn, kwargs)
         executor = found[0].executor
         assert executor is not None
-        # The wrapper is what is sent: where it is importable by name, so is the task.
-        return executor.submit(submit_or_call, args, {**kwargs, **told}, location=found[0].location)
+        # Send the wrapper: it is importable under the function's name, the function is not.
+        sent = {**kwargs, **decorator_kwargs}
+        return executor.submit(submit_or_call, args, sent, location=found[0].location)
 
     return submit_or_call
 
@@ -119,23 +120,24 @@ def _refuse_several_partitions(fn: Callable[..., Any], arguments: Iterable[Any])
             )
 
 
-def _taken(function: Callable[..., Any], kwargs: dict[str, Any]) -> Mapping[str, Any]:
-    """Take what an engine's decorators above ``task`` have put among the arguments.
+def _pop_decorator_kwargs(
+    function: Callable[..., Any], kwargs: dict[str, Any]
+) -> Mapping[str, Any]:
+    """Remove and return the keywords that an engine's decorators above ``task`` have added.
 
-    They may do so on the first call only, which need not be one that submits, so it is kept.
+    They may do so on the first call only, which need not submit, so the keywords are kept.
     """
     known = decorators_keywords()
     if not known.isdisjoint(kwargs):
-        _told[function] = {name: kwargs.pop(name) for name in known & kwargs.keys()}
-    return _told.get(function, {})
+        _decorator_kwargs[function] = {name: kwargs.pop(name) for name in known & kwargs.keys()}
+    return _decorator_kwargs.get(function, {})
 
 
 def reduce(fn: Callable[[Any, Any], Any], futures: Iterable[Any], arity: int | None = None) -> Any:
     """Combine the results of many futures with a function of two arguments.
 
-    The results are combined in a tree: those of one location first, where they are,
-    then across locations. `fn` must be associative and commutative, as the order
-    depends on where the results are.
+    The results are combined in a tree: at each location first, then across locations. `fn` must
+    be associative and commutative, as the order depends on where the results are.
 
     Parameters
     ----------
@@ -143,10 +145,10 @@ def reduce(fn: Callable[[Any, Any], Any], futures: Iterable[Any], arity: int | N
         Takes two results (or two combined results) and returns a new one; it must not
         change its arguments, which the engine may still hold.
     futures : iterable of future
-        What :func:`task`, :meth:`Partition.submit` or :meth:`Split.map` returned.
+        Futures returned by :func:`task`, :meth:`Partition.submit` or :meth:`Split.map`.
     arity : int, optional
-        Most results combined by one task across locations (at least 2, default 8).
-        The results of one location are combined by one task unless `arity` is given.
+        Maximum number of results combined by one task (at least 2). By default 8 across
+        locations; the results of one location are combined by a single task.
 
     Returns
     -------
@@ -193,13 +195,13 @@ def reduce(fn: Callable[[Any, Any], Any], futures: Iterable[Any], arity: int | N
 def gather(futures: Iterable[Any]) -> list[Any]:
     """Wait for many futures of one engine and return their results.
 
-    For results that are few and small this takes less time than :func:`reduce`, which adds a
-    round of tasks, and less than asking each future in turn.
+    For few and small results this is faster than :func:`reduce`, which adds a round of tasks,
+    and than waiting for each future in turn.
 
     Parameters
     ----------
     futures : iterable of future
-        What :func:`task`, :meth:`Partition.submit` or :meth:`Split.map` returned.
+        Futures returned by :func:`task`, :meth:`Partition.submit` or :meth:`Split.map`.
 
     Returns
     -------
@@ -229,12 +231,12 @@ def gather(futures: Iterable[Any]) -> list[Any]:
 
 
 def check_may_wait(executor: Executor) -> None:
-    """Refuse to wait where that would stop the engine.
+    """Refuse to wait on the engine's event loop.
 
     Raises
     ------
     InvalidArgumentError
-        If this is its event loop.
+        If this thread runs that event loop.
     """
     if not executor.blocking_call_allowed():
         raise InvalidArgumentError(
@@ -263,7 +265,7 @@ def _reduce_level(
 
 
 def fold(fn: Callable[[Any, Any], Any], results: Sequence[Any]) -> Any:
-    """Combine results from left to right; what a reduction task runs.
+    """Combine results from left to right; the body of a reduction task.
 
     Parameters
     ----------

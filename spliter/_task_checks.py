@@ -1,4 +1,4 @@
-"""Check the function and the keywords of a task before it is sent to an engine."""
+"""Check the function and the keywords of a task before it is submitted to an engine."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ SUBMIT_OPTIONS: Final = {
     "retries": _ANNOTATE,
     "workers": _PINNED,
 }
-"""Options of ``distributed.Client.submit`` that are not options here, with what to do instead."""
+"""Options of ``distributed.Client.submit`` that tasks do not accept, with the alternative."""
 
 
 def check_task_function(fn: object) -> None:
-    """Refuse what cannot be run as a task.
+    """Refuse objects that cannot run as a task.
 
     Parameters
     ----------
     fn : object
-        What the caller wants to run at a location.
+        The function to be submitted.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def check_keywords(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
     Parameters
     ----------
     fn : callable
-        The task.
+        The function of the task.
     kwargs : mapping of str to object
         Keyword arguments of the call.
 
@@ -94,12 +94,12 @@ def name_of(fn: object) -> str:
     Parameters
     ----------
     fn : object
-        A function, or any callable object.
+        A function or any other callable.
 
     Returns
     -------
     str
-        Its ``__name__``, of a partial that of its function; the repr of an object without.
+        ``__name__`` of the function or of a partial's function; else the repr.
 
     Examples
     --------

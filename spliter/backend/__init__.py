@@ -1,11 +1,11 @@
-"""What an author of an engine writes against; programs that use engines need none of it.
+"""API for authors of backends; programs that use existing backends do not need it.
 
-``protocols``  what a backend has to provide: a locator, its opened blocks, an executor
-``bases``      base classes for these, with what is the same in most engines
-``registry``   which backends there are, and which one a collection belongs to
-``contents``   blocks of any kind: their number of rows, and several of them as one
+``protocols``  interfaces of a backend: a locator, its opened blocks, an executor
+``bases``      base classes that implement what most engines have in common
+``registry``   list of backends, and the choice of one for a collection
+``contents``   count the rows of blocks of any kind, and concatenate blocks
 
-``spliter.testing`` has the suite that every backend passes.
+``spliter.testing`` is the conformance suite that every backend passes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Base classes with what is the same in most engines: an adapter overrides what its engine has.
+"""Base classes of backends, with defaults that suit most engines.
 
-What is left to write is where the blocks are (:meth:`BlocksBase.locate`), how a partition refers
+A backend implements where the blocks are (:meth:`BlocksBase.locate`), how a partition refers
 to them (:meth:`BlocksBase.sources`), how many tasks a location runs at once
 (:meth:`ExecutorBase.capacities`) and how to run one there (:meth:`ExecutorBase.submit`).
 """
@@ -21,7 +21,7 @@ ExecutorT = TypeVar("ExecutorT", bound=Executor)
 
 
 class MovementCounter:
-    """What has been moved for a Split, and whether its plan is out of date.
+    """Thread-safe count of the blocks moved for a Split, and whether its plan is outdated.
 
     Examples
     --------
@@ -37,14 +37,14 @@ class MovementCounter:
         self.drifted = False
 
     def add(self, more: Movement = Movement(), *, drifted: bool = False) -> None:  # noqa: B008
-        """Add to what has been moved.
+        """Add to the count.
 
         Parameters
         ----------
         more : Movement
-            What has been moved since.
+            Blocks moved since the last call.
         drifted : bool, default False
-            Whether a task has found blocks away from where the plan has them.
+            Whether a task found blocks at other locations than planned.
         """
         with self._lock:
             self.movement += more
@@ -52,20 +52,20 @@ class MovementCounter:
 
 
 class BlocksBase(ABC, Generic[ExecutorT]):
-    """The opened blocks of a Split: nothing moves unless counted, nothing to let go of.
+    """The opened blocks of a Split; by default nothing moves and nothing needs to be released.
 
     Parameters
     ----------
     grids : sequence of BlockGrid
-        Of each collection; the first one is the one being split.
+        Grid of each collection; the first one is that of the collection being split.
     executor : Executor
-        What runs tasks over the blocks.
+        Runs tasks over the blocks.
 
     Attributes
     ----------
     counter : MovementCounter
-        To be told what has been moved. :meth:`locate` of an engine whose blocks move by
-        themselves sets its `drifted` to ``False`` before it asks where they are.
+        Counts moved blocks. If the engine moves blocks by itself, :meth:`locate` sets
+        ``counter.drifted`` to ``False`` before it queries their locations.
     """
 
     def __init__(self, grids: Sequence[BlockGrid], executor: ExecutorT) -> None:
@@ -75,22 +75,22 @@ class BlocksBase(ABC, Generic[ExecutorT]):
 
     @abstractmethod
     def locate(self) -> Placement:
-        """Ask the engine where the blocks are; see :class:`Blocks`."""
+        """Query the engine for the locations of the blocks; see :class:`Blocks`."""
 
     @abstractmethod
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[BlockSource]:
         """Return one source per planned partition; see :class:`Blocks`."""
 
     def moved(self) -> Movement:
-        """Return what has been counted."""
+        """Return the movement counted so far."""
         return self.counter.movement
 
     def has_drifted(self) -> bool:
-        """Whether a task has found blocks away since they were last located."""
+        """Whether a task found blocks elsewhere since they were last located."""
         return self.counter.drifted
 
     def close(self) -> None:
-        """Do nothing: nothing is held but by the collections."""
+        """Do nothing: only the collections hold the blocks."""
 
 
 class ExecutorBase(ABC):
@@ -119,11 +119,11 @@ class ExecutorBase(ABC):
         return getattr(future, "location", None)
 
     def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
-        """Return ``None`` for each location: nobody has counted."""
+        """Return ``None`` (unknown) for each location."""
         return dict.fromkeys(locations)
 
     def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
-        """Return the new blocks as a list, in the order of the collection; waits for them."""
+        """Wait for the new blocks and return them as a list, in the order of the collection."""
         blocks: list[Any] = [None] * len(made.rows)
         for positions, future in results:
             result = future.result()
@@ -133,14 +133,14 @@ class ExecutorBase(ABC):
         return blocks
 
     def blocking_call_allowed(self) -> bool:
-        """Whether this thread may wait: always, as there is no event loop to stop."""
+        """Whether this thread may wait: always, as there is no event loop."""
         return True
 
 
 class Once(Generic[ValueT]):
-    """A value made by the first thread that asks, while others wait for it.
+    """A value computed by the first thread that needs it, while the others wait.
 
-    For :meth:`BlockSource.materialized`. Not made if making it raised: the next thread tries again.
+    For :meth:`BlockSource.materialized`. If the computation raises, the next thread tries again.
 
     Examples
     --------
@@ -154,7 +154,7 @@ class Once(Generic[ValueT]):
         self._made: tuple[ValueT] | None = None
 
     def get(self, make: Callable[[], ValueT]) -> ValueT:
-        """Return the value; `make` is called if there is none."""
+        """Return the value; call `make` if there is none yet."""
         with self._lock:
             if self._made is None:
                 self._made = (make(),)
@@ -162,14 +162,14 @@ class Once(Generic[ValueT]):
 
 
 def futures_in(argument: Any, kind: type) -> Iterator[Any]:
-    """Yield the futures among an argument of a task.
+    """Yield the futures in an argument of a task.
 
     Parameters
     ----------
     argument : object
-        A future, or a list, tuple or dict, or anything else.
+        A future; a list, tuple or dict with futures; or anything else.
     kind : type
-        Of the engine's futures.
+        Type of the engine's futures.
 
     Yields
     ------
@@ -185,19 +185,19 @@ def futures_in(argument: Any, kind: type) -> Iterator[Any]:
 
 
 def with_results(argument: Any, kind: type[Any]) -> Any:
-    """Put results in the place of the futures that :func:`futures_in` finds; waits for them.
+    """Replace the futures that :func:`futures_in` finds by their results; waits for them.
 
     Parameters
     ----------
     argument : object
         An argument of a task.
     kind : type
-        Of the engine's futures, which have a ``result()``.
+        Type of the engine's futures, which have a ``result()``.
 
     Returns
     -------
     object
-        The argument itself where it has no futures.
+        The argument itself if it has no futures.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Put blocks of one kind one after the other along axis 0, into one buffer.
+"""Concatenate blocks of one kind along axis 0, and count their rows.
 
 Types are kept: masked arrays keep their mask, sparse matrices their format, DataFrames their
-columns and dtypes. The buffer is allocated once at its final size, and each block is copied
-into it once, so that beside the blocks there is never more than one copy.
+columns and dtypes. The result is allocated once at its final size and each block is copied
+into it once, so the memory needed beyond the blocks is one copy.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from spliter._errors import AlignmentError, InvalidArgumentError
 
 
 def concatenate(blocks: Iterable[Any]) -> Any:
-    """Return blocks, one after the other along axis 0, as one.
+    """Return blocks concatenated along axis 0.
 
     Parameters
     ----------
     blocks : iterable of block, or of tuple of block
-        At least one. All of one kind: arrays (also masked), SciPy sparse matrices or arrays,
+        At least one, all of one kind: arrays (also masked), SciPy sparse matrices or arrays,
         pandas DataFrames, Series or indexes, lists, or arrays of other libraries that
-        ``numpy.concatenate`` dispatches to (CuPy, sparse). Tuples are put together element by
+        ``numpy.concatenate`` dispatches to (CuPy, sparse). Tuples are concatenated element by
         element.
 
     Returns
     -------
     block or tuple of block
-        A single block comes back as it is, without a copy.
+        A single block is returned without a copy.
 
     Raises
     ------
     InvalidArgumentError
-        If their kinds or further axes differ, or the kind is not one of these.
+        If their kinds or further axes differ, or the kind is not supported.
 
     Examples
     --------
@@ -59,14 +59,14 @@ def _concatenate(blocks: list[Any]) -> Any:
     if len(blocks) == 1:
         return first
     try:
-        return _way_of(first, blocks)(blocks)
+        return _function_for(first, blocks)(blocks)
     except (ValueError, TypeError) as error:
         raise InvalidArgumentError(
             f"blocks of {_kinds(blocks)} cannot be concatenated: {error}"
         ) from error
 
 
-def _way_of(first: Any, blocks: Sequence[Any]) -> Callable[[list[Any]], Any]:
+def _function_for(first: Any, blocks: Sequence[Any]) -> Callable[[list[Any]], Any]:
     if any(isinstance(block, np.ma.MaskedArray) for block in blocks):
         return _masked
     if all(isinstance(block, np.ndarray) for block in blocks):
@@ -75,11 +75,11 @@ def _way_of(first: Any, blocks: Sequence[Any]) -> Callable[[list[Any]], Any]:
         raise TypeError("their kinds differ")
     if isinstance(first, list):
         return _lists
-    # Libraries are looked up among those already imported: whoever has such a block has one.
+    # The library of a block is already imported, so no import is needed here.
     package = type(first).__module__.partition(".")[0]
     if package == "scipy":
         return _sparse
-    if hasattr(sys.modules[package], "concat"):  # pandas, and those who follow it
+    if hasattr(sys.modules[package], "concat"):  # pandas and libraries with its API
         return _frames
     if hasattr(type(first), "__array_function__"):
         return np.concatenate
@@ -91,12 +91,12 @@ def _kinds(blocks: Sequence[Any]) -> str:
 
 
 def _arrays(blocks: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Concatenate plain arrays; subclasses (memory maps, matrices) come out plain."""
+    """Concatenate plain arrays; subclasses (memory maps, matrices) become plain arrays."""
     return np.concatenate([np.asarray(block) for block in blocks])
 
 
 def _masked(blocks: list[Any]) -> Any:
-    """Keep the masks, and a fill value that all of them share."""
+    """Concatenate masked arrays; keep a fill value that all of them share."""
     result = np.ma.concatenate(blocks)  # type: ignore[no-untyped-call]
     fill_values = {repr(getattr(block, "fill_value", None)) for block in blocks}
     if len(fill_values) == 1:
@@ -109,12 +109,12 @@ def _lists(blocks: list[list[Any]]) -> list[Any]:
 
 
 def _sparse(blocks: list[Any]) -> Any:
-    """Stack in the format of the first: by their buffers where that is CSR."""
+    """Stack in the format of the first block; for CSR this copies the buffers only."""
     return sys.modules["scipy.sparse"].vstack(blocks, format=blocks[0].format)
 
 
 def _frames(blocks: list[Any]) -> Any:
-    """Concatenate data frames or series; categories are united, not lost."""
+    """Concatenate data frames or series; categories are united."""
     first = blocks[0]
     library = sys.modules[type(first).__module__.partition(".")[0]]
     if not hasattr(first, "iloc"):  # an index, or a frame of another library
@@ -133,7 +133,7 @@ def _frames(blocks: list[Any]) -> Any:
 
 
 def _with_united_categories(library: Any, columns: list[Any]) -> list[Any]:
-    """Give columns of unordered categories the same ones, in order of appearance."""
+    """Give columns of unordered categories the union of these, in order of appearance."""
     if len({column.dtype for column in columns}) == 1 or not all(
         hasattr(column.dtype, "categories") and not column.dtype.ordered for column in columns
     ):
@@ -154,7 +154,7 @@ def count_rows(block: Any) -> int:
     -------
     int
         ``block.shape[0]`` if it has a shape (sparse matrices refuse ``len``), else its
-        length; of a tuple that of its first block.
+        length; for a tuple, that of its first block.
 
     Examples
     --------
@@ -168,17 +168,16 @@ def count_rows(block: Any) -> int:
 
 
 def has_rows(block: Any) -> bool:
-    """Whether a block has an axis 0, or a length; results of other tasks need not.
+    """Whether a block has rows that :func:`count_rows` can count.
 
     Parameters
     ----------
     block : object
-        Anything.
+        A block, or another task's result (a number, say).
 
     Returns
     -------
     bool
-        Whether :func:`count_rows` can count.
 
     Examples
     --------
@@ -189,19 +188,19 @@ def has_rows(block: Any) -> bool:
 
 
 def check_rows(blocks: Sequence[Any], at: object) -> None:
-    """Refuse aligned blocks of different lengths, for where their sizes were not known before.
+    """Refuse aligned blocks of different lengths, when unknown sizes become known.
 
     Parameters
     ----------
     blocks : sequence of block
-        One of each collection. Those that have no rows are not looked at.
+        One of each collection. Those without rows are ignored.
     at : object
-        Where they are, for people: their block index.
+        Block index, for the error message.
 
     Raises
     ------
     AlignmentError
-        With their rows.
+        If the numbers of rows differ.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""What a backend has to provide, as typed Protocols. The core knows engines only by these.
+"""Protocols that a backend implements; the core knows engines only through them.
 
-A backend has two halves that pair freely: a *locator* answers where the blocks of a
-collection are, an *executor* runs a function at a location. ``split`` asks the locator
-to open the collections, plans, and hands each partition to the executor::
+A backend has two halves that combine freely: a *locator* finds where the blocks of a
+collection are, an *executor* runs a function at a location. ``split`` has the locator
+open the collections, plans, and passes each partition to the executor::
 
     locator.open(x, y) ──> Blocks ── .locate() ──> Placement ──> plan() ──> partitions
                               └── .sources(plan) ──> one BlockSource per partition
@@ -23,16 +23,16 @@ from spliter._planner import Location, Placement, PlannedPartition
 
 @dataclass(frozen=True)
 class Movement:
-    """Blocks that had to cross the network, by reason.
+    """Blocks transferred over the network, by reason.
 
     Parameters
     ----------
     aligned_blocks, aligned_nbytes : int
-        Blocks of the second and further collections that were brought to where the
-        blocks of the first one are, when the Split was made (or made again).
+        Blocks of the second and further collections that were transferred to the blocks of the
+        first one when the Split was planned.
     fetched_blocks, fetched_nbytes : int
-        Blocks that tasks read from another location because the engine had moved them
-        away (or made them again elsewhere) after the Split was made.
+        Blocks that tasks read from another location because the engine had moved or
+        recomputed them there after the Split was planned.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class Movement:
     fetched_nbytes: int = 0
 
     def __add__(self, other: Movement) -> Movement:
-        """Return both together."""
+        """Return the sum of both."""
         return Movement(
             self.aligned_blocks + other.aligned_blocks,
             self.aligned_nbytes + other.aligned_nbytes,
@@ -66,10 +66,10 @@ class Movement:
 
 
 class BlockSource(Protocol):
-    """The blocks of one partition, by reference; cheap to pickle."""
+    """References to the blocks of one partition; cheap to pickle."""
 
     def read(self) -> Iterator[Any]:
-        """Yield the blocks in order; a tuple of aligned blocks where there are several.
+        """Yield the blocks in order; tuples of blocks if collections are aligned.
 
         Raises
         ------
@@ -79,25 +79,25 @@ class BlockSource(Protocol):
         ...
 
     def materialized(self) -> Any:
-        """Return the blocks as one (:func:`spliter.backend.concatenate`).
+        """Return the blocks concatenated (:func:`spliter.backend.concatenate`).
 
-        Made on the first call and kept at the location, where the engine can account for
-        its memory, until the Split is closed or gone.
+        The first call creates the copy. It is kept at the location, where the engine can
+        account for its memory, until the Split is closed or garbage-collected.
 
         Raises
         ------
         PartitionNotLocalError
             If this process is not the blocks' location.
         InvalidArgumentError
-            If blocks of this kind cannot be put into one.
+            If blocks of this kind cannot be concatenated.
         """
         ...
 
 
 class Blocks(Protocol):
-    """The blocks of one or several aligned collections, opened by a locator.
+    """The opened blocks of one or several aligned collections.
 
-    Whatever keeps the blocks alive (futures, object references) is held by this object.
+    This object holds all references (futures, object references) that keep the blocks alive.
     """
 
     @property
@@ -111,50 +111,50 @@ class Blocks(Protocol):
         ...
 
     def locate(self) -> Placement:
-        """Ask the engine where the blocks of the first collection are now.
+        """Query the engine for the current locations of the first collection's blocks.
 
-        Waits, for a bounded time, for blocks that are still being made.
+        Waits, for a bounded time, for blocks that are still being computed.
 
         Raises
         ------
         BlockLostError
-            If blocks are gone for good.
+            If blocks are lost.
         """
         ...
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[BlockSource]:
-        """Return one source per planned partition, bringing aligned blocks along."""
+        """Return one source per planned partition; transfers aligned blocks if necessary."""
         ...
 
     def moved(self) -> Movement:
-        """Return what has crossed the network on behalf of these blocks so far."""
+        """Return what was transferred over the network for these blocks so far."""
         ...
 
     def has_drifted(self) -> bool:
-        """Whether a task has found blocks away from where the last `locate` saw them."""
+        """Whether a task found blocks elsewhere than the last `locate` reported."""
         ...
 
     def close(self) -> None:
-        """Let go of the blocks. Idempotent."""
+        """Release the blocks. Idempotent."""
         ...
 
 
 @dataclass(frozen=True)
 class BlocksMade:
-    """Metadata of blocks that tasks have made.
+    """Metadata of blocks made by tasks.
 
     Parameters
     ----------
     rows : tuple of int
-        Rows of each block; ``-1`` where not known.
+        Rows of each block; ``-1`` if unknown.
     trailing_shape : tuple of int
         Extent along the further axes.
     dtype : dtype or None
-        Of the elements; ``None`` for frames.
+        Dtype of arrays; ``None`` for frames.
     output : int or None
         Which element of a task's result is the list of blocks; ``None`` if the result is.
     meta : DataFrame, Series or Index, or None
-        An empty one like the blocks, if they are frames.
+        An empty frame like the blocks; ``None`` for arrays.
     """
 
     rows: tuple[int, ...]
@@ -165,18 +165,18 @@ class BlocksMade:
 
 
 class Locator(Protocol):
-    """The half of a backend that knows where blocks are."""
+    """The half of a backend that finds blocks."""
 
     def recognises(self, collection: Any) -> bool:
         """Whether `collection` is of a kind whose blocks this locator can find.
 
         Must not do any work on the data. A collection of the right type in a wrong
-        state (lazy, say) is recognised; `open` then says what is wrong with it.
+        state (lazy, say) is recognised; `open` then raises the error that explains it.
         """
         ...
 
     def open(self, collections: Sequence[Any]) -> Blocks:
-        """Open one collection, or several whose blocks go together.
+        """Open one collection, or several aligned ones.
 
         Raises
         ------
@@ -190,37 +190,37 @@ class Locator(Protocol):
 
 @runtime_checkable
 class GivesExamples(Protocol):
-    """What opened blocks may have besides: an example of a block, without asking for one."""
+    """Optional interface of opened blocks: an example block from metadata, without computing."""
 
     def example(self) -> Any:
-        """Return a small block like those of the collection, to call functions on.
+        """Return a small block like those of the collection, on which to try functions.
 
         Returns
         -------
         block, tuple of block, or None
-            A tuple where several collections are aligned; ``None`` if their metadata does not
-            say what a block is.
+            A tuple if several collections are aligned; ``None`` if their metadata does not
+            describe a block.
         """
         ...
 
 
 @runtime_checkable
 class PersistsCollections(Protocol):
-    """What a locator may have besides: collections that can be lazy, and a way to compute them."""
+    """Optional interface of a locator whose collections can be lazy: compute them."""
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
-        """Have the blocks of lazy collections computed, all together, without waiting for them.
+        """Start to compute the blocks of lazy collections, in one go, without waiting.
 
         Parameters
         ----------
         collections : sequence of collection
-            Those that do not need it, or are of another kind, are returned as they are.
+            Collections that are not lazy, or of another kind, are returned unchanged.
 
         Returns
         -------
         sequence of collection
             In the same order. The engine keeps the computed blocks in memory as long as these
-            collections, or what :meth:`Locator.open` returns for them, are referenced.
+            collections, or their :meth:`Locator.open` results, are referenced.
         """
         ...
 
@@ -255,16 +255,16 @@ class Executor(Protocol):
     def gather(self, futures: Sequence[Any]) -> list[Any]:
         """Wait for futures of this executor and return their results, in order.
 
-        In as few round trips as the engine needs. The error of a task is raised as it is.
+        Uses as few round trips as possible. The error of a task is raised unchanged.
         """
         ...
 
     def location_of(self, future: Any) -> Location | None:
-        """Return where the result of `future` is, if this executor pinned it."""
+        """Return the location of `future`'s result, if this executor pinned it."""
         ...
 
     def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
-        """Return how many bytes each location has to spare, ``None`` where nobody knows."""
+        """Return the free bytes of memory at each location, ``None`` if unknown."""
         ...
 
     def assemble(
@@ -280,33 +280,33 @@ class Executor(Protocol):
             For each partition the positions of its blocks, and a future of the new
             blocks in that order. Together the positions cover all blocks.
         made : BlocksMade
-            What the new blocks are.
+            Metadata of the new blocks.
 
         Returns
         -------
         collection
-            Something that the engine's users would expect.
+            Of the type that the engine's users expect.
         """
         ...
 
     def blocking_call_allowed(self) -> bool:
-        """Whether this thread may wait for the engine (not its event loop's own)."""
+        """Whether this thread may wait for the engine; false on its event loop."""
         ...
 
 
 @runtime_checkable
 class CanClose(Protocol):
-    """What an executor may have besides: it knows that its engine cannot be used any more."""
+    """Optional interface of an executor whose client can be closed."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether the client was closed that runs its tasks. Asks nobody."""
+        """Whether the client that runs the tasks was closed; a local check, no request."""
         ...
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """What is known of a backend without importing it.
+    """A backend's metadata, available without importing it.
 
     Parameters
     ----------
@@ -314,13 +314,13 @@ class Declaration:
         The name for ``split(..., backend=name)``, and of the module ``spliter_backends.<name>``,
         whose ``BACKEND`` is the :class:`Backend`.
     serves : frozenset of str
-        Packages of the collections and futures that it may recognise.
+        Packages that define the collections and futures it may recognise.
     engine : str or None
-        Distribution whose version is worth showing.
+        Distribution whose version ``backends()`` reports.
     extra : str or None
-        Extras of SplIter, separated by commas, that install what it needs.
+        Extras of SplIter, separated by commas, that install its requirements.
     keywords : frozenset of str
-        Keywords by which decorators of the engine pass something to the task below them.
+        Keywords that the engine's decorators pass to a task decorated below them.
     """
 
     name: str
@@ -332,20 +332,20 @@ class Declaration:
 
 @dataclass(frozen=True)
 class Backend:
-    """One engine, as the registry sees it.
+    """A loaded backend: its locator and its executors.
 
     Parameters
     ----------
     name : str
         The name for ``split(..., backend=name)``.
     locator : Locator or None
-        Finds blocks of this engine's collections, if it has any of its own.
+        Finds blocks of this engine's collections; ``None`` if it has none of its own.
     executor_of_future : callable
         Takes a future and returns this engine's executor for it, ``None`` if the
-        future is not of this engine. ``reduce`` finds its engine by it.
+        future is not of this engine. Used by ``reduce`` and ``gather``.
     executor : callable or None
         Makes an executor for blocks found by *another* backend's locator, for engines
-        that run tasks over foreign data.
+        that run tasks over other engines' data.
     """
 
     name: str

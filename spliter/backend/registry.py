@@ -1,11 +1,11 @@
-"""Which backends there are, which one a collection belongs to, and why one is not usable.
+"""List the backends, choose one for a collection, and explain why one is not usable.
 
-Built-in backends are declared in a table, so that ``import spliter`` imports no engine.
-A backend's module is imported only when a collection (or a future) comes from one of the
-packages it serves, or when it is asked for by name. Other distributions add backends
-through the entry-point group ``spliter.backends``: the entry point's name is the backend's
-name, and it resolves to a :class:`spliter.backend.Backend`. In the group ``spliter.collections``
-they may say which packages a backend serves: the name is the package, the value the backend.
+Built-in backends are declared in a table, so ``import spliter`` imports no engine. A backend's
+module is imported only for a collection (or a future) from one of the packages it serves, or
+when it is requested by name. Other distributions add backends through the entry-point group
+``spliter.backends``: the entry point's name is the backend's name, and it resolves to a
+:class:`spliter.backend.Backend`. Entry points in the group ``spliter.collections`` declare which
+packages such a backend serves: the name is the package, the value the backend's name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BUILT_IN = "spliter_backends"
 
 @dataclass(frozen=True)
 class BackendInfo:
-    """What :func:`backends` tells about one backend.
+    """Information about one backend, returned by :func:`backends`.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ class BackendInfo:
     usable : bool
         Whether it can be imported here.
     reason : str
-        Why not; empty if it can.
+        Why it cannot be imported; empty if it can.
     extra : str or None
-        What to install: ``pip install "pyspliter[extra]"``.
+        Extra to install: ``pip install "pyspliter[extra]"``.
     version : str or None
         Version of the engine, if it is installed.
     """
@@ -59,13 +59,13 @@ class BackendInfo:
 
 @functools.cache
 def declared() -> Mapping[str, Declaration]:
-    """Return the built-in backends by name, in the order in which they are listed."""
+    """Return the built-in backends by name, in the order of their table."""
     return {each.name: each for each in importlib.import_module(BUILT_IN).DECLARED}
 
 
 @functools.cache
 def decorators_keywords() -> frozenset[str]:
-    """Return the keywords that a call of a task may have beside those of the function."""
+    """Return the keywords that an engine's decorators may add to a call of a task."""
     return frozenset().union(*(each.keywords for each in declared().values()))
 
 
@@ -76,7 +76,7 @@ def _entry_points() -> Mapping[str, metadata.EntryPoint]:
 
 @functools.cache
 def _served_by_others() -> Mapping[str, frozenset[str]]:
-    """Return the packages that backends of other distributions say that they serve, by backend."""
+    """Return the packages served by each backend of another distribution, as it declares them."""
     served: dict[str, frozenset[str]] = {}
     for point in metadata.entry_points(group=COLLECTIONS_GROUP):
         served[point.value] = served.get(point.value, frozenset()) | {point.name}
@@ -103,7 +103,7 @@ def load(name: str) -> Backend:
     Raises
     ------
     BackendNotUsableError
-        If there is none of that name, or what it needs is not installed.
+        If there is none of that name, or its requirements are not installed.
     """
     if name in declared():
         return _load_built_in(name)
@@ -120,15 +120,15 @@ def load(name: str) -> Backend:
 
 @functools.cache
 def _load_entry_point(name: str) -> Backend | tuple[str, Exception | None]:
-    """Import a third-party backend once; return why it cannot be used if that fails.
+    """Import a third-party backend once; return the reason if that fails.
 
-    Unless it says which packages it serves, such a backend is asked about every collection and
-    every future, so a broken one must not be imported each time.
+    A backend that does not declare its packages is tried for every collection and every future,
+    so a broken one must not be imported each time.
     """
     point = _entry_points()[name]
     try:
         backend = point.load()
-    except Exception as error:  # noqa: BLE001 -- importing other people's code may raise anything
+    except Exception as error:  # noqa: BLE001 -- importing third-party code may raise anything
         reason = f"backend {name!r} ({point.value}) cannot be imported: {error}"
         return f"{reason}; mend or uninstall its distribution", error.with_traceback(None)
     if not isinstance(backend, Backend):
@@ -155,7 +155,7 @@ def _load_built_in(name: str) -> Backend:
 
 
 def backends() -> list[BackendInfo]:
-    """Tell which backends there are and whether each can be used here.
+    """List the backends and whether each can be used here.
 
     Returns
     -------
@@ -187,7 +187,7 @@ def _describe(name: str) -> BackendInfo:
 
 
 def _packages(value: Any) -> set[str]:
-    """Name the packages of a value's type and its bases; of a list, of its first element."""
+    """Return the packages of a value's type and its bases; for a list, of its first element."""
     if isinstance(value, list | tuple) and value:
         return _packages(value[0])
     modules = (base.__module__.split(".") for base in type(value).__mro__)
@@ -196,12 +196,12 @@ def _packages(value: Any) -> set[str]:
 
 
 def _candidates(value: Any) -> Iterator[tuple[str, Backend | BackendNotUsableError]]:
-    """Backends that may know `value`, or the reason why one that may cannot be used."""
+    """Yield the backends that may know `value`, or the error of one that cannot be imported."""
     packages = _packages(value)
     serves = {name: each.serves for name, each in declared().items()}
     serves.update(_served_by_others())
     may_know = [name for name in _names() if serves.get(name, packages) & packages]
-    # It takes any future of the standard library, also those that an engine has made its own.
+    # "local" last: it accepts all standard-library futures, also those created by other engines.
     names = sorted(may_know, key=lambda name: name == "local")
     for name in names:
         try:
@@ -216,14 +216,14 @@ def locator_for(collection: Any, backend: str | None) -> Locator:
     Parameters
     ----------
     collection : object
-        What the caller wants to split.
+        The argument of ``split``.
     backend : str or None
-        The caller's choice, if any.
+        The name chosen by the caller.
 
     Returns
     -------
     Locator
-        Of the backend that recognises the collection.
+        Locator of the backend that recognises the collection.
 
     Raises
     ------
@@ -244,7 +244,7 @@ def locator_for(collection: Any, backend: str | None) -> Locator:
         if chosen.locator is not None and (
             chosen.executor is None or chosen.locator.recognises(collection)
         ):
-            return chosen.locator  # if it is not for it, its open() knows best why
+            return chosen.locator  # open() explains why a collection is not suitable
         if chosen.locator is None and chosen.executor is None:
             raise BackendNotUsableError(
                 f"backend {backend!r} has no collections of its own and runs no tasks over "
@@ -265,26 +265,26 @@ def locator_for(collection: Any, backend: str | None) -> Locator:
         )
     if found:
         return found[0][1]
-    if declared().keys() & unusable.keys():  # they serve this collection's package
+    if declared().keys() & unusable.keys():  # a built-in backend serves this collection's package
         raise next(iter(unusable.values()))
     refusal = UnsupportedCollectionError(explain_not_a_collection(collection, _names()))
-    for error in unusable.values():  # another distribution's, which may have nothing to do with it
+    for error in unusable.values():  # third-party backends, which may be unrelated
         refusal.add_note(str(error))
     raise refusal
 
 
 def is_collection(value: Any) -> bool:
-    """Tell whether a backend that is usable here can find the blocks of a value.
+    """Tell whether a usable backend can find the blocks of a value.
 
     Parameters
     ----------
     value : object
-        Anything. Nothing is done to its data.
+        Any object; its data is not touched.
 
     Returns
     -------
     bool
-        Whether :func:`spliter.split` would take it; a collection in a wrong state (lazy, say)
+        Whether :func:`spliter.split` accepts its type; a collection in a wrong state (lazy, say)
         counts as one.
 
     Examples

@@ -1,10 +1,9 @@
-"""The block map: which location has which blocks, drawn as an inline SVG.
+"""Draw the block map: which location has which blocks, as an inline SVG.
 
-A square stands for one block, or for several where there are more blocks than squares; such a
-square is divided in the proportion of the locations that have its blocks. The size of the
-drawing is bounded whatever the number of blocks. Colours are those of Okabe and Ito, which people
-who see few colours can tell apart; the number in a square is that of its location, so that
-nothing is said by colour alone.
+A square stands for one block, or for several if there are more blocks than squares; such a
+square is divided in proportion to the blocks of each location. The size of the drawing is
+bounded for any number of blocks. The colours are the colour-blind-safe palette of Okabe and Ito;
+squares also show the number of their location, so no information is in the colour alone.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ import numpy as np
 from spliter._grid import IntArray
 
 ACROSS = 20
-"""Most squares side by side, and most rows of them."""
+"""Maximum number of squares in a row, and of rows."""
 
 _SIDE = 18
 _GAP = 2
 _STRIPES = 3
-"""Most locations that share one square; what the others have of it is left pale."""
+"""Maximum number of locations shown in one square; the rest is left pale."""
 
 NAME_SHOWN = 32
-"""Most characters of a location's name in a tooltip."""
+"""Maximum number of characters of a location's name in a tooltip."""
 
 _COLOURS = (
     ("#e69f00", "#000"),
@@ -38,13 +37,13 @@ _COLOURS = (
     ("#cc79a7", "#000"),
     ("#a0a0a0", "#000"),
 )
-"""Fill, and what is legible on it. All of them stand out from white and from black."""
+"""Fill colour and a legible text colour. All fills contrast with white and black."""
 
 _PALE = "#8884"
 
 
 def colour(number: int) -> str:
-    """Return the colour of the location of that number; there are eight, then they come again.
+    """Return the colour of a location from its number; the eight colours repeat.
 
     Examples
     --------
@@ -55,7 +54,7 @@ def colour(number: int) -> str:
 
 
 def shortened(name: str, most: int = NAME_SHOWN) -> str:
-    """Return a name with its middle left out, if it is long.
+    """Return a name, its middle replaced by an ellipsis if it is long.
 
     Examples
     --------
@@ -77,7 +76,7 @@ class _Square:
     first: int
     last: int
     shares: tuple[tuple[int, int], ...]
-    """Locations and how many of the blocks they have, most first."""
+    """Numbers of locations and how many of the blocks each has, largest first."""
 
     @property
     def blocks(self) -> int:
@@ -87,13 +86,13 @@ class _Square:
 def block_map(owner: IntArray, grid: tuple[int, ...], names: Mapping[int, str]) -> str:
     """Draw blocks in the order of their collection, coloured by location.
 
-    One axis of blocks is drawn as lines of text are read; of several axes the first goes down
+    Blocks along one axis are drawn line by line, like text; of several axes the first goes down
     and the others across.
 
     Parameters
     ----------
     owner : ndarray of int64, shape (nblocks,)
-        For each block the number of its location, -1 if it is not to stand out.
+        Number of each block's location, -1 for blocks drawn pale.
     grid : tuple of int
         Number of blocks along each axis.
     names : mapping from int to str
@@ -102,7 +101,7 @@ def block_map(owner: IntArray, grid: tuple[int, ...], names: Mapping[int, str]) 
     Returns
     -------
     str
-        An ``svg`` element of less than 80 kB. Pointing at a square tells its blocks.
+        An ``svg`` element of less than 80 kB. The tooltip of a square names its blocks.
 
     Examples
     --------
@@ -133,7 +132,7 @@ def _squares(owner: IntArray, grid: tuple[int, ...]) -> Iterator[_Square]:
         aside = -(-across // ACROSS)
         columns = -(-across // aside)
         square = (at // across // down) * columns + at % across // aside
-    # Blocks next to each other need not be in the same square: sort, keeping their order.
+        # Neighbouring blocks may be in different squares: sort, keeping their order.
     order = np.argsort(square, kind="stable")
     numbers, starts = np.unique(square[order], return_index=True)
     for number, blocks in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):

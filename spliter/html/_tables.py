@@ -1,4 +1,4 @@
-"""HTML representations of a Split and of a Partition: headings and the table of locations."""
+"""HTML of a Split and of a Partition: headings and the table of locations."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from spliter.backend.protocols import Movement
 from spliter.html._block_map import block_map, colour, shortened
 
 _ROWS = 20
-"""Most locations in the table."""
+"""Maximum number of rows of the table."""
 
 _NAME_IN_TABLE = 40
-"""Most characters of a location's name in the table."""
+"""Maximum number of characters of a location's name in the table."""
 
 MUCH_MORE = 1.2
-"""Times the mean that a location has at least to be called crowded: 60 of 100 blocks of two."""
+"""Blocks of a location over the mean from which it is reported as overloaded (60 of 100 on two)."""
 
 
 class ShownPartition(Protocol):
-    """What is shown of a :class:`spliter.Partition`."""
+    """Attributes of a :class:`spliter.Partition` that its HTML shows."""
 
     @property
     def location(self) -> Location: ...
@@ -45,7 +45,7 @@ class ShownPartition(Protocol):
 
 
 class ShownSplit(Protocol):
-    """What is shown of a :class:`spliter.Split`."""
+    """Attributes of a :class:`spliter.Split` that its HTML shows."""
 
     @property
     def locations(self) -> Sequence[Location]: ...
@@ -64,7 +64,7 @@ class ShownSplit(Protocol):
 
 
 def _imbalance(per_location: IntArray) -> str:
-    """Say how far the largest is above the mean, the part of the work that nobody shares."""
+    """Return the largest location's share over the mean: 1.0 is balanced."""
     mean = per_location.mean()
     return f"{per_location.max() / mean:.2f}" if mean else "not known"
 
@@ -78,7 +78,7 @@ def _plural(count: int, noun: str) -> str:
 
 
 def _crowded(split: ShownSplit, blocks: IntArray) -> str:
-    """Say so where one of several locations has most blocks, and how to spread them."""
+    """Warn if one of several locations has most blocks, and say how to spread them."""
     most = int(blocks.argmax())
     if len(blocks) < 2 or blocks[most] <= max(split.nblocks / 2, MUCH_MORE * blocks.mean()):
         return ""
@@ -91,7 +91,7 @@ def _crowded(split: ShownSplit, blocks: IntArray) -> str:
 
 
 def _sizes(nbytes: IntArray) -> str:
-    """Tell the sizes of blocks, from the smallest to the largest."""
+    """Return the range of block sizes, in words."""
     if not nbytes.any():
         return "sizes not known"
     least, most = format_bytes(int(nbytes.min())), format_bytes(int(nbytes.max()))
@@ -122,9 +122,9 @@ def _table(split: ShownSplit, totals: _Totals) -> str:
 
 
 def _row(tag: str, number: str, location: str, *counts: str) -> str:
-    """Return a row whose cells say all of their style: else that of the page gets the better of it.
+    """Return a table row; every cell has an explicit style that overrides the page's.
 
-    Jupyter's lets cells break their lines, and that of the documentation makes them wide.
+    Jupyter's style wraps lines in cells, that of the documentation makes cells wide.
     """
     right, left = (
         f'<{tag} style="text-align:{side};white-space:nowrap;min-width:0;padding:2px 3px">'
@@ -136,7 +136,7 @@ def _row(tag: str, number: str, location: str, *counts: str) -> str:
 
 @dataclass(frozen=True)
 class _Totals:
-    """What each location has, in the order of `Split.locations`."""
+    """Totals of each location, in the order of `Split.locations`."""
 
     partitions: IntArray
     blocks: IntArray
@@ -172,8 +172,8 @@ def split_html(split: ShownSplit) -> str:
     Returns
     -------
     str
-        A heading, how evenly the blocks are spread, a table with a row per location (of the
-        first twenty), and the block map; less than 100 kB, whatever the Split.
+        A heading, the imbalance of the locations, a table with a row per location (the first
+        twenty), and the block map; less than 100 kB for any Split.
     """
     if not len(split) or repr(split).endswith("closed>"):
         return f"<b>{html.escape(repr(split)[1:-1])}</b>"
@@ -212,13 +212,13 @@ def partition_html(partition: ShownPartition) -> str:
     Parameters
     ----------
     partition : Partition
-        Of an open or closed Split.
+        A partition of an open or closed Split.
 
     Returns
     -------
     str
-        A heading, and a map on which its blocks stand out from those of other partitions, in the
-        colour that their location has on the map of the Split.
+        A heading, and a map with its blocks in the colour of its location (the same as on the
+        map of the Split) and all others pale.
     """
     indexes = partition.indexes
     where = html.escape(shortened(partition.location, _NAME_IN_TABLE))

@@ -1,12 +1,12 @@
-"""The conformance suite: what every backend must do, as tests to subclass.
+"""Conformance suite for backends: pytest tests to subclass.
 
 Needs the extra ``test`` (pytest and hypothesis); ``import spliter`` does not import it.
 
 ``BackendTests``
     The suite. A backend's test module subclasses it and fills in a few hooks.
 ``index_encoded_array``, ``index_encoded_block``, ``index_encoded_blocks``, ``rows_in``
-    Data whose values are their own global indexes, so that a block in the wrong place, a
-    wrong order or a wrong item index shows in the values.
+    Data whose values are their own global indexes, so that a misplaced block, a wrong order
+    or a wrong item index shows in the values.
 ``strategies``
     Hypothesis strategies for block grids, placements and capacities.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import pytest
 
-# Before they are imported: failures are to show the values compared, as in any test module.
+# Before their import: pytest then shows the compared values of failures.
 pytest.register_assert_rewrite(
     "spliter.testing._checks_of_partitions",
     "spliter.testing._checks_of_splits",

@@ -1,4 +1,4 @@
-"""Conformance: partitions as one block, and collections made of what tasks return."""
+"""Conformance tests: materialized partitions, and collections assembled from results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ITEMS = whole(LENGTHS)
 
 
 class MaterializedChecks(BackendHooks):
-    """Blocks are put together where they are, once, and let go with the Split."""
+    """Blocks are concatenated at their location, once, and freed with the Split."""
 
     def test_one_block_with_all_rows_in_order(self) -> None:
         @settings(max_examples=self.examples, deadline=None)
@@ -45,7 +45,7 @@ class MaterializedChecks(BackendHooks):
                 assert len(block) == LENGTHS[row]
 
     def test_put_together_once_and_apart_from_the_blocks(self) -> None:
-        """What a task writes into it is there on the next pass, and not in the blocks."""
+        """A task's write into the copy is visible on the next pass, and not in the blocks."""
         lengths = [2] * (4 * self.n_locations)
         with split(self.encoded(lengths), partitions_per_location=1, materialize=True) as parts:
             assert self.collect(parts.map(_programs.mark)) == [0] * len(parts)

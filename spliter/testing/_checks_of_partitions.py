@@ -1,4 +1,4 @@
-"""Conformance: which blocks a partition has, where they are, and what crosses with it."""
+"""Conformance tests: contents and locations of partitions, and what their pickles carry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ except spliter.PartitionNotLocalError as error:
 
 
 class PartitionChecks(BackendHooks):
-    """Partitions are disjoint, cover the collection, and know what they have."""
+    """Partitions are disjoint, cover the collection, and know their indexes."""
 
     def test_partitions_cover_the_collection_with_right_values_and_indexes(self) -> None:
         @settings(max_examples=self.examples, deadline=None)

@@ -1,4 +1,4 @@
-"""Conformance: the Split as a whole. Reuse, alignment, closing, and that nothing moves."""
+"""Conformance tests: a Split can be reused, aligned and closed, and moves no blocks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class SplitChecks(BackendHooks):
             assert sum(self.collect(parts.map(_programs.consume))) == parts.nblocks
         assert self._transfers() == before
         assert (parts.moved.blocks, parts.moved.nbytes) == (0, 0)
-        # The positive control: the counter that stood still can move.
+        # Positive control: the counter does register a transfer.
         self.move_something(collection)
         assert self._transfers() > before
 
@@ -151,7 +151,7 @@ class SplitChecks(BackendHooks):
     @pytest.mark.parametrize("other", [LENGTHS[:-1], (*LENGTHS[:-2], 2, 5)])
     def test_misaligned_collections_are_refused(self, other: tuple[int, ...]) -> None:
         first, second = self.encoded(LENGTHS), self.encoded(other)
-        # At once where sizes are known, else when the blocks are read.
+        # Raised by split if sizes are known, else by the task that reads the blocks.
         with pytest.raises(AlignmentError):
             self.collect(split(first, second).map(_programs.consume))
 
@@ -197,7 +197,7 @@ class SplitChecks(BackendHooks):
         checker = TagBalance()
         checker.feed(shown)
         assert checker.open == []
-        for location in parts.locations:  # of a long name the middle may be left out
+        for location in parts.locations:  # the middle of a long name may be left out
             assert html.escape(location[:8]) in shown
             assert html.escape(location[-8:]) in shown
         parts.close()
@@ -205,22 +205,22 @@ class SplitChecks(BackendHooks):
 
 
 def numbers_of_partitions(locations: tuple[Location, ...], partitions: list[Partition]) -> set[int]:
-    """Return the different numbers of partitions that the locations have."""
+    """Return the distinct numbers of partitions per location."""
     at = [partition.location for partition in partitions]
     return {at.count(location) for location in locations}
 
 
 class TagBalance(HTMLParser):
-    """Keeps track of the tags that are open."""
+    """Parser that keeps a stack of open tags."""
 
     def __init__(self) -> None:
         super().__init__()
         self.open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Open a tag."""
+        """Push a tag."""
         self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """Close the one that was opened last."""
+        """Pop the last open tag, which must be this one."""
         assert self.open.pop() == tag

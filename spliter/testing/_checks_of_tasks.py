@@ -1,4 +1,4 @@
-"""Conformance: ``task``, ``submit``, ``map`` and ``reduce``, and errors inside tasks."""
+"""Conformance tests: ``task``, ``submit``, ``map``, ``reduce``, and errors of tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOTAL = sum(range(sum(LENGTHS)))
 
 
 class TaskChecks(BackendHooks):
-    """Tasks run once per partition and give the engine's own futures."""
+    """Tasks run once per partition and return the engine's own futures."""
 
     def test_task_of_each_partition(self) -> None:
         futures = [_programs.total(partition) for partition in self.split_of(*LENGTHS)]
@@ -124,7 +124,7 @@ class TaskChecks(BackendHooks):
 
     @pytest.mark.parametrize("kind", [ValueError, KeyError, IndexError])
     def test_error_of_a_task_arrives_as_it_was_raised(self, kind: type[Exception]) -> None:
-        # KeyError and IndexError: engines use them themselves for blocks that are missing.
+        # KeyError and IndexError: engines also raise these for missing blocks.
         (partition,) = self.split_of(3)
         future = partition.submit(_programs.fail, kind, "by mistake")
         with pytest.raises(kind, match="by mistake") as raised:

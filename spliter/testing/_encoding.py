@@ -1,7 +1,7 @@
 """Test data whose values are their own global indexes.
 
-The element at ``(i, j, ...)`` of the whole collection is its number in C order. Whatever
-a backend does wrong with blocks or indexes then shows in the values themselves.
+The element at ``(i, j, ...)`` of the whole collection is its number in C order, so an error
+of a backend in blocks or indexes shows in the values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spliter._grid import IntArray
 
 
 def index_encoded_array(shape: Sequence[int]) -> IntArray:
-    """Make an array in which each value is its own number in C order.
+    """Make an array in which each value is its own C-order index.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def index_encoded_array(shape: Sequence[int]) -> IntArray:
     Returns
     -------
     ndarray of int64
-        The array, whole.
+        The whole array.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def index_encoded_array(shape: Sequence[int]) -> IntArray:
 
 
 def index_encoded_block(index: Sequence[int], chunks: Sequence[Sequence[int]]) -> IntArray:
-    """Make one block of an index-encoded array, without making the array.
+    """Make one block of an index-encoded array, without the rest of the array.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a backend's tests have to fill in for the conformance suite."""
+"""Hooks through which the conformance suite reaches a backend."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Block = npt.NDArray[Any]
 
 
 class BackendHooks(abc.ABC):
-    """How the suite reaches one engine: two hooks to fill in, and others to override."""
+    """Two hooks to implement, and others with defaults to override."""
 
-    # Hypothesis takes the global `random` for used by a strategy if its state changes meanwhile;
-    # an engine's own threads (Dask's, when they wait before they try again) change it too.
+    # Hypothesis warns that a strategy uses the global `random` if its state changes meanwhile;
+    # threads of an engine change it too (Dask's retries draw random delays).
     pytestmark: ClassVar[pytest.MarkDecorator | Sequence[pytest.MarkDecorator]] = (
         pytest.mark.filterwarnings("ignore:Do not use the `random` module inside")
     )
@@ -29,38 +29,37 @@ class BackendHooks(abc.ABC):
     """Name of the backend."""
 
     locations_are_elsewhere: ClassVar[bool] = True
-    """Whether the locations are other processes than the one that calls ``split``."""
+    """Whether locations are processes other than the one that calls ``split``."""
 
     examples: ClassVar[int] = 10
-    """Collections that a property is tried on."""
+    """Examples that hypothesis draws for each property."""
 
     max_pickle_bytes_per_block: ClassVar[int] = 400
-    """What a pickled partition may take for each block."""
+    """Maximum size of a pickled partition per block, in bytes."""
 
     timeout: ClassVar[float] = 120
-    """Seconds after which a result that has not come counts as a hang."""
+    """Seconds to wait for a result before the test fails as a hang."""
 
     @property
     @abc.abstractmethod
     def n_locations(self) -> int:
-        """How many locations :meth:`distribute` can put blocks at."""
+        """Number of locations at which :meth:`distribute` can put blocks."""
 
     @abc.abstractmethod
     def distribute(self, blocks: Sequence[Block], placement: Sequence[int]) -> Any:
-        """Return a collection of these blocks, one after the other along axis 0.
+        """Return a collection of these blocks, concatenated along axis 0.
 
         Parameters
         ----------
         blocks : sequence of ndarray
             The blocks; some may have no rows.
         placement : sequence of int, same length
-            Number of the location, below :attr:`n_locations`, where each block must be,
-            and nowhere else.
+            Number of the only location (below :attr:`n_locations`) at which each block must be.
 
         Returns
         -------
         collection
-            Something that ``split`` takes, all in memory.
+            A collection for ``split``, all in memory.
         """
 
     def distribute_grid(
@@ -80,17 +79,17 @@ class BackendHooks(abc.ABC):
         Returns
         -------
         collection or None
-            ``None`` (as here) if the engine has no collections with such grids.
+            ``None`` (the default) if the engine has no collections with such grids.
         """
         return None
 
     def collect(self, futures: Iterable[Any]) -> list[Any]:
-        """Wait for futures, for :attr:`timeout` seconds at most each.
+        """Wait for futures, each for at most :attr:`timeout` seconds.
 
         Parameters
         ----------
         futures : iterable of future
-            The engine's own.
+            Futures of the engine.
 
         Returns
         -------
@@ -100,39 +99,39 @@ class BackendHooks(abc.ABC):
         return [future.result(timeout=self.timeout) for future in futures]
 
     def values_of(self, collection: Any) -> npt.NDArray[Any]:
-        """Return the blocks of a collection that the engine has assembled as one array.
+        """Return a collection assembled by the engine as one array.
 
         Parameters
         ----------
         collection : collection
-            What ``Split.map_blocks`` returned.
+            Return value of ``Split.map_blocks``.
 
         Returns
         -------
         ndarray
-            Lists (as here) are concatenated, anything else is turned into an array.
+            By default, lists are concatenated and anything else is converted to an array.
         """
         return (
             np.concatenate(collection) if isinstance(collection, list) else np.asarray(collection)
         )
 
     def where_it_runs(self) -> Callable[[Partition], str] | None:
-        """Return a function that, run in a task, tells the location it runs at.
+        """Return a function that, run in a task, returns the location it runs at.
 
         Returns
         -------
         callable or None
-            ``None`` (as here) if the engine cannot tell.
+            ``None`` (the default) if the engine does not know it.
         """
         return None
 
     def incoming_transfers(self) -> float | None:
-        """Return how often the locations have received something from each other so far.
+        """Return how often the locations have received data from each other so far.
 
         Returns
         -------
         number or None
-            Grows with each transfer (bytes will do as well); ``None`` (as here) if
+            Grows with each transfer (bytes will do as well); ``None`` (the default) if
             nothing can be moved.
         """
         return None
@@ -140,18 +139,18 @@ class BackendHooks(abc.ABC):
     def move_something(self, collection: Any) -> None:
         """Have the engine move a block from one location to another.
 
-        The positive control of :meth:`incoming_transfers`, required with it.
+        Positive control of :meth:`incoming_transfers`, required with it.
 
         Parameters
         ----------
         collection : collection
-            What :meth:`distribute` has returned, with blocks at every location.
+            A result of :meth:`distribute`, with blocks at every location.
         """
-        # Not abstract: an engine without a counter has nothing to control.
+        # Not abstract: an engine without a counter needs no control.
         raise NotImplementedError("a counter of transfers needs a positive control")
 
     def in_turn(self, nblocks: int) -> list[int]:
-        """Return a placement that gives the locations blocks in turn."""
+        """Return a placement of the blocks round-robin over the locations."""
         return [number % self.n_locations for number in range(nblocks)]
 
     def encoded(
@@ -162,7 +161,7 @@ class BackendHooks(abc.ABC):
         return self.distribute(blocks, placement or self.in_turn(len(lengths)))
 
     def split_of(self, *lengths: int, partitions_per_location: int | None = None) -> Split:
-        """Split an index-encoded collection of blocks of these lengths."""
+        """Split an index-encoded collection with blocks of these lengths."""
         return split(self.encoded(lengths), partitions_per_location=partitions_per_location)
 
 

@@ -1,6 +1,6 @@
-"""The functions that the conformance suite runs at locations.
+"""Functions that the conformance suite runs at locations.
 
-In a module of their own, so that engines which send functions by name find them.
+In a module of their own so that engines can import them by name.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from spliter._grid import IntArray
 
 
 def contents(partition: Partition) -> list[tuple[tuple[int, ...], Any]]:
-    """Return the block indexes and the blocks themselves, in the order they come."""
+    """Return the block indexes and the blocks, in iteration order."""
     return list(partition.items())
 
 
 def blocks_of(partition: Partition) -> list[Any]:
-    """Return the blocks, in the order they come."""
+    """Return the blocks, in iteration order."""
     return list(partition)
 
 
 def item_indexes(partition: Partition) -> IntArray:
-    """Return the item indexes, asked for at the location."""
+    """Return the item indexes as known at the location."""
     return partition.get_item_indexes()
 
 
 def consume(partition: Partition) -> int:
-    """Touch every block; return how many there are."""
+    """Read every block; return their number."""
     return sum(1 for _ in partition)
 
 
@@ -54,7 +54,7 @@ def total_of_two(first: Partition, second: Partition) -> int:
 
 @task
 def total_of_nested(partition: Partition) -> int:
-    """Call another task at the location: it is the plain function there."""
+    """Call another task at the location, where it is the plain function."""
     result: int = total(partition)
     return result
 
@@ -72,14 +72,14 @@ def weighted(partition: Partition) -> int:
 
 
 def united(first: frozenset[int], second: frozenset[int]) -> frozenset[int]:
-    """Put two disjoint sets together; refuse any others."""
+    """Return the union of two disjoint sets; refuse others."""
     if first & second:
         raise ValueError(f"seen twice: {sorted(first & second)}")
     return first | second
 
 
 def fail(partition: Partition, kind: type[Exception], message: str) -> None:
-    """Raise an error after the first block, as a kernel with a mistake does."""
+    """Raise an error after the first block, like a faulty kernel."""
     for _ in partition:
         raise kind(message)
 
@@ -91,7 +91,7 @@ def difference(values: Iterable[int]) -> int:
 
 
 def mark(partition: Partition) -> int:
-    """Write -1 into the first item of the blocks as one; return what was there, 0 for any item."""
+    """Write -1 into the materialized block's first item; return -1 if it was there, else 0."""
     block = partition.materialize()
     before = int(block[0])
     block[0] = -1
@@ -104,11 +104,11 @@ def power(block: Any, exponent: int) -> Any:
 
 
 def pairs(block: Any) -> Any:
-    """Return each item beside its negative."""
+    """Return each item next to its negative."""
     return np.stack([block, -block], axis=1)
 
 
 def cut_twice(partition: Partition) -> tuple[list[Any], list[Any]]:
-    """Return the items, and their negatives, cut by blocks."""
+    """Return the items and their negatives, each cut by blocks."""
     items = np.concatenate(list(partition))
     return partition.cut(items), partition.cut(-items)

@@ -9,17 +9,16 @@ from spliter.testing._checks_of_tasks import TaskChecks
 
 
 class BackendTests(PartitionChecks, SplitChecks, TaskChecks, MaterializedChecks):
-    """What every backend must do, as pytest tests: subclass it and fill in the hooks.
+    """The conformance suite as pytest tests: subclass it and implement the hooks.
 
-    ``n_locations`` and ``distribute`` must be given, and ``backend``, the name. The other
-    hooks have defaults: ``distribute_grid`` (collections with blocks along several axes),
-    ``collect`` (waiting for futures), ``values_of`` (a collection as an array),
-    ``where_it_runs``, and ``incoming_transfers`` with
-    its positive control ``move_something``. Without one of them the tests that need it
-    are skipped and say so. The class attributes ``locations_are_elsewhere``,
+    Required: ``backend`` (the name), ``n_locations`` and ``distribute``. Optional:
+    ``distribute_grid`` (collections with blocks along several axes), ``collect`` (wait for
+    futures), ``values_of`` (a collection as an array), ``where_it_runs``, and
+    ``incoming_transfers`` with its positive control ``move_something``. Tests that need a
+    missing hook are skipped and say so. The class attributes ``locations_are_elsewhere``,
     ``examples``, ``max_pickle_bytes_per_block`` and ``timeout`` may be set as well.
 
-    State (a connection to a cluster) comes in by fixtures, as in any pytest class.
+    State (a connection to a cluster) comes from fixtures, as in any pytest class.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: block grids, where blocks are, and how many cores there are."""
+"""Hypothesis strategies for block grids, placements of blocks, and numbers of cores."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def chunks(
     Parameters
     ----------
     max_dims : int
-        Most axes.
+        Maximum number of axes.
     max_blocks : int
-        Most blocks along an axis; there is at least one.
+        Maximum number of blocks along an axis; the minimum is one.
     min_size, max_size : int
         Sizes of a block along an axis; zero-size blocks are blocks too.
 
     Returns
     -------
     SearchStrategy
-        Of tuples of tuples of int.
+        Strategy for tuples of tuples of int.
     """
     axis = st.lists(st.integers(min_size, max_size), min_size=1, max_size=max_blocks).map(tuple)
     return st.lists(axis, min_size=1, max_size=max_dims).map(tuple)
@@ -41,14 +41,14 @@ def block_grids(*, max_dims: int = 3, max_blocks: int = 6) -> st.SearchStrategy[
     Parameters
     ----------
     max_dims : int
-        Most axes.
+        Maximum number of axes.
     max_blocks : int
-        Most blocks along an axis.
+        Maximum number of blocks along an axis.
 
     Returns
     -------
     SearchStrategy
-        Of block grids.
+        Strategy for block grids.
     """
     return chunks(max_dims=max_dims, max_blocks=max_blocks).map(BlockGrid.from_chunks)
 
@@ -63,7 +63,7 @@ def placements(
     max_replicas: int = 3,
     max_nbytes: int = 1000,
 ) -> Placement:
-    """Draw placements in which blocks have one holder or several, and any size.
+    """Draw placements of blocks of any size with one or several holders.
 
     Parameters
     ----------
@@ -72,11 +72,11 @@ def placements(
     min_blocks, max_blocks : int
         Number of blocks.
     max_locations : int
-        Most locations.
+        Maximum number of locations.
     max_replicas : int
-        Most holders of one block.
+        Maximum number of holders of one block.
     max_nbytes : int
-        Most bytes of a block; zero is possible.
+        Maximum size of a block in bytes; the minimum is zero.
 
     Returns
     -------
@@ -98,14 +98,13 @@ def capacities(
     Parameters
     ----------
     locations : sequence of Location
-        The locations.
     most : int
-        Most cores; there is at least one.
+        Maximum number of cores; the minimum is one.
 
     Returns
     -------
     SearchStrategy
-        Of mappings of location to int.
+        Strategy for mappings of location to int.
     """
     return st.fixed_dictionaries({location: st.integers(1, most) for location in locations})
 
@@ -121,7 +120,7 @@ class Layout:
     placement : tuple of int, same length
         Number of the location of each block.
     partitions_per_location : int or None
-        To be passed to ``split``.
+        Argument of ``split``.
     """
 
     lengths: tuple[int, ...]
@@ -131,21 +130,19 @@ class Layout:
 
 @st.composite
 def layouts(draw: st.DrawFn, *, n_locations: int, max_blocks: int = 12) -> Layout:
-    """Draw collections of one axis, spread over a number of locations in some way.
+    """Draw collections of one axis, spread over locations.
 
     Parameters
     ----------
     draw : callable
         Given by hypothesis.
     n_locations : int
-        Number of locations.
     max_blocks : int
-        Most blocks.
+        Maximum number of blocks.
 
     Returns
     -------
     Layout
-        Drawn at random.
     """
     lengths = draw(st.lists(st.integers(0, 6), min_size=1, max_size=max_blocks))
     where = st.integers(0, n_locations - 1)
