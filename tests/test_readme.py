@@ -24,7 +24,11 @@ def test_there_are_two_programs() -> None:
 
 @pytest.mark.backend("dask")
 @pytest.mark.parametrize("program", PROGRAMS, ids=["per-block", "split"])
-def test_program_runs_as_printed(program: str, tmp_path: Path, run_python: RunPython) -> None:
+def test_program_runs_as_printed(
+    program: str, tmp_path: Path, run_python: RunPython, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The port of Dask's dashboard, if another cluster runs on this machine.
+    monkeypatch.setenv("PYTHONWARNINGS", "ignore:Port 8787 is already in use:UserWarning")
     script = tmp_path / "example.py"
     script.write_text(program + CHECK, encoding="utf-8")
     done = run_python(str(script))
