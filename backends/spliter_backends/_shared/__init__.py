@@ -1,3 +1,3 @@
-"""What several engines need; independent of all of them."""
+"""Code shared by several engines; imports none of them."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""List what COMPSs needs on this machine: what is there, and what to do about the rest.
+"""Check what COMPSs needs on this machine, with advice on what is missing.
 
-Nothing of COMPSs is imported or started; ``java -version`` is run. Needs the core alone, so that
-``spliter doctor`` can say what is missing before anything is installed.
+COMPSs is neither imported nor started; only ``java -version`` is run. Needs the core alone, so that
+``spliter doctor`` works before anything is installed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Final
 
 JVM_OPTION: Final = "--jvm_master_opts=-Dcom.sun.xml.bind.v2.bytecode.ClassTailor.noOptimize=true"
-"""Option of ``runcompss`` for Java 17. Without it the runtime's XML reader makes classes in a way
-that Java 17 refuses, and the application ends in a NullPointerException."""
+"""Option of ``runcompss`` for Java 17. Without it the runtime's XML reader generates classes in a
+way that Java 17 forbids, and the application ends in a NullPointerException."""
 
 FIRST_JAVA_WITH_OPTION: Final = 17
 
 JAVA_SECONDS: Final = 20.0
-"""Bound for ``java -version``, which takes a tenth of a second or so."""
+"""Timeout of ``java -version``, which takes about a tenth of a second."""
 
 HOME_ADVICE: Final = (
     "load your site's COMPSs module, or install COMPSs and set COMPSS_HOME to its folder, such as "
@@ -33,14 +33,14 @@ HOME_ADVICE: Final = (
 
 @dataclass(frozen=True)
 class Requirement:
-    """One thing that COMPSs, or programs with it, need.
+    """A requirement of COMPSs, or of programs that use it.
 
     Parameters
     ----------
     what : str
-        Its name.
+        Name of the requirement.
     found : str
-        Path or version, and what it takes to use it; empty if it is missing.
+        Path or version, and the options it needs; empty if it is missing.
     advice : str
         What to do if it is missing.
     """
@@ -51,11 +51,7 @@ class Requirement:
 
 
 def requirements() -> list[Requirement]:
-    """Return what COMPSs needs, found or not.
-
-    Returns
-    -------
-    list of Requirement
+    """Return the requirements of COMPSs, found or not.
 
     Examples
     --------
@@ -80,17 +76,12 @@ def requirements() -> list[Requirement]:
 
 
 def pycompss_advice(home: str) -> str:
-    """Return what to do so that PyCOMPSs can be imported.
+    """Return advice on how to make PyCOMPSs importable, without a full stop.
 
     Parameters
     ----------
     home : str
-        Folder of COMPSs, ``""`` if it is not known.
-
-    Returns
-    -------
-    str
-        Without a full stop.
+        Folder of COMPSs, ``""`` if unknown.
     """
     if home:
         return f"add {home}/Bindings/python/3 to PYTHONPATH, or start the program with runcompss"
@@ -145,6 +136,6 @@ def _java_version(path: str) -> str:
 
 
 def _needs_option(version: str) -> bool:
-    # Java 8 calls itself 1.8.
+    # Java 8 reports its version as 1.8.
     number = re.match(r"(?:1\.)?(\d+)", version)
     return number is not None and int(number[1]) >= FIRST_JAVA_WITH_OPTION

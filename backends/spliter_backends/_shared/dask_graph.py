@@ -1,12 +1,12 @@
-"""From a Dask collection to its blocks: keys, what stands behind each, and the grid.
+"""Extract keys, block values and the block grid from a Dask collection.
 
-Shared by the Dask backend (whose blocks are futures) and the local backend (whose blocks
-are the values themselves, in a collection persisted without a distributed client). Only
-the graph is looked at; nothing is computed and no cluster is asked.
+Shared by the Dask backend (whose blocks are futures) and the local backend (whose blocks are the
+values themselves, in a collection persisted without a distributed client). Only the graph is read;
+nothing is computed and no cluster is queried.
 
-A block counts as there only if its key leads, through aliases, to a future or a value. A
-lazy expression over persisted data is *not* there although its graph contains the
-parent's futures: looking at the keys of the graph alone would find the wrong blocks.
+A block exists only if its key leads, through aliases, to a future or a value. A lazy expression
+over persisted data does *not* exist although its graph contains the parent's futures: scanning the
+graph for futures would find the wrong blocks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Lazy(Enum):
 
 
 LAZY: Final = _Lazy.LAZY
-"""Stands for a block that has not been computed."""
+"""Placeholder for a block that has not been computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +44,13 @@ class BlockValues:
     Parameters
     ----------
     grid : BlockGrid
-        Their arrangement; sizes along axis 0 unknown for DataFrames, bags and delayed.
+        Block grid; sizes along axis 0 are unknown for DataFrames, bags and delayed.
     values : list
         For each block a future, the block itself, or :data:`LAZY`.
     nbytes : ndarray of int64 or None
-        Bytes of each block where the collection's own metadata tells.
+        Bytes of each block if the collection's metadata determine them.
     meta : object
-        An empty block, as arrays and DataFrames have it; ``None`` for others.
+        An empty block, for arrays and DataFrames; ``None`` for other collections.
     """
 
     grid: BlockGrid
@@ -60,33 +60,28 @@ class BlockValues:
 
     @property
     def lazy(self) -> bool:
-        """Whether some block does not exist yet."""
+        """Whether a block has not been computed."""
         return any(value is LAZY for value in self.values)
 
     @property
     def on_cluster(self) -> bool:
-        """Whether the blocks are futures, all of them or some."""
+        """Whether at least one block is a future."""
         return any(isinstance(value, TaskRef) for value in self.values)
 
 
 def is_array(collection: Any) -> bool:
-    """Whether a Dask collection has chunks along axes, as arrays do."""
-    # Asked of the type: a Delayed makes up any attribute it is asked for.
+    """Return whether a Dask collection has chunks along axes."""
+    # Checked on the type, because a Delayed has any attribute.
     return hasattr(type(collection), "chunks")
 
 
 def block_values(collection: Any) -> BlockValues:
-    """Look up what stands behind each block of a Dask collection.
+    """Return the blocks of a Dask collection: futures, values or :data:`LAZY`.
 
     Parameters
     ----------
     collection : dask collection
         Array, DataFrame, Series, Index, bag, item or delayed.
-
-    Returns
-    -------
-    BlockValues
-        Its blocks.
 
     Raises
     ------
@@ -108,19 +103,19 @@ def block_values(collection: Any) -> BlockValues:
 
 
 def example_block(meta: Any, grid: BlockGrid) -> Any:
-    """Return a small block to call functions on.
+    """Return a small block to call functions on, to infer the type of their results.
 
     Parameters
     ----------
     meta : object
-        An empty block, of :class:`BlockValues`.
+        Empty block, from :class:`BlockValues`.
     grid : BlockGrid
-        Of the collection.
+        Gives the size of the trailing axes.
 
     Returns
     -------
     ndarray of one row, DataFrame, Series or Index of a few rows, or None
-        Filled as Dask fills what it infers types by. ``None`` for blocks of other kinds.
+        Filled with the values Dask uses to infer types; ``None`` for other blocks.
     """
     if isinstance(meta, np.ndarray):
         trailing = tuple(max(axis[0], 1) for axis in grid.chunks[1:])
@@ -133,25 +128,25 @@ def example_block(meta: Any, grid: BlockGrid) -> Any:
 
 
 def persisted(collections: Sequence[Any], **settings: Any) -> list[Any]:
-    """Compute the Dask collections among some that need it.
+    """Compute the Dask collections that need it.
 
     Parameters
     ----------
     collections : sequence of object
-        Dask collections, lists of delayed objects, and others, which are returned as they are.
+        Dask collections and lists of delayed objects are computed, others returned unchanged.
     **settings
-        For :func:`dask.persist`.
+        Arguments of :func:`dask.persist`.
 
     Returns
     -------
     list of object
         In the same order. On a cluster their blocks may still be pending.
     """
-    # Clients that are closed in the order in which they were made leave this setting behind.
+    # Clients that are closed in the order of their creation leave this setting behind.
     if dask.config.get("scheduler", None) == "dask.distributed" and not _has_client():
         settings = {"scheduler": "threads"} | settings
     needed = [needs_computing(collection) for collection in collections]
-    # In one call, so that intermediate results that several of them share are computed once.
+    # In one call, so that shared intermediate results are computed once.
     computed = iter(dask.persist(*compress(collections, needed), **settings))
     return [
         next(computed) if was_needed else collection
@@ -160,18 +155,18 @@ def persisted(collections: Sequence[Any], **settings: Any) -> list[Any]:
 
 
 def needs_computing(collection: Any) -> bool:
-    """Whether blocks of a Dask collection are not yet where they can be split.
+    """Return whether some blocks of a Dask collection are not where they can be split.
 
     Parameters
     ----------
     collection : object
-        Any; of a list, the Dask collections in it.
+        Any object; of a list, the Dask collections in it are checked.
 
     Returns
     -------
     bool
-        Whether some block does not exist. In a program with a distributed client also whether
-        some block is a value in the graph, as the slices of ``da.from_array(ndarray)`` are.
+        True if a block is not computed. In a program with a distributed client also if a block is
+        a value in the graph, like the slices of ``da.from_array(ndarray)``.
     """
     if isinstance(collection, list | tuple):
         return any(is_dask_collection(value) and needs_computing(value) for value in collection)
@@ -185,12 +180,7 @@ def needs_computing(collection: Any) -> bool:
 
 
 def first_value(collection: Any) -> Any:
-    """Look up the first block alone: cheap enough to recognise a collection by.
-
-    Parameters
-    ----------
-    collection : dask collection
-        Any.
+    """Return the first block only, which is cheap enough for recognising a collection.
 
     Returns
     -------
@@ -202,20 +192,19 @@ def first_value(collection: Any) -> Any:
 
 
 def belongs_to_cluster(collection: Any) -> bool:
-    """Whether a Dask collection is for the Dask backend to split, or for the local one.
+    """Return whether the Dask backend, rather than the local one, must split a collection.
 
     Parameters
     ----------
     collection : dask collection
-        Any; of a list of delayed objects, the first.
+        Of a list of delayed objects, pass the first.
 
     Returns
     -------
     bool
-        True if its blocks are futures; false if they are values in its graph and no
-        distributed client is in use. A program that has a client meant to use it: it is
-        told to persist the collection rather than run on this machine unasked. So is one
-        whose collection is lazy, if it could have a client at all.
+        False if its blocks are values in the graph and there is no distributed client. A program
+        with a client is expected to use it: it gets an error that says to persist the collection.
+        A lazy collection belongs to the cluster whenever ``distributed`` is installed.
     """
     if importlib.util.find_spec("distributed") is None:
         return False
@@ -236,7 +225,7 @@ def _has_client() -> bool:
 
 
 def _dense_sizes(array: Any, grid: BlockGrid) -> IntArray | None:
-    """Sizes by shape, for blocks that are plain NumPy arrays of a fixed item size."""
+    """Return sizes computed from shapes, for plain NumPy arrays of a fixed item size."""
     meta = array._meta
     plain = isinstance(meta, np.ndarray) and not isinstance(meta, np.ma.MaskedArray)
     if not plain or array.dtype.hasobject:
@@ -245,10 +234,10 @@ def _dense_sizes(array: Any, grid: BlockGrid) -> IntArray | None:
 
 
 def _follow(graph: Mapping[Any, Any], key: Hashable) -> Any:
-    """Follow aliases from a key to a future, a value, or work still to do."""
+    """Follow aliases from a key to a future, a value, or an uncomputed task."""
     for _ in range(len(graph) + 1):
         value = graph[key]
-        if isinstance(value, TaskRef):  # a future: most blocks of most calls
+        if isinstance(value, TaskRef):  # a future: the most frequent case
             return value
         if isinstance(value, Alias):
             key = value.target
@@ -268,5 +257,5 @@ def _follow(graph: Mapping[Any, Any], key: Hashable) -> Any:
 def _is_key(graph: Mapping[Any, Any], value: tuple[Any, ...] | str) -> Literal[True, False]:
     try:
         return value in graph
-    except TypeError:  # a tuple with something unhashable inside is data
+    except TypeError:  # a tuple with an unhashable element is data
         return False

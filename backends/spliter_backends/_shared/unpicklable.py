@@ -1,4 +1,4 @@
-"""Name the variable, attribute or argument because of which a task cannot be pickled."""
+"""Find the variable, attribute or argument that makes a task unpicklable."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from spliter import Partition, Split, TaskNotSerializableError
 from spliter.backend import name_of
 
 DEEPEST: Final = 5
-"""Levels that are searched, such as task, ``self``, ``self.settings``, ``self.settings['lock']``:
-each level pickles what is below it again."""
+"""Maximum depth, such as task, ``self``, ``self.settings``, ``self.settings['lock']``: each level
+pickles everything below it again."""
 
 Named = tuple[str, Any]
 
@@ -27,7 +27,7 @@ def not_serializable(
     dumps: Callable[[Any], Any],
     place: str = "a worker",
 ) -> TaskNotSerializableError:
-    """Return the error for a task that cannot be sent. To be called when pickling has failed.
+    """Return the error for a task whose pickling has failed.
 
     Parameters
     ----------
@@ -36,11 +36,11 @@ def not_serializable(
     args, kwargs
         Its arguments.
     cause : Exception
-        What pickling raised.
+        Error raised by pickling.
     dumps : callable
-        How the engine pickles one value.
+        The engine's function to pickle one value.
     place : str
-        Where the task was to be sent, for the message.
+        Destination of the task, for the message.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def _advice(value: Any) -> str:
 def _search(
     parts: Iterable[Named], dumps: Callable[[Any], Any], module: str | None, levels: int
 ) -> Named | None:
-    """Return the innermost part of the first value that cannot be pickled."""
+    """Return the innermost unpicklable part of the first unpicklable value."""
     for path, value in parts:
         if isinstance(value, Partition | ModuleType):
             continue
@@ -102,7 +102,7 @@ def _search(
 
 
 def _parts_of(path: str, value: Any, module: str | None) -> Iterator[Named]:
-    """Yield the values that are pickled with a function, a container, or the user's own object."""
+    """Yield the values pickled with a function, a container, or an object of the user's module."""
     if isinstance(value, MethodType):
         yield "self", value.__self__
     elif isinstance(value, functools.partial):
@@ -121,7 +121,7 @@ def _parts_of(path: str, value: Any, module: str | None) -> Iterator[Named]:
 
 
 def _captured(fn: Any) -> Iterator[Named]:
-    """Yield the variables of a function that are not its own, with its defaults."""
+    """Yield a function's closure variables, globals and defaults."""
     closure = zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
     for name, cell in closure:
         try:
@@ -137,7 +137,7 @@ def _captured(fn: Any) -> Iterator[Named]:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Yield the names that code and the functions inside of it look up."""
+    """Yield the global names used by code and its nested functions."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -1,4 +1,4 @@
-"""Start something once futures of this process are done, without occupying a thread."""
+"""Call a function when futures of this process are done, without blocking a thread."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 
 def when_done(waiting: list[Future[Any]], start: Callable[[], None]) -> None:
-    """Call a function once futures are done, without waiting for them.
+    """Call a function when all futures are done.
 
     Parameters
     ----------
     waiting : list of Future
-        Emptied.
+        Is emptied.
     start : callable
-        Called at once if all are done, else by the thread that completes the last one.
+        Called immediately if all are done, else by the thread that completes the last one.
 
     Examples
     --------

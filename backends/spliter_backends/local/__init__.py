@@ -1,4 +1,4 @@
-"""The local backend: collections in this process or its files, tasks on its threads.
+"""Local backend: collections in this process or its files, tasks on threads of this process.
 
 ``locator``   finds the blocks of lists, memory maps, Zarr arrays and computed Dask collections
 ``executor``  runs tasks on a pool of threads
@@ -15,4 +15,4 @@ from spliter_backends.local.locator import LocalLocator
 __all__ = ["BACKEND", "LocalExecutor", "LocalLocator"]
 
 BACKEND = Backend("local", LocalLocator(), executor_of_future)
-"""What the registry loads under the name ``"local"``."""
+"""Loaded by the registry under the name ``"local"``."""

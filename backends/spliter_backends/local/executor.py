@@ -1,8 +1,8 @@
-"""Run tasks on threads of this process: the executor half of the local backend.
+"""Run tasks on threads of this process: the executor of the local backend.
 
-A task whose arguments are futures does not occupy a thread while it waits: it is queued
-when the last of them is done. So tasks that depend on each other, or on futures of other
-pools, cannot block one another however few threads there are.
+A task whose arguments are futures occupies no thread while it waits: it is queued when the last
+future is done. So tasks that depend on each other, or on futures of other pools, cannot deadlock
+with any number of threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spliter_backends._shared.sent_errors import failure_by
 from spliter_backends._shared.waiting import when_done
 
 LOCATION = Location("local")
-"""The one location there is: this process."""
+"""The only location: this process."""
 
 _thread = threading.local()
 
@@ -33,7 +33,7 @@ class LocalFuture(Future[Any]):
     Parameters
     ----------
     executor : LocalExecutor
-        What runs the task.
+        Executor of the task.
     """
 
     def __init__(self, executor: LocalExecutor) -> None:
@@ -43,12 +43,11 @@ class LocalFuture(Future[Any]):
 
 
 class LocalExecutor(ExecutorBase):
-    """Runs tasks on a pool of threads; makes threads only when there are tasks.
+    """Runs tasks on a pool of threads, which are started when needed.
 
-    A task that is submitted by a task runs at once, in the submitting thread: a pool
-    whose threads all wait for tasks they have submitted would never come to an end.
-    (If it has futures among its arguments that are not done, it is queued like any
-    other, and the task that submitted it must not wait for it.)
+    A task submitted by a task runs immediately in the submitting thread: a pool whose threads all
+    wait for tasks they have submitted would deadlock. (If some of its arguments are pending
+    futures, it is queued like any other, and the submitting task must not wait for it.)
 
     Parameters
     ----------
@@ -73,29 +72,18 @@ class LocalExecutor(ExecutorBase):
         if threads is not None and threads < 1:
             raise InvalidArgumentError(f"threads must be an int >= 1, got {threads!r}")
         self.threads = threads or usable_cores()
-        # By process: a fork copies this object but not the threads.
+        # Per process: a fork copies this object but not the threads.
         self._pools: dict[int, ThreadPoolExecutor] = {}
 
     def _pool(self) -> ThreadPoolExecutor:
         process = os.getpid()
         if process not in self._pools:
-            # setdefault, so that two threads that come here at once get the same one.
+            # setdefault is atomic, so two concurrent threads get the same pool.
             self._pools.setdefault(process, ThreadPoolExecutor(self.threads, "spliter"))
         return self._pools[process]
 
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
-        """Return the number of threads for every location (there is only one).
-
-        Parameters
-        ----------
-        locations : collection of Location
-            Locations that hold blocks.
-
-        Returns
-        -------
-        mapping of Location to int
-            The number of threads.
-        """
+        """Return the number of threads for every location (there is only one)."""
         return dict.fromkeys(locations, self.threads)
 
     def submit(
@@ -112,14 +100,14 @@ class LocalExecutor(ExecutorBase):
         Parameters
         ----------
         fn : callable
-            What to run.
+            The function.
         args : sequence
             Positional arguments. Partitions arrive iterable; futures arrive as their
             results, also those inside a list, tuple or dict among the arguments.
         kwargs : mapping of str to object
             Keyword arguments, likewise.
         location : Location, optional
-            Not needed here.
+            Ignored.
 
         Returns
         -------
@@ -146,49 +134,27 @@ class LocalExecutor(ExecutorBase):
         try:
             self._pool().submit(call)
         except RuntimeError as error:
-            # The interpreter is shutting down: whoever waits must get an answer.
+            # The interpreter is shutting down; waiting threads need an answer.
             future.set_exception(error)
 
     def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
-        """Return the bytes that the operating system says are available.
-
-        Parameters
-        ----------
-        locations : collection of Location
-            Locations that hold blocks.
-
-        Returns
-        -------
-        mapping of Location to (int or None)
-            ``None`` on systems without ``/proc/meminfo``.
-        """
+        """Return the available memory in bytes; None on systems without ``/proc/meminfo``."""
         return dict.fromkeys(locations, available_memory())
 
 
 @functools.cache
 def default_executor() -> LocalExecutor:
-    """Return the executor that all Splits of this process share.
-
-    Returns
-    -------
-    LocalExecutor
-        With a thread per usable core.
-    """
+    """Return the executor shared by all Splits of this process, with a thread per usable core."""
     return LocalExecutor()
 
 
 def executor_of_future(future: Any) -> Executor | None:
     """Return the executor for a future of this process.
 
-    Parameters
-    ----------
-    future : object
-        Anything.
-
     Returns
     -------
     Executor or None
-        The one that made it; the shared one for a future of another pool of threads or
+        The one that created it; the shared one for a future of another pool of threads or
         processes; ``None`` for anything but a ``concurrent.futures.Future``.
     """
     if isinstance(future, LocalFuture):
@@ -206,18 +172,18 @@ def _run(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
-    """Run a task and give its outcome to the future."""
+    """Run a task and store its result or error in the future."""
     if not future.set_running_or_notify_cancel():
         return
     outer = getattr(_thread, "in_task", False)
     _thread.in_task = True
     try:
         result = fn(*map(_settled, args), **{k: _settled(v) for k, v in kwargs.items()})
-    except BaseException as error:  # noqa: BLE001 -- it belongs to whoever asks for the result
+    except BaseException as error:  # noqa: BLE001 -- stored in the future
         _thread.in_task = outer
-        # sys.exit in a task must not end the program that asks for the result.
+        # sys.exit in a task must not end the program that requests the result.
         future.set_exception(error if isinstance(error, Exception) else failure_by(error))
     else:
-        # Reset first: what waited for this result must be queued, not run inside it.
+        # Reset first: tasks that wait for this result must be queued, not run inside it.
         _thread.in_task = outer
         future.set_result(result)

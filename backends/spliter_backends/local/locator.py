@@ -1,8 +1,8 @@
 """Find the blocks of collections in this process or in its files.
 
-Takes lists of in-memory blocks, NumPy memory maps, Zarr arrays, and Dask collections
-whose blocks are values in their graph (persisted without a distributed client). No
-engine is needed; every program written with ``split`` runs here unchanged.
+Supports lists of in-memory blocks, NumPy memory maps, Zarr arrays, and Dask collections whose
+blocks are values in their graph (persisted without a distributed client). No engine is needed;
+every program written with ``split`` runs here unchanged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LocalLocator:
     Parameters
     ----------
     executor : LocalExecutor, optional
-        What runs the tasks; by default one with a thread per core, shared by all.
+        Runs the tasks; by default a shared one with a thread per core.
 
     Examples
     --------
@@ -53,18 +53,7 @@ class LocalLocator:
         self._executor = executor
 
     def recognises(self, collection: Any) -> bool:
-        """Whether the collection is one of this process.
-
-        Parameters
-        ----------
-        collection : object
-            Anything.
-
-        Returns
-        -------
-        bool
-            For an empty list too; ``open`` says what is wrong with it.
-        """
+        """Return whether the collection is in this process, or is an empty list."""
         if _is_dask(collection):
             from spliter_backends._shared.dask_graph import belongs_to_cluster
 
@@ -74,18 +63,7 @@ class LocalLocator:
         return (isinstance(collection, np.memmap) or _is_zarr(collection)) and collection.ndim > 0
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
-        """Compute lazy Dask collections in this process.
-
-        Parameters
-        ----------
-        collections : sequence of collection
-            Others than Dask's are returned as they are.
-
-        Returns
-        -------
-        sequence of collection
-            In the same order.
-        """
+        """Compute lazy Dask collections in this process; return others unchanged."""
         if not any(_is_dask(collection) for collection in collections):
             return collections
         from spliter_backends._shared.dask_graph import persisted
@@ -98,7 +76,7 @@ class LocalLocator:
         Parameters
         ----------
         collections : sequence of collection
-            One, or several that are split together; their kinds may differ.
+            The first is the one being split; their kinds may differ.
 
         Returns
         -------
@@ -108,9 +86,9 @@ class LocalLocator:
         Raises
         ------
         UnsupportedCollectionError
-            If one is not of this backend, or has no blocks.
+            If one is not supported by this backend, or has no blocks.
         LazyCollectionError
-            If one is a Dask collection without blocks.
+            If a Dask collection has not been computed.
         """
         return LocalBlocks(
             [self._open(*numbered) for numbered in enumerate(collections)], LOCATION, self._tasks()
@@ -149,14 +127,14 @@ def _is_zarr(value: Any) -> bool:
 
 
 def _first(collection: Any) -> Any:
-    """Return the first element of a list, anything else as it is."""
+    """Return the first element of a list, anything else unchanged."""
     return collection[0] if isinstance(collection, list | tuple) and collection else collection
 
 
 def _is_dask(value: Any) -> bool:
-    """Whether it is a Dask collection, or a list of them (delayed values)."""
-    # Looked up on the type: a delayed value has any attribute it is asked for. (xarray's objects
-    # have the method too, and a backend of their own.)
+    """Return whether it is a Dask collection, or a list of them (delayed values)."""
+    # Checked on the type, because a delayed value has any attribute. (xarray's objects have the
+    # method too, but their own backend.)
     first = _first(value)
     return hasattr(type(first), "__dask_graph__") and "dask" in _packages(first)
 
@@ -183,7 +161,7 @@ def _open_dask(collection: Any) -> Opened:
 
 
 def _delayed_values(elements: Sequence[Any]) -> BlockValues:
-    """Look up what stands behind each of a list of delayed values."""
+    """Return the values of a list of delayed objects."""
     from spliter_backends._shared.dask_graph import BlockValues, block_values
 
     values: list[Any] = []

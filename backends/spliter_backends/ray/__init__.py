@@ -1,14 +1,14 @@
-"""Ray: partitions at nodes, tasks with affinity to them.
+"""Ray backend: partitions at nodes, and tasks with affinity to those nodes.
 
 ``collection``  blocks with known sizes, as one collection
-``locator``     finds the references of blocks, or says what to call first
-``blocks``      the blocks of a Split at the client: where they are, aligned copies, what moved
-``executor``    tasks with affinity to nodes
+``locator``     finds the references of a collection's blocks
+``blocks``      client-side blocks of a Split: locations, aligned copies, transfer counters
+``executor``    submits tasks with affinity to nodes
 ``future``      Ray's reference to a task's result, with ``result()``
-``cluster``     queries to Ray: nodes, locations of objects, waits with a bound
+``cluster``     queries to Ray: nodes, locations of objects, waits with a timeout
 ``source``      the blocks of a partition, read at their node
 ``worker``      remote functions that run on the nodes
-``errors``      translates Ray's errors and those of tasks into SplIter's
+``errors``      translates errors of Ray and of tasks into SplIter's
 """
 
 from __future__ import annotations
@@ -21,4 +21,4 @@ from spliter_backends.ray.locator import RayLocator
 __all__ = ["BACKEND", "RayArray"]
 
 BACKEND = Backend("ray", RayLocator(), executor_of_future)
-"""What the registry loads under the name ``"ray"``."""
+"""Loaded by the registry under the name ``"ray"``."""

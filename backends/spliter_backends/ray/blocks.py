@@ -1,7 +1,7 @@
-"""The opened blocks of collections in Ray, as the main program keeps them.
+"""Client-side blocks of a Split over Ray objects.
 
-Holds the references, so that the objects stay alive however the program drops its own; brings
-aligned blocks along; reads what tasks report about blocks that were not where they should be.
+Holds the references, so that Ray keeps the objects; copies aligned blocks to the partitions' nodes;
+reads the reports of tasks about blocks that had to be fetched.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Member:
     Parameters
     ----------
     grid : BlockGrid
-        Arrangement of its blocks.
+        Its block grid.
     references : tuple of ObjectRef
         The blocks, in C order of the grid.
     """
@@ -52,18 +52,18 @@ class Member:
 
 
 class ClientSource:
-    """A partition's blocks as the main program has them: references to send, nothing to read.
+    """Client-side source of a partition: references to send, nothing to read.
 
     Parameters
     ----------
     blocks : RayBlocks
-        What the partition is part of; kept alive by it.
+        Blocks of the Split, kept alive by the partition.
     location : str
-        The node.
+        Id of the node.
     members : tuple of tuple of ObjectRef
         The blocks of each collection.
     nbytes, indexes, away : tuple
-        As of :class:`NodeSource`.
+        As in :class:`NodeSource`.
     """
 
     def __init__(
@@ -85,31 +85,26 @@ class ClientSource:
         self._lock = threading.Lock()
         self.reading = threading.Lock()
         self.pending: deque[ObjectRef] = deque()
-        """Reports of its tasks that may not have been read, oldest first."""
+        """Unread reports of its tasks, oldest first."""
 
     def read(self) -> Any:
-        """Refuse: the blocks are at a node."""
+        """Raise `PartitionNotLocalError`: the blocks are at a node."""
         return AwaySource(self.location).read()
 
     def materialized(self) -> Any:
-        """Refuse, as :meth:`read`."""
+        """Raise `PartitionNotLocalError`."""
         return self.read()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return AwaySource, (self.location,)
 
     def sent(self, partition: Partition) -> tuple[Partition, ObjectRef | None]:
-        """Return the partition as a task gets it.
-
-        Parameters
-        ----------
-        partition : Partition
-            Whose source this is.
+        """Return the partition to send to a task.
 
         Returns
         -------
         tuple of (Partition, ObjectRef or None)
-            With it the blocks as one, if the task must not start before these are made.
+            The reference is that of the concatenated blocks, if the task must wait for them.
         """
         self.blocks.check_connected()
         self.blocks.read_reports_of(self)
@@ -135,13 +130,13 @@ class ClientSource:
         )
 
     def keep_one(self, one: ObjectRef) -> None:
-        """Take the blocks as one that a task has made, unless there are some."""
+        """Store the concatenated blocks that a task has made, unless there are some already."""
         with self._lock:
             if self._one is None and self._members:
                 self._one = one
 
     def forget(self) -> None:
-        """Let go of all references."""
+        """Release all references."""
         with self._lock:
             self._one = None
             self._members = ()
@@ -149,16 +144,16 @@ class ClientSource:
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """What is to come from a task about one of its partitions.
+    """Expected report of a task about one of its partitions.
 
     Parameters
     ----------
     number : int
-        Of the partition among those of the task.
+        Index of the partition among those of the task.
     source : ClientSource
-        Its blocks.
+        The partition's blocks.
     blocks : ObjectRef
-        Where the blocks as one will be, if the task makes them.
+        Reference of the concatenated blocks, if the task makes them.
     """
 
     number: int
@@ -167,11 +162,11 @@ class Expected:
 
 
 def affinity(node: str) -> Any:
-    """Return a scheduling strategy for what is to run at a node.
+    """Return a scheduling strategy for tasks at a node.
 
-    Ray calls it soft. As long as the node is alive, though, the task runs nowhere else, however
-    busy the node is: it goes elsewhere only where the node is gone, or has no CPU at all. A hard
-    one does no more for locality, and would fail the task in these cases.
+    The affinity is soft, but as long as the node is alive and has CPUs, Ray runs the task nowhere
+    else, however busy the node is. A hard affinity would not improve locality, and would fail the
+    task if the node is lost.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -179,12 +174,12 @@ def affinity(node: str) -> Any:
 
 
 class RayBlocks(BlocksBase[Executor]):
-    """The blocks of one or several aligned collections in Ray.
+    """Blocks of one or several aligned collections in Ray.
 
     Parameters
     ----------
     executor : Executor
-        What runs tasks over them.
+        Runs tasks over them.
     members : sequence of Member
         The first one is the one being split.
     """
@@ -199,12 +194,12 @@ class RayBlocks(BlocksBase[Executor]):
         self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
 
     def check_connected(self) -> None:
-        """Refuse references of an earlier connection, for which Ray would wait for ever.
+        """Check that the connection is the original one: Ray waits forever for older references.
 
         Raises
         ------
         BlockLostError
-            If Ray was shut down since.
+            If Ray was shut down in the meantime.
         """
         try:
             now = connection()
@@ -218,7 +213,7 @@ class RayBlocks(BlocksBase[Executor]):
             )
 
     def locate(self) -> Placement:
-        """Ask where the blocks are; see :class:`spliter.backend.Blocks`."""
+        """Query the nodes of the blocks; see :class:`spliter.backend.Blocks`."""
         self.check_connected()
         self.read_reports()
         self.counter.drifted = False
@@ -236,7 +231,7 @@ class RayBlocks(BlocksBase[Executor]):
         return Placement.of(holders, [place.nbytes for place in first])
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[ClientSource]:
-        """Return the sources of planned partitions; copies aligned blocks to them."""
+        """Return the sources of planned partitions; start copies of aligned blocks."""
         first, *others = self._members
         made = []
         for part in planned:
@@ -260,10 +255,10 @@ class RayBlocks(BlocksBase[Executor]):
         return made
 
     def _brought(self, number: int, rows: Sequence[int], node: str) -> tuple[ObjectRef, ...]:
-        """Return blocks of a further collection, copied to a node where they are elsewhere.
+        """Return a further collection's blocks, as copies at a node if they are elsewhere.
 
-        A copy is an object of its own: Ray drops replicas when a store is full, and where it reads
-        again from depends on which there are.
+        Each copy is an object of its own, because Ray drops replicas when a store is full, and may
+        read from any of those left.
         """
         member, found = self._members[number], self._found[number]
         references = [member.references[row] for row in rows]
@@ -285,14 +280,14 @@ class RayBlocks(BlocksBase[Executor]):
         return tuple(copy_of.get(reference, reference) for reference in references)
 
     def expect(self, report: ObjectRef, expected: Sequence[Expected]) -> None:
-        """Remember the report of a task, to be read when it is there.
+        """Register the report of a task, to be read when it is available.
 
         Parameters
         ----------
         report : ObjectRef
-            What the task will return, one :class:`Report` for each of its partitions.
+            Result of the task with one :class:`Report` for each of its partitions.
         expected : sequence of Expected
-            Those of them that are partitions of this Split.
+            One for each of its partitions that belongs to this Split.
         """
         with self._lock:
             self._reports[report] = expected
@@ -300,15 +295,15 @@ class RayBlocks(BlocksBase[Executor]):
             one.source.pending.append(report)
 
     def read_reports(self) -> None:
-        """Read the reports of all tasks that have ended."""
+        """Read the reports of all tasks that have finished."""
         with self._lock:
             pending = list(self._reports)
         self._read(pending)
 
     def read_reports_of(self, source: ClientSource) -> None:
-        """Read reports of the tasks on one partition, oldest first, up to one that is not there.
+        """Read reports of tasks on one partition, oldest first, up to the first unfinished task.
 
-        Each task submitted waits for one report in vain at most, however many are pending.
+        So each submission queries at most one unfinished report, however many are pending.
         """
         with source.reading:
             while source.pending:
@@ -320,7 +315,7 @@ class RayBlocks(BlocksBase[Executor]):
                 source.pending.popleft()
 
     def _read(self, pending: list[ObjectRef]) -> int:
-        """Read those of some reports that are there; return their number."""
+        """Read the available reports; return their number."""
         if not pending:
             return 0
         ready, _ = ray.wait(pending, num_returns=len(pending), timeout=0, fetch_local=False)
@@ -329,7 +324,7 @@ class RayBlocks(BlocksBase[Executor]):
                 expected = self._reports.pop(reference, ())
             try:
                 reports: list[Report] = ray.get(reference, timeout=block_timeout())
-            except Exception:  # noqa: BLE001 -- told to whoever asks for the result
+            except Exception:  # noqa: BLE001 -- raised when the result is requested
                 continue
             self._take(reports, expected)
         return len(ready)
@@ -343,19 +338,19 @@ class RayBlocks(BlocksBase[Executor]):
             self.counter.add(fetched, drifted=report.drifted)
 
     def moved(self) -> Movement:
-        """Return what has crossed the network."""
+        """Return the data moved between nodes so far."""
         if ray.is_initialized():
             self.read_reports()
         return super().moved()
 
     def has_drifted(self) -> bool:
-        """Whether a task has run elsewhere since the last plan."""
+        """Return whether a task has run at another node since the last plan."""
         if ray.is_initialized():
             self.read_reports()
         return super().has_drifted()
 
     def close(self) -> None:
-        """Let go of the references."""
+        """Release the references."""
         for source in self._sources:
             source.forget()
         with self._lock:

@@ -1,4 +1,4 @@
-"""What is asked of Ray: which nodes there are, where objects are; each wait has a bound."""
+"""Query Ray for nodes and locations of objects; every wait has a timeout."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ TIMEOUT_VARIABLE: Final = "SPLITER_RAY_BLOCK_TIMEOUT"
 DEFAULT_TIMEOUT: Final = 300.0
 
 BATCH: Final = 5000
-"""Objects whose places are asked for at once: fewer than Ray puts into one message."""
+"""Objects per location query; fewer than Ray puts into one message."""
 
 SMALL: Final = 128 * 2**10
-"""Bytes up to which an object that is in no store is looked at here without further ado. Ray keeps
-results up to 100 KiB in their owner's memory unless told otherwise; of larger ones the owner may
-know that they are made, and how large, before it hears where."""
+"""Maximum bytes of an object outside all stores that is fetched without a further wait. By default
+Ray keeps results up to 100 KiB in their owner's memory; of larger ones, the owner may know the size
+before the node."""
 
 MEDIUM: Final = 2**20
-"""Bytes up to which an object may well be in its owner's memory, if Ray has been told otherwise."""
+"""Maximum bytes of an object that may be in its owner's memory with other settings of Ray."""
 
 LOOKED_AT: Final = 500
-"""How many of them are looked at at once."""
+"""Number of objects without a store that are fetched per request."""
 
 SHORT_GRACE: Final = 0.5
 GRACE: Final = 2.0
-"""Seconds in which a medium object that is in no store, and a large one, may turn up in one."""
+"""Seconds to wait for medium and for large objects to appear in a store."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Where an object is.
+    """Location of an object.
 
     Parameters
     ----------
     nodes : tuple of str
-        Nodes whose store has it; none if it is in its owner's memory.
+        Nodes whose store has it; empty if it is in its owner's memory.
     nbytes : int
         Its size.
     """
@@ -58,13 +58,9 @@ class Found:
 
 
 def block_timeout() -> float:
-    """Return the environment variable ``SPLITER_RAY_BLOCK_TIMEOUT`` in seconds.
+    """Return the longest wait without progress for pending blocks, in seconds.
 
-    The longest wait for blocks of which none gets ready; 300 s unless set.
-
-    Returns
-    -------
-    float
+    Set by the environment variable ``SPLITER_RAY_BLOCK_TIMEOUT``; 300 s by default.
 
     Raises
     ------
@@ -89,17 +85,12 @@ def block_timeout() -> float:
 
 
 def connection() -> str:
-    """Return what identifies this process' connection to a cluster.
-
-    Returns
-    -------
-    str
-        Another one after ``ray.shutdown()`` and ``ray.init()``.
+    """Return an id of this process's connection, which changes with ``ray.init()``.
 
     Raises
     ------
     BackendNotUsableError
-        If this process is not connected, or is a client of another one that is.
+        If this process is not connected, or is connected by Ray Client.
     """
     if not ray.is_initialized():
         raise BackendNotUsableError("this process is not connected to Ray: call ray.init() first")
@@ -113,13 +104,7 @@ def connection() -> str:
 
 
 def usable_nodes() -> dict[str, int]:
-    """Return the nodes that can run tasks.
-
-    Returns
-    -------
-    dict of str to int
-        For each that is alive and has CPUs, how many.
-    """
+    """Return the number of CPUs of each node that is alive and has CPUs."""
     return {
         node["NodeID"]: int(node["Resources"]["CPU"])
         for node in ray.nodes()
@@ -128,7 +113,7 @@ def usable_nodes() -> dict[str, int]:
 
 
 def may_wait() -> bool:
-    """Whether this thread may wait: it is not the event loop of an asynchronous actor."""
+    """Return whether this thread may block: it is not the event loop of an asynchronous actor."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -138,12 +123,12 @@ def may_wait() -> bool:
 
 
 def wait_made(references: Iterable[ObjectRef]) -> None:
-    """Wait until objects have been made (or their making has failed), wherever they are.
+    """Wait until objects are created or their tasks have failed, on any node.
 
     Raises
     ------
     BlockTimeoutError
-        If none gets ready for longer than the block timeout.
+        If no object becomes ready for longer than the block timeout.
     """
     pending = list(dict.fromkeys(references))
     timeout = block_timeout()
@@ -159,17 +144,12 @@ def wait_made(references: Iterable[ObjectRef]) -> None:
 
 
 def places_of(references: Iterable[ObjectRef]) -> Mapping[ObjectRef, Found]:
-    """Ask the owners of objects where these are.
-
-    Parameters
-    ----------
-    references : iterable of ObjectRef
-        Of objects that have been made.
+    """Query the owners of created objects for their locations.
 
     Returns
     -------
     mapping of ObjectRef to Found
-        Of all of them but those that the owner does not know of.
+        Without objects unknown to their owner.
 
     Raises
     ------
@@ -191,10 +171,10 @@ def places_of(references: Iterable[ObjectRef]) -> Mapping[ObjectRef, Found]:
 
 
 def _batches(references: Iterable[ObjectRef]) -> Iterator[list[ObjectRef]]:
-    """Cut references into batches, each of one owner's.
+    """Divide references into batches, each of one owner.
 
-    Asked about those of several owners at once, or about more than go into one message of its own,
-    Ray miscounts the answers when they come quickly, which ends the process (seen in 2.60).
+    For several owners in one query, or more objects than fit one of its messages, Ray may miscount
+    fast answers, which ends the process (seen in 2.60).
     """
     by_owner: dict[bytes, list[ObjectRef]] = {}
     for reference in dict.fromkeys(references):
@@ -207,28 +187,23 @@ def _batches(references: Iterable[ObjectRef]) -> Iterator[list[ObjectRef]]:
 def located(
     references: Sequence[ObjectRef], indexes: Sequence[tuple[int, ...]]
 ) -> Mapping[ObjectRef, Found]:
-    """Wait for objects and return where each is.
+    """Wait for objects and return their locations.
 
     Parameters
     ----------
     references : sequence of ObjectRef
-        Of blocks.
+        The blocks.
     indexes : sequence of tuple of int, same length
-        What to call them in errors.
-
-    Returns
-    -------
-    mapping of ObjectRef to Found
-        All of them.
+        Block indexes, for errors.
 
     Raises
     ------
     BlockLostError
-        If some are gone for good.
+        If some are lost and Ray cannot recreate them.
     BlockTimeoutError
-        If some do not get ready.
+        If no block becomes ready for longer than the block timeout.
     BaseException
-        What the task raised that was to make one.
+        The error of a task that creates a block.
     """
     wait_made(references)
     found = dict(places_of(references))
@@ -237,7 +212,7 @@ def located(
     began = time.monotonic()
     pause = 0.005
     while awaited := [one for one in nowhere if time.monotonic() < began + _grace(found.get(one))]:
-        # Being made again after a node died, or its error or its place is on the way.
+        # Recreated after a node died, or its error or its location is not known yet.
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
         wait_made(awaited)
@@ -253,7 +228,7 @@ def located(
 
 
 def _grace(found: Found | None) -> float:
-    """Return for how many seconds to wait that an object turns up in a store."""
+    """Return how many seconds to wait for an object to appear in a store."""
     if found is None:
         return GRACE
     if found.nodes or found.nbytes <= SMALL:
@@ -271,29 +246,25 @@ def fetched(
     Parameters
     ----------
     references : sequence of ObjectRef
-        Of the blocks.
+        The blocks.
     indexes : sequence of tuple of int
-        What to call them in errors.
+        Block indexes, for errors.
     timeout : float, optional
-        Seconds to wait; the block timeout by default.
-
-    Returns
-    -------
-    list of block
+        Seconds; by default the block timeout.
 
     Raises
     ------
     BlockLostError
-        If some are gone for good.
+        If some are lost and Ray cannot recreate them.
     BlockTimeoutError
-        If they do not come.
+        If they do not arrive in time.
     BaseException
-        What the task raised that was to make one.
+        The error of a task that creates a block.
     """
     seconds = block_timeout() if timeout is None else timeout
     try:
         return list(ray.get(list(references), timeout=seconds))
-    except Exception as error:  # noqa: BLE001 -- told as what it is
+    except Exception as error:  # noqa: BLE001 -- translated and raised
         named = tuple(dict.fromkeys(indexes))
         if isinstance(error, ObjectLostError) and len(named) > 1:
             named = _lost_among(references, indexes) or named
@@ -303,7 +274,7 @@ def fetched(
 def _lost_among(
     references: Sequence[ObjectRef], indexes: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[int, ...], ...]:
-    """Return which blocks of several are lost; the others of them come, or are being made."""
+    """Return the indexes of the lost blocks; the others exist or are pending."""
     lost = []
     for reference, index in zip(references, indexes, strict=True):
         try:

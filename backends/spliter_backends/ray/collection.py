@@ -1,4 +1,4 @@
-"""Blocks in Ray's object store whose sizes are known, as one collection."""
+"""Collection of blocks in Ray's object store with known sizes."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from spliter_backends.ray.future import results_of
 
 @dataclass(frozen=True, eq=False)
 class RayArray:
-    """Blocks that form an array, along one axis or several: a description, and their references.
+    """An array of blocks along one axis or several, given by their references.
 
-    A list of references will do where sizes need not be known beforehand, and blocks follow one
-    another along axis 0.
+    If sizes need not be known in advance and blocks are adjacent along axis 0, a list of
+    references suffices.
 
     Parameters
     ----------
     blocks : tuple of ObjectRef
         In C order.
     chunks : tuple of tuple of int
-        Sizes of the blocks along each axis, as in Dask; ``-1`` where not known.
+        Sizes of the blocks along each axis, as in Dask; ``-1`` for unknown sizes.
     dtype : dtype or None
-        Of the elements; ``None`` for blocks that are not arrays.
+        Type of the elements; ``None`` for blocks that are not arrays.
 
     Raises
     ------
     InvalidArgumentError
-        If there are more or fewer blocks than sizes.
+        If the number of blocks does not match `chunks`.
 
     Examples
     --------
@@ -58,17 +58,11 @@ class RayArray:
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """Number of items along each axis, ``None`` where it is not known."""
+        """Number of items along each axis, ``None`` if unknown."""
         return BlockGrid(self.chunks).extent
 
     def compute(self) -> Any:
-        """Bring all blocks here and return them as one.
-
-        Returns
-        -------
-        ndarray, or whatever the blocks are
-            Blocks of kinds other than arrays are put together along axis 0.
-        """
+        """Fetch all blocks and concatenate them, along axis 0 if they are not arrays."""
         contents = results_of(self.blocks)
         shape = BlockGrid(self.chunks).shape
         if self.nblocks == shape[0]:

@@ -1,8 +1,8 @@
-"""How errors of tasks, and of Ray, reach the program.
+"""Translate errors of Ray and of tasks into SplIter errors.
 
-What a task raises is raised by it in Ray too, so that ``ray.get`` shows it as it shows any error.
-The lines that raised it go along as a message in an attribute, and ``RayFuture.result`` raises the
-error as it was from that.
+A task raises the user's error in Ray too, so that ``ray.get`` shows it as usual. An attribute of
+the error carries it as a message with its traceback, from which ``RayFuture.result`` raises the
+original error.
 """
 
 from __future__ import annotations
@@ -26,28 +26,23 @@ from spliter_backends._shared.sent_errors import SentErrors
 ERRORS: Final = SentErrors(cloudpickle.dumps, cloudpickle.loads, "spliter_backends.ray.worker")
 
 MESSAGE: Final = "_spliter_message"
-"""Attribute of an error that holds it as a message, with the lines that raised it."""
+"""Attribute of an error with the error and its traceback as a message."""
 
 
 def travelling(error: BaseException) -> BaseException:
-    """Return what a task is to raise in Ray for an error of the function it ran.
-
-    Parameters
-    ----------
-    error : BaseException
-        As it was caught.
+    """Return the error to raise in Ray for an error of the user's function.
 
     Returns
     -------
     BaseException
-        Of the same type if Ray can send it, else a ``TaskFailedError``. :func:`own` makes the
-        error of it again.
+        Of the same type if Ray can pickle it, else a ``TaskFailedError``. :func:`own` converts it
+        back to the original.
     """
     message = ERRORS.encode(error)
     sent = ERRORS.decode(message)
     try:
         vars(sent)[MESSAGE] = message
-        pickle.dumps(sent)  # Ray does so, and drops what fails
+        pickle.dumps(sent)  # Ray does the same, and drops attributes that fail
     except Exception:  # noqa: BLE001 -- a class's own pickling may raise anything
         sent = TaskFailedError(f"the task raised {type(error).__name__}: {error}")
         vars(sent)[MESSAGE] = message
@@ -60,12 +55,12 @@ def own(error: RayTaskError) -> BaseException:
     Parameters
     ----------
     error : RayTaskError
-        What Ray raises for it.
+        Error raised by Ray.
 
     Returns
     -------
     BaseException
-        With a traceback of the lines that raised it, if the function ran in a task of SplIter's.
+        With the original traceback, if the function ran in a task of SplIter.
     """
     cause = error.cause
     if not isinstance(cause, BaseException):
@@ -83,24 +78,24 @@ def told(
     blocks: tuple[tuple[int, ...], ...] = (),
     timeout: float | None = None,
 ) -> BaseException:
-    """Return what the program is to see for what Ray raised.
+    """Translate an error raised by Ray.
 
     Parameters
     ----------
     error : Exception
-        From ``ray.get``.
+        Error raised by ``ray.get``.
     blocks : tuple of tuple of int
-        Which blocks were waited for, if any were.
+        Indexes of the requested blocks, if any.
     timeout : float, optional
-        How long was waited.
+        Timeout of the request, in seconds.
 
     Returns
     -------
     BaseException
-        Errors of tasks as they were raised; ``BlockLostError`` and ``BlockTimeoutError`` for
-        objects that are gone, or do not come; anything else as it is.
+        The original error of a task; ``BlockLostError`` for lost objects; ``BlockTimeoutError``
+        for a timeout; any other error unchanged.
     """
-    if isinstance(error, RayTaskError):  # before the others, which a task may have raised as well
+    if isinstance(error, RayTaskError):  # first: a task may have raised one of the others
         return own(error)
     if isinstance(error, ObjectLostError | TaskUnschedulableError):
         return BlockLostError(

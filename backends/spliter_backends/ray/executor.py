@@ -1,7 +1,7 @@
-"""Ray as executor: remote functions with affinity to the node that holds their partition.
+"""Submit tasks to Ray with affinity to the node of their partition.
 
-What is handed out are Ray's references (``RayFuture``). Ray sends each task by itself, in 0.1 ms
-or so, and has no message for many.
+Futures are Ray references (``RayFuture``). Ray sends each task by itself, in about 0.1 ms; it has
+no batch submission.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from spliter_backends.ray.worker import PIECES, RUN, Slot
 
 @dataclass
 class _Packed:
-    """What of a task's arguments has to be sent apart from them."""
+    """Objects to send separately from a task's arguments."""
 
     location: Location | None
     references: list[ObjectRef] = field(default_factory=list)
-    """What Ray brings before the task starts."""
+    """References that Ray resolves before the task starts."""
     sources: list[ClientSource] = field(default_factory=list)
-    """Of the partitions, in order."""
+    """Sources of the partitions, in order."""
 
     def argument(self, value: Any, executor: RayExecutor) -> Any:
         """Return an argument as it is sent."""
         if isinstance(value, Partition) and value.executor is not None:
             return self._partition(value, executor)
-        if isinstance(value, ObjectRef):  # as for any remote function of Ray's
+        if isinstance(value, ObjectRef):  # as for any remote function of Ray
             return self._slot(value)
         return self._inside(value)
 
     def _inside(self, value: Any) -> Any:
-        """Look for futures in lists, tuples and dictionaries; other references stay what they are.
+        """Replace futures in lists, tuples and dictionaries; leave other references unchanged.
 
-        A program that has a list of references to blocks passes it on without having all of them
-        brought, as with any remote function.
+        As with any remote function, a nested list of references is forwarded without fetching
+        the objects.
         """
         if isinstance(value, RayFuture):
             return self._slot(value)
@@ -67,7 +67,7 @@ class _Packed:
                 "pass a future of its result instead"
             )
         if partition.location != self.location:
-            # A reference, which cannot be iterated there.
+            # A reference that cannot be iterated at this location.
             return partition.at_location(AwaySource(partition.location))
         source = partition.source
         assert isinstance(source, ClientSource)
@@ -79,29 +79,29 @@ class _Packed:
 
 
 class RayExecutor(ExecutorBase):
-    """Runs functions on the nodes of the cluster that this process is connected to."""
+    """Runs functions on the nodes of the connected cluster."""
 
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
         """Return the number of CPUs of each node."""
         nodes = usable_nodes()
-        # A node that has just gone still needs an entry; its tasks will run elsewhere.
+        # A lost node still needs an entry; its tasks run elsewhere.
         return {location: nodes.get(location, 1) for location in locations}
 
     def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
-        """Return the bytes that are free in the object store of each node."""
+        """Return the free bytes in the object store of each node."""
         free = ray._private.state.available_resources_per_node()
         return {location: _store_of(free.get(location, {})) for location in locations}
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:
-        """Wait for futures and return their results, fetched together."""
+        """Wait for futures and return their results, fetched in one call."""
         return results_of(futures)
 
     def blocking_call_allowed(self) -> bool:
-        """Whether this thread is not the event loop of an asynchronous actor."""
+        """Return whether this thread is not the event loop of an asynchronous actor."""
         return may_wait()
 
     def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> RayArray:
-        """Return the blocks that tasks have made as a collection, left where they were made."""
+        """Return the blocks made by tasks as a collection; they stay where they were made."""
         blocks: list[Any] = [None] * len(made.rows)
         for positions, future in results:
             location = self.location_of(future)
@@ -159,19 +159,9 @@ def _store_of(resources: Mapping[str, float]) -> int | None:
 
 
 EXECUTOR: Final = RayExecutor()
-"""The only one: a process is connected to one cluster at a time."""
+"""The only instance: a process is connected to one cluster at a time."""
 
 
 def executor_of_future(future: Any) -> RayExecutor | None:
-    """Return the executor for a reference of Ray's; ``None`` for anything else.
-
-    Parameters
-    ----------
-    future : object
-        Anything.
-
-    Returns
-    -------
-    RayExecutor or None
-    """
+    """Return the executor for a Ray reference; ``None`` for anything else."""
     return EXECUTOR if isinstance(future, ObjectRef) else None

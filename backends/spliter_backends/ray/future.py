@@ -1,4 +1,4 @@
-"""What stands for the result of a task: Ray's own reference, that can also be asked for it."""
+"""Future of a task: Ray's own reference with ``result``, ``exception`` and ``done``."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from spliter_backends.ray.cluster import block_timeout, usable_nodes
 from spliter_backends.ray.errors import own, told
 
 LOOK_SECONDS: Final = 10.0
-"""After so long a wait it is made sure that there is something to wait for."""
+"""Seconds between checks that a node can still run the task."""
 
 
 class RayFuture(ObjectRef):  # type: ignore[misc]
-    """An ``ObjectRef`` that has ``result``, ``exception`` and ``done`` as futures elsewhere do.
+    """An ``ObjectRef`` with the methods of a future.
 
-    ``ray.get``, ``ray.wait``, ``await`` and remote functions take it as any other reference. What
-    arrives elsewhere, in a list that is an argument for instance, is a plain ``ObjectRef``.
+    ``ray.get``, ``ray.wait``, ``await`` and remote functions accept it like any reference. Pickled,
+    for instance in a list argument, it becomes a plain ``ObjectRef``.
 
     Parameters
     ----------
     reference : ObjectRef
-        What Ray returned for the task.
+        Reference that Ray returned for the task.
     location : Location or None
-        The node that the task was sent to.
+        Node that the task was sent to.
     """
 
     def __init__(self, reference: ObjectRef, location: Location | None) -> None:
@@ -52,89 +52,73 @@ class RayFuture(ObjectRef):  # type: ignore[misc]
         Raises
         ------
         TimeoutError
-            If it takes longer.
+            If the task takes longer.
         BaseException
-            What the task raised.
+            The error of the task.
         BlockLostError
-            If blocks that it needed are gone.
+            If blocks that it needs are lost.
         """
         return results_of([self], timeout)[0]
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the task and return what it raised.
+        """Wait for the task and return its error, or ``None`` if it succeeded.
 
         Parameters
         ----------
         timeout : float, optional
             Seconds.
 
-        Returns
-        -------
-        BaseException or None
-            ``None`` if it returned.
-
         Raises
         ------
         TimeoutError
-            If it takes longer.
+            If the task takes longer.
         """
         ready, _ = ray.wait([self], timeout=timeout, fetch_local=False)
         if not ready:
             raise TimeoutError(f"the task has not ended after {timeout} s")
         try:
             self.result()
-        except Exception as error:  # noqa: BLE001 -- it is what was asked for
+        except Exception as error:  # noqa: BLE001 -- returned to the caller
             return error
         return None
 
     def done(self) -> bool:
-        """Whether the task has ended."""
+        """Return whether the task has finished."""
         return bool(ray.wait([self], timeout=0, fetch_local=False)[0])
 
     def add_done_callback(self, fn: Callable[[RayFuture], object]) -> None:
-        """Have a function called with this future when the task has ended, in a thread of Ray's.
-
-        Parameters
-        ----------
-        fn : callable
-            Gets this future.
-        """
+        """Call a function with this future when the task has finished, in a thread of Ray."""
         self.future().add_done_callback(lambda _: fn(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the reference it is; Ray counts those it knows the type of."""
+        """Pickle as a plain reference: Ray counts references of types it knows only."""
         return _same, (ObjectRef(self.binary(), self.owner_address()),)
 
     def __eq__(self, other: object) -> bool:
-        """Whether the other refers to the same object; Ray's own also compares the types."""
+        """Return whether both refer to the same object; Ray's method also compares the types."""
         return isinstance(other, ObjectRef) and other.binary() == self.binary()
 
     __hash__ = ObjectRef.__hash__
 
 
 def results_of(references: Sequence[ObjectRef], timeout: float | None = None) -> list[Any]:
-    """Wait for results and return them, in order.
+    """Wait for tasks and return their results, in order.
 
     Parameters
     ----------
     references : sequence of ObjectRef
-        Of tasks.
+        References of the tasks.
     timeout : float, optional
-        Seconds. Without it the tasks may take as long as they want, as long as there are nodes
-        that can run them.
-
-    Returns
-    -------
-    list
+        Seconds; by default there is no limit while some node can run tasks.
 
     Raises
     ------
     TimeoutError
-        If it takes longer.
+        If the tasks take longer.
     BlockTimeoutError
-        If there has been no node that could run a task for longer than the block timeout.
+        If no node could run a task for longer than the block timeout.
     BaseException
-        What the first of the tasks that failed raised.
+        The error of the first failed task.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     last_seen = time.monotonic()

@@ -1,4 +1,4 @@
-"""Ray as locator: from a list of references, or a dataset of Ray Data, to its blocks."""
+"""Find the blocks of a list of references, a `RayArray` or a Ray Data dataset."""
 
 from __future__ import annotations
 
@@ -25,48 +25,23 @@ class RayLocator:
     """Finds the blocks of collections in Ray's object store."""
 
     def recognises(self, collection: Any) -> bool:
-        """Whether it is a list of references, a :class:`RayArray` or a dataset.
-
-        Parameters
-        ----------
-        collection : object
-            Anything.
-
-        Returns
-        -------
-        bool
-        """
+        """Return whether it is a list of references, a :class:`RayArray` or a dataset."""
         if isinstance(collection, list | tuple):
             return bool(collection) and all(isinstance(value, ObjectRef) for value in collection)
         return isinstance(collection, RayArray) or _is_dataset(collection)
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
-        """Compute lazy datasets, and wait for them: Ray Data has no other way.
-
-        Parameters
-        ----------
-        collections : sequence of collection
-            Others than datasets are returned as they are.
-
-        Returns
-        -------
-        sequence of collection
-            In the same order.
-        """
+        """Materialize lazy datasets and wait for them; return other collections unchanged."""
         connection()
         return [value.materialize() if _is_dataset(value) else value for value in collections]
 
     def open(self, collections: Sequence[Any]) -> RayBlocks:
-        """Open collections; where their blocks are is asked later.
+        """Open collections, without querying the locations of their blocks yet.
 
         Parameters
         ----------
         collections : sequence of collection
-            One, or several that are split together; their kinds may differ.
-
-        Returns
-        -------
-        RayBlocks
+            The first is the one being split; their kinds may differ.
 
         Raises
         ------
@@ -108,13 +83,13 @@ def _open(collection: Any) -> Member:
 
 
 def _is_dataset(value: Any) -> bool:
-    # Not imported: whoever has one has done so, and it takes a while.
+    # Not imported here: a program with a dataset has imported it, and the import is slow.
     data = sys.modules.get("ray.data")
     return data is not None and isinstance(value, data.Dataset)
 
 
 def _open_dataset(dataset: Any) -> Member:
-    """Return the blocks of a dataset in their order, with their rows."""
+    """Return the blocks of a dataset in order, with their numbers of rows."""
     from ray.data.dataset import MaterializedDataset
 
     if not isinstance(dataset, MaterializedDataset):

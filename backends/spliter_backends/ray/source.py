@@ -1,9 +1,9 @@
-"""The blocks of one partition: references that travel to its node, and how they are read there.
+"""Source of a partition at its node: references sent with the task, and read in batches there.
 
-A task gets the references inside its arguments, not as arguments of their own: Ray would bring all
-of them to the node's memory before the task starts, and keep them there until it ends. Read one
-batch after the other, a partition may be larger than the node's object store. Blocks that are in
-no store but in their owner's memory are asked of it, a batch at a time.
+A task gets the references inside its arguments, not as arguments of their own: Ray would fetch all
+of them into the node's memory before the task starts, and keep them until it ends. Read batch by
+batch, a partition may be larger than the node's object store. Blocks that are only in their owner's
+memory are fetched from the owner, a batch at a time.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from spliter.backend import check_rows, concatenate
 from spliter_backends.ray.cluster import fetched, places_of, wait_made
 
 BATCH_BLOCKS: Final = 64
-"""Blocks that a task gets from the object store at once."""
+"""Maximum number of blocks that a task fetches from the object store at once."""
 
 BATCH_NBYTES: Final = 32 * 2**20
-"""About the bytes of them: they stay in memory until the last of them has been used."""
+"""Approximate bytes of a batch, which stays in memory until its last block has been used."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a task found, for the main program.
+    """Report of a task to the main program.
 
     Parameters
     ----------
     drifted : bool
-        Whether it ran elsewhere than the partition was planned.
+        Whether the task ran at another node than planned.
     blocks, nbytes : int
-        What came from another node.
+        Blocks and bytes fetched from other nodes.
     made : bool
-        Whether it has put the blocks into one, for later tasks.
+        Whether the task has concatenated the blocks, for reuse by later tasks.
     """
 
     drifted: bool
@@ -48,24 +48,18 @@ class Report:
 
 @dataclass(frozen=True)
 class AwaySource:
-    """A partition's source where its blocks are not; what one pickles as.
+    """Source of a partition away from its node; other sources are pickled as this one.
 
     Parameters
     ----------
     location : str
-        The node.
+        Id of the node.
     """
 
     location: str
 
     def read(self) -> Any:
-        """Refuse.
-
-        Raises
-        ------
-        PartitionNotLocalError
-            Always.
-        """
+        """Raise `PartitionNotLocalError`."""
         raise PartitionNotLocalError(
             f"this partition's blocks are in Ray's object store at node {self.location[:8]}, not "
             "in this process; give the partition to a function decorated with spliter.task, or to "
@@ -73,30 +67,30 @@ class AwaySource:
         )
 
     def materialized(self) -> Any:
-        """Refuse, as :meth:`read`."""
+        """Raise `PartitionNotLocalError`."""
         return self.read()
 
 
 class NodeSource:
-    """A partition's blocks at its node.
+    """Source of a partition at its node.
 
     Parameters
     ----------
     location : str
-        The node.
+        Id of the node.
     members : tuple of tuple of ObjectRef
-        For each of the collections that were split together, its blocks.
+        The blocks of each collection.
     nbytes : tuple of int
-        Of the blocks of the first one.
+        Bytes of the first collection's blocks.
     indexes : tuple of tuple of int
         Block indexes, for errors.
     away : tuple of int
-        Numbers of blocks that were elsewhere already when the Split was made, as nothing can run
-        where they are.
+        Numbers of blocks that were at another node when the Split was made, because no task can
+        run where they are.
     one : ObjectRef or None
-        The blocks as one, if they have been put together.
+        The concatenated blocks, if they exist.
     timeout : float
-        Seconds to wait for blocks.
+        Maximum wait for blocks, in seconds.
     """
 
     def __init__(
@@ -115,28 +109,28 @@ class NodeSource:
         self._made: tuple[Any] | None = None
 
     def arrive(self, node: str) -> None:
-        """Make it readable: the task has started, at this node."""
+        """Make the source readable; called when the task has started at this node."""
         self._here = node
 
     @property
     def made(self) -> Any:
-        """The blocks as one if this task has put several together, for later tasks; else None."""
+        """Concatenated blocks if this task has made them from several, else None."""
         _, members, *_ = self._sent
         return self._made[0] if self._made and len(members[0]) > 1 else None
 
     def report(self) -> Report:
-        """Return what there is to tell the main program, after the task."""
+        """Return the report for the main program, after the task."""
         nbytes = sum(self._fetched.values())
         drifted = self._here != self._sent[0]
         return Report(drifted, len(self._fetched), nbytes, self.made is not None)
 
     def read(self) -> Iterator[Any]:
-        """Return an iterator over the blocks, tuples where collections are aligned.
+        """Return an iterator over the blocks, or tuples of aligned blocks.
 
         Raises
         ------
         PartitionNotLocalError
-            Outside of the task that the partition was given to.
+            Outside of the task that the partition was submitted to.
         """
         self._check_arrived()
         return self._read()
@@ -157,7 +151,7 @@ class NodeSource:
                 yield blocks[0] if len(blocks) == 1 else blocks
 
     def _batches(self) -> Iterator[range]:
-        """Cut the numbers of the blocks into batches."""
+        """Divide the numbers of the blocks into batches."""
         nbytes = self._sent[2]
         start = total = 0
         for number, size in enumerate(nbytes):
@@ -177,14 +171,14 @@ class NodeSource:
         return fetched(references, [indexes[at] for at in batch] * len(members), timeout)
 
     def _count(self, references: Sequence[ObjectRef]) -> None:
-        """Note which blocks are about to come from another node."""
+        """Record which blocks are about to be fetched from another node."""
         wait_made(references)
         for reference, place in places_of(references).items():
             if place.nodes and self._here not in place.nodes:
                 self._fetched[reference] = place.nbytes
 
     def materialized(self) -> Any:
-        """Return the blocks as one: from the object store, or made for this task and later ones."""
+        """Return the concatenated blocks: from the object store, or made now and kept."""
         self._check_arrived()
         if self._made is None:
             *_, indexes, _, one, timeout = self._sent
@@ -198,6 +192,6 @@ class NodeSource:
 
 
 def this_node() -> str:
-    """Return the id of the node that this process is at."""
+    """Return the id of this process's node."""
     node: str = ray.get_runtime_context().get_node_id()
     return node

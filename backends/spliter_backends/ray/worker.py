@@ -1,4 +1,4 @@
-"""What runs on the nodes, as remote functions of Ray's."""
+"""Remote functions that run on the nodes."""
 
 from __future__ import annotations
 
@@ -18,30 +18,13 @@ from spliter_backends.ray.source import NodeSource, this_node
 
 @dataclass(frozen=True)
 class Slot:
-    """Stands for a result among the arguments of a task, which Ray brings.
-
-    Parameters
-    ----------
-    number : int
-        Which of the results.
-    """
+    """Placeholder for a result in a task's arguments; `number` indexes the resolved results."""
 
     number: int
 
 
 def filled(value: Any, results: Sequence[Any]) -> Any:
-    """Return an argument with results in the place of slots.
-
-    Parameters
-    ----------
-    value : object
-        Lists, tuples and dictionaries are looked into.
-    results : sequence
-        What Ray has brought.
-
-    Returns
-    -------
-    object
+    """Replace slots in an argument by results, also inside lists, tuples and dictionaries.
 
     Examples
     --------
@@ -65,20 +48,19 @@ def run(
     Parameters
     ----------
     fn : callable
-        The function.
+        The user's function.
     args, kwargs
         Its arguments, with slots for results.
     sources : int
-        How many partitions are among them.
+        Number of partitions among them.
     *results
-        What goes into the slots.
+        Values of the slots.
 
     Returns
     -------
     object or tuple
-        The result. With partitions the report comes before it, and for each of them the blocks
-        as one, if they were put together: Ray keeps them at this node, in the name of the main
-        program.
+        The result. With partitions, the report and, for each partition, the concatenated blocks or
+        None come before it. Ray keeps them at this node, owned by the main program.
     """
     try:
         given, named = filled(tuple(args), results), filled(dict(kwargs), results)
@@ -94,17 +76,17 @@ def run(
             source.arrive(node)
         result = _sendable(fn(*given, **named))
         return [source.report() for source in arrived], *(one.made for one in arrived), result
-    except (Exception, SystemExit) as error:  # noqa: BLE001 -- others are Ray's, to cancel a task
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- Ray cancels tasks with others
         failure = travelling(error)
-    # Out here it has no context: Ray would send that too, and it may be what cannot be sent.
+    # Raised outside of the handler: Ray would pickle the context too, which may be unpicklable.
     raise failure
 
 
 def _sendable(result: Any) -> Any:
-    """Return a result that Ray can pickle.
+    """Check that Ray can pickle a result, and return it.
 
-    Ray pickles results after the task has returned, where the error cannot be told from the
-    task's own any more. Pickling takes no copy of arrays.
+    Ray pickles results after the task has returned, when its error looks like the task's own.
+    Pickling does not copy arrays.
     """
     context = ray._private.worker.global_worker.get_serialization_context()
     try:
@@ -115,12 +97,12 @@ def _sendable(result: Any) -> Any:
 
 
 def together(partition: Partition) -> Any:
-    """Put the blocks of a partition into one."""
+    """Concatenate the blocks of a partition."""
     source: Any = partition.source
     try:
         source.arrive(this_node())
         return source.materialized()
-    except Exception as error:  # noqa: BLE001 -- raised again, as the task's
+    except Exception as error:  # noqa: BLE001 -- raised again below
         failure = travelling(error)
     raise failure
 
@@ -128,13 +110,13 @@ def together(partition: Partition) -> Any:
 def copies(
     references: Sequence[ObjectRef], indexes: Sequence[tuple[int, ...]], timeout: float
 ) -> Iterator[Any]:
-    """Yield blocks, one by one, to be kept where this runs."""
+    """Yield blocks one by one, as objects of the node where this runs."""
     for reference, index in zip(references, indexes, strict=True):
         yield fetched([reference], [index], timeout)[0]
 
 
 def pieces(result: Any, output: int | None) -> Any:
-    """Return the blocks that a task has made, each as a result of its own."""
+    """Return each of the blocks that a task has made as a separate result."""
     blocks = list(result if output is None else result[output])
     return blocks[0] if len(blocks) == 1 else blocks
 

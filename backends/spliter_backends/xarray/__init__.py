@@ -1,10 +1,10 @@
 """xarray: split labelled arrays along a dimension, with their coordinates.
 
-Not an engine: the chunks are Dask's, on a cluster or in this process.
+Not an engine: the chunks are Dask arrays, on a cluster or in this process.
 
-``collection``  ``along``: which dimension to split
+``collection``  ``along``: selects the dimension to split
 ``locator``     finds the chunks
-``view``        puts coordinates and attributes back on chunks, at the location of a partition
+``view``        restores coordinates and attributes of chunks, at the location of a partition
 """
 
 from __future__ import annotations
@@ -16,4 +16,4 @@ from spliter_backends.xarray.locator import XarrayLocator
 __all__ = ["BACKEND", "along"]
 
 BACKEND = Backend("xarray", XarrayLocator(), lambda _: None)
-"""What the registry loads under the name ``"xarray"``."""
+"""Loaded by the registry under the name ``"xarray"``."""

@@ -1,8 +1,8 @@
-"""Say along which dimension an xarray object is to be split.
+"""Select the dimension along which an xarray object is split.
 
-xarray names its dimensions, so the order in which they are stored need not be the one that a
-program loops by: ``split(along(data, "time"))`` makes partitions of whole chunks of time, each of
-which yields DataArrays (or Datasets) with their coordinates.
+xarray names its dimensions, so their order in memory need not be the order of a program's loops:
+``split(along(data, "time"))`` makes partitions of whole chunks of time, each of which yields
+DataArrays (or Datasets) with their coordinates.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Labelled: TypeAlias = "xr.DataArray | xr.Dataset"
 
 @dataclass(frozen=True, eq=False)
 class Along:
-    """An xarray object and the dimension to split it along; made by :func:`along`.
+    """An xarray object and the dimension to split it along; returned by :func:`along`.
 
     Parameters
     ----------
     data : DataArray or Dataset
-        Chunked.
+        Object with chunked variables.
     dim : hashable
-        One of its dimensions.
+        Name of one of its dimensions.
     """
 
     data: Labelled
@@ -35,28 +35,27 @@ class Along:
 
 
 def along(data: Labelled, dim: Hashable) -> Along:
-    """Return what :func:`spliter.split` takes to split an xarray object along a dimension.
+    """Select the dimension to split an xarray object along, for :func:`spliter.split`.
 
     Nothing is computed or copied.
 
     Parameters
     ----------
     data : DataArray or Dataset
-        Of chunked variables, persisted: ``data.chunk(time=24).persist()``.
+        Its chunked variables must be persisted: ``data.chunk(time=24).persist()``.
     dim : hashable
-        Name of the dimension whose items the program counts as rows.
+        Name of the dimension whose items are the rows.
 
     Returns
     -------
     Along
-        Partitions yield a DataArray (or Dataset) for each chunk, with the coordinates that go
-        with it, `dim` first. Where other dimensions are chunked too, block indexes have an axis
-        for each, after `dim`.
+        Partitions yield a DataArray (or Dataset) for each chunk, with its coordinates, `dim` first.
+        If other dimensions are chunked too, block indexes have an axis for each, after `dim`.
 
     Raises
     ------
     InvalidArgumentError
-        If there is no such dimension, or `data` is not xarray's.
+        If there is no such dimension, or `data` is not an xarray object.
 
     Examples
     --------

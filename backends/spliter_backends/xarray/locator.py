@@ -1,8 +1,8 @@
-"""The xarray locator: chunks of labelled arrays, with their coordinates, on Dask or here.
+"""Find the chunks of xarray objects, and the coordinates that belong to each.
 
-xarray keeps chunks in Dask arrays. They are looked up as those of any Dask array, and tasks run
-where they are: at Dask workers, or in this process if they were persisted without a client. What
-is added is which chunks of which variables go together, and the labels that go with them.
+xarray keeps chunks in Dask arrays. They are located like those of any Dask array, and tasks run
+where they are: at Dask workers, or in this process if they were persisted without a client. This
+module adds which chunks of which variables form a block, and the labels of each block.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from spliter_backends.xarray.view import Chunked, LabelledView, Recipe
 
 
 class XarrayLocator:
-    """Finds the chunks of xarray objects, and of what :func:`along` returns."""
+    """Finds the chunks of xarray objects, and of objects returned by :func:`along`."""
 
     def recognises(self, collection: Any) -> bool:
-        """Whether it is a DataArray, a Dataset, or one of them along a dimension."""
+        """Return whether it is a DataArray, a Dataset, or an `Along`."""
         return isinstance(collection, Along | xr.DataArray | xr.Dataset)
 
     def open(self, collections: Sequence[Any]) -> Blocks:
@@ -58,13 +58,12 @@ class XarrayLocator:
         Returns
         -------
         Blocks
-            On the cluster, or in this process.
+            Blocks on the cluster, or in this process.
 
         Raises
         ------
         UnsupportedCollectionError
-            If there are several (variables that go together form a Dataset), or there are no
-            chunks.
+            If there are several objects (combine them in a Dataset), or no chunks.
         InvalidArgumentError
             If the dimension of a Dataset is not given, or a variable is not chunked along a
             dimension along which others are.
@@ -95,7 +94,7 @@ class XarrayLocator:
         return _opened_on_cluster(chunks, found)
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
-        """Have lazy chunks computed; see :class:`spliter.backend.PersistsCollections`."""
+        """Compute lazy chunks; see :class:`spliter.backend.PersistsCollections`."""
         plain = [held.data if isinstance(held, Along) else held for held in collections]
         return [
             replace(held, data=data) if isinstance(held, Along) else data
@@ -116,20 +115,20 @@ def _data_and_dim(collection: Any) -> tuple[Labelled, Hashable]:
 
 @dataclass(frozen=True, eq=False)
 class _Chunks:
-    """An xarray object taken apart.
+    """Chunked variables and labels of an xarray object.
 
     Parameters
     ----------
     variables : sequence of Variable
-        The chunked ones; the first has the dimension, and gives the grid.
+        The chunked ones; the first has the split dimension, and defines the grid.
     recipe : Recipe
-        How to put blocks together again.
+        Builds blocks from chunks and labels.
     labels : Dataset
-        All that is not chunked.
+        Variables that are not chunked.
     dims : tuple of hashable
-        The dimensions of the grid of blocks.
+        Dimensions of the block grid.
     grid : BlockGrid
-        The blocks.
+        The block grid.
     """
 
     variables: Sequence[xr.Variable]
@@ -140,11 +139,11 @@ class _Chunks:
 
     @functools.cached_property
     def starts(self) -> Sequence[IntArray]:
-        """For each dimension of the grid where its chunks begin, and where the last ends."""
+        """Start of each chunk and end of the last one, for each dimension of the grid."""
         return [np.cumsum([0, *sizes]).astype(np.int64) for sizes in self.grid.chunks]
 
     def beside(self, variable: xr.Variable) -> IntArray:
-        """Return which chunk of a variable, in C order, goes with each block of the grid."""
+        """Return the chunk of a variable, in C order, that belongs to each block of the grid."""
         assert variable.chunks is not None
         coordinates = np.unravel_index(np.arange(self.grid.nblocks), self.grid.shape)
         by_dim = dict(zip(self.dims, coordinates, strict=True))
@@ -154,7 +153,7 @@ class _Chunks:
         return np.asarray(numbers, dtype=np.int64)
 
     def bounds(self, position: int) -> dict[Hashable, slice]:
-        """Return the part of each dimension that a block has."""
+        """Return the range of each dimension that a block covers."""
         return {
             dim: slice(int(starts[at]), int(starts[at + 1]))
             for dim, starts, at in zip(
@@ -167,7 +166,7 @@ class _Chunks:
         return self.labels.isel({dim: at for dim, at in bounds.items() if dim in self.labels.dims})
 
     def view(self, planned: PlannedPartition) -> LabelledView:
-        """Return what tasks on a partition see; it carries the labels of its rows alone."""
+        """Return the view of a partition's tasks; it contains the labels of its rows only."""
         dim = self.dims[0]
         bounds = [self.bounds(position) for position in planned.positions.tolist()]
         if dim not in self.labels.dims:
@@ -191,7 +190,7 @@ class _Chunks:
 
 
 def _chunks_of(data: Labelled, dim: Hashable) -> _Chunks:
-    """Take an xarray object apart into chunked variables and labels."""
+    """Separate an xarray object into chunked variables and labels."""
     named = _named_variables(data)
     chunked = [entry for entry in named if _is_chunked(entry[1])]
     own = [entry for entry in chunked if dim in entry[1].dims and not entry[2]]
@@ -200,7 +199,7 @@ def _chunks_of(data: Labelled, dim: Hashable) -> _Chunks:
             f"nothing in this {type(data).__name__} is chunked along {dim!r}; chunk and persist "
             f"it first: data.chunk({{{dim!r}: n}}).persist()"
         )
-    # The one with most bytes says where blocks are; the others are brought there.
+    # The variable with the most bytes determines the locations; the others are copied there.
     first = max(own, key=lambda entry: entry[1].nbytes)
     ordered = [first, *(entry for entry in chunked if entry is not first)]
     sizes = _unified_chunks(ordered)
@@ -226,7 +225,7 @@ def _chunks_of(data: Labelled, dim: Hashable) -> _Chunks:
         data.attrs,
     )
     labels = data.coords.to_dataset() if isinstance(data, xr.DataArray) else data
-    # The name of a DataArray may be that of one of its coordinates.
+    # A DataArray may have the name of one of its coordinates.
     labels = labels.drop_vars([name for name, _, coordinate in chunked if coordinate or not array])
     grid = BlockGrid(tuple(sizes[each] for each in dims))
     return _Chunks([variable for _, variable, _ in ordered], recipe, labels, dims, grid)
@@ -244,12 +243,12 @@ def _named_variables(data: Labelled) -> list[Entry]:
 
 
 def _is_chunked(variable: xr.Variable) -> bool:
-    """Whether it is a Dask array; looks at its data only then, as that may load it."""
+    """Return whether it is a Dask array; check for chunks first, as `data` may load the values."""
     return variable.chunks is not None and is_dask_collection(variable.data)
 
 
 def _unified_chunks(chunked: Sequence[Entry]) -> dict[Hashable, tuple[int, ...]]:
-    """Return the chunks of each dimension; refuse variables that differ."""
+    """Return the chunks of each dimension; reject variables with different chunks."""
     sizes: dict[Hashable, tuple[int, ...]] = {}
     for name, variable, _ in chunked:
         assert variable.chunks is not None
@@ -265,7 +264,7 @@ def _unified_chunks(chunked: Sequence[Entry]) -> dict[Hashable, tuple[int, ...]]
 def _check_cut_alike(
     entry: Entry, dims: Sequence[Hashable], sizes: Mapping[Hashable, tuple[int, ...]]
 ) -> None:
-    """Refuse a data variable that would be in this process, or in several blocks at once."""
+    """Reject a data variable that is not chunked, or that would be in several blocks."""
     name, variable, _ = entry
     if not _is_chunked(variable):
         raise UnsupportedCollectionError(
@@ -316,7 +315,7 @@ def _in_order(values: BlockValues, beside: IntArray) -> list[Any]:
 
 
 def _nbytes(chunks: _Chunks, found: Sequence[BlockValues]) -> IntArray | None:
-    """Return the bytes of all that a block has along the dimension, if metadata tells."""
+    """Return the bytes of each block's chunks along the dimension, if metadata give them."""
     total = np.zeros(chunks.grid.nblocks, dtype=np.int64)
     for variable, values in zip(chunks.variables, found, strict=True):
         if values.nbytes is None:

@@ -1,7 +1,7 @@
-"""From bare chunks to xarray objects, at the location of a partition.
+"""Build xarray objects from chunks, at the location of a partition.
 
-What is sent with a partition are names, and the coordinates of its rows: those that are values in
-the program, cut to what the partition needs. The chunks stay where they are.
+A partition is sent with the names and attributes of its variables and with the coordinates of its
+rows. The chunks stay where they are.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import xarray as xr
 
 @dataclass(frozen=True, eq=False)
 class Chunked:
-    """One chunked variable: what has to be put around its chunks.
+    """Name, dimensions and attributes of one chunked variable.
 
     Parameters
     ----------
     name : hashable
-        Its name; may be ``None`` for a DataArray.
+        Name of the variable; may be ``None`` for a DataArray.
     dims : tuple of hashable
         In the order of the chunks' axes.
     attrs : mapping
-        As in the variable.
+        Attributes of the variable.
     coordinate : bool
         Whether it is a coordinate.
     """
@@ -41,18 +41,18 @@ class Chunked:
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """How the blocks of one collection are made of chunks and labels.
+    """Builds the blocks of one collection from chunks and labels.
 
     Parameters
     ----------
     dim : hashable
-        The dimension that is split along.
+        The dimension that is split.
     chunked : sequence of Chunked
-        The variables that a block has a chunk of.
+        Variables with one chunk per block.
     array : bool
-        Whether blocks are DataArrays, of the first of them, and not Datasets.
+        Whether blocks are DataArrays of the first variable, instead of Datasets.
     attrs : mapping
-        Of the Dataset.
+        Attributes of the Dataset.
     """
 
     dim: Hashable
@@ -61,19 +61,19 @@ class Recipe:
     attrs: Mapping[Any, Any]
 
     def block(self, labels: xr.Dataset, chunks: Sequence[Any]) -> xr.DataArray | xr.Dataset:
-        """Put names and labels around the chunks of one block.
+        """Build one block from its chunks and labels.
 
         Parameters
         ----------
         labels : Dataset
-            What is not chunked, cut to the block.
+            Variables that are not chunked, cut to the block.
         chunks : sequence of array
-            One for each of the chunked variables.
+            One per chunked variable; not copied.
 
         Returns
         -------
         DataArray or Dataset
-            With the dimension that is split along first. The chunks are not copied.
+            With the split dimension first.
         """
         named = [
             (about, about.around(chunk)) for about, chunk in zip(self.chunked, chunks, strict=True)
@@ -91,17 +91,17 @@ class Recipe:
         return made.transpose(self.dim, ...)
 
     def join(self, blocks: Iterable[Any]) -> Any:
-        """Return blocks, one after the other along the dimension, as one.
+        """Concatenate blocks along the split dimension.
 
         Parameters
         ----------
         blocks : iterable of DataArray, or of Dataset
-            One at least.
+            At least one.
 
         Returns
         -------
         DataArray or Dataset
-            A single block comes back as it is. Variables without the dimension are those of
+            A single block is returned unchanged. Variables without the dimension are taken from
             the first block.
         """
         kept = list(blocks)
@@ -115,16 +115,16 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class LabelledView:
-    """What tasks on one partition see: xarray objects in place of chunks. It is sent to them.
+    """View of a partition for its tasks: xarray objects instead of chunks; sent to the tasks.
 
     Parameters
     ----------
     recipe : Recipe
-        How a block is made.
+        Builds the blocks.
     labels : Dataset
-        What is not chunked, cut to the partition's rows.
+        Variables that are not chunked, cut to the partition's rows.
     bounds : sequence of dict
-        For each block the part of the labels that is its own, by dimension.
+        Range of the labels for each block, by dimension.
     """
 
     recipe: Recipe
@@ -132,21 +132,11 @@ class LabelledView:
     bounds: Sequence[Mapping[Hashable, slice]]
 
     def blocks(self, bare: Iterator[Any]) -> Iterator[xr.DataArray | xr.Dataset]:
-        """Yield the block for each chunk, or tuple of chunks.
-
-        Parameters
-        ----------
-        bare : iterator of array, or of tuple of array
-            The chunks of the partition's blocks.
-
-        Yields
-        ------
-        DataArray or Dataset
-        """
+        """Yield the block of each chunk, or tuple of chunks."""
         for bounds, chunks in zip(self.bounds, bare, strict=True):
             whole = chunks if isinstance(chunks, tuple) else (chunks,)
             yield self.recipe.block(self.labels.isel(bounds), whole)
 
     def join(self, blocks: Iterator[Any]) -> Any:
-        """Return such blocks as one; see :meth:`Recipe.join`."""
+        """Concatenate such blocks; see :meth:`Recipe.join`."""
         return self.recipe.join(blocks)

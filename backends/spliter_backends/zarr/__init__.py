@@ -1,10 +1,10 @@
-"""Zarr: stored arrays whose chunks Dask workers read, each its own range of them.
+"""Zarr arrays read by Dask workers, each of which reads its own range of chunks.
 
 Not an engine. (A Zarr array by itself is split by the local backend.)
 
 ``collection``  ``on_workers``: have Dask workers read an array
 ``locator``     opens such an array
-``blocks``      which worker reads which chunks, and how
+``blocks``      assigns chunks to workers, and reads them there
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["BACKEND", "on_workers"]
 
 
 def __getattr__(name: str) -> Any:
-    """Make what the registry loads when it is asked for: unlike ``on_workers`` it needs Dask."""
+    """Import the backend when the registry loads it: unlike ``on_workers`` it needs Dask."""
     if name != "BACKEND":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from spliter_backends.zarr.locator import ZarrLocator

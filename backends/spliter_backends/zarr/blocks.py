@@ -1,4 +1,4 @@
-"""Blocks of Zarr arrays that Dask workers read: which worker reads which, and how it does."""
+"""Assign blocks of Zarr arrays to Dask workers, and read them there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from spliter_backends.dask.worker.copies import Kept
 
 
 def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
-    """Give each worker a contiguous range of blocks, in proportion to its threads.
+    """Assign each worker a contiguous range of blocks, in proportion to its threads.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
     Returns
     -------
     Placement
-        A block belongs to the worker in whose share its middle byte falls; workers are sorted
-        by address, so that the same input gives the same placement.
+        A block belongs to the worker whose share contains its middle byte; workers are sorted by
+        address, so that the same input gives the same placement.
 
     Examples
     --------
@@ -64,22 +64,22 @@ def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
 
 @dataclass(frozen=True, eq=False)
 class StoredSource:
-    """The blocks of one partition, by reference: what is sent to a worker.
+    """References to the blocks of one partition, sent to its worker.
 
     Parameters
     ----------
     arrays : tuple of zarr.Array
-        What to read; the first is the one that is split.
+        Arrays to read; the first is the one being split.
     positions : ndarray of int64
-        Which blocks of it.
+        Positions of the blocks in the first array.
     materialized_key : str
-        What the blocks, put together, are kept by.
+        Key under which the worker keeps the concatenated blocks.
     nbytes : int
-        Bytes of all of them.
+        Total bytes of the blocks.
     client : str
-        The client's name at the scheduler.
+        Id of the client at the scheduler.
     timeout : float
-        Seconds to wait for the scheduler.
+        Maximum wait for the scheduler, in seconds.
     """
 
     arrays: tuple[Any, ...]
@@ -90,7 +90,7 @@ class StoredSource:
     timeout: float
 
     def read(self) -> Iterator[Any]:
-        """Read the blocks one by one; tuples where arrays are aligned."""
+        """Yield the blocks one by one, or tuples of aligned blocks."""
         first, *aligned = map(open_zarr, self.arrays)
         if not aligned:
             yield from map(first.read, self.positions.tolist())
@@ -98,12 +98,12 @@ class StoredSource:
         rows = first.grid.rows(self.positions).tolist()
         last, beside = -1, ()
         for position, row in zip(self.positions.tolist(), rows, strict=True):
-            if row != last:  # blocks side by side have the same rows
+            if row != last:  # adjacent blocks in the same block row share the aligned blocks
                 last, beside = row, tuple(other.read(row) for other in aligned)
             yield (first.read(position), *beside)
 
     def materialized(self) -> Any:
-        """Return the blocks as one, kept in the worker's memory: read once for all passes."""
+        """Return the concatenated blocks, read once and kept in the worker's memory."""
         try:
             worker = get_worker()
         except ValueError:
@@ -116,14 +116,14 @@ class StoredSource:
 
 
 class StoredBlocks(BlocksBase[DaskExecutor]):
-    """Aligned Zarr arrays that the workers of a Dask cluster read.
+    """Blocks of aligned Zarr arrays that the workers of a Dask cluster read.
 
     Parameters
     ----------
     client : distributed.Client
-        Of the cluster.
+        Client of the cluster.
     executor : DaskExecutor
-        Of the client.
+        Executor of the client.
     arrays : sequence of zarr.Array
         The first one is the one being split.
     """
@@ -137,7 +137,7 @@ class StoredBlocks(BlocksBase[DaskExecutor]):
         self._made: weakref.WeakSet[ClientSource] = weakref.WeakSet()
 
     def locate(self) -> Placement:
-        """Assign blocks to the workers that run tasks."""
+        """Assign the blocks to the workers that can run tasks."""
         threads = self.executor.available_workers()
         if not threads:
             raise BackendNotUsableError(
@@ -171,9 +171,9 @@ class StoredBlocks(BlocksBase[DaskExecutor]):
         return ()
 
     def refuse_cancelled(self, partition: Partition) -> None:
-        """Do nothing: there is no future that could have been cancelled."""
+        """Do nothing: there is no future that could be cancelled."""
 
     def close(self) -> None:
-        """Let go of what workers keep."""
+        """Free the concatenated blocks that workers keep."""
         for source in self._made:
             source.forget()

@@ -1,7 +1,7 @@
-"""Say that a Zarr array is to be read by Dask workers, each its own chunks.
+"""Mark a Zarr array to be read by Dask workers, each of which reads its own chunks.
 
-A stored chunk is nowhere in memory, so there is no place that a task over it has to go to. Each
-worker is given a range of chunks that stays the same from pass to pass, and reads these itself::
+A stored chunk has no location in memory that a task would have to go to. Each worker is assigned a
+range of chunks, the same in every pass, and reads it::
 
     chunks in C order   0 1 2 3 4 5 | 6 7 8 9 10 11 | 12 13 14
     worker, by address  A (2 cores) | B (2 cores)   | C (1 core)
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class OnWorkers:
-    """A Zarr array and the cluster that reads it; made by :func:`on_workers`.
+    """A Zarr array and the cluster that reads it; returned by :func:`on_workers`.
 
     Parameters
     ----------
     array : zarr.Array
-        Of at least one axis.
+        An array of at least one axis.
     client : distributed.Client or None
-        Client of the cluster; ``None`` for the current one.
+        ``None`` for the current client.
     """
 
     array: Any
@@ -37,7 +37,7 @@ class OnWorkers:
 
 
 def on_workers(array: Any, client: Client | None = None) -> OnWorkers:
-    """Return what :func:`spliter.split` takes to have Dask workers read a Zarr array.
+    """Mark a Zarr array to be read by Dask workers, for :func:`spliter.split`.
 
     Nothing is read. (A Zarr array by itself is split in this process, on its threads.)
 
@@ -53,15 +53,15 @@ def on_workers(array: Any, client: Client | None = None) -> OnWorkers:
     -------
     OnWorkers
         Each worker gets a contiguous range of blocks in C order, workers sorted by address, in
-        proportion to its threads and balanced by the bytes of the decoded blocks. No block is
-        read by two workers, and each pass reads the same blocks at the same worker, where they
-        may be in the page cache. ``Split.refresh`` takes account of workers that have come or
-        gone; without it, tasks of a worker that has gone run at others.
+        proportion to its threads and balanced by the bytes of the decoded blocks. Each block is
+        read by one worker, the same in every pass, so it may be in that machine's page cache.
+        Call ``Split.refresh`` after workers have joined or left; otherwise the tasks of a departed
+        worker run at others.
 
     Raises
     ------
     InvalidArgumentError
-        If it is no Zarr array of at least one axis.
+        If `array` is not a Zarr array of at least one axis.
 
     Examples
     --------

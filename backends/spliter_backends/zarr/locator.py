@@ -1,4 +1,4 @@
-"""The Zarr locator: stored chunks, which Dask workers read where they are assigned to."""
+"""Open Zarr arrays marked with ``on_workers``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from spliter_backends.zarr.collection import OnWorkers
 
 
 class ZarrLocator:
-    """Finds the blocks of Zarr arrays that are to be read on a cluster."""
+    """Finds the blocks of Zarr arrays that Dask workers read."""
 
     def recognises(self, collection: Any) -> bool:
-        """Whether :func:`on_workers` has made it."""
+        """Return whether it was returned by :func:`on_workers`."""
         return isinstance(collection, OnWorkers)
 
     def open(self, collections: Sequence[Any]) -> StoredBlocks:
@@ -26,19 +26,19 @@ class ZarrLocator:
         Parameters
         ----------
         collections : sequence of OnWorkers
-            One, or several that are split together.
+            The first is the one being split.
 
         Returns
         -------
         StoredBlocks
-            Assigned to the workers of the first one's client.
+            For the client of the first one.
 
         Raises
         ------
         UnsupportedCollectionError
-            If one is something else.
+            If one is not an `OnWorkers`.
         BackendNotUsableError
-            If there is no client, or this thread may not wait for it.
+            If there is no client, or this thread must not wait for it.
         """
         for collection in collections:
             if not self.recognises(collection):
