@@ -1,7 +1,7 @@
-"""Applications written against SplIter alone; they know no engine.
+"""Applications built on SplIter that run on any backend.
 
-Each is a loop that splits, in a module of its own name, around numerics that know nothing of
-it. The histogram needs NumPy; the estimators follow scikit-learn's interface and need it:
+The loops over partitions are in modules of their own, apart from the numerical kernels. The
+histogram needs only NumPy; the estimators follow scikit-learn's interface and need it:
 ``pip install 'pyspliter[apps]'``.
 """
 
@@ -43,7 +43,7 @@ _MODULES = {
     "RadiusNeighborsClassifier": "neighbors",
     "RadiusNeighborsRegressor": "neighbors",
 }
-"""Where each estimator is: imported on first use, as scikit-learn may not be there."""
+"""Module of each estimator, imported on first use: scikit-learn may not be installed."""
 
 
 def __getattr__(name: str) -> Any:

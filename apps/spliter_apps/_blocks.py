@@ -1,7 +1,7 @@
-"""Blocks of points at their location: what they may be, and their schema.
+"""Validate blocks of points at their location, and determine their schema.
 
-Checks are scikit-learn's own (``check_array``); its errors come back as ours, with the index
-of the block that they are about.
+The checks are scikit-learn's own (``check_array``); its errors are translated into ours, with
+the index of the invalid block.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from sklearn.utils.validation import check_array
 from spliter import InvalidArgumentError, Partition, Split, gather, task
 
 FLOATS = (np.float64, np.float32)
-"""Types that points keep; all others become float64."""
+"""Dtypes of points that are kept; all others are converted to float64."""
 
 
 @dataclass(frozen=True)
 class Schema:
-    """What the blocks of a collection of points have in common.
+    """Properties shared by the blocks of a collection of points.
 
     Parameters
     ----------
     n_items : int
-        Rows of all of them together.
+        Total number of rows.
     n_features : int
-        Columns.
+        Number of columns.
     feature_names : tuple of str, or None
-        Names of the columns, of DataFrames whose column names are all strings.
+        Column names of DataFrames, if all of them are strings.
     dtype : dtype
         float32 if all blocks are, else float64.
     is_sparse : bool
-        Whether a block is a sparse matrix.
+        Whether at least one block is sparse.
     """
 
     n_items: int
@@ -46,22 +46,21 @@ class Schema:
     is_sparse: bool = False
 
     def merged(self, other: Schema) -> Schema:
-        """Return the schema of these blocks and others.
+        """Return the common schema of these blocks and others.
 
         Parameters
         ----------
         other : Schema
-            Of the other blocks.
+            Schema of the other blocks.
 
         Returns
         -------
         Schema
-            Of all of them.
 
         Raises
         ------
         InvalidArgumentError
-            If they have other columns.
+            If their columns differ.
         """
         if self.n_features != other.n_features:
             raise InvalidArgumentError(
@@ -88,16 +87,15 @@ def checked_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any
     Parameters
     ----------
     block : ndarray, DataFrame or sparse matrix of shape (n, n_features)
-        Points.
     what : str
-        What to call it in errors.
+        Name of the block in errors.
     accept_sparse : bool
-        Whether it may be sparse.
+        Whether sparse matrices are accepted.
 
     Returns
     -------
     ndarray or CSR matrix
-        Of float32 or float64; the block itself where it is one already.
+        float32 or float64; the block itself if it is such an array already.
 
     Raises
     ------
@@ -115,7 +113,7 @@ def checked_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any
             "rows out"
         )
     if _is_plain(block) and np.isfinite(_quick_sum(block)):
-        return block  # what nearly every block is: spared a hundred checks of what it is not
+        return block  # most blocks: skip the slow checks of check_array
     try:
         return check_array(
             block,
@@ -139,28 +137,27 @@ def _is_plain(block: Any) -> bool:
 
 
 def _quick_sum(block: npt.NDArray[Any]) -> Any:
-    """Add up all elements: finite only if they are; if it is not, they may be large."""
+    """Sum all elements: the sum is not finite if an element is not (or if it overflows)."""
     with np.errstate(over="ignore", invalid="ignore"):
         return block.sum()
 
 
 def points_of(block: Any, dtype: npt.DTypeLike) -> Any:
-    """Return a block that has been checked before as an array of one type.
+    """Convert a validated block to an array of the given dtype.
 
     Parameters
     ----------
     block : ndarray, DataFrame or sparse matrix of shape (n, n_features)
-        Points.
     dtype : dtype
         float32 or float64.
 
     Returns
     -------
     ndarray or CSR matrix
-        The block itself where it is one already.
+        The block itself if it has that dtype already.
     """
     if type(block) is np.ndarray and block.dtype == dtype:
-        return block  # what nearly every block is, of which there may be very many
+        return block  # fast path: most blocks, and there may be very many
     if hasattr(block, "tocsr"):
         return block.tocsr().astype(dtype, copy=False)
     if hasattr(block, "iloc"):
@@ -169,7 +166,7 @@ def points_of(block: Any, dtype: npt.DTypeLike) -> Any:
 
 
 def dense(points: Any) -> Any:
-    """Return points as an array, which they are already unless they are sparse.
+    """Return points as a dense array.
 
     Examples
     --------
@@ -186,19 +183,19 @@ def survey(partition: Partition, *, accept_sparse: bool = False) -> Schema:
     Parameters
     ----------
     partition : Partition
-        Of points, or of tuples whose first element is points.
+        Blocks of points, or tuples whose first element is points.
     accept_sparse : bool
-        Whether they may be sparse.
+        Whether sparse matrices are accepted.
 
     Returns
     -------
     Schema
-        Of this partition's blocks.
+        Common schema of this partition's blocks.
 
     Raises
     ------
     InvalidArgumentError
-        Naming the first block that cannot be used.
+        If a block cannot be used; names the first one.
     """
     found: Schema | None = None
     for index, block in partition.items():
@@ -214,21 +211,20 @@ def block_schema(index: tuple[int, ...], block: Any, *, accept_sparse: bool) -> 
     Parameters
     ----------
     index : tuple of int
-        Its block index, for errors.
+        Block index, for errors.
     block : ndarray, DataFrame or sparse matrix, or tuple
         Points, or a tuple whose first element is points.
     accept_sparse : bool
-        Whether the points may be sparse.
+        Whether sparse matrices are accepted.
 
     Returns
     -------
     Schema
-        Of this block.
 
     Raises
     ------
     InvalidArgumentError
-        If it cannot be used.
+        If the block cannot be used.
     """
     points = block[0] if isinstance(block, tuple) else block
     checked = checked_points(points, f"block {index}", accept_sparse=accept_sparse)
@@ -250,19 +246,19 @@ def describe(parts: Split, *, accept_sparse: bool = False) -> Schema:
     Parameters
     ----------
     parts : Split
-        Of points, or of points and what goes with them.
+        Yields points, or tuples whose first element is points.
     accept_sparse : bool
-        Whether they may be sparse.
+        Whether sparse matrices are accepted.
 
     Returns
     -------
     Schema
-        Of the whole collection.
+        Schema of the whole collection.
 
     Raises
     ------
     InvalidArgumentError
-        Naming a block that cannot be used, or how two of them differ.
+        If a block cannot be used or two blocks differ; says which or how.
     """
     surveyed = [survey_task(partition, accept_sparse=accept_sparse) for partition in parts]
     schemas: list[Schema] = gather(surveyed)
@@ -282,9 +278,9 @@ def keep_schema(estimator: Any, schema: Schema) -> None:
     Parameters
     ----------
     estimator : estimator
-        Being fitted.
+        The estimator being fitted.
     schema : Schema
-        Of its points.
+        Schema of its training points.
     """
     estimator.n_features_in_ = schema.n_features
     if schema.feature_names is not None:
@@ -295,20 +291,20 @@ def keep_schema(estimator: Any, schema: Schema) -> None:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a fitted estimator expects of a block that it is to predict for.
+    """Requirements of a fitted estimator for blocks passed to its predictions.
 
     Parameters
     ----------
     estimator : str
-        Its name, for errors.
+        Class name of the estimator, for errors.
     n_features : int
-        Columns it was fitted with.
+        Number of columns in the training data.
     feature_names : tuple of str, or None
-        Their names, if they had any.
+        Column names of the training data, if it had any.
     dtype : dtype
-        What to compute in.
+        Dtype to compute in.
     accept_sparse : bool
-        Whether the block may be sparse.
+        Whether sparse matrices are accepted.
     """
 
     estimator: str
@@ -321,21 +317,21 @@ class Expected:
     def by(
         cls, estimator: Any, dtype: npt.DTypeLike = np.float64, *, accept_sparse: bool = False
     ) -> Expected:
-        """Return what a fitted estimator expects.
+        """Return the requirements of a fitted estimator.
 
         Parameters
         ----------
         estimator : estimator
             Fitted.
         dtype : dtype
-            What it computes in.
+            Dtype it computes in.
         accept_sparse : bool
-            Whether it takes sparse matrices.
+            Whether it accepts sparse matrices.
 
         Returns
         -------
         Expected
-            To be sent to where the blocks are.
+            Small and picklable, to be sent to the blocks.
         """
         names = getattr(estimator, "feature_names_in_", None)
         return cls(
@@ -347,19 +343,19 @@ class Expected:
         )
 
     def check_columns(self, n_features: int, feature_names: tuple[str, ...] | None) -> None:
-        """Refuse other columns than those of the fit, in scikit-learn's words.
+        """Refuse columns other than those of the training data, with scikit-learn's messages.
 
         Parameters
         ----------
         n_features : int
-            Columns there are.
+            Number of columns.
         feature_names : tuple of str, or None
-            Their names.
+            Column names.
 
         Raises
         ------
         InvalidArgumentError
-            If the number differs, or names on both sides do.
+            If the number of columns differs, or both sides have names and these differ.
         """
         if None not in (names := (feature_names, self.feature_names)) and names[0] != names[1]:
             raise InvalidArgumentError(
@@ -373,12 +369,12 @@ class Expected:
             )
 
     def check_grid(self, parts: Split) -> None:
-        """Refuse a Split of another number of columns, where that is known without its blocks.
+        """Refuse a Split with a wrong number of columns, if it is known without its blocks.
 
         Parameters
         ----------
         parts : Split
-            Of points to predict for.
+            Points to predict for.
 
         Raises
         ------
@@ -390,7 +386,7 @@ class Expected:
             self.check_columns(extent[1], None)
 
     def points(self, block: Any) -> Any:
-        """Return a block, at its location, as an array that fits.
+        """Validate a block, at its location, and convert it to the dtype to compute in.
 
         Parameters
         ----------
@@ -400,12 +396,11 @@ class Expected:
         Returns
         -------
         ndarray or CSR matrix of shape (n, n_features)
-            In the type to compute in.
 
         Raises
         ------
         InvalidArgumentError
-            If it does not fit.
+            If the block does not meet the requirements.
         """
         checked = checked_points(block, "a block to predict for", accept_sparse=self.accept_sparse)
         self.check_columns(checked.shape[1], _feature_names(block))

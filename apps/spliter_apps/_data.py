@@ -3,8 +3,8 @@
 Input is either *in memory* (an array, a DataFrame, a sparse matrix, nested lists: what
 scikit-learn takes) or *blocked* (a :class:`spliter.Split`, or a collection that
 :func:`spliter.split` takes). Arrays in memory are cut into views and split in this process,
-so that an estimator has one code path, on partitions, whatever its input was. Labels and weights
-in memory next to blocked points are sent to these (:func:`~spliter_apps._row_values.block_like`).
+so that estimators need only one code path, on partitions. In-memory labels and weights of blocked
+points are sent to the blocks (:func:`~spliter_apps._row_values.block_like`).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from spliter_apps._row_values import block_like, check_columns, is_in_memory
 Materialize: TypeAlias = bool | Literal["auto"]
 
 PIECE_ROWS = 65_536
-"""Rows of the pieces that an array in memory is cut into, unless the caller says."""
+"""Default number of rows per block when an array in memory is cut."""
 
 
 def is_blocked(X: Any) -> bool:
-    """Tell whether input is a collection of blocks, and not one array in memory.
+    """Tell whether input is a collection of blocks, as opposed to one array in memory.
 
     Parameters
     ----------
     X : object
-        What an estimator was given as points.
+        The points passed to an estimator.
 
     Returns
     -------
@@ -61,28 +61,28 @@ def is_blocked(X: Any) -> bool:
 
 
 def _may_be_block(element: Any) -> bool:
-    """Whether a list's element can be a block of points: a row, or a number, is none."""
+    """Whether a list's element can be a block of points, as opposed to a row or a number."""
     if isinstance(element, list | tuple | int | float | str | np.generic):
         return False
     if isinstance(element, np.ndarray):
         return element.ndim == 2
-    # A Series is a row of a nested list; asked of the type, as there are objects (delayed
-    # values) that make up any attribute they are asked for.
+    # A Series is a row of a nested list. hasattr() is called on the type, because Dask's delayed
+    # values pretend to have every attribute.
     return not hasattr(type(element), "ndim") or element.ndim == 2
 
 
 @dataclass(frozen=True)
 class Data:
-    """Input of an estimator, split. A context manager: closes the Split that it made.
+    """An estimator's input, split. A context manager that closes the Split if it owns it.
 
     Parameters
     ----------
     parts : Split
         Yields blocks of points, or tuples of points, labels and weights.
     in_memory : bool
-        Whether the input was one array here, so that results are to be arrays as well.
+        Whether the input was one array in memory, so that results must be arrays as well.
     owned : bool
-        Whether the Split was made for this, and is to be closed.
+        Whether the Split was made from the input and has to be closed.
     """
 
     parts: Split
@@ -99,7 +99,7 @@ class Data:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the Split if it was made here."""
+        """Close the Split if it is owned."""
         if self.owned:
             self.parts.close()
 
@@ -109,12 +109,12 @@ class Data:
         Parameters
         ----------
         collection : collection
-            What :meth:`spliter.Split.map_blocks` or :meth:`spliter.Split.assemble` made.
+            Result of :meth:`spliter.Split.map_blocks` or :meth:`spliter.Split.assemble`.
 
         Returns
         -------
         ndarray or collection
-            One array where the input was one, else the collection itself.
+            One array if the input was one, else the collection itself.
         """
         return np.concatenate(collection) if self.in_memory else collection
 
@@ -127,30 +127,28 @@ def open_data(
     piece_rows: int = PIECE_ROWS,
     names: Sequence[str] = ("y", "sample_weight"),
 ) -> Data:
-    """Split an estimator's input; persist lazy collections as long as the result is open.
+    """Split an estimator's input; lazy collections stay persisted while the result is open.
 
     Parameters
     ----------
     X : Split, collection, or validated array or CSR matrix of shape (n, n_features)
-        Points. A Split is used as it is (and not closed); it has to have been made of as
-        many collections as there are points and `aligned`, which must be ``None`` then.
+        Points. A Split is used as it is (and not closed); it must include the labels and
+        weights, and `aligned` must be ``None`` then.
     *aligned : collection or array of shape (n, ...), or None
-        What goes with the points: labels, weights. Blocked like `X` or in memory where `X` is
-        blocked (see :func:`block_like`), validated arrays where it is in memory. ``None`` is
-        left out.
+        Labels, weights. For blocked `X`: blocked alike, or in memory (see :func:`block_like`);
+        for `X` in memory: validated arrays. ``None`` is skipped.
     materialize, partitions_per_location
-        As for :func:`spliter.split`; not for a Split, which has been told, and not to
-        materialize for an array in memory, which is in one piece already.
+        As for :func:`spliter.split`; ignored for a Split. An array in memory is never
+        materialized: its blocks are views of one array.
     piece_rows : int
-        Rows of the pieces that an array is cut into.
+        Rows per block when an array is cut.
     names : sequence of str
-        What to call `aligned` in errors.
+        Names of `aligned` in errors.
 
     Returns
     -------
     Data
-        With a Split whose partitions yield points, or tuples of points and what goes
-        with them.
+        Its partitions yield points, or tuples of points, labels and weights.
 
     Raises
     ------
@@ -158,7 +156,7 @@ def open_data(
         If an array next to blocked points does not have one entry for each row, or the points
         are cut along the features.
     AlignmentError, UnsupportedCollectionError, LazyCollectionError, BlockLostError
-        As :func:`spliter.split`.
+        As for :func:`spliter.split`.
     """
     given = {name: value for name, value in zip(names, aligned, strict=False) if value is not None}
     if isinstance(X, Split):
@@ -171,7 +169,7 @@ def open_data(
     elif is_blocked(X):
         with ExitStack() as stack:
             if any(map(is_in_memory, given.values())):
-                # Held meanwhile, so that lazy points are computed once for both Splits.
+                # Keep lazy points persisted, so that both Splits use one computation.
                 stack.enter_context(split(X, persist=True))
             parts = split(
                 X,
@@ -194,7 +192,7 @@ def open_data(
 
 
 def _cut(array: Any, rows: int) -> list[Any]:
-    """Cut an array into views (of a sparse matrix, copies), one at least."""
+    """Cut an array into one or more views (for a sparse matrix, copies)."""
     length = array.shape[0]
     if length <= rows:
         return [array]
@@ -202,21 +200,20 @@ def _cut(array: Any, rows: int) -> list[Any]:
 
 
 def check_members(data: Data, ncollections: int, of_what: str) -> None:
-    """Refuse a Split that was not made of the collections an estimator needs.
+    """Refuse a Split of the wrong number of collections.
 
     Parameters
     ----------
     data : Data
-        Input.
     ncollections : int
-        How many collections it must be made of.
+        Required number of collections.
     of_what : str
-        Which, such as ``"split(X, y)"``.
+        How to make such a Split, for the error: ``"split(X, y)"``.
 
     Raises
     ------
     InvalidArgumentError
-        If it has another number.
+        If the number of collections differs.
     """
     if data.parts.ncollections != ncollections:
         raise InvalidArgumentError(

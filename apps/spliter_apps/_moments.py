@@ -1,4 +1,4 @@
-"""Number, mean and variance of data in parts, merged without cancellation."""
+"""Count, mean and variance, computed by part and merged without cancellation."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Number, mean and variance of numbers, or of each column of an array.
+    """Count, mean and variance of numbers, or of each column of an array.
 
     Parameters
     ----------
     count : float
-        How many numbers, or their total weight.
+        Number of values, or their total weight.
     mean, variance : float, or ndarray of float64 of shape (n_columns,)
-        Of the numbers; the variance as by ``numpy.var``.
+        The variance is the population variance, as in ``numpy.var``.
     """
 
     count: float
@@ -25,7 +25,7 @@ class Moments:
     variance: Any
 
     def merged(self, other: Moments) -> Moments:
-        """Return the moments of both together.
+        """Return the moments of the combined data.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""How an application gets at what its tasks return: with the fewest hops that the size allows."""
+"""Fetch or combine the results of an application's tasks with as few messages as possible."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from spliter import gather, reduce
 
 MOST_GATHERED_NBYTES = 4 * 2**20
-"""Bytes of partial results that are added up here rather than by tasks: below that, the tasks
-of a reduction take longer to go through a scheduler than the results take to come."""
+"""Total bytes of partial results up to which the client combines them itself: scheduling the
+tasks of a reduction takes longer than transferring so little."""
 
 
 def wait(future: Any) -> Any:
@@ -19,37 +19,37 @@ def wait(future: Any) -> Any:
     Parameters
     ----------
     future : future
-        Of any engine.
+        A future of any engine.
 
     Returns
     -------
     object
-        The result; what the task raised is raised.
+        The result. The task's error is raised.
 
     Raises
     ------
     InvalidArgumentError
-        If this is the engine's event loop, which must not wait.
+        If called on the engine's event loop, which must not wait.
     """
     return gather([future])[0]
 
 
 def combine(fn: Callable[[Any, Any], Any], futures: Sequence[Any], nbytes: int) -> Any:
-    """Combine partial results and return what comes of it.
+    """Combine partial results and return the total.
 
     Parameters
     ----------
     fn : callable
         Associative and commutative; does not change its arguments.
     futures : sequence of future
-        One at least.
+        At least one.
     nbytes : int
-        About the size of one result.
+        Approximate size of one result.
 
     Returns
     -------
     object
-        The combined result, from left to right where the results are gathered here.
+        The combined result; combined from left to right if the client does it.
     """
     if len(futures) * nbytes <= MOST_GATHERED_NBYTES:
         return functools.reduce(fn, gather(futures))

@@ -1,4 +1,4 @@
-"""Send labels and weights that are in memory to the blocks of the points they belong to."""
+"""Send in-memory labels and weights to the blocks of the points they belong to."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy.typing as npt
 from spliter import InvalidArgumentError, Partition, Split, is_collection, split
 
 MESSAGE_NBYTES = 4 * 2**20
-"""Most bytes of an array that one task takes to a location: Dask warns of 10 MB in a message."""
+"""Maximum bytes of an array sent to a location by one task; Dask warns about messages of 10 MB."""
 
 
 def block_like(
     X: Any, members: Mapping[str, Any], *, backend: str | None = None, persist: bool = False
 ) -> dict[str, Any]:
-    """Return labels, weights and the like as collections that can be split with blocked points.
+    """Return labels and weights as collections that can be split together with blocked points.
 
     Collections are returned as they are. An array in memory is cut like the points, and each
     piece is sent to the location of its points.
@@ -27,27 +27,27 @@ def block_like(
     X : blocked collection of shape (n, n_features)
         The points.
     members : mapping of str to collection or array-like of shape (n, ...), or None
-        By the names that errors use. Nested lists, and lists of numbers or strings, are
-        arrays in memory; lists of arrays are blocks. ``None`` is left out.
+        Keys are the names used in errors. Nested lists, and lists of numbers or strings, are
+        arrays in memory; lists of arrays are blocks. ``None`` is skipped.
     backend, persist
         As for :func:`spliter.split`.
 
     Returns
     -------
     dict of str to collection
-        For ``split(X, *result.values())``, in the order of `members`.
+        Arguments for ``split(X, *result.values())``, in the order of `members`.
 
     Raises
     ------
     InvalidArgumentError
         If an array does not have one entry for each row of `X`.
     LazyCollectionError, UnsupportedCollectionError, BlockLostError
-        As :func:`spliter.split`.
+        As for :func:`spliter.split`.
 
     Notes
     -----
-    Costs one task per partition for each array in memory, and one more pass over lengths where
-    the sizes of blocks are not known.
+    Costs one task per partition for each array in memory, and one more pass to count rows if the
+    sizes of blocks are unknown.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def block_like(
 
 
 def is_in_memory(value: Any) -> bool:
-    """Tell whether labels or weights are one array here, and not a collection of blocks.
+    """Tell whether labels or weights are one array in memory, as opposed to blocks.
 
     Parameters
     ----------
@@ -84,11 +84,11 @@ def is_in_memory(value: Any) -> bool:
     Returns
     -------
     bool
-        ``False`` for whatever :func:`spliter.split` takes, but for lists of lists.
+        ``False`` for all that :func:`spliter.split` accepts, except lists of lists.
     """
     if isinstance(value, list | tuple) and value and isinstance(value[0], list | tuple):
         return True  # labels of several outputs, row by row
-    # Asked of the type: delayed values make up any attribute that they are asked for.
+    # hasattr() on the type: Dask's delayed values pretend to have every attribute.
     is_array = isinstance(value, np.ndarray) or hasattr(type(value), "tocsr")
     return is_array or not is_collection(value)
 
@@ -99,19 +99,19 @@ def as_array(name: str, value: Any) -> npt.NDArray[Any]:
     Parameters
     ----------
     name : str
-        What to call them in errors.
+        Name of the values in errors.
     value : array-like of shape (n, ...)
         Labels or weights.
 
     Returns
     -------
     ndarray
-        Of one axis at least. Columns of pandas' own number types become float64.
+        At least one axis. Columns of pandas' nullable number types become float64.
 
     Raises
     ------
     InvalidArgumentError
-        If there is no array of that, or it is sparse.
+        If the value cannot be converted, or is sparse.
     """
     try:
         if hasattr(type(value), "tocsr"):
@@ -123,7 +123,7 @@ def as_array(name: str, value: Any) -> npt.NDArray[Any]:
             )
         dtype: Any = getattr(value, "dtype", None)
         if not isinstance(dtype, np.dtype) and getattr(dtype, "kind", "O") in "biuf":
-            # A number type of pandas' own, which NumPy would make objects of.
+            # A nullable number type of pandas: NumPy would create an object array.
             return np.asarray(value.to_numpy(dtype=np.float64, na_value=np.nan))
         return np.asanyarray(value)
     except (ValueError, TypeError) as error:
@@ -131,7 +131,7 @@ def as_array(name: str, value: Any) -> npt.NDArray[Any]:
 
 
 def _send_to_blocks(parts: Split, array: Any) -> Any:
-    """Return an array as a collection whose blocks are where those of the points are."""
+    """Return an array as a collection whose blocks are at the locations of the points' blocks."""
     results = []
     for partition in parts:
         values = array[partition.get_item_indexes()]
@@ -144,43 +144,43 @@ def _send_to_blocks(parts: Split, array: Any) -> Any:
 
 
 def persisted(made: Any) -> Any:
-    """Return a collection that tasks have made so that it can be split.
+    """Persist a collection made by tasks if it is lazy, so that it can be split.
 
     Parameters
     ----------
     made : collection
-        Of :meth:`spliter.Split.assemble` or :meth:`spliter.Split.map_blocks`.
+        Result of :meth:`spliter.Split.assemble` or :meth:`spliter.Split.map_blocks`.
 
     Returns
     -------
     collection
-        Persisted if it is lazy, as those of Dask are; else itself.
+        The collection itself if it is not lazy.
     """
     return made.persist() if hasattr(type(made), "persist") else made
 
 
 def _receive(_: Partition, piece: Any) -> Any:
-    """Run at a location: keep one message of an array."""
+    """Keep one message of an array at the location; the body of a task."""
     return piece
 
 
 def _cut_by_blocks(partition: Partition, pieces: Sequence[Any]) -> list[Any]:
-    """Run at a location: cut an array by the blocks of the points."""
+    """Cut an array by the blocks of the points; the body of a task."""
     return partition.cut(pieces[0] if len(pieces) == 1 else np.concatenate(pieces))
 
 
 def check_columns(parts: Split) -> None:
-    """Refuse points that are cut along their features.
+    """Refuse points with several blocks along axis 1 (features).
 
     Parameters
     ----------
     parts : Split
-        Of points, and what goes with them.
+        Points, optionally with labels and weights.
 
     Raises
     ------
     InvalidArgumentError
-        With the grid of blocks.
+        If the grid has several columns of blocks; the message shows its shape.
     """
     if any(nblocks > 1 for nblocks in parts.grid.shape[1:]):
         raise InvalidArgumentError(

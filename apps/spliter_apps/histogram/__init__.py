@@ -1,4 +1,4 @@
-"""Histograms of distributed data, with NumPy's interface; needs NumPy alone."""
+"""Histograms of distributed data with NumPy's interface; needs only NumPy."""
 
 from __future__ import annotations
 

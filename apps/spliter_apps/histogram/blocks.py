@@ -1,8 +1,8 @@
-"""What a block of points may be, and its columns as NumPy arrays.
+"""Validate blocks of points, and return their columns as NumPy arrays.
 
-A block is an array of shape (n, ndim), a DataFrame, one column alone (an array of shape (n,) or a
-Series), or a tuple of these side by side, as partitions of several aligned collections yield
-them. Everything else is refused with a word on how to convert it.
+A block is an array of shape (n, ndim), a DataFrame, a single column (an array of shape (n,) or a
+Series), or a tuple of these side by side, as yielded by partitions of aligned collections.
+Anything else raises an error that says how to convert it.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ DATE_KINDS = "mM"
 
 
 def real_array(value: Any, name: str, kinds: str = REAL_KINDS) -> npt.NDArray[Any]:
-    """Return an array as a plain ndarray if its elements are real numbers, none of them masked.
+    """Return an array as a plain ndarray if its elements are real and none is masked.
 
     Parameters
     ----------
     value : object
-        What ought to be an array.
+        Expected to be an array.
     name : str
-        What to call it in an error.
+        Name of the array in errors.
     kinds : str
-        Kinds of dtypes that are taken.
+        Accepted kinds of dtypes (``dtype.kind``).
 
     Returns
     -------
     ndarray
-        The same memory.
+        A view of the same memory.
 
     Raises
     ------
@@ -72,23 +72,23 @@ def _not_an_array(value: Any) -> str:
 
 
 def block_members(block: Any) -> list[Member]:
-    """Return the arrays of a block, side by side.
+    """Return the columns of a block as arrays, side by side.
 
     Parameters
     ----------
     block : ndarray, DataFrame, Series, or tuple of these
-        See the module.
+        See the module's docstring.
 
     Returns
     -------
     list of ndarray, shape (n, k)
-        Views of the block where its columns are NumPy arrays. Columns of pandas' own
+        Views of the block if its columns are NumPy arrays. Columns of pandas' nullable
         number types are converted to float64, missing values to NaN.
 
     Raises
     ------
     InvalidArgumentError
-        If something is not one- or two-dimensional real numbers or dates, or the numbers of
+        If an element is not one- or two-dimensional real numbers or dates, or the numbers of
         rows differ.
 
     Examples
@@ -118,7 +118,7 @@ def block_members(block: Any) -> list[Member]:
 def _pandas_columns(block: Any) -> list[Member]:
     if block.ndim == 1:
         return [_pandas_column(block, f"series {block.name!r}")]
-    # By position: names may occur twice.
+    # By position: column names may be duplicated.
     return [
         _pandas_column(block.iloc[:, at], f"column {block.columns[at]!r}")
         for at in range(block.shape[1])
@@ -134,7 +134,7 @@ def _pandas_column(series: Any, name: str) -> Member:
 
 
 def weights_column(block: Any) -> npt.NDArray[np.float64]:
-    """Return a block of weights as float64, the only type that NumPy sums them in.
+    """Return a block of weights as float64, the dtype in which NumPy sums weights.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def weights_column(block: Any) -> npt.NDArray[np.float64]:
     Raises
     ------
     InvalidArgumentError
-        If they are not one column of real numbers that fit float64.
+        If they are not one column of real numbers, or not castable to float64.
 
     Examples
     --------

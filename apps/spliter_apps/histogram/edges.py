@@ -1,4 +1,4 @@
-"""Bin edges by NumPy's rules, from bins, ranges and the extent of the data."""
+"""Compute bin edges by NumPy's rules from bins, ranges and the extent of the data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from spliter_apps.histogram.blocks import DATE_KINDS, REAL_KINDS, Member
 Edges: TypeAlias = tuple[npt.NDArray[Any], ...]
 
 FOLDED_ELEMENTS = 2048
-"""Elements put in a row to look for extremes in several rows of a block at once."""
+"""Elements per row of the folded array in which extremes are searched; rows of a few elements
+would make slow inner loops."""
 
 
 def resolve_edges(
@@ -31,28 +32,28 @@ def resolve_edges(
     Parameters
     ----------
     bins : int, or sequence of ndim (int or sequence of float)
-        Number of bins of all columns, or of each; or the edges themselves.
+        Number of bins for all columns, or for each; or the edges themselves.
     range_ : sequence of ndim (pair of float or None), or None
-        Outer edges of each column whose `bins` is a number; ``None`` for the extent of
+        Outer edges of each column whose `bins` is a number; ``None`` to use the extent of
         the data.
     ndim : int
         Number of columns.
     data_min, data_max : sequence of ndim scalar, optional
-        Extremes of each column, in its own dtype; ``None`` if there are no data, for
-        which NumPy takes 0 and 1. Looked at for columns without range only.
+        Extremes of each column, in its own dtype; ``None`` if there are no data, for which
+        NumPy uses 0 and 1. Used only for columns without a range.
 
     Returns
     -------
     tuple of ndim ndarray, shape (nbins + 1,)
-        Edges; given ones in their own dtype, others float64 (float32 and shorter for the
-        extent of data of such a dtype).
+        Edges; given ones in their own dtype, others float64 (float32 or float16 if the extent
+        of the data has that dtype).
 
     Raises
     ------
     InvalidArgumentError
-        If there are not `ndim` bins or ranges, a number of bins is no int or less than 1,
-        edges are not increasing, a range is reversed or not finite, or the data are not, or
-        dates have a number of bins.
+        If there are not `ndim` bins or ranges, a number of bins is not a positive int, edges
+        decrease, a range is reversed or not finite, the data are not finite, or a column of
+        dates has a number of bins.
 
     Examples
     --------
@@ -95,14 +96,14 @@ def columns_without_range(bins: Any, range_: Any, ndim: int) -> tuple[int, ...]:
     Raises
     ------
     InvalidArgumentError
-        As :func:`resolve_edges`, as far as it can be told without the data.
+        As for :func:`resolve_edges`, for errors that do not depend on the data.
     """
     column_bins = _one_per_column(bins, ndim, "bins")
     column_ranges = _ranges(range_, ndim)
     without = tuple(
         at for at in range(ndim) if column_ranges[at] is None and _is_scalar(column_bins[at], at)
     )
-    # Whatever is wrong with the rest is better known before a pass over the data.
+    # Raise errors in all arguments before a pass over the data.
     resolve_edges(bins, range_, ndim)
     return without
 
@@ -113,9 +114,9 @@ def checked_edges(edges: Any, column: int) -> npt.NDArray[Any]:
     Parameters
     ----------
     edges : array_like of shape (nbins + 1,)
-        The edges; infinite ones are fine, and equal ones.
+        The edges; may be infinite, and equal.
     column : int
-        Which column, for the error.
+        Number of the column, for the error.
 
     Returns
     -------
@@ -151,7 +152,7 @@ def checked_edges(edges: Any, column: int) -> npt.NDArray[Any]:
 
 
 def finish(counts: npt.NDArray[np.float64], edges: Edges, density: bool) -> npt.NDArray[np.float64]:
-    """Turn counts into what the caller asked for.
+    """Convert counts to a density if requested.
 
     Parameters
     ----------
@@ -165,7 +166,7 @@ def finish(counts: npt.NDArray[np.float64], edges: Edges, density: bool) -> npt.
     Returns
     -------
     ndarray of float64, shape (nbins_1, ..., nbins_ndim)
-        The counts themselves, or the density: NaN if nothing was counted, with NumPy's
+        The counts themselves, or the density: NaN if all counts are zero, with NumPy's
         warning.
 
     Examples
@@ -176,7 +177,7 @@ def finish(counts: npt.NDArray[np.float64], edges: Edges, density: bool) -> npt.
     """
     if not density:
         return counts
-    # In NumPy's order, so that the last bit is the same.
+    # In NumPy's order of operations, for bitwise equal results.
     result: npt.NDArray[np.float64] = counts
     for at, of_column in enumerate(edges):
         shape = [1] * counts.ndim
@@ -186,7 +187,7 @@ def finish(counts: npt.NDArray[np.float64], edges: Edges, density: bool) -> npt.
 
 
 def check_density(edges: Edges) -> None:
-    """Refuse a density over dates, which NumPy does not compute in several dimensions.
+    """Refuse a density over dates, which ``numpy.histogramdd`` does not compute.
 
     Parameters
     ----------
@@ -209,15 +210,15 @@ def check_density(edges: Edges) -> None:
 
 @dataclass(frozen=True)
 class Extent:
-    """Least and greatest value of each column.
+    """Minimum and maximum of each column.
 
     Parameters
     ----------
     ncolumns : int
         Number of columns.
     low, high : tuple of scalar
-        One NumPy scalar per column, in the column's dtype, NaN if the column has one;
-        empty if there were no rows.
+        One NumPy scalar per column, in the column's dtype; NaN if the column contains NaN;
+        empty if there are no rows.
     """
 
     ncolumns: int
@@ -231,12 +232,11 @@ class Extent:
         Parameters
         ----------
         members : sequence of ndarray, shape (n, k)
-            As :func:`spliter_apps.histogram.blocks.block_members` returns them.
+            Columns as returned by :func:`spliter_apps.histogram.blocks.block_members`.
 
         Returns
         -------
         Extent
-            Of all columns.
 
         Examples
         --------
@@ -254,17 +254,17 @@ class Extent:
         )
 
     def merged(self, other: Extent) -> Extent:
-        """Return the extent of both.
+        """Return the extent of the combined rows.
 
         Parameters
         ----------
         other : Extent
-            Of other rows of the same columns.
+            Extent of other rows of the same columns.
 
         Returns
         -------
         Extent
-            With NaN where either has one.
+            NaN for columns in which either is NaN.
 
         Raises
         ------
@@ -290,7 +290,7 @@ def _reduced(extreme: np.ufunc, member: Member) -> Sequence[Any]:
     together = FOLDED_ELEMENTS // max(ndim, 1)
     if not member.flags.c_contiguous or together < 2 or rows < 2 * together:
         return [extreme.reduce(column) for column in member.T]
-    # Short rows make slow loops: compare hundreds of rows with the next hundreds at once.
+    # Short rows make slow loops: fold hundreds of rows into one before reducing.
     whole = rows - rows % together
     folded = extreme.reduce(member[:whole].reshape(-1, together * ndim), axis=0)
     extremes = extreme.reduce(folded.reshape(together, ndim), axis=0)
@@ -351,7 +351,7 @@ def _bin_count(bins: Any, column: int) -> int:
 
 
 def _outer_edges(chosen: Any, extent: tuple[Any, Any] | None, column: int) -> tuple[Any, Any]:
-    """Choose the outer edges from the range, else from the data, else 0 and 1."""
+    """Return the outer edges: the range if given, else the extent of the data, else 0 and 1."""
     if chosen is not None:
         low, high = _checked_range(chosen, column)
     elif extent is None:

@@ -1,8 +1,8 @@
-"""The histogram of a distributed collection of points: NumPy's ``histogramdd`` on any engine.
+"""``histogramdd``: NumPy's multidimensional histogram of a distributed collection of points.
 
-One task per partition counts the points of its blocks where they are; the partial histograms are
-added up. Only these, as big as the histogram, cross the network. The numerics are in
-:mod:`spliter_apps.histogram.kernel`; this module is the loop around them.
+One task per partition counts the points of its blocks in place; the partial histograms are then
+added. Only these, each as large as the result, cross the network. The numerical code is in
+:mod:`spliter_apps.histogram.kernel`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spliter_apps.histogram.edges import (
 from spliter_apps.histogram.kernel import HistogramAccumulator
 
 PIECE_ROWS = 2**18
-"""Rows of the pieces that an array in memory is cut into: enough to be worth a task."""
+"""Rows per block when an array in memory is cut: enough work for a task."""
 
 
 def histogramdd(
@@ -42,9 +42,9 @@ def histogramdd(
 ) -> tuple[npt.NDArray[np.float64], list[npt.NDArray[Any]]]:
     """Compute the multidimensional histogram of a blocked collection of points.
 
-    The result is that of ``numpy.histogramdd`` on the whole sample: counts to the last bit,
-    sums of weights to rounding. Values on an edge, out of range, infinite or NaN are
-    treated alike.
+    The result equals that of ``numpy.histogramdd`` on the whole sample: counts exactly, sums of
+    weights up to rounding. Values on an edge, out of range, infinite or NaN are treated as in
+    NumPy.
 
     Parameters
     ----------
@@ -53,19 +53,18 @@ def histogramdd(
 
         - a blocked collection of shape (N, D), or (N,) for D = 1, that
           :func:`spliter.split` takes: a Dask array or DataFrame in memory, a list of
-          arrays, a Zarr array, ... Blocks may have any number of rows;
-        - a *tuple* of such collections, blocked alike, that are columns side by side (for
-          example D collections of shape (N,));
+        - a *tuple* of such collections with the same blocking, used as columns side by side
+          (for example D collections of shape (N,));
         - a :class:`spliter.Split` of any of these, to reuse it over several calls;
         - one array of shape (N, D) in memory or memory-mapped.
 
-        A *list* of arrays is always one collection, the arrays being its blocks. (NumPy
-        would take a list of D arrays for D columns; pass a tuple for that.)
+        A *list* of arrays is always one collection, whose blocks are the arrays. (NumPy
+        treats a list of D arrays as D columns; pass a tuple for that.)
     bins : int, or sequence of D (int or sequence of float), default 10
-        The number of bins of all columns, or of each; or the bin edges.
+        Number of bins for all columns, or for each; or the bin edges.
     range : sequence of D (pair of float or None), optional
-        Outer edges of the columns whose `bins` is a number. Where there is none, the least
-        and greatest value of the column are looked for in an extra pass.
+        Outer edges of the columns whose `bins` is a number. For columns without a range, an
+        extra pass finds the minimum and maximum.
     density : bool, default False
         Whether to return the probability density instead of counts.
     weights : array-like or collection of shape (N,), optional
@@ -83,27 +82,26 @@ def histogramdd(
     ------
     InvalidArgumentError
         If bins, range, the columns of the sample, their dtypes or the weights cannot be
-        used. It is a ``ValueError``. Sparse blocks, masked elements and complex numbers are
-        among that.
+        used (for example sparse blocks, masked elements, complex numbers). A ``ValueError``.
     AlignmentError
-        If columns or weights are not blocked alike along the rows.
+        If columns or weights have a different blocking along the rows.
     UnsupportedCollectionError, LazyCollectionError, BlockLostError
-        As :func:`spliter.split`.
+        As for :func:`spliter.split`.
 
     Notes
     -----
     *Columns in several blocks.* A collection with ``numblocks`` and ``blocks`` (a Dask array)
-    may be chunked along its columns: the blocks of a row are brought together at the first
-    one's location. To see what that moved, split it by hand and look at
-    :attr:`spliter.Split.moved`: ``parts = split(x.blocks[:, 0], x.blocks[:, 1])`` and
-    ``histogramdd(parts)``. Other such collections have to be rechunked.
+    may be chunked along its columns: the blocks of a row are transferred to the location of the
+    first one. To see how much was moved, split the columns yourself,
+    ``parts = split(x.blocks[:, 0], x.blocks[:, 1])``, call ``histogramdd(parts)`` and read
+    :attr:`spliter.Split.moved`. Other such collections have to be rechunked.
 
-    *Dates.* A column of ``datetime64`` or ``timedelta64`` needs edges of that kind, in any
-    unit. ``NaT`` is in no bin. As in ``numpy.histogramdd`` there are no equal bins and no
-    density of dates.
+    *Dates.* A column of ``datetime64`` or ``timedelta64`` needs edges of the same kind, in any
+    unit. ``NaT`` is in no bin. As in ``numpy.histogramdd``, a number of bins and `density` are
+    not supported for dates.
 
-    *DataFrames.* All columns must be numbers. Columns of pandas' own number types are taken as
-    float64, missing values as NaN.
+    *DataFrames.* All columns must be numeric. Columns of pandas' nullable number types are
+    converted to float64, missing values to NaN.
 
     Examples
     --------
@@ -138,7 +136,7 @@ def _histogramdd(
     if density:
         check_density(edges)
     partials = [_count(partition, edges, weighted) for partition in parts]
-    # A new array for each sum: the engine may still need the partial ones, to send or to repeat.
+    # add, not iadd: the engine may still need the partial results, to send or to recompute.
     counts = combine(operator.add, partials, 8 * math.prod(len(edge) - 1 for edge in edges))
     return finish(counts, edges, bool(density)), list(edges)
 
@@ -158,7 +156,7 @@ def _count(partition: Partition, edges: Edges, weighted: bool) -> npt.NDArray[np
 
 @task
 def _extent(partition: Partition, weighted: bool) -> Extent:
-    """Find the extremes of the columns of one partition."""
+    """Return the extremes of the columns of one partition."""
     extents = [Extent.of(block_members(block[:-1] if weighted else block)) for block in partition]
     result = extents[0]
     for extent in extents[1:]:
@@ -167,7 +165,7 @@ def _extent(partition: Partition, weighted: bool) -> Extent:
 
 
 def _edges(parts: Split, bins: Any, range_: Any, weighted: bool) -> Edges:
-    """Resolve the edges, with a pass over the data only if they depend on it."""
+    """Resolve the edges; passes over the data only if they depend on it."""
     ndim = _ndim(bins, range_)
     if ndim is not None and not columns_without_range(bins, range_, ndim):
         return resolve_edges(bins, range_, ndim)
@@ -177,7 +175,7 @@ def _edges(parts: Split, bins: Any, range_: Any, weighted: bool) -> Edges:
 
 
 def _ndim(bins: Any, range_: Any) -> int | None:
-    """Return the number of columns that the arguments ask for, None if they do not say."""
+    """Return the number of columns that the arguments imply, None if they imply none."""
     for argument in (range_, bins):
         try:
             return len(argument)
@@ -187,7 +185,7 @@ def _ndim(bins: Any, range_: Any) -> int | None:
 
 
 def _columns(sample: Any) -> Split | list[Any]:
-    """Return what to split: collections side by side, or the Split that there is already."""
+    """Return the collections to split side by side, or the Split that was passed."""
     if isinstance(sample, Split):
         return sample
     if not isinstance(sample, tuple):
@@ -198,10 +196,10 @@ def _columns(sample: Any) -> Split | list[Any]:
 
 
 def _side_by_side(collection: Any) -> list[Any]:
-    """Return a collection as collections that are not cut along their columns."""
+    """Return a collection as a list of collections, each with one block along its columns."""
     if isinstance(collection, np.ndarray):
         return [_pieces(collection)]
-    # Asked of the type first: there are objects that make up any attribute they are asked for.
+    # hasattr() on the type: Dask's delayed values pretend to have every attribute.
     if hasattr(type(collection), "numblocks") and hasattr(type(collection), "blocks"):
         numblocks: tuple[int, ...] = collection.numblocks
         if len(numblocks) == 2 and numblocks[1] > 1:
@@ -210,14 +208,14 @@ def _side_by_side(collection: Any) -> list[Any]:
 
 
 def _pieces(array: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-    """Cut an array in memory into views, so that several tasks can share it."""
+    """Cut an array in memory into views, one task each."""
     if not array.ndim:
         raise InvalidArgumentError("a sample must have shape (N, D) or (N,), got a single value")
     return [array[at : at + PIECE_ROWS] for at in range(0, max(len(array), 1), PIECE_ROWS)]
 
 
 def _weights(weights: Any, sample: Any) -> Any:
-    """Return weights as a collection that can be split with the sample."""
+    """Return weights as a collection that can be split together with the sample."""
     members = sample if isinstance(sample, tuple) else (sample,)
     if not is_in_memory(weights):
         return weights

@@ -1,22 +1,22 @@
-"""Count points in bins, block by block: the numerics of the histogram, NumPy only.
+"""Count points in bins, block by block: the numerical kernel of the histogram, NumPy only.
 
-:class:`HistogramAccumulator` gives every value the same bin as ``numpy.histogramdd`` does, but
-takes the points in any number of pieces of any size, at the same cost per point. Points are
-first copied, column by column, into a *tile* that fits a core's cache. Each column of the tile
-is then binned, the bin numbers of a row are combined to one flat number, and the flat numbers are
-counted. All scratch arrays are made once.
+:class:`HistogramAccumulator` assigns every value to the same bin as ``numpy.histogramdd``, but
+accepts the points in blocks of any size, at the same cost per point. Points are first copied,
+column by column, into a *tile* that fits a core's cache. Each column of the tile is then binned,
+the bin numbers of a row are combined to one flat number, and the flat numbers are counted. All
+scratch arrays are allocated once.
 
-How a column with equally wide bins is binned exactly, without a search::
+Equally wide bins are found exactly, without a search::
 
-    t(x) = (x - low) * scale            in floating point, so a little off
+    t(x) = (x - low) * scale            in floating point, with rounding errors
     edges      e0 ............ e1 ............ e2 ............ e3
     t(edges)   0.0             1.0000000002    1.9999999999    3.0
 
-``t`` never decreases when ``x`` grows, rounding included. So if the edges land within ``margin``
-of the whole numbers, an ``x`` with ``k + margin < t(x) < k + 1 - margin`` lies between ``e_k`` and
-``e_{k+1}``, whatever the rounding was: its bin is ``floor(t(x))``. Where a tile holds a value for
-which that is not so (one on an edge, or out of range, or NaN), the nearest edge of every value of
-that column is looked up and compared with it instead. Other bins are found with ``searchsorted``.
+``t`` is monotonic, rounding included. So if the edges land within ``margin`` of the integers, an
+``x`` with ``k + margin < t(x) < k + 1 - margin`` lies between ``e_k`` and ``e_{k+1}`` in spite of
+rounding: its bin is ``floor(t(x))``. If a value of a tile's column does not satisfy this (it is
+on an edge, out of range, or NaN), every value of that column is compared with its nearest edge
+instead. Bins of other widths are found with ``searchsorted``.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ Column: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 TILE_BYTES = 2**20
-"""About the size of all scratch arrays together: the level-2 cache of one core."""
+"""Approximate total size of the scratch arrays: the level-2 cache of one core."""
 
 LEAST_MARGIN = 2.0**-40
-"""Margin around whole numbers when the edges land on them: room for rounding in ``t - floor(t)``,
-and still met by one random value in 10^12 only."""
+"""Margin around integers if the edges land on them exactly: allows for rounding in
+``t - floor(t)``; only one random value in 10^12 falls into it."""
 
 MOST_MARGIN = 2.0**-5
-"""Beyond this the bins count as unequal. Below 1/2 the nearest edge of a value bounds its bin."""
+"""With a larger margin the bins are treated as unequal. Must be below 1/2, so that the nearest
+edge of a value bounds its bin."""
 
 FLOAT_INTEGERS = 2**53
-"""Integers below it are exact in float64."""
+"""Integers below this are exact in float64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +58,11 @@ class BinAxis:
     Parameters
     ----------
     edges : ndarray, shape (nbins + 1,)
-        Edges of a real dtype, or dates, never decreasing.
+        Edges of a real dtype or dates, never decreasing.
     edges64 : ndarray of float64, shape (nbins + 1,)
-        The same in float64.
+        The edges in float64.
     scale, margin : float
-        See the module; `scale` is 0 where the bins are not equally wide.
+        See the module's docstring; `scale` is 0 if the bins are not equally wide.
     """
 
     edges: Column
@@ -71,8 +72,8 @@ class BinAxis:
 
     @classmethod
     def of(cls, edges: Column) -> BinAxis:
-        """Look at the edges once, for all tiles."""
-        # Extended precision may not fit; its edges are used as they are.
+        """Analyse the edges of a column once, for all tiles."""
+        # Extended precision may overflow float64; then the edges are used in their own dtype.
         with np.errstate(all="ignore"):
             edges64 = edges.astype(np.float64)
         is_date = edges.dtype.kind in DATE_KINDS
@@ -85,10 +86,10 @@ class BinAxis:
         return len(self.edges) - 1
 
     def compares_in_float64(self, dtype: np.dtype[Any]) -> bool:
-        """Whether values of `dtype` meet the edges in float64, or exactly, in NumPy.
+        """Whether NumPy compares values of `dtype` with the edges in float64, or exactly.
 
-        Then they may be converted beforehand. Not so for extended precision, and for
-        integers against integer edges too big for float64, and dates.
+        If so, the values may be converted in advance. False for extended precision, dates, and
+        integers with integer edges too large for float64.
         """
         kinds = {dtype.kind, self.edges.dtype.kind}
         if kinds & set(DATE_KINDS):
@@ -99,7 +100,7 @@ class BinAxis:
 
 
 def _equal_width(edges: Floats) -> tuple[float, float]:
-    """Return scale and margin for equally wide bins, (0, 0) if they are not."""
+    """Return scale and margin of equally wide bins, (0, 0) if they are not."""
     with np.errstate(all="ignore"):
         scale = (len(edges) - 1) / (edges[-1] - edges[0])
         off = np.abs((edges - edges[0]) * scale - np.arange(len(edges)))
@@ -109,7 +110,7 @@ def _equal_width(edges: Floats) -> tuple[float, float]:
 
 
 def _check_dates(axes: Sequence[BinAxis], dtypes: Sequence[np.dtype[Any]]) -> None:
-    """Refuse to compare dates with numbers or with durations."""
+    """Refuse to compare dates with numbers or durations."""
     for at, (axis, dtype) in enumerate(zip(axes, dtypes, strict=True)):
         kinds = {dtype.kind, axis.edges.dtype.kind}
         if kinds & set(DATE_KINDS) and len(kinds) > 1:
@@ -121,30 +122,30 @@ def _check_dates(axes: Sequence[BinAxis], dtypes: Sequence[np.dtype[Any]]) -> No
 
 
 class HistogramAccumulator:
-    """Counts points in bins; the points come in blocks.
+    """Counts points in bins, block by block.
 
-    Every value gets the bin that ``numpy.histogramdd`` gives it: bins hold their left
-    edge, the last one its right edge too; a row with a value out of range, infinite or NaN
-    is not counted. Counts are the same to the last bit; sums of weights are when the blocks
-    come in row order.
+    Every value is assigned to the same bin as in ``numpy.histogramdd``: bins include their left
+    edge, the last one also its right edge; rows with a value out of range, infinite or NaN are
+    not counted. Counts are exact; sums of weights are bitwise equal if the blocks come in row
+    order.
 
     Parameters
     ----------
     edges : sequence of ndarray
-        Bin edges of each column, as :func:`resolve_edges` returns them.
+        Bin edges of each column, as returned by :func:`resolve_edges`.
     weighted : bool
-        Whether weights are summed instead of rows counted.
+        Whether to sum weights instead of counting rows.
     tile_rows : int, optional
-        Rows binned at once; by default such that the scratch arrays take about 1 MiB.
+        Rows binned at once; by default the scratch arrays take about 1 MiB.
 
     Raises
     ------
     InvalidArgumentError
-        If there are no edges, they are not increasing numbers, or there are too many bins.
+        If there are no edges, they are not non-decreasing numbers, or there are too many bins.
 
     Notes
     -----
-    Memory: the histogram, and 1 MiB. Not safe for use from several threads at once.
+    Memory: the histogram, and 1 MiB. Not thread-safe.
 
     Examples
     --------
@@ -171,12 +172,12 @@ class HistogramAccumulator:
                 f"{' x '.join(map(str, self._shape))} bins are more than an array can hold; "
                 "use fewer bins or fewer columns"
             )
-        # One more, for the rows that are in no bin.
+        # One extra count for the rows that are in no bin.
         self._counts = np.zeros(self._total + 1)
         ndim = len(self._axes)
-        # Bytes of a row in all the arrays below.
+        # Bytes per row of all the arrays below.
         row_bytes = 8 * (ndim + 5) + 2
-        # Whole cache lines, for the vector units.
+        # A multiple of 64 rows: whole cache lines, for vector instructions.
         rows = tile_rows or max(TILE_BYTES // row_bytes // 64 * 64, 512)
         self._tile = np.empty((ndim, rows))
         self._tile_weights = np.empty(rows) if weighted else None
@@ -192,16 +193,16 @@ class HistogramAccumulator:
         Parameters
         ----------
         block : ndarray of shape (n, ndim), DataFrame, or tuple of columns
-            Points, of any real dtype and memory order; `n` may be 0. All that
-            :func:`spliter_apps.histogram.blocks.block_members` takes.
+            Points, of any real dtype and memory order; `n` may be 0. See
+            :func:`spliter_apps.histogram.blocks.block_members`.
         weights : ndarray of shape (n,), or Series, optional
-            One real weight per row; needed exactly if the histogram is weighted.
+            One real weight per row; required if the histogram is weighted, refused otherwise.
 
         Raises
         ------
         InvalidArgumentError
-            If shapes do not fit, a dtype is not real, an element is masked, or weights are
-            missing or not wanted.
+            If shapes do not match, a dtype is not real, an element is masked, or weights are
+            missing or unexpected.
         """
         members = block_members(block)
         ncolumns = sum(member.shape[1] for member in members)
@@ -228,7 +229,7 @@ class HistogramAccumulator:
         return self._counts[: self._total].reshape(self._shape).copy()
 
     def _compare_in_float64(self, members: tuple[tuple[np.dtype[Any], int], ...]) -> bool:
-        # Asked for every block, and blocks may be small.
+        # Cached: called for every block, and blocks may be small.
         if members not in self._in_float64:
             dtypes = [dtype for dtype, ncolumns in members for _ in range(ncolumns)]
             _check_dates(self._axes, dtypes)
@@ -251,7 +252,7 @@ class HistogramAccumulator:
         return checked
 
     def _fill_tiles(self, members: Sequence[Member], weights: Column | None) -> None:
-        """Copy rows to the tile; count it whenever it is full."""
+        """Copy rows to the tile and count it when it is full."""
         size = self._tile.shape[1]
         rows, done = len(members[0]), 0
         while done < rows:
@@ -276,7 +277,7 @@ class HistogramAccumulator:
 
     def _count_unconverted(self, members: Sequence[Member], weights: Column | None) -> None:
         """Count rows in their own dtypes, tile by tile."""
-        # After those in the tile, so that weights are summed in row order.
+        # Count the tile first, so that weights are summed in row order.
         self._count_tile()
         columns = [column for member in members for column in member.T]
         size = self._tile.shape[1]
@@ -297,8 +298,8 @@ class HistogramAccumulator:
             return
         flat, index = self._flat[:rows], self._index[:rows]
         inside: npt.NDArray[np.bool_] | None = None
-        # Infinities and NaNs make invalid operations on the way to being found out of range, and
-        # NumPy adds up infinite weights without a warning.
+        # Infinities and NaNs cause invalid operations before they are found to be out of range,
+        # and NumPy sums infinite weights without a warning.
         with np.errstate(all="ignore"):
             for number, (axis, column) in enumerate(zip(self._axes, columns, strict=True)):
                 bins = self._bins[:rows] if number else flat
@@ -319,7 +320,7 @@ class HistogramAccumulator:
             np.add.at(self._counts, index, 1.0 if weights is None else weights)
 
     def _scale(self, axis: BinAxis, column: Floats, bins: Floats) -> npt.NDArray[np.bool_] | None:
-        """Bin values among equally wide bins; return which are inside, None if all are."""
+        """Bin values into equally wide bins; return the mask of those inside, None if all are."""
         scaled = self._scaled[: len(column)]
         np.subtract(column, axis.edges64[0], out=scaled)
         np.multiply(scaled, axis.scale, out=scaled)
@@ -335,18 +336,18 @@ class HistogramAccumulator:
         return self._compare(axis, column, bins)
 
     def _compare(self, axis: BinAxis, column: Floats, bins: Floats) -> npt.NDArray[np.bool_] | None:
-        """Bin values by comparing each with the edge nearest to it."""
+        """Bin values by comparing each with its nearest edge."""
         rows = len(column)
         nearest, index, flags = self._scaled[:rows], self._index[:rows], self._flags[:rows]
         np.subtract(column, axis.edges64[0], out=bins)
         np.multiply(bins, axis.scale, out=bins)
         np.rint(bins, out=bins)
-        # Values outside may get any number here, as long as it is an index.
+        # Values outside get an arbitrary valid index here.
         np.copyto(index, bins, casting="unsafe")
         np.take(axis.edges64, index, out=nearest, mode="clip")
         np.less(column, nearest, out=flags)
         np.subtract(bins, flags, out=bins)
-        # On the last edge.
+        # Values on the last edge.
         np.minimum(bins, axis.nbins - 1, out=bins)
         inside = self._inside[:rows]
         np.greater_equal(column, axis.edges64[0], out=inside)
@@ -355,7 +356,7 @@ class HistogramAccumulator:
         return None if inside.all() else inside
 
     def _search(self, edges: Column, column: Column, bins: Floats) -> npt.NDArray[np.bool_] | None:
-        """Bin values among any edges, with NumPy's own two steps."""
+        """Bin values among arbitrary edges, with the same two steps as NumPy."""
         after = np.searchsorted(edges, column, side="right")
         after[column == edges[-1]] -= 1
         np.subtract(after, 1, out=bins, casting="unsafe")

@@ -1,7 +1,7 @@
-"""Numerics of k-means: the nearest centre of each point, and sums of the points of each centre.
+"""Numerical kernels of k-means: label points with their nearest centre, and sum them by label.
 
-Nothing here knows of partitions or tasks. Kernels run over :mod:`~spliter_apps.kmeans.tiles` of
-blocks and spend their time in calls that release the GIL.
+They do not depend on partitions or tasks, run over :mod:`~spliter_apps.kmeans.tiles` of blocks,
+and spend their time in calls that release the GIL.
 
 *Nearest centre.* scikit-learn's own kernel labels dense points. NumPy labels sparse ones, and all
 points if that kernel is missing or behaves differently: of ``|x - c|^2`` it computes the part that
@@ -45,7 +45,7 @@ FAR = 100.0
 origin is subtracted. Squares then cancel at most four of the 16 digits of float64."""
 
 ROW_BYTES = 24
-"""Scratch bytes per point that is labelled and added up in place: label, weight and pointer."""
+"""Scratch bytes per point that is labelled and summed in place: label, weight and pointer."""
 
 Labels: TypeAlias = npt.NDArray[np.int32]
 
@@ -64,7 +64,7 @@ class Partial:
     weights: FloatArray
 
     def __add__(self, other: Partial) -> Partial:
-        """Return the contribution of both; neither is changed."""
+        """Return the sum of both contributions; neither is changed."""
         return Partial(self.sums + other.sums, self.weights + other.weights)
 
     def __sizeof__(self) -> int:
@@ -110,7 +110,7 @@ def partial_sums(
     origin: FloatArray | None = None,
     dtype: npt.DTypeLike = np.float64,
 ) -> Partial:
-    """Add up the points nearest to each centre: one pass of Lloyd's algorithm.
+    """Sum the points nearest to each centre: one pass of Lloyd's algorithm.
 
     The origin is a point near the data, by default the mean of the centres; it has to be zero if
     a block is sparse. Sums within a tile are of `dtype`, float64 or float32, those over tiles
@@ -143,7 +143,7 @@ def assign(
     dtype: npt.DTypeLike = np.float64,
     distances: bool = True,
 ) -> Assignment:
-    """Label points with their nearest centre, and compute the inertia if `distances` are wanted.
+    """Label points with their nearest centre; compute the inertia if `distances` is true.
 
     Distances of dense points are those of the points, not differences of large squares: the
     inertia of points at their centres is zero. See :func:`partial_sums` for the parameters.
@@ -177,7 +177,7 @@ def farthest_points(
     origin: FloatArray | None = None,
     dtype: npt.DTypeLike = np.float64,
 ) -> Farthest:
-    """Return the `most` points farthest from their nearest centre, of equally far ones the first.
+    """Return the `most` points farthest from their nearest centre; among equals, the first.
 
     Rows are counted from the first row of the first block.
 
@@ -220,7 +220,7 @@ def squared_lengths(points: Any) -> FloatArray:
 
 
 class _Labeller:
-    """Centres prepared for tiles: in their type, about their origin, with scratch arrays.
+    """Centres prepared for tiles: cast, shifted by the origin, with scratch arrays.
 
     Every tile uses the same arrays: where freed memory returns to the system (as in Dask's
     workers), getting new pages takes longer than the matrix products.
@@ -253,13 +253,13 @@ class _Labeller:
         near = centers.mean(axis=0) if origin is None else origin
         apart = ((centers - near) ** 2).sum(axis=1).max()
         is_far = near @ near > FAR**2 * apart
-        # Rounded, so that points and centres are about the very same origin.
+        # Cast before it is subtracted, so that points and centres use exactly the same origin.
         return (
             near.astype(self.dtype) if near.any() and (is_far or self.dtype.itemsize < 8) else None
         )
 
     def tiles(self, blocks: Iterable[Block], rows_in_place: int | None = None) -> Iterator[Tile]:
-        """Cut and join blocks; tiles of `rows_in_place` can be labelled, and no more."""
+        """Regroup blocks into tiles that fit the scratch arrays; see :func:`tiles`."""
         return tiles(blocks, self.rows, self.dtype, self.origin, rows_in_place)
 
     def label(self, points: Any) -> tuple[Labels, npt.NDArray[Any] | None]:
@@ -293,7 +293,7 @@ class _Labeller:
             squares: FloatArray = np.maximum(squared_lengths(points) + nearest, 0.0)
             return squares
         differences = self.differences[: len(points)]
-        # All labels are in range; the mode spares a second buffer.
+        # All labels are in range; mode="clip" avoids a second buffer.
         np.take(self.centers, labels, axis=0, out=differences, mode="clip")
         np.subtract(points, differences, out=differences)
         return squared_lengths(differences)
@@ -309,9 +309,9 @@ Kernel: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[An
 def scikit_learn_kernel() -> Kernel | None:
     """Return scikit-learn's function that labels dense points, if it behaves as expected.
 
-    It takes points, their weights, centres, all of one floating type, and an array that it writes
-    labels to. It is not part of scikit-learn's public interface, so it is tried out first. It
-    releases the GIL from its first point to its last, so that threads do not wait for each other.
+    It takes points, their weights, centres, all of one floating type, and an output array of
+    labels. It is private to scikit-learn, so it is tested before use. It releases the GIL during
+    the whole call, so that threads do not wait for each other.
     """
     try:
         from sklearn.cluster._k_means_lloyd import lloyd_iter_chunked_dense
@@ -347,7 +347,7 @@ _fits_inside: list[Any] = []
 
 @functools.cache
 def _blas() -> Any:
-    # Finding the libraries takes milliseconds; those that count are loaded by now.
+    # Finding the libraries takes milliseconds; the relevant ones are already loaded.
     return ThreadpoolController()
 
 
@@ -355,7 +355,7 @@ def _blas() -> Any:
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS in this process to one thread, as tasks already run on all cores.
 
-    Several threads may enter: the first one sets the limit, the last one to leave lifts it.
+    Reentrant across threads: the first one sets the limit, the last one to leave lifts it.
 
     Examples
     --------
@@ -370,7 +370,7 @@ def one_blas_thread() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            # The limiter is the first entry, and leaves last.
+            # The first entry is the limiter; it is the last one to be popped.
             limiter = _fits_inside[0]
             _fits_inside.pop()
             if not _fits_inside:

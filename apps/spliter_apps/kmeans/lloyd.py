@@ -1,9 +1,9 @@
 """Lloyd's algorithm on partitions, and labels for given centres.
 
 In each iteration one task per partition returns the sums of its points by their nearest centre.
-The client adds the sums up, moves the centres and checks for convergence in the order of
+The client adds these, moves the centres and checks for convergence in the same order as
 scikit-learn: relocate empty clusters, average, compare the shift of the centres with the
-tolerance. Afterwards the points are labelled once more, so that labels and centres agree.
+tolerance. A final pass labels the points, so that labels and centres agree.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ def lloyd(
     tol: float,
     report: Callable[[str], None] | None = None,
 ) -> Run:
-    """Move centres to the means of their points until they stay.
+    """Move centres to the means of their points until they converge.
 
-    Iteration ends when the squared shifts of the centres add up to at most `tol`. With 0 that is
-    scikit-learn's strict convergence: equal labels give the very same sums. `report` gets a line
-    for each iteration, which costs a further pass in each.
+    Iteration ends when the squared shifts of the centres add up to at most `tol`. With 0 this is
+    scikit-learn's strict convergence: equal labels give bitwise equal sums. `report` gets a line
+    for each iteration, which costs one more pass each.
     """
     moved, n_iter = np.inf, 0
     while n_iter < max_iter and moved > tol:
         if n_iter < 2:
-            # The first centres may be far from the data, their means are not. Later, another
-            # origin would round the sums differently, and the centres would not converge.
+            # The first centres may be far from the data, their means are not. Changing the origin
+            # later would round the sums differently, and the centres would not converge.
             reader = points.reader(centers.mean(axis=0))
         sums = add_up(points, reader, centers)
         if not sums.weights.all():
@@ -83,7 +83,7 @@ def lloyd(
 
 
 def add_up(points: Points, reader: BlockReader, centers: FloatArray) -> Partial:
-    """Add up all points by their nearest centre, with one task per partition."""
+    """Sum all points by their nearest centre, with one task per partition."""
     futures = points.parts.map(_add_up, reader, centers)
     sums: Partial = combine(add, futures, centers.nbytes)
     return sums
@@ -95,7 +95,7 @@ def _add_up(partition: Partition, reader: BlockReader, centers: FloatArray) -> P
 
 
 def averages(sums: Partial) -> FloatArray:
-    """Return the means of clusters; a cluster without weight gets that of the heaviest one.
+    """Return the means of clusters; a cluster without weight gets the mean of the heaviest one.
 
     Examples
     --------
@@ -119,13 +119,13 @@ def _reason(moved: float, tol: float) -> str:
 
 
 def _relocate(points: Points, reader: BlockReader, centers: FloatArray, sums: Partial) -> Partial:
-    """Give empty clusters the points that are farthest from their centres."""
+    """Move empty clusters to the points that are farthest from their centres."""
     empty = np.flatnonzero(sums.weights == 0)
     futures = points.parts.map(_find_farthest, reader, centers, len(empty))
     farthest = farthest_of(gather(futures), len(empty))
     new = Partial(sums.sums.copy(), sums.weights.copy())
     if not farthest.squared_distances.any():
-        return new  # more clusters than different points
+        return new  # more clusters than distinct points
     for at, cluster in enumerate(empty[: len(farthest.rows)]):
         old, weight = farthest.labels[at], farthest.weights[at]
         new.sums[old] -= weight * farthest.points[at]
@@ -148,8 +148,8 @@ def _find_farthest(
 
 
 def _label(points: Points, centers: FloatArray, n_iter: int) -> Run:
-    """Label all points where they are; the labels stay there."""
-    # Rounded as the estimator keeps them, so that predicting gives the same labels.
+    """Label all points at their locations; the labels stay there."""
+    # Cast as the estimator stores them, so that predicting gives the same labels.
     centers = centers.astype(points.schema.dtype).astype(np.float64)
     reader = points.reader(centers.mean(axis=0))
     partitions = list(points.parts)
@@ -174,7 +174,7 @@ def _label_partition(
 
 
 def _without_labels(partition: Partition, labelled: tuple[list[Labels], Assignment]) -> Assignment:
-    """Return the small part of a labelling."""
+    """Return the part of a labelling without the labels, which is small."""
     return labelled[1]
 
 
@@ -192,7 +192,7 @@ def distances(block: Any, expected: Expected, centers: npt.NDArray[Any]) -> npt.
     if not points.shape[0]:
         return np.empty((0, len(centers)), expected.dtype)
     if not sparse.issparse(points):
-        # As in the fit: far from zero the squares of coordinates would hide the distances.
+        # As in the fit: far from zero, the distances would be lost in the squares of coordinates.
         origin = centers.mean(axis=0)
         points, centers = points - origin, centers - origin
     return np.asarray(euclidean_distances(points, centers), expected.dtype)
@@ -202,7 +202,7 @@ def distances(block: Any, expected: Expected, centers: npt.NDArray[Any]) -> npt.
 def inertia(
     partition: Partition, expected: Expected, centers: npt.NDArray[Any], weighted: bool
 ) -> float:
-    """Add up the squared distances of a partition's points to their centres."""
+    """Return the sum of the squared distances of a partition's points to their centres."""
     total = 0.0
     for index, block in partition.items():
         what = f"the weights of block {index}" if weighted else None
@@ -217,7 +217,7 @@ def _assigned(
     weights: str | None,
     distances: bool,
 ) -> Assignment:
-    """Label one block, with the weights that an error would call `weights`."""
+    """Label one block; `weights` is the name of its weights in errors, None if it has none."""
     points = expected.points(_points_of(block))
     own = None if weights is None else checked_weights(block[1], points.shape[0], weights)
     return assign(
@@ -230,5 +230,5 @@ def _assigned(
 
 
 def _points_of(block: Any) -> Any:
-    """Return the points of a block, which may come with weights."""
+    """Return the points of a block, which may be paired with weights."""
     return block[0] if isinstance(block, tuple) else block

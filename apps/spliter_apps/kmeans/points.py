@@ -1,7 +1,7 @@
-"""The points of a fit: how tasks read them, and the first pass over them.
+"""Read the points of a fit in tasks, and inspect them in a first pass.
 
 In the first pass one task per partition checks the blocks and computes what the tolerance and the
-first draws of centres need. It reads each block once for all of that, as blocks may be on disk.
+seeding need. It reads each block only once, as blocks may be on disk.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class BlockReader:
     """Converts blocks to points and weights at their location; sent with every task."""
 
     dtype: np.dtype[Any]
-    """Type of the points."""
+    """Dtype of the points."""
     weighted: bool
     """Whether blocks are pairs of points and weights."""
     origin: FloatArray
-    """A point near the data, or zeros: kernels may subtract it for the sake of precision."""
+    """A point near the data, or zeros: kernels may subtract it for precision."""
 
     def materialized(self, partition: Partition) -> Iterator[Block]:
         """Yield points and weights, as one block if the Split materializes."""
@@ -54,20 +54,20 @@ class BlockReader:
 
 @dataclass(frozen=True)
 class Points:
-    """The points of a fit, as the client knows them after the first pass."""
+    """The points of a fit, with their properties found in the first pass."""
 
     parts: Split
-    """Of points, or of points and weights; the number of rows of each block is known."""
+    """Split of points, or of points and weights; the rows of each block are known."""
     schema: Schema
-    """Type and columns of all blocks."""
+    """Dtype and columns of all blocks."""
     moments: Moments | None
-    """Mean and variance of the points, if asked for."""
+    """Mean and variance of the points, if requested."""
     masses: FloatArray
-    """Sum of the weights of each block: its rows, if the points have no weights."""
+    """Sum of the weights of each block; its number of rows if the points have no weights."""
 
     @classmethod
     def inspected(cls, parts: Split, *, with_moments: bool = True) -> Points:
-        """Check and describe all blocks, with one task per partition."""
+        """Check and inspect all blocks, with one task per partition."""
         # One list for tasks and results: iterating the Split again may plan other partitions.
         partitions = list(parts)
         weighted = parts.ncollections == 2
@@ -85,16 +85,16 @@ class Points:
         return cls(parts, schema, total, masses)
 
     def reader(self, origin: FloatArray) -> BlockReader:
-        """Return how tasks read the blocks, given a point near the data.
+        """Return the reader of the blocks, given a point near the data.
 
-        Nothing can be subtracted from sparse points, or they would become dense.
+        The origin of sparse points is zero: subtracting another would make them dense.
         """
         origin = np.zeros_like(origin) if self.schema.is_sparse else origin
         return BlockReader(self.schema.dtype, self.parts.ncollections == 2, origin)
 
     @property
     def mean_variance(self) -> float:
-        """Mean variance of the features, to which the tolerance is relative; 0 if not known."""
+        """Mean variance of the features, the unit of the tolerance; 0 if unknown."""
         return 0.0 if self.moments is None else float(self.moments.variance.mean())
 
 
@@ -104,7 +104,7 @@ def block_numbers(partition: Partition) -> IntArray:
 
 
 def block_starts(partition: Partition) -> list[int]:
-    """Return the global index of the first row of each block, at the location too."""
+    """Return the global index of the first row of each block."""
     starts = partition.indexes.item_starts
     assert starts is not None, "the sizes of blocks are known after the first pass"
     return [int(start) for start in starts]
@@ -123,7 +123,7 @@ class _Inspection:
 
 
 def _inspect(partition: Partition, weighted: bool, with_moments: bool) -> _Inspection:
-    """Check the blocks of a partition and compute what a fit needs to know of them."""
+    """Check the blocks of a partition and compute the properties needed by a fit."""
     checker = _Checker(weighted)
     blocks = checker.checked(partition)
     moments = moments_of(blocks) if with_moments else None
@@ -152,7 +152,7 @@ class _Checker:
 
 
 def moments_of(blocks: Iterable[Block]) -> Moments:
-    """Return the moments of the points in some blocks, whatever their weights.
+    """Return the unweighted moments of the points in some blocks.
 
     Examples
     --------

@@ -1,17 +1,17 @@
-"""First centres for k-means among points in partitions.
+"""Choose first centres for k-means among distributed points.
 
-The *mass* of a point is its weight, times its squared distance to the nearest centre once there
-are centres. Draws follow the global order of the points: the client draws a level between zero and
-the mass of all points and finds the block where the running sum of masses reaches it; the task
-there finds the row. A seed thus leads to the same centres however the points are cut and wherever
-they are, and for ``"k-means++"`` and ``"random"`` to those of scikit-learn.
+The *mass* of a point is its weight; once there are centres, its weight times its squared distance
+to the nearest one. Sampling follows the global row order: the client draws a level between zero and
+the total mass and finds the block where the cumulative mass reaches it; a task finds the row in
+that block. Thus the centres depend on the seed, not on blocks or locations, and for
+``"k-means++"`` and ``"random"`` they equal those of scikit-learn.
 
 ``"k-means++"`` (greedy, as in scikit-learn) takes two passes per centre: a few candidates are read
-from their blocks, then every partition computes the mass that each candidate would leave.
+from their blocks, then every partition computes the mass that would remain with each candidate.
 ``"k-means||"`` (Bahmani et al., "Scalable k-means++", 2012) takes twelve passes: in five rounds
 about twice as many points as centres become candidates, and the client clusters these.
 
-Between passes, one number per point stays at its location: the distance to the nearest centre.
+Between passes, each point's distance to its nearest centre stays at its location.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ clusters take it 35 round trips and 1.9 times the CPU time of k-means||, which m
 whatever the number of clusters; 64 clusters 131 and 7.4 times, 8 clusters 19 and 0.8 times."""
 
 ROUNDS = 5
-"""Rounds of k-means||; Bahmani et al. find no gain beyond."""
+"""Rounds of k-means||; Bahmani et al. find no gain from more."""
 
 OVERSAMPLING = 2.0
 """Candidates of a round of k-means|| per centre, as in Bahmani et al. and in dask-ml."""
@@ -63,10 +63,10 @@ NO_ROWS: IntArray = np.empty(0, np.int64)
 def first_centers(
     points: Points, how: str, n_clusters: int, random_state: np.random.RandomState
 ) -> FloatArray:
-    """Choose first centres of shape (n_clusters, n_features) in one of the four ways.
+    """Choose first centres of shape (n_clusters, n_features) with one of the four methods.
 
-    ``"auto"`` depends on the number of clusters, not of partitions: results must not depend on
-    where the blocks are.
+    ``"auto"`` depends on the number of clusters, not of partitions, so that results do not
+    depend on the locations of the blocks.
     """
     if how == "auto":
         how = "k-means++" if n_clusters <= MOST_ONE_BY_ONE else "k-means||"
@@ -80,7 +80,7 @@ def first_centers(
 
 
 def checked_centers(given: Any, schema: Schema, n_clusters: int) -> FloatArray:
-    """Return a copy of the caller's centres, rounded to the type of the points."""
+    """Return a copy of the caller's centres, cast to the dtype of the points."""
     centers = dense(check_array(given, accept_sparse="csr", dtype=schema.dtype, input_name="init"))
     expected = {"clusters": n_clusters, "features of the data": schema.n_features}
     for (what, size), found in zip(expected.items(), centers.shape, strict=True):
@@ -93,7 +93,7 @@ def checked_centers(given: Any, schema: Schema, n_clusters: int) -> FloatArray:
 
 
 class Seeder:
-    """Draws first centres; keeps the masses of blocks and, at the locations, the distances."""
+    """Draws first centres; tracks the masses of blocks and, at the locations, the distances."""
 
     def __init__(
         self, points: Points, n_clusters: int, random_state: np.random.RandomState
@@ -101,7 +101,7 @@ class Seeder:
         self.points = points
         self.n_clusters = n_clusters
         self.random_state = random_state
-        # The same partitions in every pass, as each has a state.
+        # One list for all passes: the states belong to these partitions.
         self.partitions = list(points.parts)
         self.numbers = [block_numbers(partition) for partition in self.partitions]
         self.states: list[Any] = [None] * len(self.partitions)
@@ -111,11 +111,11 @@ class Seeder:
         self.reader = points.reader(np.zeros(points.schema.n_features))
 
     def random(self) -> FloatArray:
-        """Draw different points by their weight, in the order of ``numpy.random.choice``."""
+        """Draw distinct points by weight, in the order of ``numpy.random.choice``."""
         drawn = self.none
         taken = NO_ROWS
         while len(drawn) < self.n_clusters:
-            # Rounding may leave a little of the mass of the points that are drawn.
+            # Rounding may leave a small remainder of the mass of points already drawn.
             if self.masses.sum() <= 1e-12 * self.points.masses.sum():
                 raise InvalidArgumentError(
                     f"only {len(drawn)} points have a weight above 0, and there are to be "
@@ -132,7 +132,7 @@ class Seeder:
         return drawn
 
     def plus_plus(self) -> FloatArray:
-        """Draw centres one after the other, far from those before."""
+        """Draw centres one by one, favouring points far from the previous ones."""
         return self._extended(self._first())
 
     def parallel(self) -> FloatArray:
@@ -152,14 +152,14 @@ class Seeder:
         return self._reclustered(candidates, weights)
 
     def _first(self) -> FloatArray:
-        """Draw the first centre by weight, and measure the distances to it."""
+        """Draw the first centre by weight, and compute the distances to it."""
         _, found = self._draw(self.random_state.random_sample(1), "right")
         self.reader = self.points.reader(found.points[0])
         self._choose(found.points)
         return found.points
 
     def _extended(self, centers: FloatArray) -> FloatArray:
-        """Add the best of a few candidates, until there are enough centres."""
+        """Add the best of a few candidates until there are enough centres."""
         n_tried = 2 + int(np.log(self.n_clusters))
         while len(centers) < self.n_clusters:
             _, candidates = self._draw(self.random_state.uniform(size=n_tried), "left")
@@ -171,16 +171,16 @@ class Seeder:
         return centers
 
     def _choose(self, centers: FloatArray) -> None:
-        """Add centres, and measure the mass that they leave."""
+        """Add centres, and compute the remaining mass."""
         self.chosen = centers
         self.masses = self._measure(self.none)[0]
 
     def _reclustered(self, candidates: FloatArray, weights: FloatArray) -> FloatArray:
-        """Cluster weighted candidates at the client; those without weight play no part."""
+        """Cluster weighted candidates at the client; candidates of weight zero are ignored."""
         kmeans = KMeans(self.n_clusters, n_init=RECLUSTERINGS, random_state=self.random_state)
         # One thread clusters so few points faster.
         with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
-            # Fewer different points than clusters: the fit warns of that.
+            # Fewer distinct candidates than clusters: the fit itself warns about it.
             warnings.simplefilter("ignore", ConvergenceWarning)
             kmeans.fit(candidates, sample_weight=weights)
         return np.asarray(kmeans.cluster_centers_, np.float64)
@@ -190,13 +190,13 @@ class Seeder:
     def _draw(
         self, uniform: FloatArray, side: str, taken: IntArray = NO_ROWS
     ) -> tuple[IntArray, DrawnPoints]:
-        """Find the points at these shares of the mass of all points, and their blocks."""
+        """Find the points at these fractions of the total mass, and the blocks they are in."""
         sums = np.cumsum(self.masses)
         levels = uniform * sums[-1]
         blocks = rows_at(self.masses, levels, side)
         heights = self.points.parts.grid.row_counts
         if not heights[blocks].all():
-            # No block has any mass: take one that has rows.
+            # The total mass is zero: use a block that has rows.
             blocks = np.full(len(blocks), np.flatnonzero(heights)[0])
         levels = levels - (sums - self.masses)[blocks]
         futures, orders = [], []
@@ -225,7 +225,7 @@ class Seeder:
         return masses
 
     def _sampled(self, seed: int, number: int) -> FloatArray:
-        """Draw each point by itself, with a probability in proportion to its mass."""
+        """Draw each point independently, with a probability proportional to its mass."""
         total = float(self.masses.sum())
         if not total:
             return self.none
@@ -259,10 +259,10 @@ def updated_distances(
     candidates: FloatArray,
     origin: FloatArray,
 ) -> Distances:
-    """Update the distances for chosen centres, and try candidates for the next one.
+    """Update the distances for chosen centres, and evaluate candidates for the next one.
 
-    The distances before, `closest`, do not include the chosen centres yet; they are not changed,
-    and ``None`` if there were no centres. The origin is a point near the data, or zero.
+    `closest` are the distances without the chosen centres, ``None`` if there were no centres; it
+    is not modified. The origin is a point near the data, or zero.
 
     Examples
     --------
@@ -306,11 +306,11 @@ def squared_distances(points: Any, centers: FloatArray) -> FloatArray:
 
 
 def rows_at(masses: FloatArray, levels: FloatArray, side: Any = "left") -> IntArray:
-    """Find where the running sum of masses reaches some levels.
+    """Find the rows at which the cumulative mass reaches the given levels.
 
-    The `side`, left or right, says whether a level is reached at the sum that equals it, or after.
-    Where rounding carries a level past the total, or the total is 0, the result is the last row
-    that has a mass, or the first row.
+    `side` is that of ``numpy.searchsorted``, for levels equal to a cumulative mass. If a level
+    exceeds the total by rounding, or the total is 0, the result is the last row with mass, or
+    the first row.
 
     Examples
     --------
@@ -323,9 +323,9 @@ def rows_at(masses: FloatArray, levels: FloatArray, side: Any = "left") -> IntAr
 
 
 def uniforms(seed: int, sequence: int, start: int, height: int) -> FloatArray:
-    """Return random numbers in [0, 1) that belong to rows, however these are cut into blocks.
+    """Return random numbers in [0, 1) that depend on global rows, not on the blocks.
 
-    They are of `height` rows from the global index `start` on; each seed and sequence gives others.
+    One for each of `height` rows from the global index `start`; seed and sequence select a stream.
 
     Examples
     --------
@@ -333,7 +333,7 @@ def uniforms(seed: int, sequence: int, start: int, height: int) -> FloatArray:
     >>> bool((uniforms(7, 0, 5, 3) == whole[5:8]).all())
     True
     """
-    # One count of the generator makes four numbers.
+    # One step of the generator's counter yields four numbers.
     count, skipped = divmod(start, 4)
     generator = np.random.Generator(np.random.Philox(key=seed, counter=[count, sequence, 0, 0]))
     return generator.random(skipped + height)[skipped:]
@@ -343,7 +343,7 @@ def uniforms(seed: int, sequence: int, start: int, height: int) -> FloatArray:
 
 
 class DrawnPoints(NamedTuple):
-    """Points that were drawn: themselves, their global rows, their weights."""
+    """Drawn points, their global rows, and their weights."""
 
     points: FloatArray
     rows: IntArray
@@ -351,7 +351,7 @@ class DrawnPoints(NamedTuple):
 
     @classmethod
     def of(cls, block: Block, at: IntArray, start: int) -> DrawnPoints:
-        """Return the points at some rows of a block that has the global rows from `start` on."""
+        """Return the points at rows `at` of a block whose first global row is `start`."""
         points, weights = block
         own = np.ones(len(at)) if weights is None else weights[at]
         return cls(dense(points[at]).astype(np.float64), start + at, own)
@@ -368,7 +368,7 @@ def find(
     side: str,
     taken: IntArray,
 ) -> DrawnPoints:
-    """Find a point at each level of the mass of a block, other than those `taken`."""
+    """Find the point at each level of a block's cumulative mass; `taken` rows are excluded."""
     before = None if state is None else partition.cut(state.closest)
     found, orders = [], []
     for number, (start, (index, block)) in enumerate(
@@ -389,7 +389,7 @@ def find(
 def _row_masses(
     block: Block, closest: FloatArray | None, chosen: FloatArray, origin: FloatArray
 ) -> FloatArray:
-    """Return the mass of each point of a block: its weight while there are no centres."""
+    """Return the mass of each point of a block: its weight, if there are no centres."""
     points, weights = block
     own = np.ones(points.shape[0]) if weights is None else weights
     if closest is None:
@@ -405,7 +405,7 @@ def measure(
     chosen: FloatArray,
     candidates: FloatArray,
 ) -> Distances:
-    """Update the distances of a partition; they stay where they are."""
+    """Update the distances of a partition; they stay at its location."""
     closest = None if state is None else state.closest
     blocks = reader.blocks(partition)
     return updated_distances(blocks, len(partition), closest, chosen, candidates, reader.origin)
@@ -413,7 +413,7 @@ def measure(
 
 @task
 def masses_of(partition: Partition, state: Distances) -> FloatArray:
-    """Return the masses of a partition's blocks to the client."""
+    """Return the masses of a partition's blocks, without the distances."""
     return state.masses
 
 
@@ -426,7 +426,7 @@ def sample(
     seed: int,
     sequence: int,
 ) -> DrawnPoints:
-    """Draw each point of a partition with the probability `factor` times its mass."""
+    """Draw each point of a partition with probability `factor` times its mass."""
     blocks, distances = reader.blocks(partition), partition.cut(state.closest)
     found = []
     for block, start, closest in zip(blocks, block_starts(partition), distances, strict=True):

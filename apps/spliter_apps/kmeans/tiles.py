@@ -1,14 +1,14 @@
-"""Regroup blocks of any height into tiles of bounded height.
+"""Regroup blocks of any number of rows into tiles of bounded size.
 
-A kernel that calls NumPy a dozen times per block is slow on blocks of ten rows, and on blocks of a
-million rows it needs scratch memory in proportion. :func:`tiles` cuts and joins blocks::
+A kernel that makes a dozen NumPy calls per block is slow on blocks of ten rows, and on blocks of a
+million rows it needs proportional scratch memory. :func:`tiles` cuts and joins blocks::
 
     blocks   |  9000 rows            | 10 | 10 | 10 | 10 | ...
     tiles    | 3000 | 3000 | 3000    | 3640 rows, copied     |
                views of the block      one buffer, reused
 
 Small blocks are copied into a buffer that fits the processor's cache. Large ones are cut into
-views, or copied too if their memory is not as kernels need it. Sparse blocks are never joined.
+views, or copied too if their memory layout is unsuitable. Sparse blocks are never joined.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Tile(NamedTuple):
 
 
 def tile_rows(values_per_row: int, itemsize: int = 8) -> int:
-    """Return how many rows a tile may have so that scratch memory stays within its bound.
+    """Return the maximum number of rows of a tile within the bound of scratch memory.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def tiles(
 ) -> Iterator[Tile]:
     """Cut and join blocks into tiles of at most `rows`, or `rows_in_place` if they are dense views.
 
-    Either all blocks have weights or none has. Dense tiles are of `dtype`, minus the origin.
+    Either all blocks have weights or none has. Dense tiles have the given dtype, minus the origin.
 
     Examples
     --------
@@ -88,18 +88,18 @@ def tiles(
 
 
 def _views(number: int, points: Any, weights: FloatArray | None, most: int) -> Iterator[Tile]:
-    """Cut a block into views of about equal height."""
+    """Cut a block into views of about equal size."""
     height = points.shape[0]
     count = -(-height // most)
     step = -(-height // count)
     for at in range(0, height, step):
-        # Cutting a sparse matrix copies it.
+        # Slicing a sparse matrix copies it.
         part = points if count == 1 else points[at : at + step]
         yield Tile(part, None if weights is None else weights[at : at + step], [number], [0])
 
 
 class _Buffer:
-    """Rows of small blocks, copied one after the other."""
+    """Buffer of rows of small blocks."""
 
     def __init__(self, rows: int, dtype: np.dtype[Any], origin: npt.NDArray[Any] | None) -> None:
         self.rows = rows
@@ -112,10 +112,10 @@ class _Buffer:
         self.starts: list[int] = []
 
     def should_copy(self, points: Any) -> bool:
-        """Return whether a dense block is small, or its memory is not as kernels need it.
+        """Return whether a dense block is small, or its memory layout is unsuitable.
 
-        Arrays that Dask received over the network start at any address. NumPy copies unaligned
-        arrays again in each operation, which takes twice as long as the rest of the kernel.
+        Arrays that Dask received over the network may be unaligned. NumPy copies unaligned
+        arrays in each operation, which takes twice as long as the rest of the kernel.
         """
         if sparse.issparse(points):
             return False
@@ -127,7 +127,7 @@ class _Buffer:
     def filled_with(
         self, number: int, points: npt.NDArray[Any], weights: FloatArray | None
     ) -> Iterator[Tile]:
-        """Copy a block, and yield the buffer whenever it is full."""
+        """Copy a block to the buffer, and yield the buffer whenever it is full."""
         at = 0
         while at < len(points):
             cut = slice(at, at + self.rows - self.fill)
@@ -161,7 +161,7 @@ class _Buffer:
 
 
 def concatenated(several: Sequence[Columns]) -> Columns:
-    """Return the rows of several tuples of arrays, at least one."""
+    """Concatenate one or more tuples of arrays, field by field."""
     return type(several[0])(*map(np.concatenate, zip(*several, strict=True)))
 
 
