@@ -22,7 +22,7 @@ from sklearn.svm import SVC
 from spliter import AlignmentError, InvalidArgumentError, split
 from spliter_apps.svm import CascadeSVM
 from tests.histogram_suite import cut
-from tests.kmeans_suite import heights
+from tests.kmeans_data import heights
 
 Array = npt.NDArray[Any]
 

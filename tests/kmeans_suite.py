@@ -3,91 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pytest
 import scipy.sparse
 import sklearn.cluster
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_blobs
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 
-from spliter import AlignmentError, InvalidArgumentError, Partition, Split, gather, split
+from spliter import InvalidArgumentError, Partition, Split, gather, split
 from spliter_apps import _results
 from spliter_apps.kmeans import KMeans, lloyd
 from spliter_apps.kmeans import points as kmeans_points
 from tests.histogram_suite import cut
-
-Array = npt.NDArray[Any]
-
-DATASETS = ["digits", "breast cancer", "iris", "blobs"]
-NBLOCKS = [1, 7, 200]
-K = 8
+from tests.kmeans_data import DATASETS, NBLOCKS, Array, K, assert_same, dataset, heights, start
+from tests.kmeans_refusals import KMeansRefusals
 
 
-@cache
-def dataset(name: str) -> Array:
-    """Points of a well-known data set."""
-    if name == "blobs":
-        return np.asarray(make_blobs(1500, n_features=5, centers=10, random_state=5)[0])
-    load = {"digits": load_digits, "breast cancer": load_breast_cancer, "iris": load_iris}[name]
-    return np.asarray(load().data)
-
-
-def heights(n_rows: int, n_blocks: int) -> list[int]:
-    """Uneven heights of blocks, some of them zero where there are many."""
-    cuts = np.sort(np.random.default_rng(n_blocks).integers(0, n_rows + 1, n_blocks - 1))
-    return [int(height) for height in np.diff([0, *cuts, n_rows])]
-
-
-def start(points: Array, n_clusters: int = K, seed: int = 0) -> Array:
-    """First centres near points, but off the lattice that measured data is on.
-
-    On it points are equally far from two centres, and which one gets them is decided by the last
-    bit: another one here than in scikit-learn.
-    """
-    rng = np.random.default_rng(seed)
-    chosen = rng.choice(len(points), n_clusters, replace=False)
-    return np.asarray(points[chosen] + 1e-3 * points.std() * rng.normal(size=points[chosen].shape))
-
-
-def assert_same(ours: KMeans, theirs: Any, labels: Array, rtol: float = 1e-6) -> None:
-    """Compare with what scikit-learn found."""
-    assert ours.inertia_ == pytest.approx(theirs.inertia_, rel=rtol)
-    assert ours.n_iter_ == theirs.n_iter_
-    np.testing.assert_array_equal(labels, theirs.labels_)
-    assert labels.dtype == theirs.labels_.dtype
-    spread = np.abs(theirs.cluster_centers_).max()
-    np.testing.assert_allclose(
-        ours.cluster_centers_, theirs.cluster_centers_, rtol=rtol, atol=rtol * spread
-    )
-    assert ours.cluster_centers_.dtype == theirs.cluster_centers_.dtype
-    assert ours.n_features_in_ == theirs.n_features_in_
-
-
-class KMeansTests(ABC):
+class KMeansTests(KMeansRefusals):
     """Subclasses say how a collection of the engine is made."""
-
-    @abstractmethod
-    def collection(self, array: Array, rows: Sequence[int]) -> Any:
-        """Return an array of one or two axes as a collection cut along its rows, in any places."""
-
-    @abstractmethod
-    def blocks(self, blocks: Sequence[Any]) -> Any:
-        """Return blocks of any kind as a collection."""
-
-    @abstractmethod
-    def gathered(self, collection: Any) -> Array:
-        """Return a collection that the engine has made as one array."""
-
-    @abstractmethod
-    def heights(self, collection: Any) -> list[int]:
-        """Return the numbers of rows of the blocks of a collection that the engine has made."""
 
     # --- the same as scikit-learn -----------------------------------------------------------
 
@@ -452,103 +387,6 @@ class KMeansTests(ABC):
         with pytest.raises(InvalidArgumentError):
             KMeans(200).fit(x)
         assert len(closed) == 3
-
-    # --- what is refused --------------------------------------------------------------------
-
-    @pytest.mark.parametrize("bad", [np.nan, np.inf])
-    def test_points_that_are_not_finite(self, bad: float) -> None:
-        points = dataset("iris").copy()
-        kmeans = KMeans(3, random_state=0).fit(points)
-        points[130, 2] = bad
-        x = self.collection(points, [50, 70, 30])
-        for first in ("k-means++", points[:3]):
-            with pytest.raises(InvalidArgumentError, match=r"block \(2, ?0?\).*(NaN|infinity)"):
-                KMeans(3, init=first).fit(x)
-        with pytest.raises(InvalidArgumentError, match=r"NaN|infinity"):
-            self.gathered(kmeans.predict(x))
-
-    def test_points_that_are_no_numbers(self) -> None:
-        x = self.blocks([np.array([["a", "b"]]), np.array([["c", "d"]])])
-        with pytest.raises(InvalidArgumentError, match=r"block \([01],.*could not convert"):
-            KMeans(1).fit(x)
-
-    def test_blocks_of_one_axis(self) -> None:
-        # A list of such blocks is, to scikit-learn, one array whose rows are not of one length.
-        with pytest.raises(ValueError, match=r"2D array|inhomogeneous"):
-            KMeans(2).fit(self.collection(np.arange(9.0), [4, 5]))
-
-    def test_blocks_of_different_width(self) -> None:
-        x = self.blocks([np.zeros((3, 2)), np.zeros((3, 1))])
-        for first in ("k-means++", np.zeros((1, 2))):
-            with pytest.raises(InvalidArgumentError, match="different numbers of columns"):
-                KMeans(1, init=first).fit(x)
-
-    @pytest.mark.parametrize("rows", [[3, 0, 2], [0, 0]])
-    def test_fewer_points_than_clusters(self, rows: list[int]) -> None:
-        x = self.collection(np.arange(2.0 * sum(rows)).reshape(-1, 2), rows)
-        message = f"n_samples={sum(rows)} should be >= n_clusters=6"
-        for first in ("k-means++", np.arange(12.0).reshape(6, 2)):
-            with pytest.raises(InvalidArgumentError, match=message):
-                KMeans(6, init=first).fit(x)
-
-    @pytest.mark.parametrize(
-        ("value", "message"),
-        [(-1.0, "negative"), (np.nan, "NaN"), (np.inf, "infinity")],
-    )
-    def test_weights_that_cannot_be_used(self, value: float, message: str) -> None:
-        points, weights = dataset("iris"), np.ones(150)
-        weights[60] = value
-        x, w = self.collection(points, [50, 100]), self.collection(weights, [50, 100])
-        with pytest.raises(InvalidArgumentError, match=message):
-            KMeans(3).fit(x, sample_weight=w)
-
-    def test_no_point_has_a_weight(self) -> None:
-        x = self.collection(dataset("iris"), [50, 100])
-        w = self.collection(np.zeros(150), [50, 100])
-        for first in ("k-means++", dataset("iris")[::50]):
-            with pytest.raises(InvalidArgumentError, match="at least one non-zero"):
-                KMeans(3, init=first).fit(x, sample_weight=w)
-
-    def test_fewer_points_with_a_weight_than_clusters(self) -> None:
-        weights = np.zeros(150)
-        weights[[3, 70]] = 1.0
-        x, w = self.collection(dataset("iris"), [50, 100]), self.collection(weights, [50, 100])
-        with pytest.raises(InvalidArgumentError, match="only 2 points have a weight"):
-            KMeans(3, init="random", random_state=0).fit(x, sample_weight=w)
-
-    def test_weights_blocked_otherwise(self) -> None:
-        x, w = self.collection(dataset("iris"), [50, 100]), np.ones(150)
-        with pytest.raises(AlignmentError):
-            KMeans(3).fit(x, sample_weight=self.collection(w, [100, 50]))
-        with pytest.raises(InvalidArgumentError, match=r"149 entries.*150 rows"):
-            KMeans(3).fit(x, sample_weight=w[1:])
-        with (
-            split(x) as parts,
-            pytest.raises(InvalidArgumentError, match="make the Split of both"),
-        ):
-            KMeans(3).fit(parts, sample_weight=self.collection(w, [50, 100]))
-
-    def test_other_columns_than_fitted(self) -> None:
-        points = dataset("iris")
-        kmeans = KMeans(3, random_state=0).fit(self.collection(points, [50, 100]))
-        other = self.collection(points[:, :3], [50, 100])
-        for use in (kmeans.predict, kmeans.transform):
-            with pytest.raises(InvalidArgumentError, match="3 features, but KMeans is expecting 4"):
-                self.gathered(use(other))
-        with pytest.raises(InvalidArgumentError, match="3 features, but KMeans is expecting 4"):
-            kmeans.score(other)
-
-    def test_use_before_fit(self) -> None:
-        x = self.collection(dataset("iris"), [50, 100])
-        for use in (KMeans().predict, KMeans().transform, KMeans().score):
-            with pytest.raises(NotFittedError):
-                use(x)
-
-    @pytest.mark.parametrize("shape", [(4, 4), (3, 5)])
-    def test_first_centres_of_another_shape(self, shape: tuple[int, int]) -> None:
-        x = self.collection(dataset("iris"), [50, 100])
-        with pytest.raises(InvalidArgumentError, match="does not match the number of"):
-            KMeans(3, init=np.ones(shape)).fit(x)
 
     def test_a_fit_without_surprise_warns_of_nothing(self) -> None:
         with warnings.catch_warnings():

@@ -18,7 +18,7 @@ from spliter_apps.neighbors import (
     RadiusNeighborsClassifier,
     RadiusNeighborsRegressor,
 )
-from tests.kmeans_suite import heights
+from tests.kmeans_data import heights
 from tests.neighbors_data import Array, dataset
 from tests.neighbors_refusals import NeighborsRefusals
 

@@ -23,7 +23,7 @@ from tests.dask_backend.conftest import start as start_cluster
 from tests.dask_backend.placing import ShuffledCollections, shuffled, shuffled_array
 from tests.engine_cases import CASCADE_SVM, one_case_of
 from tests.histogram_suite import cut
-from tests.kmeans_suite import heights
+from tests.kmeans_data import heights
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 

@@ -26,7 +26,8 @@ from tests.dask_backend.placing import ShuffledCollections, shuffled
 from tests.dask_backend.programs import kill
 from tests.engine_cases import KMEANS, one_case_of
 from tests.histogram_suite import cut
-from tests.kmeans_suite import KMeansTests, dataset, heights
+from tests.kmeans_data import dataset, heights
+from tests.kmeans_suite import KMeansTests
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 

@@ -25,7 +25,8 @@ from spliter_apps.kmeans import KMeans
 from spliter_apps.kmeans.points import BlockReader, Points
 from spliter_apps.kmeans.seeding import NO_ROWS, Seeder, find
 from tests.histogram_suite import cut
-from tests.kmeans_suite import KMeansTests, dataset, heights, start
+from tests.kmeans_data import dataset, heights, start
+from tests.kmeans_suite import KMeansTests
 
 Array = npt.NDArray[Any]
 

@@ -25,7 +25,7 @@ from tests.dask_backend.placing import ShuffledCollections, shuffled
 from tests.dask_backend.programs import kill
 from tests.engine_cases import NEIGHBORS, one_case_of
 from tests.histogram_suite import cut
-from tests.kmeans_suite import heights
+from tests.kmeans_data import heights
 from tests.neighbors_data import by_distance_and_number, dataset, lattice
 from tests.neighbors_suite import NeighborsTests
 

@@ -1,0 +1,179 @@
+"""Edges of bins, the extent of data, densities: as by NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spliter import InvalidArgumentError, SplIterError
+from spliter_apps.histogram.edges import (
+    Extent,
+    checked_edges,
+    columns_without_range,
+    finish,
+    resolve_edges,
+)
+from tests.test_histogram_kernel import Array, cases, counted
+
+BINS_AND_RANGES: list[tuple[Any, Any]] = [
+    (10, None),
+    (np.int8(3), None),
+    (np.array(4), None),
+    ((2, 5), None),
+    (np.array([3, 1]), [(0, 1), (-3.5, 2)]),
+    ([4, [0, 1, 5]], [None, None]),
+    ([[0.0, 0.5, 0.7], np.array([1, 2, 2, 3])], None),
+    (5, [(0, 1), None]),
+    (5, np.array([[0, 1], [2, 3]])),
+    (5, [(2, 2), (0, 0)]),
+    (3, [(0.1, np.nextafter(0.1, 1)), (0, 1)]),
+    ([np.array([0, 1], np.float32), True], None),
+    ([2, [0, 1]], [None, "not looked at, as NumPy does"]),
+]
+
+
+@pytest.mark.parametrize(("bins", "range_"), BINS_AND_RANGES)
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int8, np.int64, np.float32, np.float64])
+def test_edges_are_those_of_numpy(bins: Any, range_: Any, dtype: Any) -> None:
+    sample = np.random.default_rng(8).integers(0, 100, (40, 2)).astype(dtype)
+    theirs = np.histogramdd(sample, bins=bins, range=range_)[1]
+    ours = resolve_edges(bins, range_, 2, list(sample.min(axis=0)), list(sample.max(axis=0)))
+    for mine, his in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(mine, his)
+        assert mine.dtype == his.dtype
+
+
+@pytest.mark.parametrize("bins", [4, [2, [0, 1]]])
+def test_edges_without_data_are_those_of_numpy(bins: Any) -> None:
+    theirs = np.histogramdd(np.empty((0, 2)), bins=bins)[1]
+    for mine, his in zip(resolve_edges(bins, None, 2), theirs, strict=True):
+        np.testing.assert_array_equal(mine, his)
+
+
+@pytest.mark.parametrize(
+    ("bins", "range_", "message"),
+    [
+        (0, None, "must be positive"),
+        ((1, -2), None, r"bins\[1\]. must be positive"),
+        (2.0, None, "must be an integer"),
+        ("auto", None, "must be numbers or edges"),
+        (["auto", 3], None, "must be a number or edges"),
+        (None, None, "must be an integer"),
+        ((1, 2, 3), None, "dimension"),
+        ([[0, 1]], None, "dimension"),
+        ([[2, 1], 3], None, "monotonically increasing"),
+        ([[[0, 1]], 3], None, "1-D"),
+        ([[[0, 1], [2]], 3], None, "not an array of edges"),
+        ([[], 3], None, "at least one"),
+        (3, [(0, 1)], "one entry per column"),
+        (3, 7, "one entry per column"),
+        (3, (0, 1), "pair of numbers"),
+        (3, [(0, 1, 2), None], "pair of numbers"),
+        (3, [("a", "b"), None], "pair of numbers"),
+        (3, [(1, 0), None], "max must be larger than min"),
+        (3, [(0, np.inf), None], "not finite"),
+        (3, [(np.nan, 1), None], "not finite"),
+        (3, [(-1.7e308, 1.7e308), None], "too wide"),
+    ],
+)
+def test_bins_and_ranges_that_are_refused(bins: Any, range_: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message) as refused:
+        resolve_edges(bins, range_, 2)
+    assert isinstance(refused.value, ValueError) and isinstance(refused.value, SplIterError)
+    with pytest.raises(InvalidArgumentError, match=message):
+        columns_without_range(bins, range_, 2)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_data_that_are_not_finite_need_a_range(bad: float) -> None:
+    low, high = ([0.0, bad], [1.0, bad])
+    with pytest.raises(InvalidArgumentError, match=r"autodetected range of .* column 1"):
+        resolve_edges(2, None, 2, low, high)
+    assert len(resolve_edges(2, [None, (0, 1)], 2, low, high)) == 2
+    assert len(resolve_edges([2, [0, 1]], None, 2, low, high)) == 2
+
+
+@pytest.mark.parametrize(
+    ("bins", "range_", "columns"),
+    [
+        (10, None, (0, 1)),
+        (10, [None, (0, 1)], (0,)),
+        ([3, [0, 1]], None, (0,)),
+        ([[0, 1], [0, 1]], None, ()),
+        (3, [(0, 1)] * 2, ()),
+    ],
+)
+def test_columns_without_range(bins: Any, range_: Any, columns: tuple[int, ...]) -> None:
+    assert columns_without_range(bins, range_, 2) == columns
+
+
+def test_given_edges_are_checked_and_kept() -> None:
+    edges = np.array([0, 1, 1, 5], np.int16)
+    assert checked_edges(edges, 0) is edges
+
+
+@given(
+    rows=st.integers(0, 3000),
+    ndim=st.integers(1, 4),
+    order=st.sampled_from(["C", "F"]),
+    dtype=st.sampled_from(["f8", "f4", "i8", "u1", "?"]),
+    nan=st.booleans(),
+    cut=st.integers(0, 3000),
+)
+def test_extent_is_that_of_numpy(
+    rows: int, ndim: int, order: Any, dtype: str, nan: bool, cut: int
+) -> None:
+    rng = np.random.default_rng([rows, ndim, cut])
+    values = rng.permutation(rows * ndim).reshape(rows, ndim)
+    sample = np.array(values, order=order).astype(dtype)
+    if nan and rows and sample.dtype.kind == "f":
+        sample[rng.integers(rows), 0] = np.nan
+    parts = [Extent.of([part]) for part in (sample[:cut], sample[cut:])]
+    extent = parts[0].merged(parts[1])
+    assert extent.ncolumns == ndim
+    if not rows:
+        assert (extent.low, extent.high) == ((), ())
+        return
+    np.testing.assert_array_equal(extent.low, sample.min(axis=0))
+    np.testing.assert_array_equal(extent.high, sample.max(axis=0))
+    assert {np.asarray(value).dtype for value in extent.low + extent.high} == {sample.dtype}
+
+
+@pytest.mark.parametrize("row", [0, 1023, 1024, 2047, 2048, 2100])
+def test_extremes_are_found_in_every_row(row: int) -> None:
+    sample = np.zeros((2101, 2))
+    sample[row] = -1, 1
+    extent = Extent.of([sample])
+    assert (extent.low, extent.high) == ((-1, 0), (0, 1))
+
+
+def test_extents_of_different_width_do_not_mix() -> None:
+    with pytest.raises(InvalidArgumentError, match="1 and 2 columns"):
+        Extent(1).merged(Extent(2))
+
+
+@given(cases())
+def test_density_is_that_of_numpy(
+    case: tuple[Array, tuple[Array, ...], list[int], int],
+) -> None:
+    sample, edges, _, _ = case
+    with np.errstate(all="ignore"):
+        theirs = np.histogramdd(sample, bins=list(edges), density=True)[0]
+        ours = finish(counted(sample, edges), edges, density=True)
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_counts_are_returned_as_they_are() -> None:
+    counts = np.ones(3)
+    assert finish(counts, (np.arange(4.0),), density=False) is counts
+    np.testing.assert_array_equal(counts, 1)
+
+
+def test_density_of_nothing_warns_as_numpy_does() -> None:
+    with pytest.warns(RuntimeWarning, match="invalid value"):
+        result = finish(np.zeros(2), (np.arange(3.0),), density=True)
+    assert np.isnan(result).all()
