@@ -1,10 +1,10 @@
-"""COMPSs: partitions at nodes, one PyCOMPSs task per partition.
+"""COMPSs backend: partitions at nodes, one PyCOMPSs task per partition.
 
 ``collection``  blocks that tasks have made
 ``creation``    makes blocks by tasks that report where they run
 ``locator``     finds the blocks of ds-arrays, of collections made by tasks, of lists of futures
-``blocks``      the blocks of a Split at the main program: where they are, what moved
-``executor``    a call becomes one PyCOMPSs task
+``blocks``      client-side blocks of a Split: locations and transfer counters
+``executor``    submits each call as one PyCOMPSs task
 ``payload``     pickles a call
 ``tasks``       the PyCOMPSs tasks
 ``worker``      the body of these tasks
@@ -14,7 +14,7 @@
 ``persistent``  tasks over persistent objects of dataClay
 ``contents``    reads the contents of such objects inside a task
 ``settings``    settings of this backend
-``api``         the part of PyCOMPSs that is used, or what to do where it is missing
+``api``         the functions of PyCOMPSs that are used, or advice if it is missing
 ``storage/``    the storage interface in Java, to be compiled next to the COMPSs runtime
 """
 
@@ -43,7 +43,7 @@ __all__ = [
 
 
 def _executor_over(blocks: Blocks) -> Executor:
-    """Return the executor for blocks that another backend has found (persistent objects)."""
+    """Return the executor for blocks opened by another backend's locator (persistent objects)."""
     if isinstance(blocks, CompssBlocks) or (
         isinstance(blocks, LocalBlocks) and not runtime_is_up()
     ):
@@ -54,4 +54,4 @@ def _executor_over(blocks: Blocks) -> Executor:
 
 
 BACKEND = Backend("compss", CompssLocator(), executor_of_future, _executor_over)
-"""What the registry loads under the name ``"compss"``."""
+"""Loaded by the registry under the name ``"compss"``."""

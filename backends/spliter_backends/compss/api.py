@@ -1,7 +1,6 @@
-"""The part of PyCOMPSs that the backend uses, imported in one place.
+"""Import the functions of PyCOMPSs that the backend uses, or advise how to install it.
 
-PyCOMPSs comes with the COMPSs runtime, which package registries do not have, so the message for
-its absence matters more than elsewhere.
+PyCOMPSs comes with the COMPSs runtime, which package registries do not have.
 """
 
 from __future__ import annotations
@@ -44,28 +43,22 @@ __all__ = [
 ]
 
 CORE_ELEMENT_KEY: Final = "compss_core_element"
-"""The keyword by which decorators above ``@task`` pass on what they were told."""
+"""Keyword argument by which decorators above ``@task`` pass their settings."""
 
 
 def runtime_is_up() -> bool:
-    """Whether this is the main program of a running application.
+    """Return whether this is the main program of a running application.
 
-    Returns
-    -------
-    bool
-        ``False`` in a program started by plain ``python`` and inside a task: there a task is an
-        ordinary call.
+    False in a program started by plain ``python`` and inside a task; there a task is an ordinary
+    call.
     """
     return bool(CONTEXT.in_master())
 
 
 def storage_is_configured() -> bool:
-    """Whether the application was started with a storage interface.
+    """Return whether the application has a storage interface.
 
-    Returns
-    -------
-    bool
-        Then persistent objects can be given to tasks, and the scheduler asks where they are.
+    If so, persistent objects can be passed to tasks, and the scheduler queries their locations.
     """
     persistent: Any = sys.modules.get("pycompss.util.storages.persistent")
     return persistent is not None and not persistent.DUMMY_STORAGE

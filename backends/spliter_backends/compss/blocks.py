@@ -1,13 +1,13 @@
-"""The opened blocks of collections in the hands of COMPSs: where they are, and what moved.
+"""Client-side blocks of a Split over COMPSs objects: locations and transfer counters.
 
-No call of the main program tells where an object is, so it is found out once per block:
+The main program cannot query where an object is, so the location is determined once per block:
 
-*made*         the task that made the block said where it ran (``make_blocks``, ``map_blocks``)
-*tasks*        a tiny task is given the block and says where COMPSs put it: at the block as a
-               rule, and afterwards the block is there in any case
-*round-robin*  nobody asks: blocks are taken to be on the nodes in turn, and COMPSs decides
+*made*         the task that made the block reported where it ran (``make_blocks``, ``map_blocks``)
+*tasks*        a tiny task receives the block and reports where COMPSs ran it: usually where the
+               block was, and in any case the block is there afterwards
+*round-robin*  blocks are assumed to be on the nodes in turn, and COMPSs decides
 
-What has been found out is kept as long as the block: COMPSs copies objects, and leaves them.
+Locations are remembered as long as the block: COMPSs copies objects, but never moves them.
 """
 
 from __future__ import annotations
@@ -34,41 +34,41 @@ from spliter_backends.compss.source import AwaySource, Layout
 from spliter_backends.compss.worker import BlockFacts
 
 _facts: Final[weakref.WeakKeyDictionary[Any, BlockFacts]] = weakref.WeakKeyDictionary()
-"""What is known of blocks, by their (first) future."""
+"""Facts about blocks, by their (first) future."""
 
 _promised: Final[weakref.WeakKeyDictionary[Any, tuple[Any, int | None]]] = (
     weakref.WeakKeyDictionary()
 )
-"""Futures of what will be known, and which of several facts it is."""
+"""Futures of facts by block, and the index if the future is a list of facts."""
 
 
 def promise(block: Any, facts: Any, which: int | None = None) -> None:
-    """Take note that a future will tell about a block.
+    """Register a future with facts about a block.
 
     Parameters
     ----------
     block : future
         The block.
     facts : future
-        Of :class:`BlockFacts`, or a list of them.
+        Future of a :class:`BlockFacts`, or of a list of them.
     which : int, optional
-        Which of the list.
+        Index into the list.
     """
     _promised[block] = facts, which
 
 
 def known_facts(block: Any) -> BlockFacts | None:
-    """Return what is known of a block, waiting for the task that makes it if that will tell.
+    """Return the facts about a block; wait for the task that makes it if that reports them.
 
     Parameters
     ----------
     block : object
-        A block, or its first piece.
+        A block, or its first part.
 
     Returns
     -------
     BlockFacts or None
-        ``None`` if somebody has to be asked.
+        ``None`` if no task reports them.
     """
     if not isinstance(block, Future):
         return None
@@ -87,13 +87,13 @@ class Member:
     Parameters
     ----------
     grid : BlockGrid
-        Arrangement of its blocks.
+        Its block grid.
     blocks : sequence of tuple
-        For each block the objects that it is, side by side; one as a rule.
+        For each block the objects it consists of, side by side; usually one.
     nbytes : ndarray of int64, or None
-        Bytes of each block where they are known without asking.
+        Bytes of each block if known without a task.
     kept : object
-        The collection, which may delete its blocks when it goes.
+        The collection, which may delete its blocks when it is freed.
     """
 
     grid: BlockGrid
@@ -103,12 +103,12 @@ class Member:
 
     @property
     def columns(self) -> int:
-        """Objects that make up one block."""
+        """Number of objects per block."""
         return len(self.blocks[0]) if self.blocks else 1
 
 
 class CompssSource:
-    """A partition's blocks as the main program sees them: what to give to a task."""
+    """Client-side source of a partition: the objects to pass to a task."""
 
     def __init__(
         self,
@@ -124,17 +124,17 @@ class CompssSource:
         self._one: Any = None
 
     def read(self) -> Any:
-        """Refuse: the blocks are not in this process."""
+        """Raise `PartitionNotLocalError`."""
         return AwaySource(self._planned.location).read()
 
     def materialized(self) -> Any:
-        """Refuse, as :meth:`read`."""
+        """Raise `PartitionNotLocalError`."""
         return self.read()
 
     def shipped(
         self, partition: Partition, start: int, constraints: Any
     ) -> tuple[Layout, Sequence[Any]]:
-        """Return what a task has to be given, and how it belongs together."""
+        """Return the objects to pass to a task, and their layout."""
         members = self._blocks.members
         positions = self._planned.positions.tolist()
         objects = [piece for position in positions for piece in members[0].blocks[position]]
@@ -161,7 +161,7 @@ class CompssSource:
         return layout.read_from_one(start), [self._one]
 
     def forget(self) -> None:
-        """Let go of the blocks as one."""
+        """Delete the concatenated blocks."""
         if self._one is not None:
             compss_delete_object(self._one)
             self._one = None
@@ -175,17 +175,17 @@ class CompssSource:
 
 
 class CompssBlocks(BlocksBase[Executor]):
-    """The blocks of one or several aligned collections.
+    """Blocks of one or several aligned collections.
 
-    COMPSs copies objects and leaves them where they were, so a plan stays right. Tasks that ran
-    elsewhere than planned count as moved with all blocks of their partition, once per node.
+    COMPSs copies objects but never moves them, so a plan stays valid. The blocks of a partition
+    whose task ran at another node are counted as fetched, once per node.
 
     Parameters
     ----------
     members : sequence of Member
         The first one is the one being split.
     executor : Executor
-        What runs tasks over them.
+        Runs tasks over them.
     """
 
     def __init__(self, members: Sequence[Member], executor: Executor) -> None:
@@ -201,13 +201,12 @@ class CompssBlocks(BlocksBase[Executor]):
         splits[self.token] = self
 
     def locate(self) -> Placement:
-        """Find out where the blocks are; see the module's description.
+        """Determine where the blocks are, as the module's docstring describes.
 
         Returns
         -------
         Placement
-            The locations are the nodes' names as COMPSs has them. Where blocks were not asked
-            for, they say so.
+            Locations are COMPSs' names of the nodes, marked if they are assumed.
         """
         if not self._facts:
             self._facts = [self._facts_of(member) for member in self.members]
@@ -239,18 +238,7 @@ class CompssBlocks(BlocksBase[Executor]):
         return [facts for facts in found if facts is not None]
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[CompssSource]:
-        """Return one source per planned partition; count aligned blocks that are elsewhere.
-
-        Parameters
-        ----------
-        planned : sequence of PlannedPartition
-            What the planner made.
-
-        Returns
-        -------
-        sequence of CompssSource
-            In the same order.
-        """
+        """Return one source per planned partition, in order; count aligned blocks elsewhere."""
         made = []
         for part in planned:
             rows = self.grids[0].rows(part.positions).tolist()
@@ -271,14 +259,14 @@ class CompssBlocks(BlocksBase[Executor]):
                     self.counter.add(Movement(aligned_blocks=1, aligned_nbytes=facts[row].nbytes))
 
     def ran_away(self, partition: int, host: str) -> None:
-        """Take note that a task of a partition ran at another node: its blocks went there.
+        """Count the blocks of a partition as fetched by a node, unless they are already there.
 
         Parameters
         ----------
         partition : int
-            Its number.
+            Number of the partition.
         host : str
-            The node; its copies of the blocks serve later tasks.
+            Node where its task ran; copies there are reused by later tasks.
         """
         if (partition, host) not in self._fetched:
             self._fetched.add((partition, host))
@@ -287,7 +275,7 @@ class CompssBlocks(BlocksBase[Executor]):
             self.counter.add(Movement(fetched_blocks=len(part.positions), fetched_nbytes=nbytes))
 
     def close(self) -> None:
-        """Let go of the blocks. COMPSs keeps those that tasks under way need."""
+        """Release the blocks; COMPSs keeps those that running tasks need."""
         for reference in self._sources:
             source = reference()
             if source is not None:
@@ -296,12 +284,12 @@ class CompssBlocks(BlocksBase[Executor]):
 
 
 def nodes_known() -> Sequence[str]:
-    """Return the nodes to deal blocks out to where nothing is known of them.
+    """Return the nodes to assign blocks of unknown location to, in turn.
 
     Returns
     -------
     sequence of str
-        By the setting, or those that tasks have been heard of, or numbers.
+        The setting `nodes`, else the nodes that tasks have reported, else made-up names.
     """
     if settings().nodes:
         return settings().nodes

@@ -1,4 +1,4 @@
-"""Collections of blocks that are results of PyCOMPSs tasks, which know where they were made."""
+"""Collection of blocks that are results of PyCOMPSs tasks."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from spliter_backends.compss.future import CompssFuture
 class CompssCollection(Sequence[Any]):
     """Blocks along one or several axes, each a PyCOMPSs future.
 
-    A sequence of the futures, which PyCOMPSs tasks take as arguments. Where there is no runtime,
-    it is one of the blocks themselves.
+    A sequence of the futures, which PyCOMPSs tasks accept as arguments. Without a runtime it
+    contains the blocks themselves.
 
     Parameters
     ----------
     blocks : sequence of future
         In C order of the grid.
     grid : BlockGrid
-        Their arrangement.
+        The block grid.
     """
 
     def __init__(self, blocks: Sequence[Any], grid: BlockGrid) -> None:
@@ -36,17 +36,17 @@ class CompssCollection(Sequence[Any]):
 
     @property
     def grid(self) -> BlockGrid:
-        """Arrangement of the blocks."""
+        """The block grid."""
         return self._grid
 
     @property
     def chunks(self) -> tuple[tuple[int, ...], ...]:
-        """Sizes of the blocks along each axis, as Dask arrays have them; -1 where not known."""
+        """Sizes of the blocks along each axis, as in Dask; -1 for unknown sizes."""
         return self._grid.chunks
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """Size along each axis; None where sizes of blocks are not known."""
+        """Size along each axis; None if unknown."""
         return self._grid.extent
 
     def __len__(self) -> int:
@@ -58,25 +58,20 @@ class CompssCollection(Sequence[Any]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Any]: ...
     def __getitem__(self, index: int | slice) -> Any:
-        """Return one block, or some."""
+        """Return one block, or a slice of them."""
         return self._blocks[index]
 
     def __repr__(self) -> str:
-        """Return the arrangement of the blocks."""
+        """Return the shape of the block grid."""
         return f"<CompssCollection: {self._grid.shape} blocks>"
 
     def gather(self) -> list[Any]:
-        """Wait for the blocks and return them.
-
-        Returns
-        -------
-        list of block
-            In C order of the grid.
+        """Wait for the blocks and return them, in C order of the grid.
 
         Raises
         ------
         BaseException
-            What making one of them has raised.
+            The error of a task that makes a block.
         """
         return [b.result() if isinstance(b, CompssFuture) else b for b in self._blocks]
 
@@ -91,7 +86,7 @@ class CompssCollection(Sequence[Any]):
         Returns
         -------
         dislib.data.array.Array
-            It does not delete the blocks when it goes.
+            It does not delete the blocks when it is freed.
 
         Raises
         ------
@@ -137,12 +132,12 @@ def assembled(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Comp
     results : sequence of (ndarray of int64, future)
         Positions of blocks, and the future of the new ones.
     made : BlocksMade
-        What they are.
+        Sizes and type of the new blocks.
 
     Returns
     -------
     CompssCollection
-        One task per result takes it apart, where it is.
+        One task per result separates its blocks, at the same node.
     """
     blocks: list[Any] = [None] * len(made.rows)
     for positions, future in results:

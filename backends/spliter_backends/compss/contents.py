@@ -1,4 +1,4 @@
-"""Read the contents of dataClay's persistent objects inside a PyCOMPSs task, one by one."""
+"""Read the contents of dataClay objects inside a PyCOMPSs task, one by one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any, overload
 
 @dataclass(frozen=True)
 class Persistent:
-    """Persistent objects whose content is the blocks.
+    """Persistent objects whose contents are the blocks.
 
     Parameters
     ----------
     ids : tuple of UUID
-        Of the objects, in the order of inputs; none if they are inputs themselves.
+        Ids of the objects, in order; empty if the objects themselves are inputs.
     service : tuple of (str, int)
-        Address of the metadata service.
+        Host and port of the metadata service.
     """
 
     ids: tuple[uuid.UUID, ...]
@@ -27,14 +27,14 @@ class Persistent:
 
 
 class Contents(Sequence[Any]):
-    """The contents of persistent objects, each read when it is asked for.
+    """Contents of persistent objects, each read on access.
 
     Parameters
     ----------
     persistent : Persistent
-        Which objects.
+        Ids of the objects.
     given : sequence
-        The objects, if the task was given them.
+        The objects, if the task received them as inputs.
     """
 
     def __init__(self, persistent: Persistent, given: Sequence[Any]) -> None:
@@ -50,7 +50,7 @@ class Contents(Sequence[Any]):
     @overload
     def __getitem__(self, index: slice) -> list[Any]: ...
     def __getitem__(self, index: int | slice) -> Any:
-        """Return the content of one object, or of some."""
+        """Return the content of one object, or of a slice of them."""
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
         if not self._persistent.ids:
@@ -78,7 +78,7 @@ def _object(object_id: Any, service: tuple[str, int]) -> Any:
 
 @functools.cache
 def _client_of_process(process: int, service: tuple[str, int]) -> Any:
-    """Start a client in a worker; by process, as a fork copies what this remembers."""
+    """Start a client in a worker; cached per process, as a fork copies the cache."""
     from dataclay import Client
 
     client = Client(host=service[0], port=service[1])

@@ -13,7 +13,7 @@ from spliter_backends.compss.executor import EXECUTOR
 from spliter_backends.compss.settings import settings
 
 IN_TURN: Final = "in turn"
-"""In place of nodes: each block at the next one."""
+"""Value of `nodes` that makes each block at the next node."""
 
 
 def make_blocks(
@@ -23,19 +23,19 @@ def make_blocks(
     chunks: Sequence[Sequence[int]] | None = None,
     nodes: Sequence[str] | Literal["in turn"] | None = None,
 ) -> CompssCollection:
-    """Make blocks by tasks that say where they run, so that splitting has nobody to ask.
+    """Make blocks by tasks that report where they run, so that `split` needs no further tasks.
 
     Parameters
     ----------
     fn : callable
-        Returns a block: reads a file, say.
+        Returns a block; reads a file, for instance.
     arguments : iterable of sequence
         The arguments of `fn` for each block; futures arrive as results.
     chunks : sequence of sequence of int, optional
-        Sizes of the blocks along each axis, if they are known; else the collection has one axis.
+        Sizes of the blocks along each axis, if known; else the collection has one axis.
     nodes : sequence of str, or "in turn", optional
-        Where to make each block: at the nodes in turn, or at those named, which the setting
-        ``pins`` must have. Without it, COMPSs decides.
+        Where to make each block: at the nodes in turn, or at named nodes, which must be keys of
+        the setting ``pins``. By default, COMPSs decides.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def make_blocks(
     Raises
     ------
     InvalidArgumentError
-        If `nodes` has others than those in ``pins``, or not as many as there are blocks.
+        If `nodes` has a name that is not in ``pins``, or not one name per block.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def make_blocks(
         if runtime_is_up():
             promise(block, facts)
         else:
-            facts.result()  # raises what making it has raised
+            facts.result()  # raises the error of `fn`
         blocks.append(block)
     unknown = BlockGrid.of_unknown_sizes(len(blocks))
     grid = unknown if chunks is None else BlockGrid.from_chunks(chunks)
@@ -71,7 +71,7 @@ def make_blocks(
 
 
 def _constraints(nodes: Sequence[str] | None, count: int) -> Sequence[Mapping[str, str]]:
-    """Return for each block the constraints of the task that makes it."""
+    """Return the constraints of each block's task."""
     if nodes is None or nodes == IN_TURN:
         return [{}] * count
     pins = settings().pins

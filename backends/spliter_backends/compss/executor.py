@@ -1,10 +1,10 @@
-"""COMPSs as executor: a call becomes one PyCOMPSs task, and gives PyCOMPSs' own future.
+"""Submit each call as one PyCOMPSs task, and return PyCOMPSs' own future.
 
-Where a task runs is COMPSs' decision. It is given the blocks of its partition as a collection,
-and COMPSs' default scheduler prefers the node that has most of a task's input, which is where
-they are. This is a preference: :attr:`spliter.Split.moved` counts the blocks of tasks that ran
-elsewhere. Where the resources file gives each node a software of its own, the setting ``pins``
-makes it certain.
+COMPSs decides where a task runs. The task gets the blocks of its partition as a collection, and
+COMPSs' default scheduler prefers the node with most of a task's input, which is where they are.
+This is only a preference: :attr:`spliter.Split.moved` counts the blocks of tasks that ran
+elsewhere. If the resources file gives each node a software of its own, the setting ``pins``
+enforces it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from spliter_backends.compss.worker import Call
 
 
 class CompssExecutor(ExecutorBase):
-    """Runs functions as PyCOMPSs tasks; there is one for all."""
+    """Runs functions as PyCOMPSs tasks; there is one instance."""
 
     def __init__(self) -> None:
         self._constraints: weakref.WeakKeyDictionary[Any, Mapping[str, Any]] = (
@@ -43,17 +43,9 @@ class CompssExecutor(ExecutorBase):
         )
 
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
-        """Return how many tasks each node runs at once: the setting, or what it has reported.
+        """Return how many tasks each node runs at once: the setting, or the cores it reported.
 
-        Parameters
-        ----------
-        locations : collection of Location
-            Nodes.
-
-        Returns
-        -------
-        mapping of Location to int
-            1 for a node that nothing is known of, and where there is no runtime.
+        1 for a node without a report, and without a runtime.
         """
         if not runtime_is_up():
             return dict.fromkeys(locations, 1)
@@ -72,21 +64,21 @@ class CompssExecutor(ExecutorBase):
         Parameters
         ----------
         fn : callable
-            What to run.
+            The function.
         args, kwargs
             Its arguments; futures arrive as results and partitions iterable, at any depth.
         location : Location, optional
-            Where its partitions are. Pinned to if the setting ``pins`` has it.
+            Location of its partitions; the task is pinned to it if the setting ``pins`` has it.
 
         Returns
         -------
         CompssFuture
-            A PyCOMPSs future. Where there is no runtime, the task has run.
+            A PyCOMPSs future. Without a runtime, the task has already run.
 
         Raises
         ------
         TaskNotSerializableError
-            If `fn` or an argument cannot be sent.
+            If `fn` or an argument cannot be pickled.
         """
         named = dict(kwargs)
         constraints = {**self._constraints_of(fn, named), **self._pin(location)}
@@ -112,12 +104,12 @@ class CompssExecutor(ExecutorBase):
         fn, args, kwargs
             The call.
         constraints : mapping of str to object
-            What the node must have.
+            Constraints on the node.
 
         Returns
         -------
         future, or list of future
-            What the task returns.
+            One per return value of the task.
         """
         tasks.delete_unwanted()
         key = uuid.uuid4().hex
@@ -133,7 +125,7 @@ class CompssExecutor(ExecutorBase):
         return self._known(key, tasks.start(base, constraints, key, payload.content))
 
     def _known(self, key: str, returned: Any) -> Any:
-        """Give futures their key; what a task has returned without a runtime gets futures."""
+        """Register futures by key; without a runtime, convert return values to done futures."""
         if isinstance(returned, tuple | list):
             return [self._known(key, element) for element in returned]
         if isinstance(returned, TaskResult | TaskFailure):
@@ -142,7 +134,7 @@ class CompssExecutor(ExecutorBase):
             futures[key] = future
             function, arguments = returned.__reduce__()
             try:
-                function(*arguments)  # it has arrived
+                function(*arguments)  # the arrival settles the future
             except BaseException:
                 if future.outcome is None:
                     raise
@@ -153,16 +145,16 @@ class CompssExecutor(ExecutorBase):
         return returned
 
     def _constraints_of(self, fn: Any, kwargs: dict[str, Any]) -> Mapping[str, Any]:
-        """Take what ``@constraint`` above ``@task`` has put among the arguments.
+        """Remove the constraints of ``@constraint`` above ``@task`` from the arguments.
 
-        It does so on the first call of the function only.
+        It adds them on the first call of the function only.
         """
         element = kwargs.pop(CORE_ELEMENT_KEY, None)
         if element is not None:
             self._constraints[fn] = dict(element.get_impl_constraints())
         try:
             return self._constraints.get(fn, {})
-        except TypeError:  # a callable that cannot be referred to weakly has no decorators
+        except TypeError:  # a callable without weak references has no decorators
             return {}
 
     def _pin(self, location: Location | None) -> Mapping[str, Any]:
@@ -178,19 +170,19 @@ class CompssExecutor(ExecutorBase):
         return partition.executor.inputs_of(partition, start)
 
     def inputs_of(self, partition: Partition, start: int) -> tuple[Layout, Sequence[Any]]:
-        """Return what a task on a partition has to be given (for the backend).
+        """Return the inputs of a task on a partition, and their layout (for the backend).
 
         Parameters
         ----------
         partition : Partition
-            Of a Split of this executor.
+            Partition of a Split of this executor.
         start : int
-            Number of the first of its inputs.
+            Number of its first input.
 
         Returns
         -------
         tuple of (Layout, sequence)
-            How the inputs belong together, and the inputs.
+            The layout, and the inputs.
         """
         source: Any = partition.source
         found: tuple[Layout, Sequence[Any]]
@@ -198,65 +190,32 @@ class CompssExecutor(ExecutorBase):
         return found
 
     def arriving(self, partition: Partition) -> Partition:
-        """Return a partition as a task sees it that runs in this process (for the backend).
-
-        Parameters
-        ----------
-        partition : Partition
-            Of a Split of this executor.
-
-        Returns
-        -------
-        Partition
-            Iterable.
-        """
+        """Return an iterable partition for a task that runs in this process (for the backend)."""
         found: Partition = at_location(partition)
         return found
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:
-        """Wait for futures and return their results.
-
-        Parameters
-        ----------
-        futures : sequence of future
-            Of SplIter or of tasks of the program's own.
-
-        Returns
-        -------
-        list
-            The results, in order.
-        """
+        """Wait for futures, of SplIter or of the program's own tasks, and return their results."""
         return [
             future.result() if isinstance(future, CompssFuture) else compss_wait_on(future)
             for future in futures
         ]
 
     def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
-        """Return the memory available at each node when a task last said so.
-
-        Parameters
-        ----------
-        locations : collection of Location
-            Nodes.
-
-        Returns
-        -------
-        mapping of Location to (int or None)
-            ``None`` for nodes that have not been heard of.
-        """
+        """Return the memory last reported by a task of each node; None for nodes without report."""
         if not runtime_is_up():
             return dict.fromkeys(locations, available_memory())
         return {at: hosts[at].free if at in hosts else None for at in locations}
 
     def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
-        """Return a collection of the blocks that tasks have made, without waiting for them.
+        """Return the blocks made by tasks as a collection, without waiting for them.
 
         Parameters
         ----------
         results : sequence of (ndarray of int64, future)
             Positions of blocks, and the future of the new ones.
         made : BlocksMade
-            What they are.
+            Sizes and type of the new blocks.
 
         Returns
         -------
@@ -273,7 +232,7 @@ def _arriving_here(argument: Any) -> Any:
 
 
 def _call_here(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run in this process: make a call with results in the place of futures."""
+    """Make a call in this process, with futures replaced by their results."""
     return fn(*map(_settled, args), **{name: _settled(value) for name, value in kwargs.items()})
 
 
@@ -288,20 +247,9 @@ def _settled(value: Any) -> Any:
 
 
 EXECUTOR = CompssExecutor()
-"""The one executor: an application has one runtime."""
+"""The only instance: an application has one runtime."""
 
 
 def executor_of_future(future: Any) -> CompssExecutor | None:
-    """Return the executor for a PyCOMPSs future.
-
-    Parameters
-    ----------
-    future : object
-        Anything.
-
-    Returns
-    -------
-    CompssExecutor or None
-        ``None`` for anything else.
-    """
+    """Return the executor for a PyCOMPSs future; ``None`` for anything else."""
     return EXECUTOR if isinstance(future, Future) else None

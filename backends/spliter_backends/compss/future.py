@@ -1,4 +1,4 @@
-"""The future of a SplIter task on COMPSs: PyCOMPSs' own, that can also be asked."""
+"""Future of a SplIter task on COMPSs: PyCOMPSs' own future with a ``result`` method."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from spliter_backends.compss.outcome import task_error_in
 
 
 class CompssFuture(Future):  # type: ignore[misc]
-    """What stands for the result of a task: a PyCOMPSs future with a ``result`` method.
+    """A PyCOMPSs future of a task's result, with a ``result`` method.
 
-    PyCOMPSs makes it, as the class that the task declares to return, so it is tracked like any
-    other future: ``compss_wait_on`` takes it, and tasks take it as an argument.
+    PyCOMPSs creates it, as the class that the task declares to return, so it is tracked like any
+    other future: ``compss_wait_on`` and tasks accept it.
 
     Notes
     -----
     Waiting cannot be interrupted: PyCOMPSs waits in native code. COMPSs itself ends the
-    application when a task cannot be run, or its process was killed;
+    application if a task cannot run or its process was killed;
     ``runcompss --wall_clock_limit=SECONDS`` bounds tasks that hang.
     """
 
@@ -29,20 +29,12 @@ class CompssFuture(Future):  # type: ignore[misc]
         self._outcome: tuple[Any, BaseException | None] | None = None
 
     def settle(self, value: Any, error: BaseException | None) -> None:
-        """Take the outcome (for the backend).
-
-        Parameters
-        ----------
-        value : object
-            The result.
-        error : BaseException or None
-            What the task raised, if it did.
-        """
+        """Set the result, or the error of the task (for the backend)."""
         self._outcome = value, error
 
     @property
     def outcome(self) -> tuple[Any, BaseException | None] | None:
-        """Result and error, once they are in this process."""
+        """Result and error, once they are in this process; None before."""
         return self._outcome
 
     def _waited_for(self) -> tuple[Any, BaseException | None]:
@@ -50,7 +42,7 @@ class CompssFuture(Future):  # type: ignore[misc]
             try:
                 value = compss_wait_on(self)
             except Exception as raised:
-                # The binding wraps what unpickling raises.
+                # PyCOMPSs wraps errors raised by unpickling.
                 error = task_error_in(raised)
                 if error is None:
                     raise
@@ -62,7 +54,7 @@ class CompssFuture(Future):  # type: ignore[misc]
                         "(compss_delete_object), or the application it was made in has stopped"
                     )
                 if self._outcome is None:
-                    if value is None:  # a task's own None would have set the outcome
+                    if value is None:  # a None result would have set the outcome
                         raise TaskFailedError(
                             "COMPSs has no result for this task: it failed or was cancelled, and "
                             "COMPSs ends the application. Its messages ([ERRMGR]) and the folder "
@@ -72,22 +64,17 @@ class CompssFuture(Future):  # type: ignore[misc]
         return self._outcome
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for the task and return its result, as often as one likes.
+        """Wait for the task and return its result.
 
         Parameters
         ----------
         timeout : float, optional
-            Taken for the sake of other engines' futures; PyCOMPSs cannot stop waiting.
-
-        Returns
-        -------
-        object
-            What the function returned.
+            Ignored; accepted for compatibility with other futures. PyCOMPSs cannot stop waiting.
 
         Raises
         ------
         BaseException
-            What it raised.
+            The error of the task.
         """
         value, error = self._waited_for()
         if error is not None:
@@ -95,30 +82,19 @@ class CompssFuture(Future):  # type: ignore[misc]
         return value
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the task and return what it raised.
-
-        Parameters
-        ----------
-        timeout : float, optional
-            As for :meth:`result`.
-
-        Returns
-        -------
-        BaseException or None
-            ``None`` if it returned.
-        """
+        """Wait for the task and return its error, or ``None``; `timeout` is ignored."""
         return self._waited_for()[1]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the result, which then has to be here.
+        """Pickle the result, waiting for it.
 
-        The binding replaces futures among the arguments of a task. One that has been waited for
-        it does not know any more, and pickles.
+        PyCOMPSs replaces futures among the arguments of a task, except those it has already
+        waited for, which are pickled.
         """
         return _same, (self.result(),)
 
     def __repr__(self) -> str:
-        """Return where it is, and whether its result has been fetched."""
+        """Return the key, and whether the result has been fetched."""
         state = "pending" if self._outcome is None else "fetched"
         return f"<CompssFuture {self.key[:8]}: {state}>"
 

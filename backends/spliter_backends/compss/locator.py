@@ -1,4 +1,4 @@
-"""COMPSs as locator: dislib ds-arrays, collections made by tasks, and lists of futures."""
+"""Find the blocks of dislib ds-arrays, collections made by tasks, and lists of futures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spliter_backends.compss.source import side_by_side
 
 
 class CompssLocator:
-    """Finds the blocks of collections whose blocks are objects of COMPSs.
+    """Finds the blocks of collections whose blocks are COMPSs objects.
 
     Examples
     --------
@@ -32,19 +32,14 @@ class CompssLocator:
     """
 
     def recognises(self, collection: Any) -> bool:
-        """Whether its blocks can be given to PyCOMPSs tasks.
-
-        Parameters
-        ----------
-        collection : object
-            Anything.
+        """Return whether its blocks can be passed to PyCOMPSs tasks.
 
         Returns
         -------
         bool
-            ``True`` for ds-arrays, what ``make_blocks`` and ``map_blocks`` return, lists of
-            PyCOMPSs futures, and lists of blocks in this process (which other backends take as
-            well: those are split here if the backend is asked for by name).
+            ``True`` for ds-arrays, results of ``make_blocks`` and ``map_blocks``, lists of
+            PyCOMPSs futures, and lists of blocks in this process (which other backends accept as
+            well: this one splits them if it is requested by name).
         """
         if isinstance(collection, list | tuple):
             return bool(collection) and (
@@ -53,22 +48,17 @@ class CompssLocator:
         return isinstance(collection, CompssCollection) or _is_dsarray(collection)
 
     def open(self, collections: Sequence[Any]) -> Blocks:
-        """Open collections; nothing is asked yet.
+        """Open collections, without determining the locations of their blocks yet.
 
         Parameters
         ----------
         collections : sequence of collection
-            One, or several that are split together; their kinds may differ.
-
-        Returns
-        -------
-        Blocks
-            Holds the collections.
+            The first is the one being split; their kinds may differ.
 
         Raises
         ------
         UnsupportedCollectionError
-            If one has no blocks, or none that are known here.
+            If one has no blocks, or is not supported.
         """
         members = [_open(*numbered) for numbered in enumerate(collections)]
         if runtime_is_up():
@@ -117,10 +107,10 @@ def _open_list(blocks: Sequence[Any]) -> Member:
 
 
 def _open_dsarray(array: Any) -> Member:
-    """Open a ds-array: its blocks are its rows of blocks.
+    """Open a ds-array; its blocks are its rows of blocks.
 
-    dislib's own algorithms go by rows of blocks too; several columns of blocks are put side by
-    side where a task reads them.
+    dislib's own algorithms use rows of blocks too; a task concatenates several columns of blocks
+    when it reads them.
     """
     rows = array.shape[0]
     chunks = _sizes(rows, array._top_left_shape[0], array._reg_shape[0], array._n_blocks[0])
@@ -129,13 +119,13 @@ def _open_dsarray(array: Any) -> Member:
 
 
 def _sizes(extent: int, first: int, regular: int, count: int) -> tuple[int, ...]:
-    """Return the sizes of blocks: a first one, regular ones, and the rest."""
+    """Return the sizes of blocks: a first one, regular ones, and the remainder."""
     ends = [min(first + regular * number, extent) for number in range(count - 1)]
     return tuple(int(end - start) for start, end in itertools.pairwise([0, *ends, extent]))
 
 
 def _opened_here(member: Member) -> Opened:
-    """Open blocks that are in this process, as all are without a runtime."""
+    """Open blocks that are in this process, as all blocks are without a runtime."""
     if member.columns == 1:
         return open_values(member.grid, [pieces[0] for pieces in member.blocks])
     first = open_values(member.grid, [pieces[0] for pieces in member.blocks])

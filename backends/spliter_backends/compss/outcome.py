@@ -1,17 +1,17 @@
-"""What a task returns: a value or an error, and news of where it ran.
+"""Outcome of a task: its value or error, and a report of where it ran.
 
-PyCOMPSs pickles what a task returns into a file and unpickles it where it is wanted: in the main
-program, when somebody waits for it, or in the next task. Unpickling an outcome *is* its arrival::
+PyCOMPSs pickles the return value of a task into a file and unpickles it in the main program, when
+it waits for it, or in the next task. Unpickling an outcome has side effects::
 
-    worker: run() ──> TaskResult(value, news) ──pickled──> main program: the value itself,
-                                                           news recorded, the future told
-                                                    └────> next task: the value itself,
-                                                           news passed on with what it returns
+    worker: run() ──> TaskResult(value, news) ──pickled──> main program: the value itself;
+                                                           news recorded, future settled
+                                                    └────> next task: the value itself;
+                                                           news forwarded with its own outcome
     worker: run() ──> TaskFailure(error) ──────pickled──> main program: the error is raised
-                                                    └────> next task: TaskFailure, passed on
+                                                    └────> next task: TaskFailure, forwarded
 
-So ``compss_wait_on`` gives what the user's function returned, and no task of ours ever fails in
-the eyes of COMPSs, which would end the application.
+So ``compss_wait_on`` returns the user function's value, and no task of ours fails in COMPSs, which
+would end the application.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ ERRORS: Final = SentErrors(
     pickle.loads,
     "spliter_backends.compss.worker",
 )
-"""How an error is returned: a task that raises ends a COMPSs application, so ours never do."""
+"""Encodes errors as return values: a task that raises would end the COMPSs application."""
 
 MOST_NEWS: Final = 1000
-"""News kept at a worker for the next task that returns something to take along."""
+"""Maximum number of unsent reports a worker buffers for its next task with a result."""
 
 PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), np.generic)
 
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What a node said about itself last.
+    """Last reported state of a node.
 
     Parameters
     ----------
     cores : int
         Cores that its tasks may use.
     free : int or None
-        Bytes of memory available.
+        Available memory in bytes.
     """
 
     cores: int
@@ -62,12 +62,12 @@ class HostFacts:
 
 @dataclass(frozen=True)
 class News:
-    """Where tasks ran.
+    """Report of one or several tasks.
 
     Parameters
     ----------
     hosts : dict of str to HostFacts
-        Nodes.
+        Nodes where they ran.
     away : frozenset of (str, int, str)
         Split, number of the partition, and node, for tasks that ran elsewhere than planned.
     """
@@ -76,64 +76,53 @@ class News:
     away: frozenset[tuple[str, int, str]] = frozenset()
 
     def and_also(self, other: News) -> News:
-        """Return both."""
+        """Return both reports merged; `other` takes precedence."""
         return News({**self.hosts, **other.hosts}, self.away | other.away)
 
 
 class Awaiting(Protocol):
-    """A future that wants to know its outcome."""
+    """A future that can be settled."""
 
     def settle(self, value: Any, error: BaseException | None) -> None:
-        """Take the outcome."""
+        """Set the result or the error."""
         ...
 
 
 class TellsOfMoves(Protocol):
-    """A Split's blocks, who count those that were read elsewhere."""
+    """Blocks of a Split, which count fetched blocks."""
 
     def ran_away(self, partition: int, host: str) -> None:
-        """Take note that a task of a partition ran at another node."""
+        """Count a partition's blocks as fetched by another node."""
         ...
 
 
 hosts: dict[str, HostFacts] = {}
-"""In the main program: nodes that have been heard of."""
+"""In the main program: last report of each node."""
 
 futures: weakref.WeakValueDictionary[str, Awaiting] = weakref.WeakValueDictionary()
-"""In the main program: futures whose outcome has not arrived, by key."""
+"""In the main program: pending futures by key."""
 
 splits: weakref.WeakValueDictionary[str, TellsOfMoves] = weakref.WeakValueDictionary()
 """In the main program: Splits by token."""
 
 _arrived: list[BaseException] = []
-"""In the main program: the error that arrived last, until it has been told from the binding's."""
+"""In the main program: the last error that arrived, to recognise it in PyCOMPSs' wrapper."""
 
 _to_pass_on: deque[News] = deque(maxlen=MOST_NEWS)
 
 
 def host_name() -> str:
-    """Return the name of the node that a task runs on, as COMPSs knows it.
-
-    Returns
-    -------
-    str
-        ``"this process"`` where no runtime has said.
-    """
+    """Return COMPSs' name of the node that a task runs on; ``"this process"`` without a runtime."""
     return os.environ.get("COMPSS_HOSTNAMES", "").split(",")[0] or "this process"
 
 
 def news_of_here(away: frozenset[tuple[str, int, str]] = frozenset()) -> News:
-    """Return the news of a task, with those that its arguments brought.
+    """Return the report of a task, merged with the reports that its arguments brought.
 
     Parameters
     ----------
     away : frozenset of (str, int, str)
-        Its partitions that were planned elsewhere.
-
-    Returns
-    -------
-    News
-        To go with its result.
+        Its partitions that were planned at another node.
     """
     found = News({host_name(): HostFacts(usable_cores(), available_memory())}, away)
     while _to_pass_on:
@@ -142,25 +131,13 @@ def news_of_here(away: frozenset[tuple[str, int, str]] = frozenset()) -> News:
 
 
 def at_a_worker() -> bool:
-    """Whether this process runs tasks for a runtime.
-
-    Returns
-    -------
-    bool
-        ``False`` in the main program, and where there is no runtime.
-    """
+    """Return whether this process runs tasks for a COMPSs runtime."""
     context: Any = sys.modules.get("pycompss.util.context")
     return context is not None and bool(context.CONTEXT.in_worker())
 
 
 def record(news: News) -> None:
-    """Take note of news, in the main program.
-
-    Parameters
-    ----------
-    news : News
-        Of one or many tasks.
-    """
+    """Record a report in the main program."""
     hosts.update(news.hosts)
     for token, partition, host in news.away:
         split = splits.get(token)
@@ -170,18 +147,18 @@ def record(news: News) -> None:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task returned.
+    """Result of a task.
 
     Parameters
     ----------
     value : object
         The value, or its pickle.
     pickled : bool
-        Which of them.
+        Whether `value` is pickled.
     key : str
-        Of the future.
+        Key of the future.
     news : News
-        Where it ran.
+        Report of the task.
     """
 
     value: Any
@@ -190,22 +167,22 @@ class TaskResult:
     news: News
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as its arrival."""
+        """Unpickle by :func:`arrive`."""
         return arrive, (self.value, self.pickled, self.key, self.news)
 
 
 @dataclass(frozen=True)
 class TaskFailure:
-    """What a task raised.
+    """Error of a task.
 
     Parameters
     ----------
     error : bytes
         The error, pickled.
     key : str
-        Of the future.
+        Key of the future.
     news : News
-        Where it ran.
+        Report of the task.
     """
 
     error: bytes
@@ -213,12 +190,12 @@ class TaskFailure:
     news: News
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as its arrival."""
+        """Unpickle by :func:`arrive_failed`."""
         return arrive_failed, (self.error, self.key, self.news)
 
 
 class FailedInputError(Exception):
-    """An argument of a task is the failure of another."""
+    """An input of a task is the failure of another task."""
 
     def __init__(self, failure: TaskFailure) -> None:
         super().__init__(failure)
@@ -226,25 +203,24 @@ class FailedInputError(Exception):
 
 
 def result_of(value: Any, key: str, news: News) -> TaskResult | TaskFailure:
-    """Return a value in the form in which it leaves a worker.
+    """Return a value in the form that a task returns.
 
     Parameters
     ----------
     value : object
-        What the user's function returned.
+        Return value of the user's function.
     key : str
-        Of the future.
+        Key of the future.
     news : News
-        Where it ran.
+        Report of the task.
 
     Returns
     -------
     TaskResult or TaskFailure
-        The latter if it cannot be pickled, which is found out here: COMPSs would end the
-        application.
+        A failure if the value cannot be pickled: COMPSs would end the application.
     """
     if not at_a_worker():
-        return TaskResult(value, False, key, news)  # it does not leave
+        return TaskResult(value, False, key, news)  # it stays in this process
     if isinstance(value, PLAIN) or (type(value) is np.ndarray and not value.dtype.hasobject):
         return TaskResult(value, False, key, news)
     try:
@@ -256,18 +232,7 @@ def result_of(value: Any, key: str, news: News) -> TaskResult | TaskFailure:
 
 
 def arrive(value: Any, pickled: bool, key: str, news: News) -> Any:
-    """Unpickle a result: this is its arrival.
-
-    Parameters
-    ----------
-    value, pickled, key, news
-        Of the :class:`TaskResult`.
-
-    Returns
-    -------
-    object
-        What the user's function returned.
-    """
+    """Unpickle a :class:`TaskResult` to its value; record its report and settle its future."""
     found = pickle.loads(value) if pickled else value
     if at_a_worker():
         _to_pass_on.append(news)
@@ -280,22 +245,17 @@ def arrive(value: Any, pickled: bool, key: str, news: News) -> Any:
 
 
 def arrive_failed(message: bytes, key: str, news: News) -> TaskFailure:
-    """Unpickle a failure: in the main program that raises the error.
-
-    Parameters
-    ----------
-    message, key, news
-        Of the :class:`TaskFailure`.
+    """Unpickle a :class:`TaskFailure`: raise the error in the main program.
 
     Returns
     -------
     TaskFailure
-        At a worker, to be passed on.
+        At a worker, to be forwarded.
 
     Raises
     ------
     BaseException
-        What the task raised.
+        The error of the task.
     """
     if at_a_worker():
         return TaskFailure(message, key, news)
@@ -309,18 +269,7 @@ def arrive_failed(message: bytes, key: str, news: News) -> TaskFailure:
 
 
 def task_error_in(raised: BaseException) -> BaseException | None:
-    """Return the task's error that the binding has wrapped in one of its own.
-
-    Parameters
-    ----------
-    raised : BaseException
-        What waiting has raised.
-
-    Returns
-    -------
-    BaseException or None
-        ``None`` if it was not a task's.
-    """
+    """Return the task's error that PyCOMPSs has wrapped, or None if it is another error."""
     found: BaseException | None = raised
     while found is not None and found not in _arrived:
         found = found.__cause__

@@ -1,8 +1,8 @@
-"""How a call travels: pickled, with numbers in the place of futures and partitions.
+"""Pickle a call, with futures and partitions replaced by numbers.
 
-COMPSs has to see what a task takes, to wait for it and to bring it, so futures and blocks are
-gathered from wherever they are in the arguments, and become inputs of the PyCOMPSs task. In their
-place the pickle has their numbers.
+COMPSs must see what a task uses, to wait for it and to transfer it. So futures and blocks are
+collected from all arguments and become inputs of the PyCOMPSs task; the pickle refers to them by
+number.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from spliter_backends.compss.source import AwaySource, Layout
 
 
 class Ships(Protocol):
-    """What can turn a partition into inputs of a task."""
+    """A function that converts a partition to inputs of a task."""
 
     def __call__(self, partition: Partition, start: int) -> tuple[Layout, Sequence[Any]]:
-        """Return how the inputs belong together, and the inputs, numbered from `start`."""
+        """Return the layout of the inputs, numbered from `start`, and the inputs."""
         ...
 
 
 @dataclass
 class Payload:
-    """A call on its way.
+    """A pickled call.
 
     Parameters
     ----------
     content : bytes
-        Pickle of what :func:`opened` takes apart.
+        Pickle for :func:`opened`.
     inputs : list
-        What COMPSs has to give to the task.
+        Inputs of the PyCOMPSs task.
     """
 
     content: bytes
@@ -49,7 +49,7 @@ class Payload:
 
 @dataclass(eq=False)
 class _Cargo:
-    """What is gathered while a call is pickled."""
+    """Inputs and partitions collected while a call is pickled."""
 
     ship: Ships
     inputs: list[Any] = field(default_factory=list)
@@ -106,12 +106,7 @@ def packed(
     args, kwargs
         Its arguments.
     ship : callable
-        Turns partitions into inputs.
-
-    Returns
-    -------
-    Payload
-        What the PyCOMPSs task is given.
+        Converts partitions to inputs.
 
     Raises
     ------

@@ -1,11 +1,10 @@
-"""COMPSs tasks over blocks that are persistent objects of dataClay.
+"""Run COMPSs tasks over blocks that are persistent objects of dataClay.
 
-dataClay's locator says where the objects are, and COMPSs runs the tasks. With a storage interface
-(``runcompss --storage_conf=...``) the objects themselves are given to the tasks, so that COMPSs'
-scheduler asks that interface where they are; without one the tasks are given their ids. Either
-way a task reads a block's content through a client of dataClay in the worker, when its turn
-comes: a copy, from the backend that has it. The interface's file says which node each backend is
-on, so that tasks can be pinned to the node of their backend.
+dataClay's locator finds the objects, and COMPSs runs the tasks. With a storage interface
+(``runcompss --storage_conf=...``) the objects themselves are inputs of the tasks, so that COMPSs'
+scheduler queries their locations; without one, tasks get their ids. In both cases a task reads each
+block's content when it needs it, as a copy, through a dataClay client in the worker. The
+interface's file maps backends to nodes, so that tasks can be pinned to the node of their backend.
 """
 
 from __future__ import annotations
@@ -26,26 +25,20 @@ from spliter_backends.compss.settings import settings as compss_settings
 from spliter_backends.compss.source import GivenSource, Layout
 
 NODES_OF_BACKENDS: Final = "SPLITER_COMPSS_WORKERS"
-"""Line of the storage interface's file with ``<backend id>=<node>`` for each backend of dataClay.
-
-dataClay's half of the interface puts the lines of that file into the environment.
+"""Line of the storage interface's file with ``<backend id>=<node>`` for each backend of dataClay;
+dataClay's half of the interface exports the lines of that file as environment variables.
 """
 
 
 ASKED_AT_ONCE: Final = 256
-"""Questions to dataClay's metadata service under way."""
+"""Maximum number of concurrent requests to dataClay's metadata service."""
 
 ASKED_SECONDS: Final = 60
-"""Bound for these to be answered."""
+"""Timeout of each batch of requests."""
 
 
 def nodes_of_backends() -> dict[str, str]:
-    """Return the node of COMPSs that each backend of dataClay is on.
-
-    Returns
-    -------
-    dict of str to str
-        Backend ids to names of nodes; empty without a storage interface.
+    """Return the COMPSs node of each dataClay backend; empty without a storage interface.
 
     Examples
     --------
@@ -76,17 +69,17 @@ async def _objects(ids: Sequence[uuid.UUID]) -> list[Any]:
 
 
 class CompssOverPersistent(CompssExecutor):
-    """Runs PyCOMPSs tasks over blocks that dataClay's locator has found.
+    """Runs PyCOMPSs tasks over blocks opened by dataClay's locator.
 
     Parameters
     ----------
     blocks : Blocks
-        Opened by that locator.
+        The opened blocks.
 
     Raises
     ------
     BackendNotUsableError
-        If they are another backend's.
+        If another locator opened them.
     """
 
     def __init__(self, blocks: Blocks) -> None:
@@ -101,18 +94,7 @@ class CompssOverPersistent(CompssExecutor):
         self._objects: dict[uuid.UUID, Any] = {}
 
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
-        """Return how many methods each backend of dataClay runs at once, unless a setting says.
-
-        Parameters
-        ----------
-        locations : collection of Location
-            Backends.
-
-        Returns
-        -------
-        mapping of Location to int
-            As many tasks as COMPSs may run beside it.
-        """
+        """Return the setting `computing_units`, or how many methods each backend runs at once."""
         units = compss_settings().computing_units
         if units is not None:
             return dict.fromkeys(locations, units)
@@ -120,17 +102,7 @@ class CompssOverPersistent(CompssExecutor):
         return found
 
     def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
-        """Return that nobody knows what is free where COMPSs will run the tasks.
-
-        Parameters
-        ----------
-        locations : collection of Location
-            Backends of dataClay.
-
-        Returns
-        -------
-        mapping of Location to None
-        """
+        """Return None for every location: the nodes of future tasks are unknown."""
         return dict.fromkeys(locations)
 
     def _pin(self, location: Location | None) -> Mapping[str, Any]:
@@ -138,19 +110,9 @@ class CompssOverPersistent(CompssExecutor):
         return super()._pin(None if node is None else Location(node))
 
     def inputs_of(self, partition: Partition, start: int) -> tuple[Layout, Sequence[Any]]:
-        """Return what a task on a partition is given; see :class:`CompssExecutor`.
+        """Return the inputs of a task on a partition, and their layout.
 
-        Parameters
-        ----------
-        partition : Partition
-            Of a Split of this executor.
-        start : int
-            Number of the first of its inputs.
-
-        Returns
-        -------
-        tuple of (Layout, sequence)
-            The objects as inputs with a storage interface, else none.
+        The inputs are the objects if there is a storage interface, else there are none.
         """
         ids = self._ids(partition)
         if not storage_is_configured():
@@ -158,7 +120,7 @@ class CompssOverPersistent(CompssExecutor):
         return self._layout(partition, start, ()), self._objects_of(ids)
 
     def _objects_of(self, ids: Sequence[uuid.UUID]) -> list[Any]:
-        """Return objects by id; all that are not known yet are asked for at once."""
+        """Return objects by id; query all unknown ones concurrently."""
         unknown = [object_id for object_id in ids if object_id not in self._objects]
         if unknown:
             found = self._blocks.executor.session.wait(_objects(unknown))
@@ -166,18 +128,7 @@ class CompssOverPersistent(CompssExecutor):
         return [self._objects[object_id] for object_id in ids]
 
     def arriving(self, partition: Partition) -> Partition:
-        """Return a partition as a task sees it that runs in this process.
-
-        Parameters
-        ----------
-        partition : Partition
-            Of a Split of this executor.
-
-        Returns
-        -------
-        Partition
-            Its blocks are read from dataClay.
-        """
+        """Return a partition that a task in this process reads from dataClay."""
         layout = self._layout(partition, 0, tuple(self._ids(partition)))
         return partition.at_location(GivenSource(layout, ()), as_one=layout.seen_as_one)
 

@@ -19,16 +19,16 @@ class CompssSettings:
     Parameters
     ----------
     locate : {"tasks", "round-robin"}
-        What to do about blocks whose location is not known: run a tiny task on each, which
-        COMPSs places where the block is, as a rule; or take them to be on the nodes in turn.
+        For blocks of unknown location: run a tiny task on each, which COMPSs usually runs where
+        the block is; or assume that they are on the nodes in turn.
     nodes : tuple of str
-        Nodes for ``"round-robin"``; by default those heard of from tasks.
+        Nodes for ``"round-robin"``; by default those that tasks have reported.
     pins : mapping of str to str
-        For each node the software (``app_software``) that it alone has by the resources file.
-        Tasks of partitions on these nodes are pinned to them. Others go where COMPSs' scheduler
-        puts them, which follows the data as a rule.
+        For each node the software (``app_software``) that it alone has in the resources file.
+        Tasks of partitions on these nodes are pinned to them. COMPSs' scheduler places all others,
+        usually where their data is.
     computing_units : int or None
-        Tasks that a node runs at once; by default the cores that it reports.
+        Number of concurrent tasks of a node; by default the cores that it reports.
     """
 
     locate: Locate = "tasks"
@@ -51,17 +51,12 @@ _current = [CompssSettings()]
 
 
 def settings() -> CompssSettings:
-    """Return the settings in force.
-
-    Returns
-    -------
-    CompssSettings
-    """
+    """Return the current settings."""
     return _current[0]
 
 
 def configure(**changes: Any) -> CompssSettings:
-    """Change settings of this process, for Splits made from now on.
+    """Change settings of this process, for Splits created afterwards.
 
     Parameters
     ----------
@@ -71,12 +66,12 @@ def configure(**changes: Any) -> CompssSettings:
     Returns
     -------
     CompssSettings
-        The settings that were in force before.
+        The previous settings.
 
     Raises
     ------
     InvalidArgumentError
-        If a value cannot be used, or there is no such setting.
+        If a value is invalid, or there is no such setting.
 
     Examples
     --------

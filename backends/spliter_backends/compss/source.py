@@ -1,11 +1,11 @@
-"""The blocks of one partition: as the main program sends them, and as a task reads them.
+"""Source of a partition in a PyCOMPSs task, and the layout of its blocks in the task's inputs.
 
-A task is given its blocks by COMPSs, as elements of a collection parameter: this is what its
-scheduler goes by. What travels beside them says how they belong together::
+COMPSs passes the blocks to a task as elements of a collection parameter, which its scheduler
+considers. The layout describes which inputs belong to which partition and block::
 
     inputs of the task    f0   b00 b01 | b10 b11   y0 y1      one   ...
-                          future   two blocks of      its      a partition
-                                   two columns each   labels   as one block
+                          future   two blocks of      its      a partition,
+                                   two columns each   labels   concatenated
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from spliter_backends.compss.outcome import FailedInputError, TaskFailure
 
 @dataclass(frozen=True)
 class Layout:
-    """Which inputs of a task are a partition's, and what they are.
+    """Which inputs of a task belong to a partition.
 
     Parameters
     ----------
     start : int
-        The first of them.
+        Number of the first input.
     nblocks : int
         Number of blocks.
     columns : tuple of int
-        For each aligned collection, how many inputs make up one block, side by side.
+        For each aligned collection, the number of inputs per block, side by side.
     indexes : tuple of tuple of int
         Block indexes, for messages.
     as_one : bool
-        Whether there is one input, with all blocks put together.
+        Whether there is one input, with all blocks concatenated.
     location : str
-        Where the partition was planned.
+        Planned location of the partition.
     token, number : str, int
-        The Split and the number of the partition in it.
+        Token of the Split, and number of the partition in it.
     known : bool
-        Whether blocks are known to be at the location, so that another node is worth telling.
+        Whether the blocks are known to be at the location, so that a task reports another node.
     seen_as_one : bool
-        Whether iteration yields one block.
+        Whether iteration yields one concatenated block.
     persistent : Persistent or None
-        If the blocks are persistent objects: which, and where to ask for them.
+        Ids and service of the blocks if they are persistent objects.
     """
 
     start: int
@@ -71,24 +71,18 @@ class Layout:
         return 1 if self.as_one else self.nblocks * sum(self.columns)
 
     def read_from_one(self, start: int) -> Layout:
-        """Return the layout of the same partition, given as one input."""
+        """Return the layout of the same partition, passed as one input."""
         return dataclasses.replace(self, start=start, as_one=True, seen_as_one=True)
 
 
 @dataclass(frozen=True)
 class AwaySource:
-    """A partition's source where its blocks are not; what one pickles as."""
+    """Source of a partition away from its blocks; other sources are pickled as this one."""
 
     location: str
 
     def read(self) -> Any:
-        """Refuse.
-
-        Raises
-        ------
-        PartitionNotLocalError
-            Always.
-        """
+        """Raise `PartitionNotLocalError`."""
         raise PartitionNotLocalError(
             f"this partition's blocks are in the hands of COMPSs (at {self.location}), not in "
             "this process; give the partition to a function decorated with spliter.task, or to "
@@ -96,17 +90,17 @@ class AwaySource:
         )
 
     def materialized(self) -> Any:
-        """Refuse, as :meth:`read`."""
+        """Raise `PartitionNotLocalError`."""
         return self.read()
 
 
 class GivenSource:
-    """A partition's blocks, given to the task that reads them.
+    """Source of a partition in a task that received its blocks.
 
     Parameters
     ----------
     layout : Layout
-        Which of the inputs.
+        Positions of the blocks in `inputs`.
     inputs : sequence
         All inputs of the task.
     """
@@ -122,7 +116,7 @@ class GivenSource:
             self._inputs = Contents(layout.persistent, self._inputs)
 
     def read(self) -> Iterator[Any]:
-        """Return an iterator over the blocks, tuples where collections are aligned."""
+        """Return an iterator over the blocks, or tuples of aligned blocks."""
         return iter(self._cut()) if self._layout.as_one else self._read()
 
     def _read(self) -> Iterator[Any]:
@@ -140,7 +134,7 @@ class GivenSource:
             yield tuple(blocks)
 
     def _cut(self) -> list[Any]:
-        """Return the blocks as they were, cut from the one they were put into."""
+        """Return the original blocks, cut from the concatenated one."""
         counts, one = self._inputs[0]
         ends = np.cumsum(counts).tolist()
         pieces = []
@@ -152,7 +146,7 @@ class GivenSource:
         return pieces
 
     def materialized(self) -> Any:
-        """Return the blocks as one: what the task was given, or made for this task."""
+        """Return the concatenated blocks: an input of the task, or made now and kept."""
         if self._one is None:
             one = self._inputs[0][1] if self._layout.as_one else concatenate(self._read())
             self._one = (one,)
@@ -164,22 +158,17 @@ class GivenSource:
 
 
 def _rows(block: Any, start: int, end: int) -> Any:
-    """Return some rows of an array, a data frame, a sparse matrix or a list."""
+    """Return rows of an array, a data frame, a sparse matrix or a list."""
     return getattr(block, "iloc", block)[start:end]
 
 
 def side_by_side(blocks: Sequence[Any]) -> Any:
-    """Return blocks of the same rows as one.
+    """Concatenate blocks of the same rows along axis 1.
 
     Parameters
     ----------
     blocks : sequence of ndarray or sparse matrix
-        From left to right; a single one comes back as it is.
-
-    Returns
-    -------
-    ndarray or sparse matrix
-        Sparse ones keep their format.
+        From left to right; a single one is returned unchanged, sparse ones keep their format.
 
     Examples
     --------
@@ -198,19 +187,14 @@ def side_by_side(blocks: Sequence[Any]) -> Any:
 
 
 def put_together(layout: Layout, inputs: Sequence[Any]) -> tuple[list[int], Any]:
-    """Return the rows of each block, and the blocks as one.
+    """Return the number of rows of each block and the concatenated blocks, for a later task.
 
     Parameters
     ----------
     layout : Layout
-        How the inputs belong together.
+        Positions of the blocks in `inputs`.
     inputs : sequence
         All inputs of a task.
-
-    Returns
-    -------
-    tuple of (list of int, block or tuple of block)
-        As a later task is given it.
     """
     blocks = list(GivenSource(layout, inputs).read())
     return [count_rows(block) for block in blocks], concatenate(blocks)

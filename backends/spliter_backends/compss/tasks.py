@@ -1,8 +1,8 @@
-"""The PyCOMPSs tasks of the backend: few, general, and importable at the workers.
+"""The PyCOMPSs tasks of the backend: few, generic, and importable at the workers.
 
-A task with constraints is one of these under a name of its own, because COMPSs registers the
-constraints of a task once, with its name. Such names are made up as they are needed, here and at
-the workers alike (module ``__getattr__``).
+A task with constraints is a copy of one of these under its own name, because COMPSs registers the
+constraints of a task once, by name. Copies are created on demand, in the main program and at the
+workers (module ``__getattr__``).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from spliter_backends.compss.worker import (
 
 _SEPARATOR: Final = "_constrained_"
 
-# What is sent is deleted once the task has read it: PyCOMPSs would keep it to the end.
+# Arguments are deleted once the task has read them: PyCOMPSs would keep them until it ends.
 _SENT: Final = {"content": IN_DELETE}
 _GIVEN: Final = {"inputs": COLLECTION_IN}
-# Each goes to the next node, wherever its input is.
+# Each task goes to the next node, regardless of where its input is.
 _IN_TURN: Final = {"is_distributed": True}
 
 DECORATION: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -61,30 +61,30 @@ DECORATION: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 _started: Final[Counter[str]] = Counter()
-"""How often each has been started by this process."""
+"""Number of tasks started by this process, by name."""
 
 
 @task(**DECORATION["call"])  # type: ignore[untyped-decorator]
 def call(key: str, content: bytes | Call) -> Any:
-    """Make a call that takes neither futures nor blocks."""
+    """Run a call without futures or blocks."""
     return sent_back(key, called(key, content, ()))
 
 
 @task(**DECORATION["call_with"])  # type: ignore[untyped-decorator]
 def call_with(key: str, content: bytes | Call, inputs: Sequence[Any]) -> Any:
-    """Make a call that takes futures or blocks."""
+    """Run a call with futures or blocks."""
     return sent_back(key, called(key, content, inputs))
 
 
 @task(**DECORATION["make"])  # type: ignore[untyped-decorator]
 def make(key: str, content: bytes | Call) -> Any:
-    """Make a block: return the block itself, and what there is to know about it."""
+    """Make a block: return the block itself, and the facts about it."""
     return _made(key, called(key, content, ()))
 
 
 @task(**DECORATION["make_with"])  # type: ignore[untyped-decorator]
 def make_with(key: str, content: bytes | Call, inputs: Sequence[Any]) -> Any:
-    """Make a block of the results of others."""
+    """Make a block from the results of others."""
     return _made(key, called(key, content, inputs))
 
 
@@ -96,7 +96,7 @@ def make_in_turn(key: str, content: bytes | Call) -> Any:
 
 @task(**DECORATION["make_in_turn_with"])  # type: ignore[untyped-decorator]
 def make_in_turn_with(key: str, content: bytes | Call, inputs: Sequence[Any]) -> Any:
-    """Make a block of the results of others, at the next node."""
+    """Make a block from the results of others, at the next node."""
     return _made(key, called(key, content, inputs))
 
 
@@ -108,7 +108,7 @@ def _made(key: str, attempt: Attempt | TaskFailure) -> tuple[Any, Any]:
 
 @task(**DECORATION["describe"])  # type: ignore[untyped-decorator]
 def describe(key: str, inputs: Sequence[Any]) -> Any:
-    """Tell where this is, and how large a block is that is given as its pieces side by side."""
+    """Return the facts about a block, given as its parts side by side."""
     for piece in inputs:
         if isinstance(piece, TaskFailure):
             return TaskFailure(piece.error, key, news_of_here())
@@ -117,13 +117,13 @@ def describe(key: str, inputs: Sequence[Any]) -> Any:
 
 @task(**DECORATION["together"])  # type: ignore[untyped-decorator]
 def together(key: str, layout: Layout, inputs: Sequence[Any]) -> Any:
-    """Put the blocks of a partition into one."""
+    """Concatenate the blocks of a partition."""
     return sent_back(key, attempted(key, lambda: Attempt(put_together(layout, inputs))))
 
 
 @task(**DECORATION["spread"])  # type: ignore[untyped-decorator]
 def spread(key: str, output: int | None, count: int, inputs: Sequence[Any]) -> Any:
-    """Return the blocks in what a task has returned one by one, then what is known of them."""
+    """Return the blocks in a task's result one by one, then the facts about them."""
 
     def function() -> Attempt:
         blocks = inputs[0] if output is None else inputs[0][output]
@@ -143,19 +143,19 @@ _unwanted: Final[list[Any]] = []
 
 
 def delete_later(future: Any) -> None:
-    """Have COMPSs delete an object when next a task is started.
+    """Schedule the deletion of an object for the next start of a task.
 
     Parameters
     ----------
     future : future
-        Not needed by tasks that have not been submitted. May be called while garbage is
-        collected, when the binding may be in the middle of something.
+        Not used by tasks submitted later. The call is safe during garbage collection, which may
+        interrupt PyCOMPSs at any point.
     """
     _unwanted.append(future)
 
 
 def delete_unwanted() -> None:
-    """Have COMPSs delete the objects that :func:`delete_later` was called with."""
+    """Delete the objects passed to :func:`delete_later`."""
     while _unwanted:
         compss_delete_object(_unwanted.pop())
 
@@ -168,44 +168,33 @@ def start(base: str, constraints: Mapping[str, Any], *args: Any, **options: Any)
     base : str
         Name of the task.
     constraints : mapping of str to object
-        As given to ``@constraint``.
+        Arguments of ``@constraint``.
     *args, **options
-        Of the task.
+        Arguments of the task.
 
     Returns
     -------
     future, or list of future
-        What it returns.
+        One per return value.
     """
     _started[base] += 1
     return constrained(base, constraints)(*args, **options)
 
 
 def started() -> int:
-    """Return how many of these tasks this process has started.
-
-    Returns
-    -------
-    int
-        Those that ran at once, without a runtime, count too.
-    """
+    """Return how many tasks this process has started, including those run without a runtime."""
     return _started.total()
 
 
 def constrained(base: str, constraints: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return one of these tasks, with constraints.
+    """Return one of these tasks with constraints.
 
     Parameters
     ----------
     base : str
         Name of the task.
     constraints : mapping of str to object
-        As given to ``@constraint``; none gives the task itself.
-
-    Returns
-    -------
-    callable
-        The PyCOMPSs task.
+        Arguments of ``@constraint``; if empty, the task itself is returned.
     """
     if not constraints:
         found: Callable[..., Any] = globals()[base]
@@ -222,7 +211,7 @@ def _constrained(base: str, encoded: str) -> Callable[..., Any]:
 
 
 def _renamed(base: str, name: str) -> Callable[..., Any]:
-    """Return a task under another name."""
+    """Return a copy of a task under another name."""
     plain = globals()[base].__wrapped__
     copy = types.FunctionType(plain.__code__, globals(), name, plain.__defaults__)
     copy.__qualname__ = name
@@ -232,7 +221,7 @@ def _renamed(base: str, name: str) -> Callable[..., Any]:
 
 
 def __getattr__(name: str) -> Any:
-    """Find a constrained task by its name, which is how a worker is told what to run."""
+    """Find a constrained task by its name, as workers do."""
     base, separator, _ = name.partition(_SEPARATOR)
     if separator and base in DECORATION:
         return _renamed(base, name)

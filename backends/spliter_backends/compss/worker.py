@@ -1,4 +1,4 @@
-"""What runs inside a PyCOMPSs task: open the call, run it, and return whatever comes of it."""
+"""Body of every PyCOMPSs task: unpickle the call, run it, pack its result or error."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from spliter_backends.compss.source import GivenSource, Layout
 
 @dataclass(frozen=True)
 class Call:
-    """A call as it is made.
+    """An unpickled call.
 
     Parameters
     ----------
     fn : callable
         The user's function.
     args, kwargs
-        Its arguments, futures replaced by results and partitions iterable.
+        Its arguments, with results instead of futures and iterable partitions.
     away : frozenset of (str, int, str)
-        Its partitions that were planned elsewhere.
+        Its partitions that were planned at another node.
     """
 
     fn: Callable[..., Any]
@@ -46,16 +46,16 @@ class Call:
 
 @dataclass(frozen=True)
 class BlockFacts:
-    """What a task says about a block that it was given, or has made.
+    """Location and size of a block that a task received or made.
 
     Parameters
     ----------
     host : str
-        Where it ran.
+        Node where the task ran.
     nbytes : int
         Bytes of the block.
     rows : int
-        Its rows, ``-1`` where it has none.
+        Its rows, ``-1`` if it has none.
     """
 
     host: str
@@ -64,7 +64,7 @@ class BlockFacts:
 
     @classmethod
     def of(cls, blocks: Sequence[Any]) -> BlockFacts:
-        """Describe a block, given as the pieces that are side by side in it."""
+        """Describe a block, given as its parts side by side."""
         rows = min((count_rows(block) for block in blocks if has_rows(block)), default=-1)
         return cls(host_name(), sum(map(block_nbytes, blocks)), rows)
 
@@ -86,19 +86,14 @@ class _Unpickler(pickle.Unpickler):
 
 
 def opened(content: bytes, inputs: Sequence[Any]) -> Call:
-    """Take a call apart that has arrived.
+    """Unpickle a call.
 
     Parameters
     ----------
     content : bytes
-        Of the payload.
+        `Payload.content`.
     inputs : sequence
-        What COMPSs has given to the task.
-
-    Returns
-    -------
-    Call
-        Ready to be made.
+        Inputs of the PyCOMPSs task.
 
     Raises
     ------
@@ -120,14 +115,14 @@ def opened(content: bytes, inputs: Sequence[Any]) -> Call:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What a call has come to, if it returned.
+    """Return value of a successful call.
 
     Parameters
     ----------
     value : object
-        What it returned.
+        Its return value.
     away : frozenset of (str, int, str)
-        Of its partitions.
+        Its partitions that were planned at another node.
     """
 
     value: Any
@@ -135,19 +130,15 @@ class Attempt:
 
 
 def attempted(key: str, function: Callable[[], Attempt]) -> Attempt | TaskFailure:
-    """Call a function that may raise anything.
+    """Call a function without arguments and convert its errors to a failure.
 
     Parameters
     ----------
     key : str
-        Of the future.
+        Key of the future.
     function : callable
-        Without arguments.
-
-    Returns
-    -------
-    Attempt or TaskFailure
-        Never raises at a worker: that would end the application.
+        May raise anything; at a worker no error leaves this function, because it would end the
+        application.
     """
     try:
         return function()
@@ -157,26 +148,21 @@ def attempted(key: str, function: Callable[[], Attempt]) -> Attempt | TaskFailur
         if at_a_worker():
             return TaskFailure(ERRORS.encode(KeyboardInterrupt()), key, news_of_here())
         raise
-    except BaseException as error:  # noqa: BLE001 -- it belongs to whoever asks for the result
+    except BaseException as error:  # noqa: BLE001 -- raised when the result is requested
         return TaskFailure(ERRORS.encode(error), key, news_of_here())
 
 
 def called(key: str, content: bytes | Call, inputs: Sequence[Any]) -> Attempt | TaskFailure:
-    """Make a call that has arrived.
+    """Run a pickled call.
 
     Parameters
     ----------
     key : str
-        Of its future.
+        Key of its future.
     content : bytes or Call
-        Of the payload; the call itself where there is no runtime.
+        `Payload.content`; the call itself without a runtime.
     inputs : sequence
-        What COMPSs has given to the task.
-
-    Returns
-    -------
-    Attempt or TaskFailure
-        What has come of it.
+        Inputs of the PyCOMPSs task.
     """
 
     def function() -> Attempt:
@@ -187,20 +173,7 @@ def called(key: str, content: bytes | Call, inputs: Sequence[Any]) -> Attempt | 
 
 
 def sent_back(key: str, attempt: Attempt | TaskFailure) -> TaskResult | TaskFailure:
-    """Return the outcome of a call as a task returns it.
-
-    Parameters
-    ----------
-    key : str
-        Of the future.
-    attempt : Attempt or TaskFailure
-        What has come of it.
-
-    Returns
-    -------
-    TaskResult or TaskFailure
-        To be pickled.
-    """
+    """Convert the outcome of a call to the return value of the PyCOMPSs task."""
     if isinstance(attempt, TaskFailure):
         return attempt
     return result_of(attempt.value, key, news_of_here(attempt.away))
