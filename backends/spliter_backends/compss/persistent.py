@@ -26,9 +26,7 @@ from spliter_backends.compss.source import GivenSource, Layout
 
 NODES_OF_BACKENDS: Final = "SPLITER_COMPSS_WORKERS"
 """Line of the storage interface's file with ``<backend id>=<node>`` for each backend of dataClay;
-dataClay's half of the interface exports the lines of that file as environment variables.
-"""
-
+dataClay's half of the interface exports the lines of that file as environment variables."""
 
 ASKED_AT_ONCE: Final = 256
 """Maximum number of concurrent requests to dataClay's metadata service."""

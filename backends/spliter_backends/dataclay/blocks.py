@@ -1,4 +1,4 @@
-"""The opened blocks of dataClay collections, as the client keeps them: ids, and where they are."""
+"""Client-side blocks of a Split over dataClay objects: ids, locations, sizes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Member:
     Parameters
     ----------
     grid : BlockGrid
-        Arrangement of its blocks.
+        Its block grid.
     object_ids : sequence of UUID
-        The persistent objects of its blocks, in C order of the grid.
+        Ids of the blocks' persistent objects, in C order of the grid.
     nbytes : ndarray of int64, or None
-        Bytes of each block, where they are known.
+        Bytes of each block, if known.
     """
 
     grid: BlockGrid
@@ -42,12 +42,12 @@ class Member:
 
 
 class ClientSource:
-    """A partition's blocks as the client sees them: something to send, nothing to read.
+    """Client-side source of a partition: can be sent, but not read.
 
     Parameters
     ----------
     anchor : Anchor
-        Where the partition is.
+        Handle of the partition at its backend.
     """
 
     def __init__(self, anchor: Anchor) -> None:
@@ -55,24 +55,24 @@ class ClientSource:
 
     @property
     def anchor(self) -> Anchor:
-        """Where the partition is."""
+        """Handle of the partition at its backend."""
         if self._anchor is None:
             raise SplitClosedError("the Split of this partition was closed; split again")
         return self._anchor
 
     def read(self) -> Iterator[Any]:
-        """Refuse: the blocks are at a backend."""
+        """Raise `PartitionNotLocalError`: the blocks are at a backend."""
         raise PartitionNotLocalError(
             "this partition's blocks are at a dataClay backend, not here; give it to a function "
             "decorated with spliter.task, or to partition.submit(fn)"
         )
 
     def materialized(self) -> Any:
-        """Refuse, as :meth:`read`."""
+        """Raise `PartitionNotLocalError`."""
         return self.read()
 
     def forget(self) -> None:
-        """Let go; tasks that have been submitted hold the anchor until they are done."""
+        """Release the handle; submitted tasks keep it until they are done."""
         self._anchor = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -81,18 +81,18 @@ class ClientSource:
 
 
 class RunsAtSession(Executor, Protocol):
-    """What :class:`DataClayBlocks` has to know of its executor."""
+    """Executor of :class:`DataClayBlocks`, which needs its session."""
 
     session: Session
 
 
 class DataClayBlocks(BlocksBase[RunsAtSession]):
-    """The blocks of one or several aligned collections in dataClay.
+    """Blocks of one or several aligned collections in dataClay.
 
     Parameters
     ----------
     executor : DataClayExecutor
-        Of the client.
+        Executor of the client.
     members : sequence of Member
         The first one is the one being split.
     """
@@ -107,11 +107,11 @@ class DataClayBlocks(BlocksBase[RunsAtSession]):
 
     @property
     def object_ids(self) -> Sequence[Sequence[uuid.UUID]]:
-        """The persistent objects of the blocks of each collection."""
+        """Ids of the persistent objects of each collection's blocks."""
         return [member.object_ids for member in self._members]
 
     def locate(self) -> Placement:
-        """Ask where the blocks are; see :class:`spliter.backend.Blocks`."""
+        """Query the backends of the blocks; see :class:`spliter.backend.Blocks`."""
         placement: Placement = self._session.wait(self._locate())
         return placement
 
@@ -135,7 +135,7 @@ class DataClayBlocks(BlocksBase[RunsAtSession]):
         return Placement.of([(str(holder),) for holder in holders], nbytes)
 
     async def _sizes(self, holders: Sequence[uuid.UUID | None]) -> IntArray:
-        """Ask the backends for the bytes of blocks that come without; once."""
+        """Query the sizes of blocks from their backends, once, if the collection has none."""
         first = self._members[0]
         at: dict[uuid.UUID, list[int]] = {}
         for position, holder in enumerate(holders):
@@ -162,7 +162,7 @@ class DataClayBlocks(BlocksBase[RunsAtSession]):
         return nbytes
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[ClientSource]:
-        """Make the partitions at their blocks' backends, all at once."""
+        """Create all partitions at their blocks' backends, concurrently."""
         made = [ClientSource(self._anchor(part)) for part in planned]
         try:
             self._session.wait(self._settle(made, planned))
@@ -176,7 +176,7 @@ class DataClayBlocks(BlocksBase[RunsAtSession]):
         return made
 
     def _rows(self, part: PlannedPartition) -> list[list[int]]:
-        """Positions of the partition's blocks in each collection."""
+        """Return the positions of the partition's blocks in each collection."""
         rows = self._members[0].grid.rows(part.positions).tolist()
         return [part.positions.tolist(), *(rows for _ in self._members[1:])]
 
@@ -211,6 +211,6 @@ class DataClayBlocks(BlocksBase[RunsAtSession]):
         )
 
     def close(self) -> None:
-        """Let go of partitions and copies; the blocks stay, as they are the user's."""
+        """Free partitions and copies; the blocks stay, as they belong to the user."""
         for source in self._sources:
             source.forget()

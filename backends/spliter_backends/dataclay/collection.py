@@ -25,16 +25,16 @@ from spliter_backends.dataclay.message import packed
 
 @dataclass(frozen=True, eq=False)
 class DataClayArray:
-    """A blocked collection whose blocks are persistent objects: a description, cheap to pickle.
+    """A blocked collection of persistent objects: only metadata, cheap to pickle.
 
     Parameters
     ----------
     object_ids : tuple of UUID
         The :class:`~spliter_backends.dataclay.objects.Block` of each block, in C order.
     chunks : tuple of tuple of int
-        Sizes of the blocks along each axis; ``-1`` where not known.
+        Sizes of the blocks along each axis; ``-1`` for unknown sizes.
     dtype : dtype or None
-        Of the elements; ``None`` for blocks that are not arrays.
+        Type of the elements; ``None`` for blocks that are not arrays.
     block_nbytes : ndarray of int64, shape (nblocks,)
         Bytes of each block.
 
@@ -55,7 +55,7 @@ class DataClayArray:
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """Number of items along each axis, ``None`` where it is not known."""
+        """Number of items along each axis, ``None`` if unknown."""
         return BlockGrid(self.chunks).extent
 
     @property
@@ -71,25 +71,20 @@ class DataClayArray:
         return [DataClayObject.get_by_id(object_id) for object_id in self.object_ids]
 
     def locations(self) -> list[Location | None]:
-        """Return the backend of each block now; ``None`` for blocks that are gone."""
+        """Return the current backend of each block; ``None`` for lost blocks."""
         session = current_session()
         found = session.wait(session.locate(self.object_ids))
         return [None if one is None else Location(str(one)) for one in found]
 
     def compute(self) -> Any:
-        """Bring all blocks here and return them as one.
-
-        Returns
-        -------
-        ndarray, or whatever the blocks are
-            Blocks of kinds other than arrays are put together along axis 0.
+        """Fetch all blocks and concatenate them, along axis 0 if they are not arrays.
 
         Raises
         ------
         BlockLostError
-            If blocks are gone, naming them.
+            If blocks are lost; lists them.
         BlockTimeoutError
-            If they never stop moving.
+            If blocks keep moving.
         """
         from spliter.backend import concatenate
         from spliter_backends.dataclay.message import decode
@@ -108,11 +103,11 @@ class DataClayArray:
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
     ) -> npt.NDArray[Any]:
-        """Bring all blocks here as an array."""
+        """Fetch all blocks as an array."""
         return np.asarray(self.compute(), dtype=dtype)
 
     def delete(self) -> None:
-        """Free the blocks at their backends, those that are left. Using it then is an error."""
+        """Free the remaining blocks at their backends; the collection is unusable afterwards."""
         session = current_session()
         session.wait(_delete(session, self.object_ids))
 
@@ -124,7 +119,7 @@ class DataClayArray:
 async def _pulled(
     session: Session, object_ids: Sequence[uuid.UUID], grid: BlockGrid
 ) -> list[bytearray]:
-    """Bring blocks here; look again for those that are moved meanwhile."""
+    """Fetch blocks; locate those again that have moved in the meantime."""
     messages: dict[int, bytearray] = {}
     for attempt in range(ATTEMPTS):
         missing = [at for at in range(len(object_ids)) if at not in messages]
@@ -142,7 +137,7 @@ async def _pulled(
             except BackendGoneError as error:
                 gone[holder] = str(error)
                 lost.append(at)
-        if lost and attempt:  # the first time it may just have left what has gone since
+        if lost and attempt:  # the first time, a block may just have left the lost backend
             raise lost_blocks(grid, np.asarray(lost, dtype=np.int64), gone)
         if len(messages) == len(object_ids):
             return [messages[at] for at in range(len(object_ids))]
@@ -158,5 +153,5 @@ async def _delete(session: Session, object_ids: Sequence[uuid.UUID]) -> None:
         if backend_id is not None:
             at.setdefault(backend_id, []).append(object_id)
     for backend_id, ids in at.items():
-        with contextlib.suppress(BackendGoneError):  # and what it had with it
+        with contextlib.suppress(BackendGoneError):  # its objects are lost with it
             await session.peer(backend_id).ask("free", [], packed(ids))

@@ -2,7 +2,7 @@
 
 ``from_array``  cuts an array into blocks and sends them
 ``distribute``  sends blocks of any kind
-``generate``    has the backends make the blocks; these may be larger than a message
+``generate``    makes the blocks at the backends; they may be larger than a message
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spliter_backends.dataclay.objects import Block
 from spliter_backends.dataclay.persist import keep_blocks
 
 Placing: TypeAlias = Literal["round-robin", "runs"] | Sequence[int]
-"""Which backend gets which block: in turn, in runs of neighbours, or the number of each."""
+"""Placement of blocks: round robin, runs of consecutive blocks, or a backend's number for each."""
 
 Chunks: TypeAlias = int | Sequence[int | Sequence[int]]
 
@@ -48,9 +48,9 @@ def from_array(
         Rows per block; or for each axis the size of a block, or the sizes of all. By default
         one block per backend.
     backends : sequence of UUID, optional
-        Where to; by default all backends there are.
+        Target backends; by default all.
     placement : {"round-robin", "runs"} or sequence of int
-        Which of the backends gets which block: in turn, as many neighbours each, or by number.
+        Distribution over the backends: in turn, equal runs of consecutive blocks, or by number.
 
     Returns
     -------
@@ -60,8 +60,8 @@ def from_array(
     Raises
     ------
     InvalidArgumentError
-        If `chunks` or `placement` do not fit, or a block is too large for one message; then
-        nothing has been sent.
+        If `chunks` or `placement` do not fit, or a block is too large for one message; nothing
+        is sent then.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def distribute(
     backends: Sequence[uuid.UUID] | None = None,
     placement: Placing = "round-robin",
 ) -> DataClayArray:
-    """Put blocks of any kind into dataClay, one after the other along axis 0.
+    """Put blocks of any kind into dataClay, consecutive along axis 0.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def distribute(
     Returns
     -------
     DataClayArray
-        With the rows of each block, and one block along each further axis that they agree on.
+        With the rows of each block, and one block along each further axis of a common size.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def generate(
     placement: Placing = "round-robin",
     **kwargs: Any,
 ) -> DataClayArray:
-    """Have the backends make the blocks of an array; they may be larger than a message.
+    """Make the blocks of an array at the backends; they may be larger than a message.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def _make(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> tuple[uuid.UUID, int, np.dtype[Any]]:
-    """Run at a backend: make one block and keep it."""
+    """Make one block and keep it; runs at a backend."""
     block = fn(index, shape, *args, **kwargs)
     if np.shape(block) != shape:
         raise InvalidArgumentError(
@@ -211,7 +211,7 @@ def _backends(session: Session, wanted: Sequence[uuid.UUID] | None) -> list[uuid
 
 
 def _placed(nblocks: int, placement: Placing, nbackends: int) -> list[int]:
-    """Return the number of the backend that each block goes to."""
+    """Return the number of each block's backend."""
     if isinstance(placement, str):
         if placement == "round-robin":
             return [number % nbackends for number in range(nblocks)]

@@ -1,13 +1,13 @@
-"""dataClay as executor: tasks as active methods of partition objects, results as futures.
+"""Submit tasks as active methods of dataClay objects, with futures for their results.
 
 A submitted task goes through these steps, all but the first on dataClay's event loop::
 
-    submit      pickle the function and its arguments; what cannot be sent is refused here
+    submit      pickle the function and its arguments; reject what cannot be pickled
     wait        for the futures among the arguments
-    send        to the partition's home, results among the arguments by name where they are
-                kept there, else along with the call
-    stale, gone make a home where the blocks are now and send again, a few times
-    deliver     unpickle the reply in a thread, and give it to the future
+    send        to the partition's home; results among the arguments go by name if they are kept
+                there, else with the call
+    stale, gone create a home where the blocks are now and send again, a few times
+    deliver     unpickle the reply in a thread, and settle the future
 """
 
 from __future__ import annotations
@@ -52,28 +52,28 @@ from spliter_backends.dataclay.persist import keep_blocks
 from spliter_backends.dataclay.worker.source import StationSource
 
 DELIVERY_THREADS: Final = 4
-"""Threads that unpickle results and run the callbacks of futures."""
+"""Number of threads that unpickle results and run the callbacks of futures."""
 
 _making = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
 class _Sent:
-    """A partition among a task's arguments: the task keeps its anchor, if not the Split."""
+    """A partition among a task's arguments; keeps its anchor even if the Split is closed."""
 
     partition: Partition
     anchor: Anchor
     as_one: bool
 
     def message(self, home: Home) -> bytes:
-        """Return the partition as its home sees it."""
+        """Return the partition as a message for its home."""
         source = StationSource(home.partition.object_id, self.anchor.nbytes)
         return dumps(self.partition.at_location(source, as_one=self.as_one))
 
 
 @dataclass(eq=False)
 class _Task:
-    """A task that has been submitted."""
+    """A submitted task."""
 
     future: DataClayFuture
     location: Location | None
@@ -92,12 +92,12 @@ class _Task:
 
 
 class DataClayExecutor(ExecutorBase):
-    """Runs functions at the backends that a client is connected to.
+    """Runs functions at the backends of a client.
 
     Parameters
     ----------
     session : Session
-        The connection.
+        Session of the client.
     """
 
     def __init__(self, session: Session) -> None:
@@ -113,9 +113,9 @@ class DataClayExecutor(ExecutorBase):
         return {location: cores[one] for location, one in zip(locations, ids, strict=True)}
 
     def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
-        """Return the bytes that each backend may take before dataClay writes objects to disk.
+        """Return the bytes that each backend can take before dataClay writes objects to disk.
 
-        What a machine has free is shared by the backends on it.
+        Backends on one machine share its free memory equally.
         """
         ids = [uuid.UUID(location) for location in locations]
         told = self.session.wait(self.session.describe(ids))
@@ -126,11 +126,11 @@ class DataClayExecutor(ExecutorBase):
         }
 
     def blocking_call_allowed(self) -> bool:
-        """Whether this thread is another one than dataClay's event loop."""
+        """Return whether this thread is not that of dataClay's event loop."""
         return self.session.may_wait()
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:
-        """Wait for futures and return their results; those kept at backends are fetched at once."""
+        """Wait for futures and return their results; fetch those at backends concurrently."""
         kept = [future for future in futures if _is_kept(future)]
         if len(kept) > 1:
             with ThreadPoolExecutor(min(len(kept), 2 * DELIVERY_THREADS)) as fetchers:
@@ -138,10 +138,9 @@ class DataClayExecutor(ExecutorBase):
         return [future.result() for future in futures]
 
     def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
-        """Return a :class:`~spliter_backends.dataclay.collection.DataClayArray`.
+        """Wait for tasks and return the blocks they made as a collection.
 
-        Its blocks become persistent objects where the tasks that made them have run. Waits for
-        the tasks.
+        The blocks become persistent objects at the backends where they were made.
         """
         from spliter_backends.dataclay.collection import DataClayArray
 
@@ -167,8 +166,7 @@ class DataClayExecutor(ExecutorBase):
     ) -> DataClayFuture:
         """Submit a task; see :class:`spliter.backend.Executor`.
 
-        Futures of any pool of this process arrive as their results, wherever among the
-        arguments they are.
+        Futures of any pool of this process arrive as their results, at any depth in the arguments.
         """
         task = _Task(DataClayFuture(self, location), location)
         numbers: dict[int, int] = {}
@@ -181,7 +179,7 @@ class DataClayExecutor(ExecutorBase):
                         "task is submitted to; pass a future of its result instead"
                     )
                 if value.location != location:
-                    return None  # a reference, which cannot be iterated there
+                    return None  # sent as a reference that cannot be iterated there
                 new: _Sent | Future[Any] = self._sent(value)
             elif isinstance(value, Future):
                 new = value
@@ -207,33 +205,33 @@ class DataClayExecutor(ExecutorBase):
             return
         try:
             self.session.loop.call_soon_threadsafe(self._spawn, task)
-        except RuntimeError as error:  # the loop is closed, as at the end of the interpreter
+        except RuntimeError as error:  # the loop is closed at the end of the interpreter
             task.future.set_exception(error)
 
     def _spawn(self, task: _Task) -> None:
         running = self.session.loop.create_task(self._run(task))
-        # The loop itself holds its tasks weakly.
+        # The event loop itself holds its tasks weakly.
         self._running.add(running)
         running.add_done_callback(self._running.discard)
 
     async def _run(self, task: _Task) -> None:
-        """Run a task to its end, and give its outcome to the future."""
+        """Run a task to its end, and settle its future."""
         deliver: Callable[[], None]
         try:
             deliver = functools.partial(_deliver, task.future, *await self._reply(task))
-        except BaseException as error:  # noqa: BLE001 -- whoever waits must get an answer
+        except BaseException as error:  # noqa: BLE001 -- waiting threads need an answer
             deliver = functools.partial(task.future.set_exception, _told(error))
-        # Partitions and results among the arguments may go now.
+        # Release the partitions and results among the arguments.
         del task
         try:
             await self.session.loop.run_in_executor(self._delivery, deliver)
-        except RuntimeError:  # the interpreter is shutting down, and its threads
+        except RuntimeError:  # the interpreter is shutting down its threads
             deliver()
 
     async def _call(
         self, task: _Task, homes: Sequence[Home], peer: Peer, given: Sequence[bytes | str]
     ) -> tuple[Any, ...] | None:
-        """Make the call of a task; return ``None`` if what it was to be made on is not there."""
+        """Make the call of a task; return ``None`` if its target object is not there."""
         name = self.session.new_name()
         call = task.call, given, name
         try:
@@ -244,12 +242,12 @@ class DataClayExecutor(ExecutorBase):
         except (BackendGoneError, ObjectAwayError):
             return None
         except BaseException:
-            peer.free_later([name])  # it may be there or come to be
+            peer.free_later([name])  # the result may exist or be created later
             raise
         return ("kept", Kept(self.session, peer, name)) if reply[0] == "kept" else tuple(reply)
 
     async def _reply(self, task: _Task) -> tuple[Any, ...]:
-        """Send a task, again where its blocks have moved meanwhile."""
+        """Send a task; send it again if its blocks have moved."""
         for future in task.awaited:
             if (error := future.exception()) is not None:
                 raise error
@@ -267,7 +265,7 @@ class DataClayExecutor(ExecutorBase):
                     location=str(peer.backend_id),
                     attempt=attempt,
                 )
-            if reply is None and not homes:  # nothing that it needs has to be there
+            if reply is None and not homes:  # the task can run at another backend
                 gone.add(peer.backend_id)
                 continue
             if reply is not None and reply[0] != "stale":
@@ -299,7 +297,7 @@ class DataClayExecutor(ExecutorBase):
         return self.session.peer(known[self._turn % len(known)])
 
     async def _given(self, task: _Task, homes: Sequence[Home], peer: Peer) -> list[bytes | str]:
-        """Return what a task's call refers to, as the backend is to get it."""
+        """Return the referenced partitions and results in the form that the backend expects."""
         at_home = iter(homes)
         given = [
             it.message(next(at_home)) if isinstance(it, _Sent) else await _argument(it, peer)
@@ -315,7 +313,7 @@ def _pickled(
     kwargs: dict[str, Any],
     refer: Callable[[Any], int | None],
 ) -> bytes:
-    """Return a call as a message."""
+    """Pickle a call."""
 
     def pickle(value: Any) -> Pickled:
         return encode(value, refer=refer)
@@ -331,7 +329,7 @@ def _pickled(
 
 
 def _pickled_result(value: Any) -> bytes:
-    """Return the result of another engine's future, which is an argument, as a message."""
+    """Pickle the result of another engine's future, which is an argument."""
     try:
         pickled = encode(value)
     except Exception as error:
@@ -348,7 +346,7 @@ def _joined(pickled: Pickled) -> bytes:
 
 
 def _check_fits(nbytes: int) -> None:
-    """Refuse what gRPC would lose."""
+    """Reject a message that gRPC would lose."""
     if nbytes > MESSAGE_LIMIT:
         raise TaskNotSerializableError(
             f"a task and its arguments take {nbytes} bytes; gRPC carries less than 2 GiB "
@@ -358,9 +356,9 @@ def _check_fits(nbytes: int) -> None:
 
 
 async def _homes(task: _Task) -> list[Home]:
-    """Return the homes of a task's partitions, which have to be at one backend."""
+    """Return the homes of a task's partitions, moved to one backend if needed."""
     anchors = [sent.anchor for sent in task.sent]
-    for anchor in anchors[1:]:  # their blocks may have gone different ways
+    for anchor in anchors[1:]:  # their blocks may have moved to different backends
         peer = anchors[0].home.peer
         if anchor.home.peer is not peer:
             await anchor.move(anchor.home, to=peer.backend_id)
@@ -368,7 +366,7 @@ async def _homes(task: _Task) -> list[Home]:
 
 
 async def _argument(future: Future[Any], peer: Peer) -> bytes | str:
-    """Return a result that is an argument: by name where it is kept at the task's backend."""
+    """Return a result that is an argument: its name if it is kept at the task's backend."""
     if isinstance(future, DataClayFuture):
         kept = future.kept()
         if kept is not None:
@@ -384,7 +382,7 @@ def _is_kept(future: Any) -> bool:
 
 
 def _deliver(future: DataClayFuture, state: str, content: Any) -> None:
-    """Give a reply to a future, in a thread of our own."""
+    """Settle a future with a reply; runs in one of our threads."""
     if state == "kept":
         future.set_result(content)
     elif state == "failed":
@@ -400,24 +398,19 @@ def _deliver(future: DataClayFuture, state: str, content: Any) -> None:
 
 
 def _told(error: BaseException) -> BaseException:
-    """Return what the program gets to see."""
+    """Return the error that the program gets."""
     if isinstance(error, BackendGoneError):
         return BlockLostError(f"{error}, and what was there with it; run the task again")
     return error
 
 
 def _keep(result: Any, output: int | None) -> Any:
-    """Run at a backend: make what a task returned persistent there."""
+    """Make a task's result persistent; runs at a backend."""
     return keep_blocks(result if output is None else result[output])
 
 
 def current_executor() -> DataClayExecutor:
-    """Return the executor of the dataClay client that is started in this process.
-
-    Returns
-    -------
-    DataClayExecutor
-        The same one as long as the client is.
+    """Return the executor of the dataClay client started in this process.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""dataClay as locator: from a collection to the ids of its blocks' persistent objects."""
+"""Find the persistent objects of a collection's blocks."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class DataClayLocator:
     """Finds the blocks of DataClayArrays, and of lists of persistent objects."""
 
     def recognises(self, collection: Any) -> bool:
-        """Whether it is a DataClayArray, or a list of dataClay objects."""
+        """Return whether it is a DataClayArray, or a list of dataClay objects."""
         if isinstance(collection, list | tuple):
             return bool(collection) and isinstance(collection[0], DataClayObject)
         return isinstance(collection, DataClayArray)
 
     def open(self, collections: Sequence[Any]) -> DataClayBlocks:
-        """Open collections; nothing is asked yet."""
+        """Open collections, without querying the locations of their blocks yet."""
         executor = current_executor()
         return DataClayBlocks(executor, [_open(collection) for collection in collections])
 

@@ -1,12 +1,12 @@
-"""How values cross between client and backends: cloudpickle, with buffers kept whole.
+"""Pickle values sent between client and backends with cloudpickle, without copying buffers.
 
-One message is one run of bytes::
+A message is one sequence of bytes::
 
     number of parts | length of each | pickle | buffer | buffer | ...
 
-Arrays travel as buffers beside the pickle, so that making a message copies each of them once,
-and reading it not at all: they come out as writable views of the message. Persistent objects
-travel by their id, and are at home again where they live.
+Arrays are sent as buffers next to the pickle, so that building a message copies each of them once,
+and reading it copies nothing: they become writable views of the message. Persistent objects are
+sent by their id, and are the original objects again at their backend.
 """
 
 from __future__ import annotations
@@ -30,41 +30,31 @@ with quiet():
     from dataclay.config import get_runtime
 
 MESSAGE_LIMIT: Final = 2**31 - 2**20
-"""Most bytes in one message. gRPC loses what has 2 GiB or more without saying so; the
-difference is for what it adds itself."""
+"""Maximum bytes in one message. gRPC silently loses messages of 2 GiB or more; the difference
+is for what it adds itself."""
 
 CLIENT_LENGTH: Final = 32
-"""Characters of a client's name, with which the names of all that is kept for it start."""
+"""Length of a client's name, which is the prefix of all names kept for it."""
 
 ALIGNMENT: Final = 16
 
 Refer = Callable[[Any], int | None]
-"""Takes an object met while pickling; returns the number to send in its place, or ``None``."""
+"""Takes an object found while pickling; returns the number to send instead, or ``None``."""
 
 
 def object_by_id(object_id: Any) -> Any:
-    """Return a persistent object: the one in memory, where it is.
-
-    Parameters
-    ----------
-    object_id : UUID
-        Its id.
-
-    Returns
-    -------
-    DataClayObject
-    """
+    """Return a persistent object: at its backend the original in memory."""
     found = get_runtime().inmemory_objects.get(object_id)
     return DataClayObject.get_by_id(object_id) if found is None else found
 
 
 def packed(object_ids: Iterable[uuid.UUID]) -> bytes:
-    """Return ids one after the other, 16 bytes each: many of them pickle slowly by themselves."""
+    """Return ids as bytes, 16 each: many UUIDs pickle slowly."""
     return b"".join([object_id.bytes for object_id in object_ids])
 
 
 def unpacked(object_ids: bytes) -> list[uuid.UUID]:
-    """Return what :func:`packed` has packed."""
+    """Return the ids packed by :func:`packed`."""
     starts = range(0, len(object_ids), 16)
     return [uuid.UUID(bytes=object_ids[at : at + 16]) for at in starts]
 
@@ -86,7 +76,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return super().reducer_override(obj)
 
 
-# What stands for references while this thread reads a message.
+# Values of references while this thread reads a message.
 _reading = threading.local()
 
 
@@ -95,7 +85,7 @@ def _referred(number: int) -> Any:
 
 
 class TooLargeError(Exception):
-    """A value takes more bytes than it may."""
+    """A value takes more bytes than allowed."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +95,7 @@ class Pickled:
     Parameters
     ----------
     parts : sequence of memoryview
-        Header, pickle and buffers, each followed by what fills it up.
+        Header, pickle and buffers, each followed by its padding.
     """
 
     parts: Sequence[memoryview]
@@ -116,22 +106,11 @@ class Pickled:
         return sum(part.nbytes for part in self.parts)
 
     def join(self) -> bytes:
-        """Return the message in one piece."""
+        """Return the whole message."""
         return b"".join(self.parts)
 
     def piece(self, start: int, stop: int) -> bytes:
-        """Return some of the message.
-
-        Parameters
-        ----------
-        start, stop : int
-            As in a slice.
-
-        Returns
-        -------
-        bytes
-            Fewer than asked for at its end.
-        """
+        """Return the bytes from `start` to `stop`, as in a slice."""
         found = []
         at = 0
         for part in self.parts:
@@ -147,12 +126,12 @@ def encode(value: Any, *, most: int | None = None, refer: Refer | None = None) -
     Parameters
     ----------
     value : object
-        Anything picklable; functions and classes nobody can import go by value.
+        Anything picklable; functions and classes that cannot be imported are pickled by value.
     most : int, optional
-        Give up as soon as it takes more bytes than that.
+        Maximum size; pickling stops as soon as it is exceeded.
     refer : callable, optional
-        Gets every object that is not of a basic type. Returns ``None``, or the index into
-        `referred` of :func:`decode` of what is to be put in its place.
+        Called with every object that is not of a basic type. Returns ``None``, or an index into
+        `referred` of :func:`decode` to pickle in its place.
 
     Returns
     -------
@@ -184,7 +163,7 @@ def encode(value: Any, *, most: int | None = None, refer: Refer | None = None) -
 
 
 class _Bounded(io.BytesIO):
-    """A file that refuses to grow beyond some bytes."""
+    """A file that raises `TooLargeError` beyond a number of bytes."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -197,7 +176,7 @@ class _Bounded(io.BytesIO):
 
 
 def _laid_out(parts: Sequence[memoryview]) -> list[memoryview]:
-    """Put the header first, and let every part start at a multiple of the alignment."""
+    """Put the header first, and align the start of every part."""
     lengths = [part.nbytes for part in parts]
     header = struct.pack(f"<{len(lengths) + 1}Q", len(lengths), *lengths)
     laid: list[memoryview] = []
@@ -214,15 +193,14 @@ def decode(message: bytes | bytearray, referred: Sequence[Any] = ()) -> Any:
     Parameters
     ----------
     message : bytes or bytearray
-        What :meth:`Pickled.join` returned. Arrays become views of it if it is a bytearray,
-        else of a copy.
+        From :meth:`Pickled.join`. Arrays become views of it if it is a bytearray, else of a copy.
     referred : sequence
-        What stands for the indexes that the sender's `refer` returned.
+        Values for the indexes that the sender's `refer` returned.
 
     Returns
     -------
     object
-        The value; its arrays can be written to.
+        The value; its arrays are writable.
     """
     view = memoryview(message if isinstance(message, bytearray) else bytearray(message))
     (count,) = struct.unpack_from("<Q", view)
@@ -247,22 +225,11 @@ def dumps(value: Any) -> bytes:
 
 
 ERRORS: Final = SentErrors(dumps, decode, "spliter_backends.dataclay.worker.tasks")
-"""How an error of a task is sent."""
+"""Encodes errors of tasks."""
 
 
 def state_of(instance: Any) -> bytes:
-    """Return the state of a volatile object as a backend takes it to make it persistent.
-
-    Parameters
-    ----------
-    instance : DataClayObject
-        Not persistent.
-
-    Returns
-    -------
-    bytes
-        A plain pickle, as dataClay reads it itself.
-    """
+    """Return the state of a volatile object as a plain pickle, which dataClay reads itself."""
     file = io.BytesIO()
     _Pickler(file, None, None).dump(instance._dc_state)
     return file.getvalue()

@@ -1,13 +1,13 @@
-"""The persistent classes that SplIter keeps in dataClay; backends import them from here.
+"""Persistent classes that SplIter keeps in dataClay; backends import them from here.
 
 ``Block``
-    One block of a collection: whatever is in ``content``.
+    One block of a collection, in ``content``.
 ``PartitionObject``
-    The blocks of one partition, by id, at their backend; tasks are called on it.
+    Ids of the blocks of one partition, at their backend; tasks are methods of it.
 ``Station``
-    One at each backend, always with the same id: what clients ask a backend by.
+    One per backend, with an id derived from the backend's; receives clients' requests.
 
-Their methods only pass on to ``worker.tasks``, which has no state in dataClay.
+Their methods only forward to ``worker.tasks``, which has no state in dataClay.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ with quiet():
 
 
 class Block(DataClayObject):  # type: ignore[misc]
-    """One block: any picklable object, an array as a rule.
+    """One block: any picklable object, usually an array.
 
     Parameters
     ----------
     content : object
-        The block. It stays at its backend; reading the attribute elsewhere brings a copy.
+        The block. It stays at its backend; reading the attribute elsewhere fetches a copy.
     """
 
     content: Any
@@ -38,32 +38,21 @@ class Block(DataClayObject):  # type: ignore[misc]
         self.content = content
 
     def spliter_block(self) -> Any:
-        """Return what partitions yield for this object; called at its backend.
+        """Return what partitions yield for this object, without a copy; called at its backend.
 
         Any persistent class may have a method of this name. Objects of classes without one
         are yielded themselves.
-
-        Returns
-        -------
-        object
-            The content, not a copy.
         """
-        # Not the attribute: away from home that would ask another backend.
+        # Reading the attribute at another backend would call the object's backend.
         return vars(self)["_dc_property_content"]
 
     def spliter_copy(self) -> Any:
-        """Return what partitions yield for this object, in a process that is no backend.
-
-        Returns
-        -------
-        object
-            A copy of the content.
-        """
+        """Return what partitions yield for this object in a process that is no backend: a copy."""
         return self.content
 
 
 class _Runner(DataClayObject):  # type: ignore[misc]
-    """Something that tasks can be called on."""
+    """Base class of objects that tasks are called on."""
 
     @activemethod  # type: ignore[untyped-decorator]
     def run(self, call: bytes, given: Sequence[bytes | str], name: str) -> tuple[Any, ...]:
@@ -72,7 +61,7 @@ class _Runner(DataClayObject):  # type: ignore[misc]
 
 
 class PartitionObject(_Runner):
-    """The blocks of one partition, by reference.
+    """References to the blocks of one partition.
 
     Parameters
     ----------
@@ -88,15 +77,15 @@ class PartitionObject(_Runner):
 
 
 class Station(_Runner):
-    """What clients ask a backend by."""
+    """Receives requests of clients to a backend."""
 
     @activemethod  # type: ignore[untyped-decorator]
     def ask(self, what: str, *question: Any) -> tuple[Any, ...]:
-        """Answer a question; see ``worker.tasks.answer``."""
+        """Handle a request; see ``worker.tasks.answer``."""
         return station.answer(what, *question)
 
-    # Coroutines run on the backend's event loop: they need not wait until a thread is free, and
-    # tasks may have all threads for as long as they like.
+    # Coroutines run on the backend's event loop: they do not wait for a free thread, and tasks may
+    # occupy all threads for any time.
 
     @activemethod  # type: ignore[untyped-decorator]
     async def renew(self, client: str, seconds: float) -> None:
@@ -107,6 +96,6 @@ class Station(_Runner):
     async def add_partition(
         self, client: str, object_id: uuid.UUID, members: tuple[bytes, ...]
     ) -> None:
-        """Make a :class:`PartitionObject` with a given id at this backend, for a client."""
+        """Create a :class:`PartitionObject` with a given id at this backend, for a client."""
         proxy = PartitionObject.new_proxy_object()
         await station.add_partition(proxy, client, object_id, members)

@@ -1,4 +1,4 @@
-"""Make persistent blocks at a backend; imported there by the tasks that do."""
+"""Make blocks persistent at a backend; imported there by the tasks that do so."""
 
 from __future__ import annotations
 
@@ -12,17 +12,12 @@ from spliter_backends.dataclay.objects import Block
 
 
 def keep_blocks(blocks: Sequence[Any]) -> list[tuple[uuid.UUID, int, int]]:
-    """Make persistent blocks at this backend; run as a task.
-
-    Parameters
-    ----------
-    blocks : sequence of block
-        Their contents.
+    """Make blocks persistent at this backend; runs as a task.
 
     Returns
     -------
     list of (UUID, int, int)
-        Id, bytes and rows of each.
+        Id, bytes and rows of each block.
     """
     made = []
     for content in blocks:

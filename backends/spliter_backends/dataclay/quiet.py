@@ -1,8 +1,8 @@
-"""Importing and starting dataClay without its noise.
+"""Suppress dataClay's output when it is imported or started.
 
-Importing dataClay gives the root logger a handler, and starting a client prints to standard
-output; both would end up among the lines of a program that only wants to compute. dataClay also
-looks for secrets in ``/run/secrets`` and warns where there are none.
+Importing dataClay adds a handler to the root logger, and starting a client prints to standard
+output; both would disturb the output of the program. dataClay also searches for secrets in
+``/run/secrets`` and warns if there are none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Leave logging and standard output as they were, whatever dataClay does to them inside.
+    """Restore logging, and suppress standard output, around calls of dataClay.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def quiet() -> Iterator[None]:
     """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    # `basicConfig` does nothing where there is a handler.
+    # `basicConfig` does nothing if there is a handler.
     root.addHandler(logging.NullHandler())
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.filterwarnings("ignore", 'directory "/run/secrets" does not exist', UserWarning)

@@ -1,13 +1,12 @@
-"""One backend, as the client reaches it: calls that cannot hang, and freeing what is kept.
+"""Call one backend from the client, without hanging if it is lost; free what it keeps.
 
-dataClay tries again for ever when a backend is gone, so calls are made on its channels directly.
-While calls to a backend are under way its health is looked at once a second. A task may take as
-long as it likes, and a backend whose interpreter is busy may be silent for a while; what ends a
-call is that nobody is there any more::
+dataClay retries forever when a backend is lost, so calls use its channels directly. While calls to
+a backend are pending, its health is checked once a second. A task may run for any time, and a
+backend whose interpreter is busy may be silent for a while; calls end if the backend is lost::
 
     answers                                        -> wait
     silent, but its machine accepts connections    -> wait, for SILENCE_SECONDS at most
-    refuses connections, or cannot be reached      -> BackendGoneError for all calls under way
+    refuses connections, or cannot be reached      -> BackendGoneError for all pending calls
 """
 
 from __future__ import annotations
@@ -35,28 +34,28 @@ with quiet():
 
 HEALTH_SERVICE: Final = "dataclay.proto.backend.BackendService"
 LOOK_SECONDS: Final = 1.0
-"""Between two looks at the health of a backend that has calls under way."""
+"""Interval between health checks of a backend with pending calls."""
 ANSWER_SECONDS: Final = 1.5
-"""For an answer about health, and for a connection: both together well under 5 s."""
+"""Timeout of a health check, and of a connection: both together well under 5 s."""
 SILENCE_SECONDS: Final = 120.0
-"""For a backend that accepts connections and does not answer: one long call into compiled code
-that holds the interpreter's lock is enough for that."""
+"""Maximum silence of a backend that accepts connections: one long call into compiled code that
+holds the interpreter's lock prevents it from answering."""
 RENEWALS: Final = 5
-"""Renewals of a lease in its length: four may be late or lost."""
+"""Renewals within the length of a lease: four may be late or lost."""
 FREE_AFTER: Final = 0.05
-"""Seconds in which things to be freed are collected into one message."""
+"""Delay in seconds during which requests to free objects are collected into one message."""
 PIECE_NBYTES: Final = 2**26
-"""Large values are moved in pieces of that size: no message comes near its limit."""
+"""Size of the chunks in which large values are sent, far below the limit of a message."""
 BATCH_NBYTES: Final = 2**25
-"""Objects are made persistent in batches of about that size."""
+"""Approximate size of a batch of objects made persistent with one message."""
 ATTEMPTS: Final = 6
-"""Times that a task is sent, or a block asked for, while blocks keep moving."""
+"""Maximum attempts to run a task, or to fetch a block, while blocks keep moving."""
 NO_KWARGS: Final = pickle.dumps({})
 STOPPED: Final = "the dataClay client of this Split was stopped; start one and split again"
 
 
 class BackendGoneError(Exception):
-    """A backend is not there any more, or has never been."""
+    """A backend is lost, or has never existed."""
 
     def __init__(self, backend_id: uuid.UUID, why: str) -> None:
         super().__init__(f"dataClay backend {backend_id} is gone ({why})")
@@ -64,11 +63,11 @@ class BackendGoneError(Exception):
 
 
 class ObjectAwayError(Exception):
-    """The object that a method was called on is not at the backend asked."""
+    """The object of a method call is not at the called backend."""
 
 
 class Health(enum.Enum):
-    """What a look at a backend has shown."""
+    """Result of a health check."""
 
     ANSWERS = "answers"
     SILENT = "silent"
@@ -76,17 +75,17 @@ class Health(enum.Enum):
 
 
 class Connection(Protocol):
-    """What a :class:`Peer` uses of the client's session with dataClay."""
+    """Interface of the session that a :class:`Peer` uses."""
 
     loop: Any
 
     @property
     def runtime(self) -> Any:
-        """Of dataClay's client."""
+        """Runtime of the dataClay client."""
 
     @property
     def name(self) -> str:
-        """What all names start with that backends keep things for this client by."""
+        """Prefix of the names under which backends keep things for this client."""
 
     @property
     def lease_seconds(self) -> float:
@@ -98,27 +97,27 @@ class Connection(Protocol):
 
     @property
     def metadata(self) -> Sequence[tuple[str, str]]:
-        """The same for calls."""
+        """The credentials as gRPC metadata."""
 
     def new_name(self) -> str:
-        """Return a name that no other transfer has."""
+        """Return a unique name for a transfer."""
 
     def is_started(self) -> bool:
-        """Whether the client has not been stopped."""
+        """Return whether the client is started and not stopped."""
 
     async def refresh(self) -> None:
-        """Look up which backends there are."""
+        """Update the list of backends."""
 
 
 class Peer:
-    """One backend, as this client reaches it. Coroutines run on dataClay's event loop.
+    """Connection of this client to one backend. Coroutines run on dataClay's event loop.
 
     Parameters
     ----------
     session : Connection
-        Whose backend it is.
+        Session of the client.
     backend_id : UUID
-        Which.
+        Id of the backend.
     """
 
     def __init__(self, session: Connection, backend_id: uuid.UUID) -> None:
@@ -135,26 +134,21 @@ class Peer:
         self._freeing: asyncio.Task[None] | None = None
 
     async def call(self, object_id: uuid.UUID, method: str, *args: Any) -> Any:
-        """Call an active method.
+        """Call an active method of an object at this backend, and return its result.
 
         Parameters
         ----------
         object_id : UUID
             Object at this backend.
         method : str
-            Its name.
+            Name of the method.
         *args
-            Picklable by name.
-
-        Returns
-        -------
-        object
-            What it returns.
+            Picklable by plain pickle.
 
         Raises
         ------
         BackendGoneError
-            If the backend is, or goes while it works.
+            If the backend is lost, before or during the call.
         ObjectAwayError
             If the object is not there.
         """
@@ -172,20 +166,7 @@ class Peer:
         return value
 
     async def at_station(self, method: str, *args: Any) -> Any:
-        """Call a method of the backend's station, which is made if there is none.
-
-        Parameters
-        ----------
-        method : str
-            Name of the method.
-        *args
-            Its arguments.
-
-        Returns
-        -------
-        object
-            What it returns.
-        """
+        """Call a method of the backend's station, which is created if it does not exist."""
         if self._renewing is None:
             self._renewing = self._session.loop.create_task(self._renew_lease())
         try:
@@ -197,19 +178,19 @@ class Peer:
             return await self.call(self.station_id, method, *args)
 
     async def ask(self, what: str, *question: Any) -> Any:
-        """Ask the backend's station; see ``worker.tasks.ANSWERS``."""
+        """Send a request to the backend's station; see ``worker.tasks.ANSWERS``."""
         state, *answer = await self.at_station("ask", what, *question)
         if state == "away":
             raise ObjectAwayError
         return answer[0]
 
     async def persist(self, instances: Iterable[Any]) -> None:
-        """Make volatile objects persistent here, many with one message.
+        """Make volatile objects persistent at this backend, in batches.
 
         Parameters
         ----------
         instances : iterable of DataClayObject
-            They stay as they are in this process; use them by their ids.
+            Unchanged in this process; use them by their ids afterwards.
         """
         batch: list[bytes] = []
         nbytes = 0
@@ -231,17 +212,12 @@ class Peer:
         await self._rpc("MakePersistent", request)
 
     async def pull(self, what: str | uuid.UUID) -> bytearray:
-        """Bring the message of a kept result, or of an object's content.
+        """Fetch a kept result, or an object's content, as a message.
 
         Parameters
         ----------
         what : str or UUID
             Name of the result, or id of the object.
-
-        Returns
-        -------
-        bytearray
-            The message.
         """
         transfer = self._session.new_name()
         try:
@@ -257,18 +233,7 @@ class Peer:
         return message
 
     async def push(self, message: bytearray) -> str:
-        """Send a message of any size.
-
-        Parameters
-        ----------
-        message : bytearray
-            The message.
-
-        Returns
-        -------
-        str
-            What it is called there.
-        """
+        """Send a message of any size, and return its name at the backend."""
         transfer = self._session.new_name()
         try:
             for start in range(0, len(message), PIECE_NBYTES):
@@ -283,28 +248,28 @@ class Peer:
         """Renew this client's lease at the backend until the client is stopped."""
         lease = self._session.name, self._session.lease_seconds
         while self._session.is_started():
-            with contextlib.suppress(Exception):  # the next one may reach it
+            with contextlib.suppress(Exception):  # the next renewal may succeed
                 await self.at_station("renew", *lease)
             await asyncio.sleep(self._session.lease_seconds / RENEWALS)
 
     async def end_lease(self) -> None:
-        """Have the backend free everything that it keeps for this client."""
+        """Make the backend free everything that it keeps for this client."""
         if self._renewing is not None:
             self._renewing.cancel()
             with contextlib.suppress(BackendGoneError, BackendNotUsableError):
                 await self.ask("end", self._session.name)
 
     def free_later(self, names: Sequence[str] = (), object_ids: Sequence[uuid.UUID] = ()) -> None:
-        """Have something freed at the backend soon; from any thread, does not wait or raise.
+        """Free things at the backend soon; callable from any thread, never waits or raises.
 
         Parameters
         ----------
         names : sequence of str
-            Of results and transfers.
+            Names of results and transfers.
         object_ids : sequence of UUID
-            Of objects of SplIter's own.
+            Ids of objects that SplIter created.
         """
-        with contextlib.suppress(RuntimeError):  # the loop is closed, as at the program's end
+        with contextlib.suppress(RuntimeError):  # the loop is closed at the program's end
             self._session.loop.call_soon_threadsafe(self._free, names, object_ids)
 
     def _free(self, names: Sequence[str], object_ids: Sequence[uuid.UUID]) -> None:
@@ -321,12 +286,12 @@ class Peer:
         await self._ask_to_free(names, object_ids)
 
     async def _ask_to_free(self, names: Sequence[str], object_ids: Sequence[uuid.UUID]) -> None:
-        # A backend that is gone has nothing to free; a client that was stopped cannot.
+        # A lost backend has nothing to free; a stopped client cannot send.
         with contextlib.suppress(BackendGoneError, BackendNotUsableError):
             await self.ask("free", names, packed(object_ids))
 
     async def _rpc(self, name: str, request: Any) -> Any:
-        """Make one call, watched."""
+        """Make one call, with health checks while it is pending."""
         client = await self._client()
         call = getattr(client.stub, name)(
             request, metadata=[*client.metadata_call, *self._session.metadata]
@@ -364,7 +329,7 @@ class Peer:
         return client
 
     async def _explained(self, error: Any) -> Exception:
-        """Say what a failed call means."""
+        """Return the error to raise for a failed call."""
         details = str(error.details())
         if error.code() is grpc.StatusCode.INTERNAL and "does not exist" in details:
             return ObjectAwayError()
@@ -377,15 +342,7 @@ class Peer:
         )
 
     async def look(self) -> tuple[Health, str]:
-        """Look whether the backend is there.
-
-        Returns
-        -------
-        Health
-            What was seen.
-        str
-            Why, where it is gone.
-        """
+        """Check the health of the backend; also return the reason if it is lost."""
         try:
             client = await self._client()
         except (BackendGoneError, BackendNotUsableError) as error:
@@ -400,16 +357,16 @@ class Peer:
             self._silent_since = None
             if error.code() is grpc.StatusCode.UNAVAILABLE:
                 return Health.GONE, str(error.details())
-            # It has no health service, but it has said so itself.
+            # It has no health service, but it has answered.
         self._silent_since = None
         return Health.ANSWERS, ""
 
     async def _knock(self, client: Any) -> tuple[Health, str]:
-        """Look whether the machine of a silent backend still accepts connections for it."""
+        """Check whether the machine of a silent backend still accepts connections for it."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 _, writer = await asyncio.open_connection(client.host, client.port)
-        except OSError as error:  # also when it took too long
+        except OSError as error:  # includes the timeout
             return Health.GONE, f"no connection to {client.address}: {error}"
         writer.close()
         now = time.monotonic()
@@ -420,7 +377,7 @@ class Peer:
         return Health.SILENT, ""
 
     async def _watch(self) -> None:
-        """Look at the backend as long as calls to it are under way."""
+        """Check the backend's health as long as calls to it are pending."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if not self._under_way:
@@ -434,7 +391,7 @@ class Peer:
 
 
 def _check_fits(nbytes: int) -> None:
-    """Refuse a message that gRPC would lose."""
+    """Reject a message that gRPC would lose."""
     if nbytes > MESSAGE_LIMIT:
         raise TaskNotSerializableError(
             f"a message of {nbytes} bytes cannot be sent to a dataClay backend: gRPC carries "
@@ -444,5 +401,5 @@ def _check_fits(nbytes: int) -> None:
 
 
 async def _outcome(call: Any) -> Any:
-    """Wait for a call of gRPC's, which is not a coroutine itself."""
+    """Wait for a gRPC call, which is awaitable but no coroutine."""
     return await call

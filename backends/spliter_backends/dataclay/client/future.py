@@ -1,4 +1,4 @@
-"""Futures of tasks at dataClay backends, and results that are kept there."""
+"""Futures of tasks at dataClay backends, and results that stay at a backend until fetched."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from spliter_backends.dataclay.message import decode
 
 
 class Kept:
-    """A result that is kept at the backend that made it; freed there when this is gone.
+    """Handle of a result kept at its backend; the result is freed with this handle.
 
     Parameters
     ----------
     session : Session
-        The client.
+        Session of the client.
     peer : Peer
         The backend.
     name : str
-        What it is called there.
+        Name of the result there.
     """
 
     def __init__(self, session: Session, peer: Peer, name: str) -> None:
@@ -37,12 +37,12 @@ class Kept:
         weakref.finalize(self, peer.free_later, (self.name,)).atexit = False
 
     async def message(self) -> bytearray:
-        """Bring it here, as a message.
+        """Fetch the result as a message.
 
         Raises
         ------
         BlockLostError
-            If its backend is gone.
+            If its backend is lost.
         """
         try:
             return await self.peer.pull(self.name)
@@ -50,21 +50,17 @@ class Kept:
             raise BlockLostError(f"the result of a task was lost: {error}; run it again") from None
 
     def value(self, timeout: float | None = None) -> Any:
-        """Return it, fetched on first use.
+        """Return the result; it is fetched once.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds to wait.
-
-        Returns
-        -------
-        object
+            Maximum wait in seconds.
 
         Raises
         ------
         TimeoutError
-            If it takes longer.
+            If fetching takes longer.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
@@ -79,17 +75,17 @@ class Kept:
 
 
 class DataClayFuture(Future[Any]):
-    """A future of a task at a backend; one of ``concurrent.futures``.
+    """A ``concurrent.futures.Future`` of a task at a backend.
 
-    Its result may still be at the backend when it is done: then :meth:`result` brings it, and
-    a task at that backend that gets this future as an argument uses it in place.
+    When it is done, its result may still be at the backend: then :meth:`result` fetches it, and a
+    task at that backend with this future as an argument uses it in place.
 
     Parameters
     ----------
     executor : Executor
-        What runs the task.
+        Executor of the task.
     location : Location or None
-        Where the task was pinned to.
+        Backend that the task is pinned to.
     """
 
     def __init__(self, executor: Executor, location: Location | None) -> None:
@@ -99,23 +95,19 @@ class DataClayFuture(Future[Any]):
         self.message: bytes | None = None
 
     def result(self, timeout: float | None = None) -> Any:
-        """Return what the task returned.
+        """Return the result of the task.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds to wait, for the task and for its result to get here.
-
-        Returns
-        -------
-        object
+            Maximum wait in seconds, for the task and for fetching its result.
 
         Raises
         ------
         TimeoutError
             If it takes longer.
         BaseException
-            What the task raised.
+            The error of the task.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         result = super().result(timeout)
@@ -124,22 +116,13 @@ class DataClayFuture(Future[Any]):
         return result.value(None if deadline is None else max(deadline - time.monotonic(), 0))
 
     def kept(self) -> Kept | None:
-        """Return the result, of a task that is done, if it is kept at a backend."""
+        """Return the handle of a finished task's result if it is kept at a backend, else None."""
         result = super().result(0)
         return result if isinstance(result, Kept) else None
 
 
 def unpickled(message: bytes | bytearray) -> Any:
-    """Return the result that a message holds.
-
-    Parameters
-    ----------
-    message : bytes or bytearray
-        From a backend.
-
-    Returns
-    -------
-    object
+    """Unpickle the result in a backend's message.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""A partition's place at a backend, as the client holds it: made, used, and made again elsewhere.
+"""Client-side handles of partitions at dataClay backends; re-create them if blocks have moved.
 
 While blocks stay where they are, an :class:`Anchor` has one home: a partition object at their
-backend. When a task finds blocks away, or the backend gone, the anchor asks where they are now
-and makes a home there. Blocks that are still elsewhere are copied to it, through the client:
-backends that ask each other while tasks run can wait for each other for ever.
+backend. If a task does not find its blocks, or the backend is lost, the anchor locates the blocks
+and creates a home there. Blocks that are at other backends are copied to it through the client,
+because backends that call each other while tasks run can deadlock.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from spliter_backends.dataclay.client.session import Session
 from spliter_backends.dataclay.message import packed
 
 COPIES_AT_ONCE: Final = 4
-"""Copies under way at a time: each passes through this process's memory."""
+"""Maximum number of concurrent copies; each passes through this process's memory."""
 
 FINDS: Final = 5
-"""Times that a block is looked for while it keeps moving."""
+"""Maximum attempts to locate a block that keeps moving."""
 
 
 class Freed:
-    """An object of SplIter's own at a backend; freed there when this handle is gone.
+    """Handle of an object that SplIter created at a backend; frees it when garbage-collected.
 
     Parameters
     ----------
     peer : Peer
         The backend.
     object_id : UUID
-        The object.
+        Id of the object.
     """
 
     def __init__(self, peer: Peer, object_id: uuid.UUID) -> None:
@@ -50,7 +50,7 @@ class Freed:
 
 @dataclass(frozen=True, eq=False)
 class Home:
-    """A partition object, and the copies that its blocks stand on."""
+    """A partition object, and the copies of blocks that it refers to."""
 
     partition: Freed
     copies: tuple[Freed, ...] = ()
@@ -62,12 +62,12 @@ class Home:
 
 
 class Copies:
-    """Copies of blocks at other backends than their own, shared among partitions.
+    """Copies of blocks at other backends, shared among partitions.
 
     Parameters
     ----------
     session : Session
-        The client.
+        Session of the client.
     """
 
     def __init__(self, session: Session) -> None:
@@ -83,21 +83,21 @@ class Copies:
     async def bring(
         self, object_id: uuid.UUID, source: uuid.UUID, to: uuid.UUID
     ) -> tuple[Freed, int]:
-        """Return a copy of an object at a backend, made on first use.
+        """Return a copy of an object at a backend; copy it if there is none.
 
         Parameters
         ----------
         object_id : UUID
-            The object.
+            Id of the object.
         source, to : UUID
-            The backend that had it last, and the one it is needed at.
+            Last known backend of the object, and backend of the copy.
 
         Returns
         -------
         Freed
-            The copy; it lives as long as that is kept.
+            Handle that keeps the copy alive.
         int
-            Bytes moved for it now: 0 if it was there.
+            Bytes moved by this call: 0 if the copy existed.
         """
         place = (object_id, to)
         lock = self._locks.setdefault(place, asyncio.Lock())
@@ -113,7 +113,7 @@ class Copies:
             return copy, max(nbytes, 1)
 
     def forget(self, object_ids: Collection[uuid.UUID]) -> None:
-        """Make these copies again when they are needed next: a task did not find them."""
+        """Forget copies that a task did not find, so that they are made again when needed."""
         for place, copy in list(self._made.items()):
             if copy.object_id in object_ids:
                 del self._made[place]
@@ -133,24 +133,24 @@ class Copies:
 
 
 class Anchor:
-    """The client's hold on one partition.
+    """Client-side handle of one partition.
 
     Parameters
     ----------
     session : Session
-        The client.
+        Session of the client.
     members : sequence of sequence of UUID
         For each aligned collection the ids of its blocks, in the partition's order.
     nbytes : sequence of int
-        Bytes of the blocks of the first collection.
+        Bytes of the first collection's blocks.
     grid : BlockGrid
-        Of the first collection.
+        Block grid of the first collection.
     positions : ndarray of int64
-        Of the partition's blocks in it.
+        Positions of the partition's blocks in it.
     counter : MovementCounter
-        Of the Split.
+        Transfer counter of the Split.
     copies : Copies
-        Of the Split.
+        Copies of the Split.
     """
 
     def __init__(
@@ -176,21 +176,21 @@ class Anchor:
 
     @property
     def home(self) -> Home:
-        """Where it is."""
+        """Current home: the partition object at its backend."""
         assert self._home is not None, "the anchor has not been settled"
         return self._home
 
     async def settle(
         self, backend_id: uuid.UUID, holders: Sequence[Sequence[uuid.UUID | None]]
     ) -> None:
-        """Make its first home; aligned blocks that are elsewhere are brought along.
+        """Create the first home; copy aligned blocks that are elsewhere to it.
 
         Parameters
         ----------
         backend_id : UUID
-            Where the blocks of the first collection are.
+            Backend of the first collection's blocks.
         holders : sequence of sequence of UUID
-            The backend of each block of each collection.
+            Backend of each block of each collection.
         """
         own = [[backend_id] * len(self._members[0]), *holders[1:]]
         self._home, blocks, nbytes = await self._made_at(backend_id, own)
@@ -202,21 +202,21 @@ class Anchor:
         to: uuid.UUID | None = None,
         missing: Collection[uuid.UUID] = (),
     ) -> None:
-        """Make a home where the blocks are now.
+        """Create a home where the blocks are now.
 
         Parameters
         ----------
         left : Home
-            The one that did not do; if another task has made a new one since, that is it.
+            The home that failed; if another task has replaced it already, nothing is done.
         to : UUID, optional
-            Make it at this backend, wherever most of the blocks are.
+            Backend of the new home; by default the one with the most bytes.
         missing : collection of UUID
             Objects that a task did not find there; copies among them are made again.
 
         Raises
         ------
         BlockLostError
-            If blocks are at a backend that is gone, or nowhere.
+            If blocks are at a lost backend, or nowhere.
         """
         async with self._lock:
             if self._home is not left:
@@ -234,7 +234,7 @@ class Anchor:
             self._counter.add(Movement(fetched_blocks=blocks, fetched_nbytes=nbytes))
 
     def _best(self, holders: Sequence[uuid.UUID | None], present: uuid.UUID) -> uuid.UUID:
-        """Return the backend with most bytes of the partition; the present one of equals."""
+        """Return the backend with most bytes of the partition; prefer `present` among equals."""
         bytes_at: Counter[uuid.UUID] = Counter()
         for holder, nbytes in zip(holders, self._nbytes, strict=True):
             assert holder is not None, "lost blocks have been refused"
@@ -244,7 +244,7 @@ class Anchor:
     async def _made_at(
         self, backend_id: uuid.UUID, holders: Sequence[Sequence[uuid.UUID | None]]
     ) -> tuple[Home, int, int]:
-        """Make a home, and return it with the blocks and bytes copied for it."""
+        """Create a home; return it with the numbers of copied blocks and bytes."""
         away = {
             object_id: holder
             for ids, held in zip(self._members, holders, strict=True)
@@ -274,22 +274,18 @@ class Anchor:
 def lost_blocks(
     grid: BlockGrid, positions: IntArray, gone: Mapping[uuid.UUID, str], most: int = 5
 ) -> BlockLostError:
-    """Return the error for blocks that were at backends that are gone, or are nowhere.
+    """Return the error for blocks at lost backends, or unknown to dataClay.
 
     Parameters
     ----------
     grid : BlockGrid
-        Of their collection.
+        Block grid of their collection.
     positions : ndarray of int64
-        Theirs in it.
+        Positions of the lost blocks.
     gone : mapping of UUID to str
-        Backends that are gone, and why.
+        Lost backends, with the reasons.
     most : int
-        Blocks that are named.
-
-    Returns
-    -------
-    BlockLostError
+        Maximum number of blocks to name.
     """
     blocks = tuple(grid.indexes(positions))
     named = ", ".join(map(str, blocks[:most])) + (", ..." if len(blocks) > most else "")

@@ -1,4 +1,4 @@
-"""The dataClay client of this process, and the backends that it is connected to."""
+"""Session of this process's dataClay client with its backends."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ with quiet():
     from dataclay.event_loop import get_dc_event_loop
 
 ADMIN_SECONDS: Final = 60.0
-"""For questions that no task has to be waited for."""
+"""Timeout of requests that do not wait for tasks."""
 
 EXIT_SECONDS: Final = 2.0
-"""For freeing what is left at the end of the program."""
+"""Timeout of freeing what is left at the end of the program."""
 
 NOWHERE: Final = uuid.UUID(int=0)
 
@@ -41,20 +41,15 @@ LEASE_VARIABLE: Final = "SPLITER_DATACLAY_LEASE"
 
 
 def lease_seconds() -> float:
-    """Return the environment variable ``SPLITER_DATACLAY_LEASE``: the length of a lease.
+    """Return the length of a lease in seconds, set by ``SPLITER_DATACLAY_LEASE``.
 
-    Backends free what they keep for a program that has not been heard of for as long; 300 s
-    unless set.
-
-    Returns
-    -------
-    float
-        Seconds.
+    Backends free what they keep for a program that has not renewed its lease for so long. The
+    default is 300 s.
 
     Raises
     ------
     InvalidArgumentError
-        If it is not a number above 0.
+        If the environment variable is not a number above 0.
 
     Examples
     --------
@@ -74,12 +69,12 @@ def lease_seconds() -> float:
 
 
 class Session:
-    """One started dataClay client, and its backends.
+    """A started dataClay client, and its backends.
 
     Parameters
     ----------
     runtime : dataclay.runtime.ClientRuntime
-        Of the client.
+        Runtime of the client.
     """
 
     def __init__(self, runtime: Any) -> None:
@@ -104,42 +99,38 @@ class Session:
 
     @property
     def runtime(self) -> Any:
-        """The client's runtime."""
+        """Runtime of the client."""
         runtime = self._runtime()
         if runtime is None:
             raise BackendNotUsableError(STOPPED)
         return runtime
 
     def new_name(self) -> str:
-        """Return a name for something that a backend is to keep for this client."""
+        """Return a unique name under which a backend can keep something for this client."""
         return self.name + uuid.uuid4().hex
 
     def is_started(self) -> bool:
-        """Whether the client has not been stopped."""
+        """Return whether the client is started and not stopped."""
         runtime = self._runtime()
         return runtime is not None and runtime is get_runtime()
 
     def peer(self, backend_id: uuid.UUID) -> Peer:
-        """Return a backend; it need not exist."""
+        """Return the connection to a backend, which need not exist."""
         return self._peers.setdefault(backend_id, Peer(self, backend_id))
 
     def may_wait(self) -> bool:
-        """Whether this thread may wait: it is not dataClay's event loop's own."""
+        """Return whether this thread may block: it is not the thread of dataClay's event loop."""
         return bool(self.loop._thread_id != threading.get_ident())
 
     def wait(self, coroutine: Coroutine[Any, Any, Any], timeout: float | None = None) -> Any:
-        """Run a coroutine on dataClay's event loop and wait for what it returns.
+        """Run a coroutine on dataClay's event loop and return its result.
 
         Parameters
         ----------
         coroutine : coroutine
-            Watched by itself if it takes long.
+            Must bound its own waits.
         timeout : float, optional
-            Seconds to wait.
-
-        Returns
-        -------
-        object
+            Maximum wait in seconds.
 
         Raises
         ------
@@ -160,11 +151,11 @@ class Session:
             raise
 
     async def end_leases(self) -> None:
-        """Have all backends free what they keep for this client."""
+        """Make all backends free what they keep for this client."""
         await asyncio.gather(*(peer.end_lease() for peer in self._peers.values()))
 
     async def refresh(self) -> None:
-        """Ask the metadata service which backends there are."""
+        """Query the list of backends from the metadata service."""
         update = self.runtime.backend_clients.update()
         try:
             async with asyncio.timeout(2 * ANSWER_SECONDS):
@@ -175,7 +166,7 @@ class Session:
             ) from error
 
     async def backend_ids(self) -> list[uuid.UUID]:
-        """Return the backends that are there, by id."""
+        """Return the ids of the backends that are alive."""
         await self.refresh()
         known = sorted(self.runtime.backend_clients)
         looks = await asyncio.gather(*(self.peer(one).look() for one in known))
@@ -184,7 +175,7 @@ class Session:
         ]
 
     async def gone_among(self, backend_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
-        """Return those backends that are gone, and why."""
+        """Return the lost backends among some, with the reasons."""
         looks = await asyncio.gather(*(self.peer(one).look() for one in backend_ids))
         return {
             one: why
@@ -193,14 +184,14 @@ class Session:
         }
 
     async def locate(self, object_ids: Sequence[uuid.UUID]) -> list[uuid.UUID | None]:
-        """Ask where objects are now: one question, whatever their number.
+        """Query the backends of objects, with one request for any number.
 
         Any backend can answer it from the key-value store, which clients need not reach.
 
         Parameters
         ----------
         object_ids : sequence of UUID
-            Of persistent objects.
+            Ids of persistent objects.
 
         Returns
         -------
@@ -229,14 +220,14 @@ class Session:
         raise BackendNotUsableError(f"no dataClay backend answers: {'; '.join(whys) or 'none'}")
 
     async def _who_answers(self) -> list[uuid.UUID]:
-        """Return the backends, those first that have answered something before."""
+        """Return the backends, starting with those that have answered before."""
         if not self.runtime.backend_clients:
             await self.refresh()
         known = sorted(self.runtime.backend_clients)
         return sorted(known, key=lambda one: one not in self._described)
 
     async def describe(self, backend_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, Any]:
-        """Return what backends say about themselves; those that are gone are left out."""
+        """Return the backends' descriptions of themselves; omit lost backends."""
         answers = await asyncio.gather(
             *(self.peer(one).ask("describe") for one in backend_ids), return_exceptions=True
         )
@@ -251,13 +242,13 @@ class Session:
         return found
 
     async def cores(self, backend_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, int]:
-        """Return the cores of backends, asked once; 1 for those that are gone."""
+        """Return the cores of backends, queried once; 1 for lost backends."""
         await self.describe([one for one in backend_ids if one not in self._described])
         return {one: self._described.get(one, {}).get("cores", 1) for one in backend_ids}
 
 
 def _end_leases(session: weakref.ReferenceType[Session]) -> None:
-    """Leave nothing at backends that go on after this program."""
+    """Free everything at backends that outlive this program."""
     alive = session()
     if alive is not None and get_runtime() is not None and alive.loop.is_running():
         with contextlib.suppress(Exception):
@@ -269,17 +260,12 @@ _sessions_lock = threading.Lock()
 
 
 def current_session() -> Session:
-    """Return the session of the dataClay client that is started in this process.
-
-    Returns
-    -------
-    Session
-        The same one as long as the client is.
+    """Return the session of the dataClay client started in this process.
 
     Raises
     ------
     BackendNotUsableError
-        If no client is started, or this process is a backend itself.
+        If no client is started, or this process is itself a backend.
     """
     runtime = get_runtime()
     if runtime is None:

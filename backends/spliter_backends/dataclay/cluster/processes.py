@@ -1,7 +1,7 @@
-"""The processes of an embedded dataClay as one: started together, and ended in order.
+"""Start the processes of an embedded dataClay, and end them in order.
 
-Ended by whoever comes first: a close, the end of the interpreter, or, if this process was killed,
-the guard (:mod:`.guard`).
+They are ended by `close`, at the end of the interpreter, or, if this process was killed, by the
+guard (:mod:`.guard`).
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ HEALTH = {
 
 
 class Processes:
-    """The processes of one cluster, from their start to their end.
+    """The processes of one cluster.
 
     Parameters
     ----------
     directory : Path or None
-        Where to make the temporary folder.
+        Parent of the temporary folder.
     python_path : sequence of str or Path
-        Folders that backends import from before those of this process.
+        Folders that backends import from, before those of this process.
     threads : int or None
-        Active methods that each backend runs at once.
+        Concurrent active methods per backend.
     """
 
     def __init__(
@@ -67,18 +67,18 @@ class Processes:
         self._guard = services.start_guard(self._folder)
         self.store_port, self.metadata_port = Port(), Port()
         self.backends: dict[uuid.UUID, Service] = {}
-        # Also at the end of the interpreter, if nobody closes the cluster.
+        # Also runs at the end of the interpreter, if the cluster is not closed.
         self._finalizer = weakref.finalize(
             self, _end, os.getpid(), self._started, self._guard, self._folder
         )
 
     def start(self, n_backends: int, timeout: float) -> None:
-        """Start all of them at once: the later ones wait by themselves for the earlier ones.
+        """Start all processes concurrently: later ones wait for earlier ones by themselves.
 
         Parameters
         ----------
         n_backends : int
-            How many.
+            Number of backends.
         timeout : float
             Seconds until all must have answered.
         """
@@ -97,7 +97,7 @@ class Processes:
         self.add(n_backends, deadline - time.monotonic())
 
     def add(self, count: int, timeout: float) -> list[uuid.UUID]:
-        """Start backends and wait until they are known and answer; return their ids."""
+        """Start backends, wait until they are registered and answer, and return their ids."""
         deadline = time.monotonic() + timeout
         new = {uuid.uuid4(): Port() for _ in range(count)}
         for backend, port in new.items():
@@ -126,7 +126,7 @@ class Processes:
             "DATACLAY_KV_HOST": HOST,
             "DATACLAY_KV_PORT": str(self.store_port.number),
             "DATACLAY_LOGLEVEL": "WARNING",
-            # Objects end with the cluster; without this a backend writes them all on stopping.
+            # Objects end with the cluster; otherwise a backend writes them all when it stops.
             "DATACLAY_EPHEMERAL": "true",
         }
         env = services.environment(self._python_path, {**everywhere, **settings})
@@ -135,7 +135,7 @@ class Processes:
         return service
 
     def _wait(self, new: list[uuid.UUID], deadline: float) -> None:
-        """Wait until the metadata service and the new backends answer, and the store knows them."""
+        """Wait until the metadata service and new backends answer, and the store knows them."""
         _, metadata, *_ = self._started
         self._until(functools.partial(_answers, metadata, "metadata"), metadata, deadline)
         for backend in new:
@@ -146,7 +146,7 @@ class Processes:
 
     def _until(self, is_ready: Callable[[], bool], service: Service, deadline: float) -> None:
         while not is_ready():
-            # What it needs first: the log of the one that failed says why.
+            # Check dependencies first: the log of the process that failed has the reason.
             for needed in (*self._started[:2], service):
                 if not needed.is_running():
                     raise BackendNotUsableError(_failed(needed, "ended while dataClay started"))
@@ -163,7 +163,7 @@ class Processes:
     def end(self) -> None:
         """End all processes and remove their files."""
         self._finalizer()
-        # Their services may never have been started.
+        # Services may never have been started, so release their ports here.
         for port in (self.store_port, self.metadata_port):
             port.release()
 
@@ -173,7 +173,7 @@ def _failed(service: Service, what: str) -> str:
 
 
 def _answers(service: Service, kind: str) -> bool:
-    """Whether a service of dataClay says that it serves."""
+    """Return whether a service of dataClay reports that it is serving."""
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -188,9 +188,9 @@ def _answers(service: Service, kind: str) -> bool:
 
 
 def _end(owner: int, started: list[Service], guard: subprocess.Popen[bytes], folder: Path) -> None:
-    """End the processes in an order that leaves nobody waiting: the store last."""
+    """End the processes, the store last, so that the others need not wait for it."""
     if os.getpid() != owner:
-        return  # a forked process: what it inherited is not its own to end
+        return  # a forked process does not own the processes it inherited
     store, others = started[:1], started[1:]
     for services_ in (others, store):
         for service in services_:

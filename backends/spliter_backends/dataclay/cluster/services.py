@@ -1,8 +1,8 @@
-"""The processes of an embedded dataClay: what to run, on which port, and what went wrong.
+"""Commands, ports, environment and logs of the processes of an embedded dataClay.
 
-Three kinds: a key-value store that speaks the Redis protocol, the metadata service, backends.
-All listen on the loopback interface only: dataClay unpickles what it is sent and asks nobody who
-they are.
+There are three kinds: a key-value store with the Redis protocol, the metadata service, backends.
+All listen on the loopback interface only, because dataClay unpickles what it receives without
+authentication.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from spliter_backends.dataclay.cluster import guard as dataclay_guard
 
 LOG_LINES = 25
 
-# dataClay runs as many active methods at once as a pool made at import has threads: a multiple of
-# the cores, which no setting of it can lower. The pool starts no thread before its first use.
+# dataClay's number of concurrent active methods is the size of a pool made at import: a multiple of
+# the cores, which no setting lowers. The pool starts no thread before its first use.
 _BACKEND_WITH_THREADS = """
 import concurrent.futures, runpy, sys
 import dataclay.event_loop
@@ -32,12 +32,12 @@ runpy.run_module("dataclay.backend", run_name="__main__")
 
 
 class Port:
-    """A free port of the loopback interface, kept from others until it is released.
+    """A free port of the loopback interface, reserved until it is released.
 
-    The system hands free ports to outgoing connections too, also between the moment one was
-    found free and the moment a service listens on it. On Linux a socket that is bound but does not
-    listen keeps the port from that, and lets those listen that share addresses, as Redis and gRPC
-    do. Elsewhere sharing has other rules, and the port is released before it is used.
+    The system also assigns free ports to outgoing connections, even between the moment a port was
+    found free and the moment a service listens on it. On Linux, a bound socket that does not listen
+    prevents this, but allows services to listen that share addresses, as Redis and gRPC do. On
+    other systems the port is released immediately.
     """
 
     def __init__(self) -> None:
@@ -51,24 +51,24 @@ class Port:
             self._socket.close()
 
     def release(self) -> None:
-        """Let others have it."""
+        """Free the port for other processes."""
         self._socket.close()
 
 
 @dataclass(frozen=True)
 class Service:
-    """One running process and what it wrote.
+    """A running process and its log.
 
     Parameters
     ----------
     name : str
-        What it is, for people.
+        Name for messages.
     process : subprocess.Popen
         The process.
     port : Port
-        Where it listens.
+        Port it listens on.
     log : Path
-        What it writes to standard output and error.
+        File of its standard output and error.
     """
 
     name: str
@@ -77,11 +77,11 @@ class Service:
     log: Path
 
     def is_running(self) -> bool:
-        """Whether the process has not ended."""
+        """Return whether the process has not ended."""
         return self.process.poll() is None
 
     def log_tail(self) -> str:
-        """Return the last lines that it wrote."""
+        """Return the last lines of the log."""
         try:
             lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
@@ -92,22 +92,22 @@ class Service:
 def start(
     name: str, command: Sequence[str], port: Port, folder: Path, group: int, env: Mapping[str, str]
 ) -> Service:
-    """Start a process of the group, with its log in the folder.
+    """Start a process in the group, with its log in the folder.
 
     Parameters
     ----------
     name : str
-        What it is, for people.
+        Name for messages and of the log file.
     command : sequence of str
-        What to run.
+        Command to run.
     port : Port
-        Where it is going to listen.
+        Port it will listen on.
     folder : Path
-        Where it runs: dataClay reads a file ``.env`` from there, and must not find the user's.
+        Working directory: dataClay reads a file ``.env`` from it, and must not find the user's.
     group : int
         Process group to join.
     env : mapping of str to str
-        Its whole environment.
+        Its complete environment.
     """
     log = folder / f"{name.replace(' ', '-')}.log"
     with log.open("wb") as stream:
@@ -124,7 +124,7 @@ def start(
 
 
 def start_guard(folder: Path) -> subprocess.Popen[bytes]:
-    """Start the process that ends the others once this one is gone; its pid is their group."""
+    """Start the process that ends the others if this one dies; its pid is their group."""
     return subprocess.Popen(
         [sys.executable, "-I", "-S", dataclay_guard.__file__, str(folder), str(os.getpid())],
         stdin=subprocess.PIPE,
@@ -135,19 +135,19 @@ def start_guard(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def release_guard(guard: subprocess.Popen[bytes], timeout: float) -> None:
-    """Tell it that there is nothing left to do, whereupon it ends."""
+    """Notify the guard that everything is cleaned up, whereupon it ends."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         guard.communicate(b".", timeout)
 
 
 def environment(python_path: Sequence[str | Path], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a service: this one, without settings of another dataClay.
+    """Return the environment of a service: this process's, without settings of another dataClay.
 
     Parameters
     ----------
     python_path : sequence of str or Path
-        Folders to import from, before those of this process: what can be imported here (the
-        classes of persistent objects, modules of tasks) can be imported there too.
+        Folders to import from, before those of this process. Modules importable here (classes of
+        persistent objects, modules of tasks) are thus importable there too.
     settings : mapping of str to str
         Settings of dataClay.
     """
@@ -158,20 +158,20 @@ def environment(python_path: Sequence[str | Path], settings: Mapping[str, str]) 
     }
     here = [folder or os.getcwd() for folder in sys.path]  # noqa: PTH109 (a string is wanted)
     path = os.pathsep.join([*map(str, python_path), *here])
-    # As Dask does for its workers: several processes on one machine, each with a thread per core
-    # for every matrix product, would be in each other's way.
+    # As Dask does for its workers: several processes on one machine would slow each other down
+    # with a thread per core each in every matrix product.
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     return {**threads, **own, "PYTHONPATH": path, **settings}
 
 
 def metadata_command() -> list[str]:
-    """Return what runs the metadata service."""
-    # -P: the folder it runs in is nothing to import from.
+    """Return the command of the metadata service."""
+    # -P: do not import from the working directory.
     return [sys.executable, "-P", "-m", "dataclay.metadata"]
 
 
 def backend_command(threads: int | None) -> list[str]:
-    """Return what runs a backend, with so many active methods at once or as many as it likes."""
+    """Return the command of a backend with a number of concurrent methods, or the default."""
     if threads is None:
         return [sys.executable, "-P", "-m", "dataclay.backend"]
     return [sys.executable, "-P", "-c", _BACKEND_WITH_THREADS, str(threads)]

@@ -1,3 +1,3 @@
-"""Runs in the processes of dataClay's backends: tasks, blocks, copies, leases."""
+"""Modules that run in the processes of dataClay's backends: tasks, blocks, copies, leases."""
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Leases of a backend's clients: free what a client left behind when it was killed.
+"""Leases of a backend's clients: free what a killed client has left behind.
 
-A client renews its lease at each backend it uses, with one message whatever it keeps there. Only
-this backend's clock counts: no clocks are compared. Time in which this process itself stood still
-(stopped, or in compiled code that holds the interpreter's lock) does not count either, as the
-renewals of that time are still waiting to be read.
+A client renews its lease at each backend it uses, with one message for everything it keeps there.
+Only this backend's clock is used. Time during which this process itself was stopped (or in compiled
+code that holds the interpreter's lock) does not count, because renewals from that time are still
+unread.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Final
 from spliter.backend import log_event
 
 DEFAULT_SECONDS: Final = 300.0
-"""Length of a lease. A client that lives but cannot renew for as long (a debugger, a suspended
-machine, one call into compiled code that holds the interpreter's lock) loses what it keeps, so it
-is longer than such a call takes. A killed client's memory is back before its next long run."""
+"""Length of a lease. A live client that cannot renew for this long (a debugger, a suspended
+machine, one call into compiled code that holds the interpreter's lock) loses its data, so it is
+longer than such a call. It also bounds how long a killed client's memory stays occupied."""
 
 TICK: Final = 0.5
-"""Seconds between two checks: short beside any lease, and a check costs microseconds."""
+"""Seconds between two checks: short compared to any lease, and a check costs microseconds."""
 
 
 class Leases:
-    """Seconds left of the lease of each client, counted down by a thread.
+    """Remaining seconds of each client's lease, counted down by a thread.
 
     Parameters
     ----------
@@ -40,32 +40,24 @@ class Leases:
         self._thread: threading.Thread | None = None
 
     def __len__(self) -> int:
-        """Return the number of clients that have a lease."""
+        """Return the number of clients with a lease."""
         return len(self._left)
 
     def renew(self, client: str, seconds: float) -> None:
-        """Let a lease end after some seconds from now.
-
-        Parameters
-        ----------
-        client : str
-            Name of the client.
-        seconds : float
-            Above 0.
-        """
+        """Set the remaining time of a lease; `seconds` is above 0."""
         with self._lock:
             self._left[client] = seconds
             self._start()
 
     def ensure(self, client: str) -> None:
-        """Give a client a lease of the default length unless it has one."""
+        """Give a client a lease of the default length if it has none."""
         with self._lock:
             if client not in self._left:
                 self._left[client] = DEFAULT_SECONDS
                 self._start()
 
     def drop(self, client: str) -> None:
-        """End a lease without freeing anything."""
+        """Remove a lease without freeing anything."""
         with self._lock:
             self._left.pop(client, None)
 
@@ -77,7 +69,7 @@ class Leases:
             self._thread.start()
 
     def _count_down(self) -> None:
-        """Count the time down until there are no leases."""
+        """Count the time down while there are leases."""
         before = time.monotonic()
         while True:
             time.sleep(TICK)
@@ -90,13 +82,12 @@ class Leases:
                     return
 
     def pass_time(self, seconds: float) -> None:
-        """Count leases down, and free what belongs to clients whose leases have ended.
+        """Count leases down, and free the data of clients whose leases have ended.
 
         Parameters
         ----------
         seconds : float
-            That have passed since the last call. Of more than two ticks, two are counted: this
-            process stood still.
+            Time since the last call. At most two ticks count: after more, this process was stopped.
         """
         elapsed = min(seconds, 2 * TICK)
         with self._lock:
@@ -110,8 +101,8 @@ class Leases:
     def _end(self, client: str) -> None:
         try:
             self._free(client)
-        except Exception:  # noqa: BLE001 -- dataClay's store may be away for a while
-            self.ensure(client)  # tried again when that has ended
+        except Exception:  # noqa: BLE001 -- dataClay's store may be unavailable for a while
+            self.ensure(client)  # try again when this lease has ended
             return
         log_event(
             "lease",

@@ -1,8 +1,7 @@
-"""The blocks of a partition in the process of their backend: found, read, put into one.
+"""Source of a partition at its backend: locate, read and concatenate its blocks.
 
-Blocks are read from the memory of this process, without a copy. dataClay may have written them
-to disk, or be moving them while they are read: they are loaded, or the task is told that they
-are away.
+Blocks are read from the memory of this process, without a copy. If dataClay has written a block to
+disk, it is loaded; if dataClay has moved it, the task gets `StaleError`.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ with quiet():
     from dataclay.exceptions import DoesNotExistError
 
 LOOKS: Final = 5
-"""Times that a block is looked for while dataClay writes it to disk, or reads it, meanwhile."""
+"""Maximum attempts to read a block that dataClay is writing to disk or reading at the same time."""
 
 as_one: Final[dict[uuid.UUID, Once[Any]]] = {}
-"""Blocks put into one, by the id of their partition object."""
+"""Concatenated blocks, by the id of their partition object."""
 
 
 class StaleError(BaseException):
-    """Objects are not at this backend. Not an ``Exception``: no task is to catch it."""
+    """Objects are not at this backend. Not an ``Exception``, so that tasks do not catch it."""
 
     def __init__(self, object_ids: Sequence[uuid.UUID]) -> None:
         super().__init__(object_ids)
@@ -46,28 +45,18 @@ def here() -> Any:
 
 
 def on_loop(coroutine: Coroutine[Any, Any, Any], timeout: float | None = None) -> Any:
-    """Run a coroutine of dataClay's from an active method's thread."""
+    """Run a coroutine of dataClay from an active method's thread."""
     loop = event_loop.get_dc_event_loop()
     return asyncio.run_coroutine_threadsafe(coroutine, loop).result(timeout)
 
 
 def at_home(object_id: uuid.UUID) -> Any:
-    """Return an object of this backend, in memory.
-
-    Parameters
-    ----------
-    object_id : UUID
-        Its id.
-
-    Returns
-    -------
-    DataClayObject
-        The object itself.
+    """Return an object of this backend, loaded into memory.
 
     Raises
     ------
     StaleError
-        If it is elsewhere, or a copy of it is here that nobody keeps up to date.
+        If it is elsewhere, or if only a replica, which is not kept up to date, is here.
     """
     try:
         found = object_by_id(object_id)
@@ -85,24 +74,19 @@ def _is_at_home(found: Any) -> bool:
 
 
 def block_of(object_id: uuid.UUID) -> Any:
-    """Return the block that an object of this backend stands for, not a copy.
-
-    Parameters
-    ----------
-    object_id : UUID
-        Id of a persistent object.
+    """Return the block of an object at this backend, without a copy.
 
     Returns
     -------
     object
-        What its ``spliter_block`` method returns, or the object if its class has none.
+        Result of its ``spliter_block`` method, or the object itself if its class has none.
 
     Raises
     ------
     StaleError
         If it is elsewhere.
     Exception
-        What the method raises.
+        The error of the method.
     """
     for _ in range(LOOKS):
         found = at_home(object_id)
@@ -112,23 +96,23 @@ def block_of(object_id: uuid.UUID) -> Any:
             return found.spliter_block()
         except Exception:
             if on_loop(_is_in_memory(found)):
-                raise  # the method's own: its object is there
+                raise  # the method's own error: its object is in memory
     raise StaleError([object_id])
 
 
 async def _is_in_memory(found: Any) -> bool:
-    # On the event loop, where dataClay takes objects away: not in the middle of that.
+    # On the event loop, where dataClay unloads objects, so that it cannot happen at the same time.
     return _is_at_home(found) and found._dc_is_loaded
 
 
 @dataclass(frozen=True, eq=False)
 class StationSource:
-    """The blocks of one partition, by the id of its partition object.
+    """Source of one partition at its backend, by the id of its partition object.
 
     Parameters
     ----------
     partition_id : UUID
-        Of the partition object.
+        Id of the partition object.
     nbytes : int
         Bytes of its blocks, as far as known.
     """
@@ -141,7 +125,7 @@ class StationSource:
         return _read(self._members())
 
     def materialized(self) -> Any:
-        """Return the blocks as one, made once for all tasks here and kept with the partition."""
+        """Return the concatenated blocks, made once and shared by all tasks of this process."""
         members = self._members()
         total = psutil.virtual_memory().total
         if self.nbytes > total:
@@ -154,19 +138,19 @@ class StationSource:
         return once.get(lambda: concatenate(_read(members)))
 
     def settle(self) -> None:
-        """Make sure that partition and blocks are here.
+        """Check that the partition and its blocks are here.
 
         Raises
         ------
         StaleError
-            With the ids of those that are not.
+            With the ids of missing objects.
         """
         objects = get_runtime().inmemory_objects
         members = at_home(self.partition_id).members
         missing = []
         for object_id in (object_id for member in members for object_id in unpacked(member)):
             found = objects.get(object_id)
-            if found is None:  # written to disk, perhaps
+            if found is None:  # possibly written to disk
                 try:
                     found = object_by_id(object_id)
                 except DoesNotExistError:
@@ -183,7 +167,7 @@ class StationSource:
             if runtime is not None and runtime.is_backend:
                 return [unpacked(member) for member in at_home(self.partition_id).members]
         except StaleError:
-            pass  # it is another backend's
+            pass  # it is at another backend
         raise PartitionNotLocalError(
             "this partition's blocks are at a dataClay backend, not here; give it to a function "
             "decorated with spliter.task, or to partition.submit(fn)"

@@ -1,17 +1,17 @@
-"""What runs in the process of a backend: tasks over its own blocks, and what is kept for them.
+"""Run tasks in the process of a backend, and keep data there for clients.
 
-A task arrives as one call of an active method. Its partitions name blocks by id; those that are
-in this process's memory are yielded as they are, without a copy. A block that is not here is
-never asked for at another backend: two backends whose tasks wait for each other would wait for
-ever. The task ends with ``StaleError`` instead, and the client finds the block and tries again::
+A task arrives as one call of an active method. Its partitions refer to blocks by id; blocks in this
+process's memory are yielded without a copy. A block that is not here is never requested from
+another backend: two backends whose tasks wait for each other would deadlock. Instead the task ends
+with ``StaleError``, and the client locates the block and sends the task again::
 
     run(call) ──> all blocks here ──> fn(partition) ──> small result: in the reply
                     │                                   large one:    kept here, named in the reply
                     └─> some are not ──> "stale", their ids
 
-Results, blocks put into one, and what is being received or sent in pieces are kept in the
-dictionaries below until the client frees them by their names, or its lease ends. Each name starts
-with the name of the client it is kept for.
+Results, concatenated blocks, and messages received or sent in chunks are kept in the dictionaries
+below until the client frees them by name, or its lease ends. Each name starts with the name of its
+client.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ with quiet():
     from dataclay.lock_manager import lock_manager
 
 INLINE_NBYTES: Final = 2**18
-"""Results of up to that many bytes come with the reply. Fetching one later costs a call more,
+"""Results of up to this size are sent with the reply. Fetching one later costs another call,
 which takes about as long as moving half a megabyte."""
 
 STORE_BATCH: Final = 2000
-"""Objects asked of the key-value store at once: it serves nobody else meanwhile."""
+"""Objects per request to the key-value store, which serves no other client in the meantime."""
 
 STORE_SECONDS: Final = 30.0
 
@@ -68,7 +68,7 @@ _results: dict[str, Any] = {}
 _outgoing: dict[str, Pickled] = {}
 _incoming: dict[str, bytearray] = {}
 _objects: dict[uuid.UUID, str] = {}
-"""The client that each partition object, and each copy of a block, is kept for."""
+"""Owning client of each partition object, and of each copy of a block."""
 
 
 def run(call: bytes, given: Sequence[bytes | str], name: str) -> tuple[Any, ...]:
@@ -79,10 +79,10 @@ def run(call: bytes, given: Sequence[bytes | str], name: str) -> tuple[Any, ...]
     call : bytes
         Message of function, positional and keyword arguments.
     given : sequence of bytes or str
-        What the call refers to: messages of partitions and results, or names of results
+        Values that the call refers to: messages of partitions and results, or names of results
         that are kept here.
     name : str
-        What to call the result if it is kept here.
+        Name of the result if it is kept here.
 
     Returns
     -------
@@ -95,12 +95,12 @@ def run(call: bytes, given: Sequence[bytes | str], name: str) -> tuple[Any, ...]
         return _reply(fn(*args, **kwargs), name)
     except StaleError as stale:
         return "stale", stale.object_ids
-    except BaseException as error:  # noqa: BLE001 -- it belongs to whoever asks for the result
+    except BaseException as error:  # noqa: BLE001 -- raised when the result is requested
         return "failed", ERRORS.encode(error)
 
 
 def _arrived(call: bytes, given: Sequence[bytes | str]) -> tuple[Any, Any, Any]:
-    """Unpickle a call, and make sure that the blocks of its partitions are here."""
+    """Unpickle a call, and check that the blocks of its partitions are here."""
     referred = [_result(it) if isinstance(it, str) else _unpickled(it) for it in given]
     for value in referred:
         if isinstance(value, Partition) and isinstance(value.source, StationSource):
@@ -146,10 +146,10 @@ def _ensure_lease(name: str) -> None:
 
 
 def _describe() -> Mapping[str, Any]:
-    """Return what the client plans with."""
+    """Return cores, host and free memory, which the client uses for planning."""
     memory = psutil.virtual_memory()
     threads = event_loop.io_bound_executor._max_workers
-    # From there on dataClay writes objects to disk.
+    # Beyond this limit dataClay writes objects to disk.
     spared = int(memory.total * (1 - settings.memory_threshold_high))
     return {
         "cores": max(1, min(event_loop.cpu_count, threads)),
@@ -159,7 +159,7 @@ def _describe() -> Mapping[str, Any]:
 
 
 def _locate(object_ids: bytes) -> bytes:
-    """Return the backend of each object, 16 bytes each, as the key-value store has it now."""
+    """Return the backend of each object, 16 bytes each, as recorded in the key-value store."""
     store = get_runtime().metadata_service.kv_manager._client
     keys = [f"/object/{object_id}" for object_id in unpacked(object_ids)]
     found = bytearray()
@@ -176,7 +176,7 @@ async def _mget(store: Any, keys: Sequence[str]) -> Any:
 
 
 def _sizes(object_ids: bytes) -> list[int]:
-    """Return the bytes of objects; 0 for those that are not in memory here."""
+    """Return the bytes of objects; 0 for objects not in memory here."""
     return [_size(get_runtime().inmemory_objects.get(it)) for it in unpacked(object_ids)]
 
 
@@ -187,7 +187,7 @@ def _size(found: Any) -> int:
 
 
 def _pull(transfer: str, what: str | uuid.UUID, start: int, stop: int) -> tuple[int, bytes]:
-    """Return the length of a message, and a piece of it: a result, or an object to be copied."""
+    """Return the length and a chunk of the message of a result, or of an object to be copied."""
     pickled = _outgoing.get(transfer)
     if pickled is None:
         pickled = _pickled_result(what) if isinstance(what, str) else encode(_content_of(what))
@@ -214,7 +214,7 @@ def _content_of(object_id: uuid.UUID) -> tuple[type, Any, Any]:
 
 
 def _push(transfer: str, total: int, start: int, piece: bytes) -> None:
-    """Take a piece of a message."""
+    """Store a chunk of a message."""
     if not start:
         _incoming[transfer] = bytearray(total)
         _ensure_lease(transfer)
@@ -232,7 +232,7 @@ def _transfer_lost() -> BlockLostError:
 
 
 def _adopt(transfer: str) -> tuple[uuid.UUID, int]:
-    """Make a copy of another backend's object from its message; return its id and bytes."""
+    """Create a copy of another backend's object from its message; return its id and bytes."""
     if transfer not in _incoming:
         raise _transfer_lost()
     kind, properties, state = decode(_incoming.pop(transfer))
@@ -247,7 +247,7 @@ def _adopt(transfer: str) -> tuple[uuid.UUID, int]:
 
 
 def _own(object_id: uuid.UUID, client: str) -> None:
-    """Note that an object is kept for a client."""
+    """Record the owning client of an object."""
     _objects[object_id] = client
     LEASES.ensure(client)
 
@@ -263,7 +263,7 @@ async def add_partition(
 
 
 def _free(names: Sequence[str], object_ids: bytes) -> None:
-    """Let go of results and transfers by name, and of objects of our own."""
+    """Free results and transfers by name, and objects that SplIter created."""
     for name in names:
         for kept in (_results, _outgoing, _incoming):
             kept.pop(name, None)
@@ -275,16 +275,16 @@ def _free(names: Sequence[str], object_ids: bytes) -> None:
 
 
 def _delete(object_id: uuid.UUID, found: Any) -> None:
-    """Delete an object; dataClay has no way to."""
-    # This is what it does to the original when a version takes its place: properties, the
-    # reference and the store's entry go.
+    """Delete an object, for which dataClay has no method."""
+    # dataClay does the same to an original replaced by a version: it removes properties, the
+    # reference and the store's entry.
     on_loop(get_runtime().proxify_object(found, object_id))
     lock_manager.locks.pop(object_id, None)
     Path(settings.storage_path, str(object_id)).unlink(missing_ok=True)
 
 
 def _free_client(client: str) -> None:
-    """Free all that is kept for a client."""
+    """Free everything kept for a client."""
     kept = [*_results, *_outgoing, *_incoming]
     names = [name for name in kept if name.startswith(client)]
     _free(names, packed(it for it, owner in list(_objects.items()) if owner == client))
@@ -294,13 +294,13 @@ LEASES: Final = Leases(_free_client)
 
 
 def _end(client: str) -> None:
-    """End the lease of a client that ends in good order."""
+    """End the lease of a client that exits normally."""
     LEASES.drop(client)
     _free_client(client)
 
 
 def answer(what: str, *question: Any) -> tuple[Any, ...]:
-    """Answer a client's question.
+    """Handle a request of a client.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def answer(what: str, *question: Any) -> tuple[Any, ...]:
     Returns
     -------
     tuple
-        ``("answer", value)``, or ``("away",)`` if an object asked about is not here. Only an
+        ``("answer", value)``, or ``("away",)`` if a requested object is not here. Only an
         ``Exception`` may be raised: dataClay would never answer a call that ends otherwise.
     """
     try:
@@ -337,4 +337,4 @@ ANSWERS: Final[dict[str, Callable[..., Any]]] = {
     "end": _end,
     "kept": _kept,
 }
-"""What a client may ask a :class:`~spliter_backends.dataclay.objects.Station`."""
+"""Requests that a :class:`~spliter_backends.dataclay.objects.Station` accepts."""
