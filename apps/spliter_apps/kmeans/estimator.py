@@ -1,8 +1,8 @@
-"""k-means on a distributed collection of points, with scikit-learn's interface.
+"""The ``KMeans`` estimator: k-means on distributed points, with scikit-learn's interface.
 
 A fit checks the blocks (:mod:`~spliter_apps.kmeans.points`), chooses first centres
 (:mod:`~spliter_apps.kmeans.seeding`) and moves them (:mod:`~spliter_apps.kmeans.lloyd`), with one
-task per partition in each pass. Only sums as big as the centres cross the network.
+task per partition in each pass. Only sums as large as the centres cross the network.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from spliter_apps.kmeans.tiles import FloatArray
 Init = Literal["auto", "k-means++", "k-means||", "random"] | Callable[..., Any] | Any
 
 SAME = 100
-"""Multiple of the rounding error within which two starts have the same inertia. The same clusters
+"""Multiple of the rounding error within which two starts have equal inertia. Equal clusters
 differ by up to 0.25 on digits, iris and breast cancer (25 starts each)."""
 
 
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Cluster points in blocks around means.
 
-    From the same first centres Lloyd's algorithm converges to the clusters of
-    ``sklearn.cluster.KMeans`` in as many iterations, but for ties. The same `random_state` leads to
-    the same first centres. Results do not depend on the blocks or on where they are.
+    Started from the same centres, Lloyd's algorithm converges to the clusters of
+    ``sklearn.cluster.KMeans`` in the same number of iterations, except for ties. The same
+    `random_state` gives the same first centres. Results do not depend on the blocks or locations.
 
     Parameters
     ----------
     n_clusters : int, default 8
-        How many clusters to form.
+        Number of clusters.
     init : {"auto", "k-means++", "k-means||", "random"}, array or callable, default "auto"
-        Where to start.
+        How to choose the first centres.
 
         - ``"auto"``: ``"k-means++"`` for up to 16 clusters, ``"k-means||"`` for more.
         - ``"k-means++"``: points far from each other, one after the other, each the best of a few
@@ -89,8 +89,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
         The centres; float32 if the points are, else float64.
     labels_ : ndarray of int32, shape (n,), or collection
-        Cluster of each point. For points in blocks, a collection of the same engine with the same
-        blocks along axis 0, left where the points are; pickled estimators do not include it.
+        Cluster of each point. For blocked points, a collection of the same engine with the same
+        blocks along axis 0, kept at the locations of the points and not pickled.
     inertia_ : float
         Sum of the squared distances of the points to their centre, times their weight.
     n_iter_ : int
@@ -98,15 +98,15 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
     n_features_in_ : int
         Number of columns of the points.
     feature_names_in_ : ndarray of object, shape (n_features_in_,)
-        Names of the columns; only if the points are DataFrames whose names are strings.
+        Names of the columns; only for DataFrames whose column names are all strings.
 
     Notes
     -----
-    Points are arrays, DataFrames or CSR matrices in memory, a collection of blocks of them that
-    :func:`spliter.split` takes, or a :class:`spliter.Split` of points, or of points and weights.
+    Points are arrays, DataFrames or CSR matrices in memory, a collection of blocks of these that
+    :func:`spliter.split` accepts, or a :class:`spliter.Split` of points, or of points and weights.
     Lazy collections are computed and kept in the engine's memory during the call. In a pipeline,
-    scale with dask-ml: scikit-learn's scalers gather the points at the client. Blocks of any number
-    of rows cost about what one array costs; a task needs a few MB of scratch memory.
+    scale with dask-ml: scikit-learn's scalers gather the points at the client. The cost hardly
+    depends on the number of rows per block; a task needs a few MB of scratch memory.
 
     An empty cluster gets the point that is farthest from its centre, as in scikit-learn.
 
@@ -160,9 +160,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         X : array-like, sparse matrix or collection of shape (n, n_features)
             The points. See the notes of the class.
         y : ignored
-            There for scikit-learn's interface.
+            Present for compatibility with scikit-learn.
         sample_weight : array-like or collection of shape (n,), optional
-            Weight of each point, not negative; in memory, or blocked like `X`.
+            Non-negative weight of each point; in memory, or blocked like `X`.
 
         Returns
         -------
@@ -172,16 +172,16 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         Raises
         ------
         InvalidArgumentError
-            If the points are not finite numbers in two dimensions, are fewer than the
-            clusters, weights do not go with them, or a parameter cannot be used. It is a
-            ``ValueError``; for input in memory the error is scikit-learn's own.
+            If the points are not finite numbers in two dimensions or fewer than the clusters,
+            weights do not match them, or a parameter is invalid. A ``ValueError``; for input
+            in memory the error is scikit-learn's own.
         AlignmentError, UnsupportedCollectionError, LazyCollectionError, BlockLostError
-            As :func:`spliter.split`.
+            As for :func:`spliter.split`.
 
         Warns
         -----
         ConvergenceWarning
-            If there are fewer clusters than asked for, as there are too few different points.
+            If there are fewer distinct points than `n_clusters`, and so fewer clusters.
         """
         self._check_parameters()
         with one_blas_thread(), self._opened(X, sample_weight, reset=True) as data:
@@ -194,7 +194,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         return self
 
     def _opened(self, X: Any, sample_weight: Any, *, reset: bool) -> Data:
-        """Split points and weights; those in memory after checking them."""
+        """Split points and weights; validate in-memory ones first."""
         if not is_blocked(X):
             X = self._validated(X, reset=reset)
             if sample_weight is not None:
@@ -237,7 +237,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             raise InvalidArgumentError("Sample weights must contain at least one non-zero number.")
 
     def _best(self, points: Points, X: Any, random_state: np.random.RandomState) -> Run:
-        """Start as often as asked for; return the run of least inertia."""
+        """Run Lloyd's algorithm from each start; return the run with the least inertia."""
         same = max(SAME * float(np.finfo(points.schema.dtype).eps), 1e-10)
         best: Run | None = None
         for _ in range(self._n_starts()):
@@ -310,9 +310,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         Raises
         ------
         NotFittedError
-            If there has been no fit.
+            If the estimator is not fitted.
         InvalidArgumentError
-            If `X` has other columns, or is not of finite numbers.
+            If the columns of `X` differ from those of the fit, or values are not finite.
         """
         return self._for_each_block(X, nearest, np.int32, ())
 
@@ -332,7 +332,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         Raises
         ------
         NotFittedError, InvalidArgumentError
-            As :meth:`predict`; also for a collection if ``set_output`` asks for a DataFrame.
+            As for :meth:`predict`; also for a collection if ``set_output`` asks for a DataFrame.
         """
         check_is_fitted(self)
         _check_output_container(self, X)
@@ -351,26 +351,26 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             return data.gathered(made)
 
     def score(self, X: Any, y: object = None, sample_weight: Any = None) -> float:
-        """Return the negative of the inertia that points have with these centres.
+        """Return the negative inertia of points with the fitted centres.
 
         Parameters
         ----------
         X : array-like, sparse matrix or collection of shape (n, n_features)
             Points.
         y : ignored
-            There for scikit-learn's interface.
+            Present for compatibility with scikit-learn.
         sample_weight : array-like or collection of shape (n,), optional
             Weight of each point; in memory, or blocked like `X`.
 
         Returns
         -------
         float
-            The greater the better.
+            Greater is better.
 
         Raises
         ------
         NotFittedError, InvalidArgumentError
-            As :meth:`predict`.
+            As for :meth:`predict`.
         """
         expected = self._expected()
         with self._opened(X, sample_weight, reset=False) as data:
@@ -409,15 +409,15 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         Returns
         -------
         ndarray of shape (n, n_clusters), or collection
-            As :meth:`transform`.
+            As for :meth:`transform`.
         """
         _check_output_container(self, X)
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy: what comes is the estimator's own dictionary.
+        # A copy: the parent may return the estimator's own __dict__.
         state: dict[str, Any] = dict(super().__getstate__())
-        # An engine's collection leads to its memory, which the receiver may not reach.
+        # An engine's collection refers to its workers, which the receiver may not reach.
         if not isinstance(state.get("labels_"), np.ndarray | list):
             state.pop("labels_", None)
         return state
@@ -430,7 +430,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
 
 
 def _check_number(name: str, value: object, kind: Any, least: int, other: str = "") -> None:
-    # A bool is an int to Python, and a mistake here.
+    # A bool is an int in Python, but not a valid number here.
     if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
         what = "an int" if kind is Integral else "a number"
         raise InvalidArgumentError(
@@ -439,7 +439,7 @@ def _check_number(name: str, value: object, kind: Any, least: int, other: str = 
 
 
 def _check_output_container(estimator: Any, X: Any) -> None:
-    """Refuse to transform points in blocks if the result is to be one DataFrame in memory."""
+    """Refuse to transform blocked points if ``set_output`` asks for one DataFrame in memory."""
     container = _get_output_config("transform", estimator)["dense"]
     if container != "default" and is_blocked(X):
         raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""What a fitted Cascade SVM says about points in blocks: one task per partition."""
+"""Predictions and scores of a fitted Cascade SVM on blocked points: one task per partition."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from spliter_apps.svm.columns import label_column, weight_column
 
 
 def check_labelled(data: Data) -> None:
-    """Refuse data without labels; closes what was opened for them.
+    """Refuse data without labels, and close it.
 
     Parameters
     ----------
     data : Data
-        To train on or to take a score of.
+        Opened for training or scoring.
 
     Raises
     ------
     InvalidArgumentError
-        If there are neither two collections, points and labels, nor three.
+        If the data do not consist of points, labels and optionally weights.
     """
     if data.parts.ncollections not in {2, 3}:
         found = data.parts.ncollections
@@ -40,20 +40,20 @@ def check_labelled(data: Data) -> None:
 def ask_blocks(
     estimator: Any, method: str, X: Any, *, dtype: npt.DTypeLike, width: int | None = None
 ) -> Any:
-    """Ask the model of an estimator about points in blocks.
+    """Call a method of an estimator's model on blocked points.
 
     Parameters
     ----------
     estimator : CascadeSVM
         Fitted.
     method : str
-        Of its model: "predict" or "decision_function".
+        Method of the model: "predict" or "decision_function".
     X : blocked collection or Split of shape (n, n_features)
-        Points; of a Split of several collections the first one.
+        Points; the first collection of a Split.
     dtype : dtype
-        Of the answers.
+        Dtype of the results.
     width : int, optional
-        Columns of the answers; ``None`` for one number each.
+        Columns of the results; ``None`` for one value per point.
 
     Returns
     -------
@@ -74,21 +74,21 @@ def ask_blocks(
 
 
 def score_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any) -> float:
-    """Return the accuracy of an estimator on points in blocks.
+    """Return the accuracy of an estimator on blocked points.
 
     Parameters
     ----------
     estimator : CascadeSVM
         Fitted.
     X : blocked collection or Split of shape (n, n_features)
-        Points; a Split is of points and labels, and weights if there are any.
+        Points; a Split must include the labels, and the weights if there are any.
     y, sample_weight : blocked collection of shape (n,), or None
         Labels and weights.
 
     Returns
     -------
     float
-        The weight of what is told rightly, as a part of all.
+        Weight of the correctly classified points over the total weight.
     """
     with open_data(X, y, sample_weight, materialize=False) as data:
         check_labelled(data)
@@ -104,14 +104,14 @@ def score_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any) -> float:
 
 @task
 def _sent(partition: Partition, model: SVC) -> SVC:
-    """Be the result that tasks at other locations get, so that the model leaves the client once."""
+    """Return the model as a task result, so that the client sends it only once."""
     return model
 
 
 def _answer(block: Any, expected: Expected, model: SVC, method: str) -> npt.NDArray[Any]:
-    """Ask a model about the points of one block."""
+    """Call a method of the model on the points of one block."""
     points = expected.points(block[0] if isinstance(block, tuple) else block)
-    # libsvm wants one point at least; what it says about that has the right shape.
+    # libsvm needs at least one point: use the shape of the result for a dummy point.
     if not points.shape[0]:
         return _asked(model, method, np.zeros((1, points.shape[1])))[:0]
     return _asked(model, method, points)
@@ -124,7 +124,7 @@ def _asked(model: SVC, method: str, points: Any) -> npt.NDArray[Any]:
 
 @task
 def _right_and_all(partition: Partition, expected: Expected, model: SVC) -> npt.NDArray[np.float64]:
-    """Weigh the right answers of one partition, and all."""
+    """Return the weight of the correctly classified points of one partition, and of all."""
     total = np.zeros(2)
     for index, (points, labels, *weights) in partition.items():
         answer = _answer(points, expected, model, "predict")

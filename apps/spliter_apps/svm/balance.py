@@ -1,15 +1,13 @@
-"""How far a part of the data can be trusted, and what it is told of classes that it lacks.
+"""Representativeness of a partition: uncertainty of its margins, and samples of missing classes.
 
-The margins of a machine trained on few items are about those of a machine trained on all, the
-nearer the more items there are. So items somewhat outside are kept along with the support
-vectors (:func:`doubt`), and hardly any has to be looked for a second time.
+An SVM trained on few items has approximately the margins of one trained on all; the error shrinks
+with the number of items. Each partition therefore also keeps items just outside the margin
+(:func:`doubt`), and later iterations find hardly any missing item.
 
-A part decides which of its items may be support vectors, and can do so only against items of
-the other classes. Where blocks are sorted by class, a partition may have one class alone, or
-next to nothing of another one: what it then finds has little to do with the whole. Such parts
-get a *sample* of all data, a few items of each class, whose weights make up for what they
-lack; so the machine they train has about the margins of the whole. Items of the sample are
-not passed on.
+A partition finds its support vectors by comparing classes. If blocks are sorted by class, a
+partition may contain one class only, or very few items of another, and its margins are then far
+from those of all data. Such partitions train with a *sample* of all data, a few items of each
+class, weighted to make up for the missing ones. Items of the sample are not passed on.
 """
 
 from __future__ import annotations
@@ -30,30 +28,31 @@ SAMPLE_ROWS = 2_048
 0.04 s, one SVC on 10,000 items 0.1 to 3 s."""
 
 TOO_FEW = 0.75
-"""A part lacks a class if it has less than this of what is to be expected by its size ..."""
+"""A partition lacks a class if it has less than this share of the expected number of items ..."""
 
 TOO_FEW_DEVIATIONS = 2.0
-"""... and so many standard deviations less, as small parts of mixed data have any shares."""
+"""... and is this many standard deviations below it, as class shares of small partitions vary."""
 
 
 DOUBT = 25.0
-"""By how many margins the margins are off, times the root of the number of items trained on:
-measured such that a second look at overlapping classes finds less than a thousandth missing."""
+"""Error of the margins, in units of the margin, times the square root of the number of training
+items: measured such that the second iteration on overlapping classes finds less than a thousandth
+of the items missing."""
 
 MOST_DOUBT = 0.5
-"""However few the items are; more of them would be kept than left."""
+"""Upper bound of the error for few items; beyond it most items would be kept."""
 
 DOUBT_OF_SAMPLES = 1.0
-"""The same where a sample stands in for a class."""
+"""Error of the margins if a sample replaces a missing class."""
 
 
 def doubt(nitems: int) -> float:
-    """Return how far the margins of a representative part may be from those of all data.
+    """Return the estimated error of the margins of a representative partition.
 
     Parameters
     ----------
     nitems : int
-        Items in the part.
+        Items in the partition.
 
     Returns
     -------
@@ -69,20 +68,20 @@ def doubt(nitems: int) -> float:
 
 
 def missing_mass(counts: Counts, totals: Counts) -> Floats | None:
-    """Return what a part lacks of each class to be like the whole.
+    """Return how many items of each class a partition lacks to be representative.
 
     Parameters
     ----------
     counts : ndarray of int64, shape (n_classes,)
-        Items of each class in the part.
+        Items of each class in the partition.
     totals : ndarray of int64, shape (n_classes,)
         Items of each class in all data, at least one each.
 
     Returns
     -------
     ndarray of float64, shape (n_classes,), or None
-        By how many items of each class the part falls short of a representative one of its
-        kind; ``None`` if it has about what is to be expected of each class.
+        Missing items of each class; ``None`` if the partition has about as many of each class
+        as expected.
 
     Examples
     --------
@@ -96,14 +95,14 @@ def missing_mass(counts: Counts, totals: Counts) -> Floats | None:
     enough = np.minimum(TOO_FEW * expected, expected - TOO_FEW_DEVIATIONS * np.sqrt(expected))
     if np.all(counts >= enough):
         return None
-    # The size of a representative part with as much of the classes that this one is about.
+    # The size of a representative partition with as much of the classes that are present here.
     whole = float(np.sum(counts / size * counts / shares))
     lacking: Floats = np.maximum(whole * shares - counts, 0.0)
     return lacking
 
 
 def stand_in_counts(totals: Counts) -> Counts:
-    """Return how many items of each class a sample has that stands in for lacking classes.
+    """Return the number of items of each class in a sample that replaces missing classes.
 
     Parameters
     ----------
@@ -113,7 +112,7 @@ def stand_in_counts(totals: Counts) -> Counts:
     Returns
     -------
     ndarray of int64, shape (n_classes,)
-        The same number of each class, where there are as many.
+        The same number for each class, limited by the items there are.
 
     Examples
     --------
@@ -124,12 +123,12 @@ def stand_in_counts(totals: Counts) -> Counts:
 
 
 def quotas(counts: Sequence[Counts], totals: Counts, wanted: Counts) -> list[Counts]:
-    """Return how many items of each class each part contributes to a sample.
+    """Return how many items of each class each partition contributes to a sample.
 
     Parameters
     ----------
     counts : sequence of ndarray of int64, shape (n_classes,)
-        Items of each class in each part.
+        Items of each class in each partition.
     totals : ndarray of int64, shape (n_classes,)
         Items of each class in all data.
     wanted : ndarray of int64, shape (n_classes,)
@@ -138,7 +137,7 @@ def quotas(counts: Sequence[Counts], totals: Counts, wanted: Counts) -> list[Cou
     Returns
     -------
     list of ndarray of int64, shape (n_classes,)
-        In proportion to what the part has, rounded up.
+        In proportion to the items of the partition, rounded up.
 
     Examples
     --------
@@ -149,19 +148,19 @@ def quotas(counts: Sequence[Counts], totals: Counts, wanted: Counts) -> list[Cou
 
 
 def sample(rows: Rows, quota: Counts) -> Rows:
-    """Take items of each class at even distances.
+    """Draw items of each class at regular intervals.
 
     Parameters
     ----------
     rows : Rows
-        Items of one part.
+        Items of one partition.
     quota : ndarray of int64, shape (n_classes,)
-        How many of each class.
+        Number of items to draw of each class, if there are as many.
 
     Returns
     -------
     Rows
-        The sample.
+        The sample, in the order of `rows`.
     """
     taken = []
     for label, wanted in enumerate(quota.tolist()):
@@ -172,22 +171,22 @@ def sample(rows: Rows, quota: Counts) -> Rows:
 
 
 def standing_in(drawn: Rows, rows: Rows, mass: Floats) -> Rows:
-    """Return the items of a sample that stand in for what a part lacks.
+    """Return the items of a sample that replace the missing classes of a partition.
 
     Parameters
     ----------
     drawn : Rows
         A sample of all data.
     rows : Rows
-        Items of the part.
+        Items of the partition.
     mass : ndarray of float64, shape (n_classes,)
-        What it lacks of each class.
+        Number of missing items of each class.
 
     Returns
     -------
     Rows
-        Items of the sample that the part does not have, of the classes that it lacks; the
-        weights of each class in proportion to their own, with as great a mean as it takes.
+        Items of the sample that are not in the partition, of its missing classes. Their
+        weights are scaled so that their mean in each class makes up for the missing items.
     """
     others = drawn.taken(~np.isin(drawn.indexes, rows.indexes) & (mass[drawn.labels] > 0))
     own = np.ones(len(others)) if others.weights is None else others.weights

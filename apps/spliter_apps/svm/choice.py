@@ -1,10 +1,10 @@
 """Choose between a cascade and one SVC on all points.
 
 Training an SVC evaluates the kernel about once for each pair of a point and a support vector. A
-cascade evaluates it less often where few points reach its last merge: the support vectors and the
-points close to the margins. Where the classes overlap, nearly all points do, and one SVC takes less
-time than the parts and the last merge together. A sample of the points shows how many evaluations
-a cascade saves.
+cascade needs fewer evaluations if few points reach its last merge: the support vectors and the
+points close to the margins. If the classes overlap, nearly all points do, and one SVC is faster
+than the partitions and the last merge together. A sample of the points predicts how many
+evaluations a cascade saves.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from spliter_apps.svm.margins import near_margin
 
 BREAK_EVEN = 0.8
 """Share of the points kept for the last merge at which a cascade evaluates the kernel as often as
-one SVC: the steps before that merge take the other 0.2. On 20,000 points in two parts a cascade
-takes 1.2 times as long as one SVC where the share is 0.88, 1.1 times at 0.79, 0.9 times at 0.78,
-and 0.7 times at 0.47."""
+one SVC: the previous steps take the other 0.2. On 20,000 points in two partitions a cascade takes
+1.2 times as long as one SVC at a share of 0.88, 1.1 times at 0.79, 0.9 times at 0.78, and 0.7 times
+at 0.47."""
 
 WORTH_A_CASCADE = 10_000_000
-"""Kernel evaluations that a cascade has to save. Its further tasks take 0.05 to 0.15 s on a Dask
-cluster of two workers; on 14 sets of 8,000 to 24,000 points in two parts, each evaluation that the
-sample promises saves 3 to 70 ns of one thread, median 7."""
+"""Minimum number of saved kernel evaluations for which a cascade is trained. Its additional tasks
+take 0.05 to 0.15 s on a Dask cluster of two workers; on 14 sets of 8,000 to 24,000 points in two
+partitions, each predicted evaluation saves 3 to 70 ns of one thread, median 7."""
 
 
 def sample_counts(totals: Counts) -> Counts:
-    """Return how many items of each class the sample has.
+    """Return the number of items of each class in the sample.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def sample_counts(totals: Counts) -> Counts:
     Returns
     -------
     ndarray of int64, shape (n_classes,)
-        In proportion to `totals`, at least two of each class where there are as many.
+        In proportion to `totals`, but at least two of each class (if there are two).
 
     Examples
     --------
@@ -59,21 +59,21 @@ def evaluations_saved(drawn: Rows, svc: SVC, nitems: int) -> float:
     drawn : Rows
         Sample of all data.
     svc : SVC
-        Not trained, with a number for gamma and class weights by class number.
+        Untrained, with a number for gamma and class weights by class number.
     nitems : int
         Number of items in all data.
 
     Returns
     -------
     float
-        Negative where one SVC evaluates the kernel less often; infinite where the sample has one
-        class alone.
+        Negative if one SVC evaluates the kernel less often; infinite if the sample contains
+        a single class.
 
     Notes
     -----
     An SVC trained on the first half of the sample gives the share of support vectors. The share of
-    points that a cascade keeps is that of the second half inside the margins of this SVC, or as
-    close to them as a cascade doubts the margins of half the data.
+    points that a cascade keeps is estimated on the second half: those inside the margins of this
+    SVC or within :func:`~spliter_apps.svm.balance.doubt` of half the data outside them.
 
     Examples
     --------
@@ -83,12 +83,12 @@ def evaluations_saved(drawn: Rows, svc: SVC, nitems: int) -> float:
     >>> bool(saved > WORTH_A_CASCADE)
     True
     """
-    # Every class with two items gets into both halves.
+    # Every class with two items is in both halves.
     by_class = np.argsort(drawn.labels, kind="stable")
     trained, held = drawn.taken(by_class[::2]), drawn.taken(by_class[1::2])
     found = train(trained, svc)
     if found is None or found.model is None:
-        return np.inf  # one class alone says nothing, and one SVC needs the memory for all points
+        return np.inf  # no estimate; a cascade, as one SVC needs the memory for all points
     vectors = len(support(found)) / len(trained)
     held = held.taken(np.isin(held.labels, found.model.classes_))
     near = near_margin(

@@ -1,4 +1,4 @@
-"""Labels and weights of a Cascade SVM: one column per block, and what they may be."""
+"""Validate and encode the labels and weights of a Cascade SVM."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 def encoded(labels: Array, classes: Array) -> npt.NDArray[np.intp]:
-    """Return the numbers of the classes of labels.
+    """Return the class numbers of labels.
 
     Parameters
     ----------
     labels : ndarray, shape (n,)
-        Labels, all of them among the classes.
+        Labels; each must be one of the classes.
     classes : ndarray, shape (n_classes,)
         Sorted.
 
@@ -28,14 +28,14 @@ def encoded(labels: Array, classes: Array) -> npt.NDArray[np.intp]:
     ndarray of intp, shape (n,)
         Positions in `classes`.
     """
-    # Without rows a block may be of any type, and strings are not compared with numbers.
+    # An empty block may have any dtype, and strings cannot be compared with numbers.
     if not len(labels):
         return np.empty(0, dtype=np.intp)
     return np.searchsorted(classes, labels).astype(np.intp, copy=False)
 
 
 def distinct(several: Sequence[Array]) -> Array:
-    """Return the different labels in several columns.
+    """Return the distinct labels in several columns, sorted.
 
     Parameters
     ----------
@@ -45,14 +45,13 @@ def distinct(several: Sequence[Array]) -> Array:
     Returns
     -------
     ndarray, shape (n_classes,)
-        Sorted.
 
     Raises
     ------
     InvalidArgumentError
         If they are of different kinds, or cannot be sorted.
     """
-    # NumPy would make strings of numbers without a word.
+    # NumPy would silently convert numbers to strings.
     if len({column.dtype.kind in "US" for column in several if column.dtype.kind != "O"}) > 1:
         raise InvalidArgumentError("labels must be of one kind, got strings and numbers")
     try:
@@ -71,19 +70,19 @@ def label_column(block: Any, rows: int, what: str) -> Array:
     block : array_like, Series or DataFrame of shape (n,) or (n, 1)
         Labels.
     rows : int
-        How many there must be.
+        Required number of rows.
     what : str
-        What to call the block in errors.
+        Name of the block in errors.
 
     Returns
     -------
     ndarray, shape (n,)
-        A view where possible.
+        A view if possible.
 
     Raises
     ------
     InvalidArgumentError
-        If it is not one column, has another number of rows or missing labels.
+        If it is not one column, or has a wrong number of rows or missing labels.
     """
     labels = _column(block, rows, what, "labels")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
@@ -97,7 +96,7 @@ def _is_missing(label: Any) -> bool:
     if label is None:
         return True
     try:
-        # NaN differs from itself; whether pandas' NA does cannot be told.
+        # NaN differs from itself; comparing pandas' NA raises TypeError.
         return bool(label != label)  # noqa: PLR0124
     except TypeError:
         return True
@@ -111,19 +110,19 @@ def weight_column(block: Any, rows: int, what: str) -> npt.NDArray[np.float64]:
     block : array_like or Series of shape (n,) or (n, 1)
         Weights.
     rows : int
-        How many there must be.
+        Required number of rows.
     what : str
-        What to call the block in errors.
+        Name of the block in errors.
 
     Returns
     -------
     ndarray of float64, shape (n,)
-        A view where possible.
+        A view if possible.
 
     Raises
     ------
     InvalidArgumentError
-        If it is not one column of finite numbers, or has another number of rows.
+        If it is not one column of finite numbers, or has a wrong number of rows.
     """
     column = _column(block, rows, what, "weights")
     if column.dtype.kind not in "biuf":

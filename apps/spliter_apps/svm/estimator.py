@@ -1,7 +1,7 @@
-"""A support vector classifier of distributed points, trained as a cascade.
+"""``CascadeSVM``: a support vector classifier of distributed points, trained as a cascade.
 
-The numerics are in :mod:`spliter_apps.svm.kernel`, the loop over partitions in
-:mod:`spliter_apps.svm.loop`; this module is the estimator around them.
+The numerical steps are in :mod:`spliter_apps.svm.kernel`, the loop over partitions in
+:mod:`spliter_apps.svm.loop`.
 """
 
 from __future__ import annotations
@@ -28,79 +28,78 @@ from spliter_apps.svm.survey import Findings
 Array: TypeAlias = npt.NDArray[Any]
 
 PIECE_ROWS = 1_024
-"""Rows of the pieces that a longer array in memory is cut into, so that partitions are even."""
+"""Rows per block when a longer array in memory is cut, so that partitions are even."""
 
 
 class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """C-support vector classification of points in blocks.
 
-    Each partition trains a :class:`sklearn.svm.SVC` on its own points, where they are.
-    The support vectors, and points close to the margins, are merged and trained on, a few
-    sets at a time, until one set is left. This set is fed back to the partitions, which look
-    for points that could still add something; the set is trained again with these. It ends when
-    there are none, or the dual objective stands still (after Graf, Cosatto, Bottou, Dourdanovic
-    and Vapnik, "Parallel Support Vector Machines: The Cascade SVM", 2004). What is merged and fed
-    back moves; all other points stay where they are. Where a cascade would save little or nothing,
-    all points move to one location, which trains one SVC.
+    Each partition trains a :class:`sklearn.svm.SVC` on its own points, in place. The support
+    vectors and the points close to the margins are merged, a few sets at a time, and trained
+    again, until one set is left: the solution. It is fed back to the partitions, which return
+    the points that violate its margins, and trained again with these. Training ends when there
+    are no such points, or the dual objective converges (after Graf, Cosatto, Bottou, Dourdanovic
+    and Vapnik, "Parallel Support Vector Machines: The Cascade SVM", 2004). Only merged and
+    fed-back points move. If a cascade would save little or nothing, all points are sent to one
+    location, which trains one SVC.
 
     Parameters
     ----------
     C : float, default 1.0
-        Regularisation, as for SVC: strictly positive, the smaller the stronger.
+        Regularisation, as for SVC: strictly positive, smaller is stronger.
     kernel : {"linear", "poly", "rbf", "sigmoid"} or callable, default "rbf"
         As for SVC. A callable gets two arrays of points and returns their kernel matrix; it
-        must be picklable where the engine has other processes.
+        must be picklable if the engine uses several processes.
     degree : int, default 3
-        Of the kernel "poly".
+        Degree of the kernel "poly".
     gamma : {"scale", "auto"} or float, default "scale"
-        Of the kernels "rbf", "poly" and "sigmoid". "scale" is
+        Coefficient of the kernels "rbf", "poly" and "sigmoid". "scale" is
         ``1 / (n_features * X.var())`` with the variance of *all* points, also in
         partitions; "auto" is ``1 / n_features``.
     coef0 : float, default 0.0
-        Of the kernels "poly" and "sigmoid".
+        Constant of the kernels "poly" and "sigmoid".
     shrinking : bool, default True
-        Whether libsvm shrinks its problems.
+        Whether libsvm uses its shrinking heuristic.
     class_weight : dict of label to float, or "balanced", optional
-        What `C` is multiplied by for each class; "balanced" by the frequencies in all data.
+        Factor of `C` for each class; "balanced" uses the class frequencies in all data.
     cascade_arity : int, default 2
         Sets of support vectors merged by one task.
     max_iter : int, default 5
-        Most iterations of the cascade, the first one included; -1 for no limit.
+        Maximum number of iterations of the cascade, including the first; -1 for no limit.
     tol : float, default 1e-3
-        The cascade has converged when the dual objective cannot be greater by more than
-        this part of itself, or has changed by no more than that.
+        Relative tolerance of the dual objective: the cascade has converged when the objective
+        cannot rise, or has not risen, by more than this.
     svc_tol : float, default 1e-3
-        The tolerance that each SVC is trained to, and within which points count as on the
-        margin.
+        Tolerance of each SVC, within which points count as on the margin.
     svc_max_iter : int, default -1
-        Most iterations of libsvm for each SVC; -1 for no limit.
+        Maximum number of iterations of libsvm for each SVC; -1 for no limit.
     cache_size : float, default 200
-        Megabytes of kernel cache of each SVC; as many are trained at once at a location as it
-        has partitions.
+        Megabytes of kernel cache of each SVC; a location trains one SVC per partition at the
+        same time.
     decision_function_shape : {"ovr", "ovo"}, default "ovr"
         As for SVC: one decision value per class, or one per pair of classes.
     break_ties : bool, default False
         As for SVC: whether ties between more than two classes are broken by decision
         values.
     materialize : bool or "auto", default "auto"
-        Whether the blocks of each partition are put together once and kept so during
-        :meth:`fit`, or in every pass. Training needs them in one array, so "auto" keeps
-        them. Of a Split given as `X` the Split's own setting counts.
+        Whether the blocks of each partition are concatenated once and kept during :meth:`fit`,
+        or concatenated in every pass. Training needs one array, so "auto" keeps it. For a
+        Split, its own setting applies.
     cascade : bool or "auto", default "auto"
         ``True`` trains a cascade, ``False`` one SVC on all points, at one location. "auto"
         estimates from a sample of 2,048 points how many kernel evaluations a cascade saves, and
-        trains one if that is worth its further tasks. Data no larger than the sample: one SVC.
+        trains one if that is worth its additional tasks. Data no larger than the sample: one SVC.
     probability : False
-        Accepted as scikit-learn has it. For probabilities, wrap the estimator in
+        For compatibility with scikit-learn. For probabilities, wrap the estimator in
         :class:`sklearn.calibration.CalibratedClassifierCV`.
     random_state : int, RandomState or None, default None
-        Accepted as scikit-learn has it, without effect: nothing is random.
+        For compatibility with scikit-learn, without effect: training is deterministic.
 
     Attributes
     ----------
     estimator_ : SVC
-        The last one trained, which makes all predictions. It is an ordinary SVC with the
-        classes of all data and a number for gamma.
+        The last SVC trained, which makes all predictions: an ordinary SVC with the classes of
+        all data and a number for gamma.
     classes_ : ndarray, shape (n_classes,)
         The labels, sorted.
     support_ : ndarray of int64, shape (n_support,)
@@ -108,59 +107,56 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     support_vectors_ : ndarray or CSR matrix of float64, shape (n_support, n_features)
         The support vectors.
     n_support_ : ndarray of int32, shape (n_classes,)
-        How many there are of each class.
+        Number of support vectors of each class.
     dual_coef_ : ndarray or CSR matrix of float64, shape (n_classes - 1, n_support)
-        Their coefficients, laid out as SVC does.
+        Coefficients of the support vectors, in the layout of SVC.
     intercept_ : ndarray of float64, shape (n_classes * (n_classes - 1) / 2,)
         Constants of the decision functions.
     coef_ : ndarray or CSR matrix of float64, shape (n_pairs, n_features)
-        Weights of the features; with the linear kernel only.
+        Weights of the features; only with the linear kernel.
     n_iter_ : int
-        Iterations of the cascade; 1 where one SVC was trained on all points.
+        Iterations of the cascade; 1 if one SVC was trained on all points.
     converged_ : bool
         Whether the optimum was reached within `tol`: neither `max_iter` nor `svc_max_iter` ended
         the training.
     objective_ : ndarray of float64, shape (n_iter_,)
-        The dual objective after each iteration, summed over pairs of classes. (If no
-        partition had anything to add to the last solution it is there twice.)
+        The dual objective after each iteration, summed over pairs of classes. (Repeated if no
+        partition had points to add to the last solution.)
     n_features_in_ : int
-        Columns of the points.
+        Number of columns of the points.
     feature_names_in_ : ndarray of str, shape (n_features_in_,)
-        Their names, where points were DataFrames whose column names are all strings.
+        Column names of DataFrames, if all of them are strings.
 
     See Also
     --------
-    sklearn.svm.SVC : What is trained in each step, for data of one machine.
+    sklearn.svm.SVC : The model trained in each step, for data on one machine.
 
     Notes
     -----
-    *Several classes.* Each SVC trains one machine per pair of classes, as libsvm does, and what
-    any of them may need goes up.
+    *Several classes.* Like libsvm, each SVC trains one machine per pair of classes; a point
+    needed by any of them is kept.
 
-    *One SVC.* With one partition, or where `cascade` chooses it, the result is that of SVC
-    itself on all points. A long array in memory is cut, and a cascade of it is trained by as
-    many threads as there are cores.
+    *One SVC.* With one partition, or if `cascade` selects it, the result equals that of SVC on all
+    points. A long array in memory is cut, and its cascade is trained by one thread per core.
 
-    *When it ends.* By duality the objective of all data is no greater than that of a solution
-    plus `C` times the slack of each point that is no support vector. A partition whose slack
-    is within its share of `tol` does not train again; when none does, the solution is within
-    `tol` of the optimum. (With "sigmoid", and callables that are no kernels in the strict
-    sense, this is a rule of thumb.)
+    *Convergence.* By duality the objective of all data is at most that of a solution plus `C`
+    times the slack of each point that is not a support vector. A partition whose slack is within
+    its share of `tol` does not train again; when none does, the solution is within `tol` of the
+    optimum. (For "sigmoid", and callables that are not positive semidefinite, this is a heuristic.)
 
-    *What the result depends on.* The optimum of the whole problem does not depend on where
-    blocks are. Which part of the tolerances is used up does: objectives differ by `tol` at most,
-    decision values a little, and a few points at the margin may or may not be support vectors.
-    The same partitions give the same result, whatever runs first.
+    *Reproducibility.* The optimum does not depend on the locations of blocks. Within the
+    tolerances results do: objectives differ by `tol` at most, decision values slightly, and a few
+    points at the margin may or may not be support vectors. Equal partitions give equal results,
+    in any order of tasks.
 
-    *Points close to the margins.* The margins of a machine trained on few points are about
-    those of one trained on all, the nearer the more points there are. So what a partition
-    passes on in the first iteration is not only its support vectors, but also what is less
-    outside than the margins may be off: ``min(0.5, 25 / sqrt(points))`` of their width. The
-    second iteration then mostly has nothing to add.
+    *Points close to the margins.* An SVM trained on few points has approximately the margins of
+    one trained on all; the error shrinks with the number of points. In the first iteration a
+    partition therefore also passes on points outside its margins by less than the expected error,
+    ``min(0.5, 25 / sqrt(points))`` of their width. The second iteration then mostly adds nothing.
 
-    *Blocks sorted by class.* A partition that has much less of a class than its share trains
-    with a sample of all data (2,048 points at most), whose weights make up for what is
-    missing. The sample moves to the partitions that need it, once.
+    *Blocks sorted by class.* A partition with much less than its share of a class trains with a
+    sample of all data (at most 2,048 points), weighted to make up for the missing points. The
+    sample is sent once to the partitions that need it.
 
     Examples
     --------
@@ -224,7 +220,7 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags: sparse points are taken."""
+        """Return scikit-learn's tags: sparse points are accepted."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
@@ -235,37 +231,35 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array_like, sparse matrix, blocked collection or Split, of shape (n, n_features)
-            Points: in memory as scikit-learn takes them, or in blocks as
-            :func:`spliter.split` takes them. A Split has to be made of points and labels,
-            and weights if there are any: ``split(X, y)``, ``split(X, y, sample_weight)``.
+            Points: in memory as accepted by scikit-learn, or in blocks as accepted by
+            :func:`spliter.split`. A Split must include the labels, and the weights if there
+            are any: ``split(X, y)``, ``split(X, y, sample_weight)``.
         y : array_like or blocked collection of shape (n,)
-            Labels, of the same kind as the points and blocked like them; left out with a
-            Split.
+            Labels, in memory or blocked like the points; omitted for a Split.
         sample_weight : array_like or blocked collection of shape (n,), optional
-            What `C` is multiplied by for each item. Items whose weight is not positive
-            are left out, as SVC does.
+            Factor of `C` for each item. Items whose weight is not positive are ignored, as in
+            SVC.
 
         Returns
         -------
         CascadeSVM
-            Itself.
+            The fitted estimator.
 
         Raises
         ------
         InvalidArgumentError
-            If a parameter, points, labels or weights cannot be used; it is a
-            ``ValueError``. Among that: NaN and infinity, one class only, a class without a
-            positive weight, labels that are no classes. (From data in memory some of these
-            are scikit-learn's own ``ValueError``.)
+            If a parameter, points, labels or weights are invalid: for example NaN and infinity,
+            a single class, a class without a positive weight, labels that are not classes.
+            A ``ValueError``; for data in memory it may be scikit-learn's own.
         AlignmentError
             If labels or weights are not blocked like the points.
         UnsupportedCollectionError, LazyCollectionError, BlockLostError
-            As :func:`spliter.split`.
+            As for :func:`spliter.split`.
 
         Warns
         -----
         ConvergenceWarning
-            If it ended with `max_iter`, or the last SVC with `svc_max_iter`.
+            If training stopped at `max_iter`, or the last SVC at `svc_max_iter`.
         """
         svc = unfitted_svc(self)
         with self._opened(X, y, sample_weight) as data:
@@ -294,7 +288,7 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         materialize = True if self.materialize == "auto" else self.materialize
         rows = X.shape[0] if not is_blocked(X) else 0
-        # Of few rows the moments are SVC's own to the last bit if they are not cut.
+        # Uncut, small data get moments that are bitwise equal to those of SVC.
         one_piece = not self.cascade or rows <= SAMPLE_ROWS
         data = open_data(
             X,
@@ -311,7 +305,7 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model = solution.model
         assert model is not None
         kept = support(solution)
-        # It was trained on class numbers.
+        # The model was trained on class numbers.
         model.classes_ = self.classes_ = findings.classes
         if self.class_weight is not None:
             by_label = zip(findings.classes.tolist(), model.class_weight_.tolist(), strict=True)
@@ -342,7 +336,7 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def coef_(self) -> Any:
-        """Weights of the features; an ``AttributeError`` without the linear kernel."""
+        """Weights of the features; raises ``AttributeError`` unless the kernel is linear."""
         return self.estimator_.coef_
 
     def predict(self, X: Any) -> Any:
@@ -351,20 +345,19 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array_like, sparse matrix, blocked collection or Split, of shape (n, n_features)
-            Points; of a Split of several collections the first one.
+            Points; the first collection of a Split.
 
         Returns
         -------
         ndarray of shape (n,), or collection
-            Labels; of points in blocks a collection of the engine's kind, blocked like
-            them.
+            Labels; for blocked points a collection of the same engine with the same blocks.
 
         Raises
         ------
         NotFittedError
-            Before :meth:`fit`.
+            If the estimator is not fitted.
         InvalidArgumentError
-            If the points have other columns than those of the fit, or cannot be used.
+            If the columns of the points differ from those of the fit, or values are invalid.
         """
         check_is_fitted(self)
         if is_blocked(X):
@@ -377,21 +370,21 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array_like, sparse matrix, blocked collection or Split, of shape (n, n_features)
-            Points; of a Split of several collections the first one.
+            Points; the first collection of a Split.
 
         Returns
         -------
         ndarray of float64, or collection
-            Of shape (n,) for two classes, positive for the second one; else (n, n_classes),
-            or (n, n_classes * (n_classes - 1) / 2) for ``decision_function_shape="ovo"``. Of
-            points in blocks a collection blocked like them.
+            Shape (n,) for two classes, positive for the second one; else (n, n_classes),
+            or (n, n_classes * (n_classes - 1) / 2) for ``decision_function_shape="ovo"``. For
+            blocked points a collection with the same blocks.
 
         Raises
         ------
         NotFittedError
-            Before :meth:`fit`.
+            If the estimator is not fitted.
         InvalidArgumentError
-            If the points have other columns than those of the fit, or cannot be used.
+            If the columns of the points differ from those of the fit, or values are invalid.
         """
         check_is_fitted(self)
         if not is_blocked(X):
@@ -404,28 +397,27 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return ask_blocks(self, "decision_function", X, dtype=float, width=width)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the part of the points whose label is predicted.
+        """Return the accuracy: the (weighted) share of correctly classified points.
 
         Parameters
         ----------
         X : array_like, sparse matrix, blocked collection or Split, of shape (n, n_features)
-            Points; a Split is of points and labels, and weights if there are any.
+            Points; a Split must include the labels, and the weights if there are any.
         y : array_like or blocked collection of shape (n,)
-            Their labels, of the same kind as the points; left out with a Split.
+            True labels, in memory or blocked like the points; omitted for a Split.
         sample_weight : array_like or blocked collection of shape (n,), optional
             Weights of the points.
 
         Returns
         -------
         float
-            The accuracy.
 
         Raises
         ------
         NotFittedError
-            Before :meth:`fit`.
+            If the estimator is not fitted.
         InvalidArgumentError
-            If points, labels or weights cannot be used.
+            If points, labels or weights are invalid.
         """
         check_is_fitted(self)
         if is_blocked(X):

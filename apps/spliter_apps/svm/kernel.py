@@ -1,22 +1,21 @@
-"""The steps of a Cascade SVM on plain arrays: train, merge, conclude, look again.
+"""The steps of a Cascade SVM on plain arrays: train, merge, conclude, find missing points, improve.
 
 A cascade (Graf, Cosatto, Bottou, Dourdanovic and Vapnik, "Parallel Support Vector Machines:
 The Cascade SVM", 2004) trains on parts of the data, keeps the support vectors, and trains on
-these together, until one set is left; the set is fed back to the parts, which are looked at
-again in the light of it::
+their union, until one set is left; this solution is fed back to the parts, which are compared
+with it::
 
     part 0 ── train ──┐                     ┌─> part 0 ── what is missing? ──┐
                       ├── merge = solution ─┤                                ├── improve = ...
     part 1 ── train ──┘                     └─> part 1 ── what is missing? ──┘
 
-There the source trains each part again, with the solution. Here a part hands over the points on
-the wrong side of the solution's margins, a few of a part that has been seen once: training on the
-solution and these alone cannot make it worse either, and at the optimum there are none.
+The paper trains each part again, with the solution. Here a part returns the points that violate
+the solution's margins, few after the first iteration: training on the solution and these cannot
+make it worse either, and at the optimum there are none.
 
-Points carry their index in the whole collection, so that a support vector that is fed back to
-the part it came from, or that comes up on two ways, is there once. (Twice would mean twice
-its weight.) Nothing here knows about partitions, so that other ways to distribute the steps
-can be compared with the same numerics.
+Points carry their index in the whole collection, so that a support vector that is fed back to its
+own part, or arrives on two paths, is used once. (Twice would double its weight.) The steps do not
+depend on partitions, so that other distributions of them can use the same code.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ from spliter_apps.svm.margins import bounds, dual_objective, near_margin, slacks
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Items of training data.
+    """Training items.
 
     Parameters
     ----------
     points : ndarray or CSR matrix of float64, shape (n, n_features)
         The points.
     labels : ndarray of intp, shape (n,)
-        Numbers of their classes.
+        Class numbers.
     weights : ndarray of float64, shape (n,), or None
-        Positive weights, by which ``C`` is multiplied; ``None`` for ones.
+        Positive factors of ``C``; ``None`` if all are 1.
     indexes : ndarray of int64, shape (n,)
-        Their row numbers in the whole collection.
+        Row numbers in the whole collection.
     """
 
     points: Any
@@ -61,22 +60,21 @@ class Rows:
         return len(self.labels)
 
     def __sizeof__(self) -> int:
-        """Return the bytes of its arrays, for engines that keep account of memory."""
+        """Return the bytes of its arrays, for engines that account for memory."""
         arrays = (self.points, self.labels, self.weights, self.indexes)
         return sum(map(_nbytes, arrays))
 
     def taken(self, which: Any) -> Rows:
-        """Return some of the items, a copy.
+        """Return a copy of some of the items.
 
         Parameters
         ----------
         which : ndarray of int or bool
-            Which, and in what order.
+            Selected items; integers also give their order.
 
         Returns
         -------
         Rows
-            These.
         """
         return Rows(
             self.points[which],
@@ -87,17 +85,16 @@ class Rows:
 
     @classmethod
     def concatenated(cls, several: Sequence[Rows]) -> Rows:
-        """Put items one after the other.
+        """Concatenate items.
 
         Parameters
         ----------
         several : sequence of Rows
-            At least one. Where some have weights, those of the others are one.
+            At least one. If some have weights, those of the others are 1.
 
         Returns
         -------
         Rows
-            All of them.
         """
         if len(several) == 1:
             return several[0]
@@ -122,7 +119,7 @@ def _nbytes(array: Any) -> int:
 
 
 def stacked(points: Sequence[Any]) -> Any:
-    """Put points one after the other.
+    """Concatenate points along axis 0.
 
     Parameters
     ----------
@@ -141,19 +138,18 @@ def stacked(points: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class SupportSet:
-    """What a part of the data comes down to: its support vectors and the model they make.
+    """Support vectors of some data, and the model trained on them.
 
     Parameters
     ----------
     rows : Rows
-        The support vectors; without a model all items that may be some.
+        The support vectors; without a model, all candidates for support vectors.
     model : SVC or None
-        Trained on labels that are numbers of classes; ``None`` where these rows alone
-        were not trained on.
+        Trained on class numbers; ``None`` if no model was trained on exactly these rows.
     objectives : tuple of float
-        Of a solution: the dual objective after each iteration so far.
+        For a solution: the dual objective after each iteration so far.
     converged : bool
-        Of a solution: whether there is nothing left to gain.
+        For a solution: whether no improvement beyond the tolerance is possible.
     """
 
     rows: Rows
@@ -162,7 +158,7 @@ class SupportSet:
     converged: bool = False
 
     def __sizeof__(self) -> int:
-        """Return the bytes of its arrays; the model has the same points, and coefficients."""
+        """Return the bytes of the rows and coefficients; the model shares the points."""
         coefficients = None if self.model is None else self.model.dual_coef_
         return self.rows.__sizeof__() + _nbytes(coefficients)
 
@@ -180,25 +176,25 @@ def train(
     Parameters
     ----------
     rows : Rows
-        The items, each once.
+        The items, without duplicates.
     svc : SVC
-        Not trained. Its gamma is a number and its class weights, if any, are by class
-        number: what ``"scale"`` and ``"balanced"`` mean depends on all data.
+        Untrained. Its gamma is a number and its class weights, if any, are by class number:
+        ``"scale"`` and ``"balanced"`` depend on all data.
     stand_ins : Rows, optional
-        Other items to train with and to forget afterwards.
+        Additional items for training only, not returned.
     doubt : float
-        How far the margins may be from those of all data, in units of the margin. Items so
-        close to one are kept as well, as they may become support vectors.
+        Expected error of the margins, in units of the margin. Items within this distance of a
+        margin are kept as well, as they may become support vectors.
     exact : bool
-        Whether these are all items, so that the model is to be SVC's own: with a callable
+        Whether the rows are all data, so that the model must equal SVC's own: with a callable
         kernel it then keeps all points, as SVC does.
 
     Returns
     -------
     SupportSet or None
-        ``None`` if there are no items. Items of one class alone are all kept: any of them may be
-        a support vector against another class. There is a model only if the set is that of
-        these rows alone: not then, nor with stand-ins or doubt.
+        ``None`` if there are no items. Items of a single class are all kept: any of them may be
+        a support vector against another class. The set has a model only if it was trained on
+        these rows alone: not for a single class, stand-ins or doubt.
 
     Examples
     --------
@@ -222,12 +218,12 @@ def train(
         kept[model.support_[model.support_ < len(rows)]] = True
         return SupportSet(rows.taken(kept))
     if not callable(svc.kernel):
-        # One array for both, so that it is sent once.
+        # The model shares this array, so it is sent once.
         return SupportSet(replace(rows.taken(model.support_), points=model.support_vectors_), model)
     if exact:
         return SupportSet(rows, model)
-    # With a callable kernel the model keeps all it was trained on. The solution on the support
-    # vectors alone is the same one, within `tol`.
+    # With a callable kernel the model keeps all its training points. The solution on the support
+    # vectors alone is the same, within `tol`.
     rows = rows.taken(np.sort(model.support_))
     smaller = _fitted(svc, rows)
     smaller.fit_status_ = max(smaller.fit_status_, model.fit_status_)
@@ -244,15 +240,15 @@ def _fitted(svc: SVC, rows: Rows) -> SVC:
 
 @dataclass(frozen=True, eq=False)
 class Missing:
-    """What a solution lacks of some items.
+    """Items that violate the margins of a solution.
 
     Parameters
     ----------
     rows : Rows
-        Those that are on the wrong side of its margins and no support vectors of it.
+        Items inside or beyond the margins that are not support vectors of the solution.
     gap : float
-        By how much the objective may rise with them, at most: by duality ``C`` times the slack
-        of each of them.
+        Upper bound of the rise of the objective with them: by duality ``C`` times the slack of
+        each of them.
     """
 
     rows: Rows
@@ -264,19 +260,19 @@ class Missing:
 
 
 def missing(rows: Rows, solution: SupportSet) -> Missing:
-    """Look for items that a solution does not do justice to.
+    """Find items that violate the margins of a solution.
 
     Parameters
     ----------
     rows : Rows
-        The items.
+        Items to check.
     solution : SupportSet
         With a model.
 
     Returns
     -------
     Missing
-        Some of the items.
+        Items of `rows` that are not in the solution.
 
     Examples
     --------
@@ -297,30 +293,30 @@ def missing(rows: Rows, solution: SupportSet) -> Missing:
 
 
 def improve(found: Sequence[Missing], svc: SVC, tol: float, last: SupportSet) -> SupportSet:
-    """End a further iteration: train the solution again with what it lacks, if that may matter.
+    """Train the solution again with its missing items, unless they are within the tolerance.
 
     Parameters
     ----------
     found : sequence of Missing
-        Of all items, at least one.
+        For all data, at least one.
     svc : SVC
         As for :func:`train`.
     tol : float
-        The relative change of the dual objective that does not matter.
+        Relative tolerance of the dual objective.
     last : SupportSet
         The solution.
 
     Returns
     -------
     SupportSet
-        The solution, or a better one, with its objective after those of the iterations before.
+        The same or a better solution, with its objective appended.
     """
     if sum(each.gap for each in found) <= tol * abs(last.objectives[-1]):
         return replace(last, objectives=(*last.objectives, last.objectives[-1]), converged=True)
     better = train(united([last, *(SupportSet(each.rows) for each in found)]), svc)
     assert better is not None and better.model is not None, "there is more than one class"
     objective = dual_objective(better.model, support(better).points)
-    # It rises in each iteration; if it falls, that is within the tolerance of the SVCs.
+    # The objective rises in each iteration, up to the tolerance of the SVCs.
     rise = objective - last.objectives[-1]
     return replace(
         better,
@@ -330,7 +326,7 @@ def improve(found: Sequence[Missing], svc: SVC, tol: float, last: SupportSet) ->
 
 
 def support(found: SupportSet) -> Rows:
-    """Return the support vectors of a model as it numbers them.
+    """Return the support vectors of a model in the model's order.
 
     Parameters
     ----------
@@ -340,15 +336,15 @@ def support(found: SupportSet) -> Rows:
     Returns
     -------
     Rows
-        As many as the model has coefficients.
+        One for each coefficient of the model.
     """
     assert found.model is not None, "only what has been trained has support vectors"
-    # With a callable kernel the rows are what the model was trained on for the second time.
+    # With a callable kernel the rows are the training points of the second fit.
     return found.rows.taken(found.model.support_) if callable(found.model.kernel) else found.rows
 
 
 def united(sets: Sequence[SupportSet]) -> Rows:
-    """Return the support vectors of several parts, each once.
+    """Return the union of several sets, without duplicates.
 
     Parameters
     ----------
@@ -358,7 +354,7 @@ def united(sets: Sequence[SupportSet]) -> Rows:
     Returns
     -------
     Rows
-        In the order of their indexes, whatever the order of the sets.
+        Sorted by index, for any order of the sets.
     """
     rows = Rows.concatenated([found.rows for found in sets])
     if np.all(np.diff(rows.indexes) > 0):
@@ -368,13 +364,12 @@ def united(sets: Sequence[SupportSet]) -> Rows:
 
 
 def merge(sets: Sequence[SupportSet | None], svc: SVC, *, exact: bool = False) -> SupportSet | None:
-    """Find the support vectors among those of several parts.
+    """Find the support vectors in the union of several sets.
 
     Parameters
     ----------
     sets : sequence of (SupportSet or None)
-        What :func:`train`, :func:`retrain` or this function returned; ``None`` has
-        nothing to add.
+        Results of :func:`train` or of this function; ``None`` is skipped.
     svc : SVC
         As for :func:`train`.
     exact : bool
@@ -383,7 +378,7 @@ def merge(sets: Sequence[SupportSet | None], svc: SVC, *, exact: bool = False) -
     Returns
     -------
     SupportSet or None
-        Of the union. One set alone comes back as it is if it has a model.
+        Support vectors of the union. A single set with a model is returned unchanged.
     """
     present = [found for found in sets if found is not None]
     if not present:
@@ -394,16 +389,16 @@ def merge(sets: Sequence[SupportSet | None], svc: SVC, *, exact: bool = False) -
 
 
 def conclude(sets: Sequence[SupportSet | None], svc: SVC, *, exact: bool = False) -> SupportSet:
-    """End the first iteration: merge the sets that are left.
+    """Merge the remaining sets into the solution of the first iteration.
 
     Parameters
     ----------
     sets : sequence of (SupportSet or None)
-        As for :func:`merge`; not all of them ``None``.
+        As for :func:`merge`; at least one is not ``None``.
     svc : SVC
         As for :func:`train`.
     exact : bool
-        Whether the sets are all items, not trained on.
+        Whether the sets are all items, untrained.
 
     Returns
     -------

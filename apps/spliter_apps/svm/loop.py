@@ -1,9 +1,9 @@
-"""The loop of a Cascade SVM: which partition trains and merges what, and when it is enough.
+"""The loop of a Cascade SVM: train and merge on partitions, and check for convergence.
 
-Every step is a task at a partition. The fed-back solution is the result of the last merge and goes
-from there to the partitions, not through the client, which only hears whether it is enough. Where
-a cascade would not be faster (:mod:`spliter_apps.svm.choice`), the points go to one partition
-instead, which trains one SVC.
+Every step is a task at a partition. The fed-back solution is the result of the last merge and is
+sent from there to the partitions, not through the client, which only learns whether it has
+converged. If a cascade would not be faster (:mod:`spliter_apps.svm.choice`), all points are sent
+to one partition, which trains one SVC.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ from spliter_apps.svm.survey import BlockIndex, Findings, read, summarise
 
 @dataclass(frozen=True)
 class Cascade:
-    """How the sets of support vectors are trained and merged.
+    """Training of a Cascade SVM on partitions.
 
     Parameters
     ----------
     svc : SVC
-        Not trained, with a number for gamma and class weights by class number.
+        Untrained, with a number for gamma and class weights by class number.
     findings : Findings
-        Of the first pass over the data.
+        Results of the first pass over the data.
     arity : int
         Sets merged by one task, at least 2.
     tol : float
-        The relative change of the dual objective that does not matter.
+        Relative tolerance of the dual objective.
     cascade : bool or "auto"
-        Whether to train a cascade, or one SVC on all points; "auto" chooses by a sample of the
+        Whether to train a cascade or one SVC on all points; "auto" decides by a sample of the
         points.
     """
 
@@ -71,19 +71,18 @@ class Cascade:
     cascade: bool | Literal["auto"]
 
     def run(self, parts: Split, max_iter: int) -> SupportSet:
-        """Iterate until the solution stands.
+        """Iterate until the solution converges.
 
         Parameters
         ----------
         parts : Split
-            Of points, labels and perhaps weights, with known item indexes.
+            Points, labels and optionally weights, with known item indexes.
         max_iter : int
-            Most iterations, at least 1; -1 for no limit.
+            Maximum number of iterations, at least 1; -1 for no limit.
 
         Returns
         -------
         SupportSet
-            The solution.
         """
         partitions = in_order(list(parts))
         one_svc = self._is_one_svc(partitions)
@@ -93,15 +92,15 @@ class Cascade:
             partitions = in_order(list(parts))
             solution = self._again(partitions, solution)
             iteration += 1
-            # There is nothing to ask about the first solution: whether it holds shows when the
-            # partitions have looked at it. So both iterations are started without a wait.
+            # The first solution cannot have converged before the partitions have checked it, so
+            # the second iteration is started without waiting for the first.
             if iteration != max_iter and wait(_has_converged(partitions[0], solution)):
                 break
         found: SupportSet = wait(solution)
         return found
 
     def _is_one_svc(self, partitions: Sequence[Partition]) -> bool:
-        """Choose between one SVC on all points and a cascade."""
+        """Decide whether to train one SVC on all points instead of a cascade."""
         if len(partitions) == 1 or self.cascade != "auto":
             return len(partitions) == 1 or not self.cascade
         totals = self.findings.positive
@@ -113,12 +112,12 @@ class Cascade:
         return bool(saved <= WORTH_A_CASCADE)
 
     def _one_svc(self, partitions: Sequence[Partition]) -> Any:
-        """Train on all points at the first partition and return the future of the solution."""
+        """Train on all points at the first partition; return the future of the solution."""
         sets = [_read_all(partition, self.findings.classes) for partition in partitions]
         return _conclude(partitions[0], self.svc, True, *sets)
 
     def _first(self, partitions: Sequence[Partition]) -> Any:
-        """Start the first iteration and return the future of its solution."""
+        """Start the first iteration; return the future of its solution."""
         findings = self.findings
         counts = [_counts(findings.positive_of, partition) for partition in partitions]
         drawn = None
@@ -147,7 +146,7 @@ class Cascade:
         return _put_together(partitions[0], *several)
 
     def _share(self, drawn: Any) -> _Share:
-        """Return what tells parts how far to trust themselves, by the classes they have."""
+        """Return a function that gives the training arguments for the class counts of a part."""
 
         def share(counts: Counts) -> _How:
             mass = missing_mass(counts, self.findings.positive)
@@ -158,14 +157,14 @@ class Cascade:
         return share
 
     def _again(self, partitions: Sequence[Partition], solution: Any) -> Any:
-        """Start a further iteration and return the future of its solution."""
+        """Start another iteration; return the future of its solution."""
         found = [
             _look_again(partition, self.findings.classes, solution) for partition in partitions
         ]
         return _improve(partitions[0], self.svc, self.tol, solution, *found)
 
     def _merged(self, level: list[_Pending], share: _Share) -> Any:
-        """Merge level by level; each merge where the first of its sets is."""
+        """Merge level by level, each group at the partition of its first set."""
         while len(level) > self.arity:
             level = [
                 self._merge(level[at : at + self.arity], share)
@@ -185,7 +184,7 @@ class Cascade:
 
 @dataclass(frozen=True, eq=False)
 class _Pending:
-    """The set of some partitions, not there yet: where it will be, what it stands for."""
+    """Future support set of some partitions: its partition, class counts and future."""
 
     partition: Partition
     counts: Counts
@@ -193,32 +192,32 @@ class _Pending:
 
 
 _How: TypeAlias = tuple[float, Floats | None, Any]
-"""How far a part doubts its margins; what it lacks of each class, and a future of the sample that
-stands in for that, or ``None`` and nothing to be sent there."""
+"""Arguments of a training task: the error of its margins, the number of items it lacks of each
+class, and the future of the sample that replaces them; the last two ``None`` if it lacks none."""
 
 _Share: TypeAlias = Callable[[Counts], _How]
 
 
 def _counts(positive_of: Mapping[BlockIndex, Counts], partition: Partition) -> Counts:
-    """Look up the classes of a partition; nothing is known of one that was planned anew."""
+    """Return the class counts of a partition; zeros if it was planned after the first pass."""
     nclasses = len(next(iter(positive_of.values())))
     return positive_of.get(partition.get_indexes()[0], np.zeros(nclasses, dtype=np.int64))
 
 
 def _is_wanting(counts: Counts, findings: Findings) -> bool:
-    """Tell whether a part has too little of some class to be trained on by itself."""
+    """Tell whether a partition has too few items of some class to train by itself."""
     return missing_mass(counts, findings.positive) is not None
 
 
 def survey(parts: Split, moments: bool) -> Findings:
-    """Check all data and find out what only all of them tell.
+    """Check all data and collect their classes and moments, with one task per partition.
 
     Parameters
     ----------
     parts : Split
-        Of points, labels and perhaps weights, with known item indexes.
+        Points, labels and optionally weights, with known item indexes.
     moments : bool
-        Whether the variance of the points is wanted.
+        Whether to compute the variance of the points.
 
     Returns
     -------
@@ -228,14 +227,14 @@ def survey(parts: Split, moments: bool) -> Findings:
     Raises
     ------
     InvalidArgumentError
-        If the data cannot be used, saying where.
+        If the data cannot be used; names the block.
     """
     summaries = [summarise(partition, moments) for partition in parts]
     return Findings.of(gather(summaries))
 
 
 def in_order(partitions: Sequence[Partition]) -> list[Partition]:
-    """Return partitions in the order in which their sets are merged.
+    """Order partitions for merging: those of one location next to each other.
 
     Parameters
     ----------
@@ -245,8 +244,8 @@ def in_order(partitions: Sequence[Partition]) -> list[Partition]:
     Returns
     -------
     list of Partition
-        Those of one location side by side, else in the order of the collection, whatever
-        the locations are called.
+        Locations in the order of their first block, partitions of each in collection order;
+        independent of the names of locations.
     """
     ordered = sorted(partitions, key=lambda each: each.get_indexes()[0])
     home: dict[Location, int] = {}
@@ -257,13 +256,13 @@ def in_order(partitions: Sequence[Partition]) -> list[Partition]:
 
 @task
 def _draw(partition: Partition, classes: npt.NDArray[Any], quota: Counts) -> Rows:
-    """Take a few items of each class."""
+    """Draw a few items of each class from a partition."""
     return sample(read(partition, classes), quota)
 
 
 @task
 def _put_together(partition: Partition, *several: Rows) -> Rows:
-    """Make one sample of those of all partitions."""
+    """Concatenate the samples of all partitions."""
     return Rows.concatenated(several)
 
 
@@ -275,7 +274,7 @@ def _evaluations_saved(partition: Partition, svc: SVC, nitems: int, drawn: Rows)
 
 @task
 def _read_all(partition: Partition, classes: npt.NDArray[Any]) -> SupportSet:
-    """Return all items of a partition, not trained on."""
+    """Return all items of a partition, untrained."""
     return SupportSet(read(partition, classes))
 
 
@@ -299,7 +298,7 @@ def _stand_ins(rows: Rows, mass: Floats | None, drawn: Rows | None) -> Rows | No
 
 @task
 def _look_again(partition: Partition, classes: npt.NDArray[Any], solution: SupportSet) -> Missing:
-    """Look for what the solution, fed back to a partition, lacks of its items."""
+    """Find the items of a partition that violate the margins of the solution."""
     return missing(read(partition, classes), solution)
 
 
@@ -322,7 +321,7 @@ def _merge(
 
 @task
 def _conclude(partition: Partition, svc: SVC, exact: bool, *sets: SupportSet | None) -> SupportSet:
-    """Train on the sets that are left."""
+    """Train on the remaining sets."""
     return conclude(sets, svc, exact=exact)
 
 
@@ -330,11 +329,11 @@ def _conclude(partition: Partition, svc: SVC, exact: bool, *sets: SupportSet | N
 def _improve(
     partition: Partition, svc: SVC, tol: float, last: SupportSet, *found: Missing
 ) -> SupportSet:
-    """Train the solution again with what it lacks, and see whether that changes anything."""
+    """Train the solution again with its missing items."""
     return improve(found, svc, tol, last)
 
 
 @task
 def _has_converged(partition: Partition, solution: SupportSet) -> bool:
-    """Tell the client what it has to know of a solution."""
+    """Return to the client only whether a solution has converged."""
     return solution.converged

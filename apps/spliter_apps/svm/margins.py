@@ -1,9 +1,9 @@
-"""What a trained SVC says about points: decision values per pair of classes, margins, objective.
+"""Decision values, margins and dual objective of a trained SVC, for each pair of classes.
 
-libsvm trains one machine for each pair of classes and keeps their coefficients in a packed
-table. Here they are unpacked into one column per pair, so that decision values are a product
-of two matrices: the same numbers as ``SVC.decision_function`` to rounding, several times as
-fast as libsvm's own loop over points.
+libsvm trains one machine for each pair of classes and stores their coefficients in a packed
+table. Here they are unpacked into one column per pair, so that decision values are a matrix
+product: equal to ``SVC.decision_function`` up to rounding, and several times as fast as libsvm's
+own loop over points.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spliter_apps._blocks import dense
 Floats = npt.NDArray[np.float64]
 
 MOST_ELEMENTS = 2**22
-"""Elements of a kernel matrix that are held at once."""
+"""Maximum number of elements of a kernel matrix in memory (32 MiB)."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class PairCoefficients:
     intercepts : ndarray of float64, shape (n_pairs,)
         Constants of the decision functions.
     signs : ndarray of float64, shape (n_classes, n_pairs)
-        On which side of each machine the items of a class belong: 1, -1, or 0 where the
-        machine is not about that class.
+        Side of each machine on which the items of a class belong: 1, -1, or 0 if the machine
+        does not involve that class.
     """
 
     coefficients: Floats
@@ -68,7 +68,7 @@ class PairCoefficients:
         ]
         coefficients = np.zeros((packed.shape[1], len(pairs)))
         signs = np.zeros((nclasses, len(pairs)))
-        # With two classes scikit-learn turns the signs, so that the second one is positive.
+        # With two classes scikit-learn flips the signs, so that the second one is positive.
         towards_first = -1.0 if nclasses == 2 else 1.0
         for at, (first, second) in enumerate(pairs):
             coefficients[of_class[first], at] = packed[second - 1, of_class[first]]
@@ -83,7 +83,7 @@ def kernel_matrix(svc: SVC, a: Any, b: Any) -> Floats:
     Parameters
     ----------
     svc : SVC
-        Says which kernel.
+        Defines the kernel.
     a, b : ndarray or CSR matrix of float64, shape (n, n_features) and (m, n_features)
         Points.
 
@@ -109,7 +109,7 @@ def kernel_matrix(svc: SVC, a: Any, b: Any) -> Floats:
 def _products(
     svc: SVC, points: Any, support: Any, coefficients: Floats
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield ``kernel(points, support) @ coefficients`` piece by piece."""
+    """Yield ``kernel(points, support) @ coefficients`` for slices of the points."""
     step = max(MOST_ELEMENTS // max(support.shape[0], 1), 1)
     for start in range(0, points.shape[0], step):
         piece = slice(start, start + step)
@@ -117,14 +117,14 @@ def _products(
 
 
 def dual_objective(model: SVC, support: Any) -> float:
-    """Return the dual objective that training has maximised, summed over pairs of classes.
+    """Return the dual objective maximised by training, summed over pairs of classes.
 
     Parameters
     ----------
     model : SVC
         Trained, with a number for gamma.
     support : ndarray or CSR matrix of shape (n_support, n_features)
-        Its support vectors (an SVC with a callable kernel does not have them).
+        Its support vectors (an SVC with a callable kernel does not store them).
 
     Returns
     -------
@@ -142,7 +142,7 @@ def dual_objective(model: SVC, support: Any) -> float:
     step = max(MOST_ELEMENTS // max(nvectors, 1), 1)
     quadratic = 0.0
     for start in range(0, nvectors, step):
-        # The matrix is symmetric: what is right of its diagonal counts twice.
+        # The matrix is symmetric: elements right of the diagonal block count twice.
         own, mine = slice(start, start + step), coefficients[start : start + step]
         matrix = kernel_matrix(model, support[own], support[start:])
         quadratic += 2 * float(np.sum(mine * (matrix @ coefficients[start:])))
@@ -151,24 +151,24 @@ def dual_objective(model: SVC, support: Any) -> float:
 
 
 def slacks(model: SVC, support: Any, points: Any, labels: npt.NDArray[np.intp]) -> Floats:
-    """Return by how much points fall short of the margins, summed over pairs of classes.
+    """Return the slack of each point, summed over pairs of classes.
 
     Parameters
     ----------
     model : SVC
-        Trained on labels that are numbers of classes, with a number for gamma.
+        Trained on class numbers, with a number for gamma.
     support : ndarray or CSR matrix of shape (n_support, n_features)
         Its support vectors.
     points : ndarray or CSR matrix of shape (n, n_features)
-        Points, also such as it was trained on.
+        Points; may include training points.
     labels : ndarray of intp, shape (n,)
         Their classes, all known to the model.
 
     Returns
     -------
     ndarray of float64, shape (n,)
-        ``sum(max(0, 1 - y f(x)))`` over the machines that the class is in. Up to the model's
-        ``tol`` it is counted as 0 in each, as libsvm does not know better.
+        ``sum(max(0, 1 - y f(x)))`` over the machines of the point's class. Values up to the
+        model's ``tol``, the accuracy of libsvm, count as 0.
 
     Examples
     --------
@@ -185,19 +185,19 @@ def slacks(model: SVC, support: Any, points: Any, labels: npt.NDArray[np.intp]) 
 def near_margin(
     model: SVC, support: Any, points: Any, labels: npt.NDArray[np.intp], distance: float
 ) -> npt.NDArray[np.bool_]:
-    """Tell which points are within some distance outside a margin, or inside it.
+    """Tell which points are inside a margin, or outside within a given distance.
 
     Parameters
     ----------
     model, support, points, labels
         As for :func:`slacks`.
     distance : float
-        The distance, in units of the margin.
+        In units of the margin.
 
     Returns
     -------
     ndarray of bool, shape (n,)
-        Whether ``y f(x) < 1 + distance`` in one of the machines that the class is in.
+        Whether ``y f(x) < 1 + distance`` in one of the machines of the point's class.
     """
     found = np.empty(points.shape[0], dtype=np.bool_)
     for piece, short, concerned in _shortfalls(model, support, points, labels):
@@ -208,7 +208,7 @@ def near_margin(
 def _shortfalls(
     model: SVC, support: Any, points: Any, labels: npt.NDArray[np.intp]
 ) -> Iterator[tuple[slice, Floats, npt.NDArray[np.bool_]]]:
-    """Yield ``1 - y f(x)`` by pair of classes, and which pairs are about the point's class."""
+    """Yield ``1 - y f(x)`` by pair of classes, and which pairs involve the point's class."""
     pairs = PairCoefficients.of(model)
     sides = pairs.signs[np.searchsorted(model.classes_, labels)]
     for piece, product in _products(model, points, support, pairs.coefficients):
@@ -217,12 +217,12 @@ def _shortfalls(
 
 
 def bounds(model: SVC, labels: npt.NDArray[np.intp], weights: Floats | None) -> Floats:
-    """Return the greatest multiplier that each of some items may have.
+    """Return the upper bound of each item's dual multiplier.
 
     Parameters
     ----------
     model : SVC
-        Trained on labels that are numbers of classes.
+        Trained on class numbers.
     labels : ndarray of intp, shape (n,)
         Classes, all known to the model.
     weights : ndarray of float64, shape (n,), or None
@@ -231,7 +231,7 @@ def bounds(model: SVC, labels: npt.NDArray[np.intp], weights: Floats | None) -> 
     Returns
     -------
     ndarray of float64, shape (n,)
-        ``C`` times the weight of the class times that of the item.
+        ``C`` times the class weight times the item's weight.
     """
     of_class: Floats = model.C * model.class_weight_[np.searchsorted(model.classes_, labels)]
     return of_class if weights is None else of_class * weights

@@ -1,7 +1,7 @@
-"""The parameters of a Cascade SVM: checked, and as each of its SVCs gets them.
+"""Validate the parameters of a Cascade SVM and derive those of its SVCs.
 
-What ``gamma="scale"`` and ``class_weight="balanced"`` mean depends on all data. The SVCs of a
-cascade see parts of them, so they get numbers.
+``gamma="scale"`` and ``class_weight="balanced"`` depend on all data. The SVCs of a cascade see
+parts of them, so they get numbers instead.
 """
 
 from __future__ import annotations
@@ -19,22 +19,21 @@ from spliter_apps.svm.survey import Findings
 
 
 def unfitted_svc(estimator: Any) -> SVC:
-    """Check the parameters of an estimator.
+    """Validate the parameters of an estimator.
 
     Parameters
     ----------
     estimator : CascadeSVM
-        Its parameters are looked at.
 
     Returns
     -------
     SVC
-        With the same parameters, where SVC has them.
+        Untrained, with the parameters that SVC has in common.
 
     Raises
     ------
     InvalidArgumentError
-        If one of them cannot be used.
+        If a parameter is invalid.
     """
     _check_int("cascade_arity", estimator.cascade_arity, 2)
     if estimator.max_iter != -1:
@@ -90,26 +89,26 @@ def needs_variance(svc: SVC) -> bool:
     Parameters
     ----------
     svc : SVC
-        As :func:`unfitted_svc` returns it.
+        Result of :func:`unfitted_svc`.
 
     Returns
     -------
     bool
-        Whether its kernel has a gamma, and that is "scale".
+        Whether its kernel uses gamma and gamma is "scale".
     """
     with_gamma = isinstance(svc.kernel, str) and svc.kernel in {"poly", "rbf", "sigmoid"}
     return with_gamma and isinstance(svc.gamma, str) and svc.gamma == "scale"
 
 
 def scaled(svc: SVC, findings: Findings) -> SVC:
-    """Return an SVC with numbers for what depends on all data.
+    """Return an SVC with numbers for parameters that depend on all data.
 
     Parameters
     ----------
     svc : SVC
-        As :func:`unfitted_svc` returns it.
+        Result of :func:`unfitted_svc`.
     findings : Findings
-        Of the first pass over the data.
+        Results of the first pass over the data.
 
     Returns
     -------
@@ -119,7 +118,7 @@ def scaled(svc: SVC, findings: Findings) -> SVC:
     Raises
     ------
     InvalidArgumentError
-        If the class weights are not for these classes.
+        If the class weights do not match the classes.
     """
     copy: SVC = clone(svc)
     return copy.set_params(

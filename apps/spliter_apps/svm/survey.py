@@ -1,9 +1,9 @@
-"""The first pass of a Cascade SVM over its data, and how each later one reads them.
+"""First pass of a Cascade SVM over its data, and reading of the training items in later passes.
 
-One task per partition checks points, labels and weights and returns what only all of them
-together tell: the classes and how many items each has, and the variance of the points (for
-``gamma="scale"``). The summaries are merged here in the order of the blocks, so that rounding
-does not depend on the order in which tasks finish.
+One task per partition checks points, labels and weights and returns the properties needed of all
+data: the number of items of each class, and the variance of the points (for ``gamma="scale"``).
+The client merges them in the order of the blocks, so that rounding does not depend on the order
+in which tasks finish.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ BlockIndex: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """What the first pass finds in one partition.
+    """Results of the first pass for one partition.
 
     Parameters
     ----------
     first : tuple of int
         Index of its first block.
     schema : Schema
-        Of its points.
+        Schema of its points.
     classes : ndarray, shape (n_classes,)
         Its labels, sorted.
     counts, positive : ndarray of int64, shape (n_classes,)
-        How many items have each label, and how many of these a positive weight.
+        Items of each class, and those of them with a positive weight.
     moments : Moments or None
-        Of its points, if asked for.
+        Moments of its points, if requested.
     """
 
     first: BlockIndex
@@ -55,20 +55,20 @@ class Summary:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What the first pass finds in all data.
+    """Results of the first pass for all data.
 
     Parameters
     ----------
     schema : Schema
-        Of the points.
+        Schema of the points.
     classes : ndarray, shape (n_classes,)
         All labels, sorted; at least two.
     counts, positive : ndarray of int64, shape (n_classes,)
-        How many items have each label, and how many of these a positive weight.
+        Items of each class, and those of them with a positive weight.
     moments : Moments or None
-        Of the points, if asked for.
+        Moments of the points, if requested.
     positive_of : mapping of tuple of int to ndarray of int64, shape (n_classes,)
-        The same for each partition, by its first block.
+        `positive` of each partition, by the index of its first block.
     """
 
     schema: Schema
@@ -90,7 +90,6 @@ class Findings:
         Returns
         -------
         Findings
-            Of all data.
 
         Raises
         ------
@@ -134,24 +133,23 @@ def _members(block: Any) -> tuple[Any, Any, Any]:
 
 
 def summarised(partition: Partition, moments: bool) -> Summary:
-    """Check the blocks of a partition, at its location, and sum them up.
+    """Check the blocks of a partition, at its location, and summarise them.
 
     Parameters
     ----------
     partition : Partition
-        Of points, labels and perhaps weights.
+        Points, labels and optionally weights.
     moments : bool
-        Whether the moments of the points are wanted.
+        Whether to compute the moments of the points.
 
     Returns
     -------
     Summary
-        Of this partition.
 
     Raises
     ------
     InvalidArgumentError
-        Naming a block that cannot be used.
+        If a block cannot be used; names it.
     """
     schema = survey(partition, accept_sparse=True)
     labels, wanted = [], []
@@ -202,7 +200,7 @@ def moments_of(points: Any) -> Moments:
     count = points.shape[0] * points.shape[1]
     if not count:
         return Moments(0, 0.0, 0.0)
-    # Whether the variance can be used is decided once, for all points.
+    # The merged variance is checked once, for all points.
     with np.errstate(over="ignore", invalid="ignore"):
         mean = float(points.mean())
         if not isinstance(points, np.ndarray):
@@ -212,13 +210,13 @@ def moments_of(points: Any) -> Moments:
 
 
 def read(partition: Partition, classes: Array) -> Rows:
-    """Return the items of a partition that has been surveyed, at its location.
+    """Return the items of a partition, checked in the first pass, at its location.
 
     Parameters
     ----------
     partition : Partition
-        Of points, labels and perhaps weights. The points are copied only if they are not
-        one block of float64.
+        Points, labels and optionally weights. The points are copied unless they are one
+        float64 block.
     classes : ndarray, shape (n_classes,)
         All labels, sorted.
 
@@ -243,7 +241,7 @@ def read(partition: Partition, classes: Array) -> Rows:
 
 
 def _sorted_csr(points: Any) -> Any:
-    """Return a CSR matrix with sorted indices; SVC would sort those of the block in place."""
+    """Return a CSR matrix with sorted indices; SVC would sort the block itself in place."""
     if isinstance(points, np.ndarray) or points.has_sorted_indices:
         return points
     return points.sorted_indices()
