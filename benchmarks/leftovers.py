@@ -1,12 +1,12 @@
 """Count what a program has left behind at its client, its scheduler and its workers.
 
-The scheduler is in this process, beside the client. What Dask and Python themselves keep of tasks
-that are gone is cleared away before it is counted, as it has a limit of its own:
+The scheduler runs in the client's process. Bounded records that Dask and Python themselves keep of
+released tasks are cleared before counting:
 
 * the last messages of each connection, and the events and stimuli of schedulers and workers;
-* what ``dask.utils`` remembers of its last calls, above all ``key_split``: the keys of the last
-  100,000 tasks, some 250 bytes each, in each process;
-* up to a hundred timers of waits that are over, of which asyncio forgets many at once.
+* caches of functions in ``dask.utils``, above all ``key_split``: the keys of the last 100,000
+  tasks, some 250 bytes each, in each process;
+* up to a hundred cancelled timers, which asyncio drops in batches.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ import psutil
 from distributed import Client
 
 PLACES: Final = ("client and scheduler", "workers")
-"""Where memory is weighed."""
+"""Groups of processes whose memory is measured."""
 
 LASTING: Final = ("DaskExecutor", "_Messages", "_Room", "_Lazy")
-"""What stays for the life of a client: one executor, and the state of the modules."""
+"""Objects that live as long as a client: one executor, and the state of the modules."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What one or several processes hold.
+    """Memory of one or several processes.
 
     Parameters
     ----------
     objects : int
-        Objects that Python's collector knows of.
+        Objects tracked by Python's garbage collector.
     blocks : int
-        Pieces of memory that Python has allocated and not freed, of any size.
+        Memory blocks that Python has allocated, of any size.
     resident : int
-        Resident memory in bytes, after the C library has given back what is free.
+        Resident memory in bytes, after the C library has returned free memory.
     """
 
     objects: int
@@ -64,16 +64,16 @@ class Memory:
 
 @dataclass(frozen=True)
 class Census:
-    """What there is in one program, its scheduler and its workers.
+    """Counts of one program, its scheduler and its workers.
 
     Parameters
     ----------
     counts : dict of str to int
-        What has to be the same again once all is quiet.
+        Counts that must return to their initial values.
     own : Counter of str
         Objects of SplIter's classes by class, in all processes.
     memory : dict of str to Memory
-        What this process (client and scheduler) holds, and what both workers do.
+        Memory by place: this process (client and scheduler), and both workers.
     """
 
     counts: dict[str, int]
@@ -81,12 +81,12 @@ class Census:
     memory: dict[str, Memory]
 
     def left_since(self, start: Census) -> int:
-        """Return how many tasks, futures, values and own objects there are that were not before."""
+        """Return the number of tasks, futures, values and own objects added since `start`."""
         counts = sum(abs(self.counts[name] - start.counts[name]) for name in self.counts)
         return counts + max(self.own.total() - start.own.total(), 0)
 
     def growth_since(self, start: Census) -> dict[str, Memory]:
-        """Return how much more each place holds."""
+        """Return how much more memory each place holds."""
         return {place: held - start.memory[place] for place, held in self.memory.items()}
 
 
@@ -102,7 +102,7 @@ def own_objects() -> Counter[str]:
 
 
 def memory_here() -> Memory:
-    """Weigh this process."""
+    """Measure the memory of this process."""
     for function in vars(dask.utils).values():
         if isinstance(function, functools._lru_cache_wrapper):
             function.cache_clear()
@@ -117,9 +117,9 @@ def memory_here() -> Memory:
 
 
 async def forget_timers() -> None:
-    """Have the event loop that runs this drop the timers that are cancelled.
+    """Make the running event loop drop its cancelled timers.
 
-    It does when they are more than a hundred, and more than half of all.
+    It does so if they are more than a hundred, and more than half of all timers.
     """
     loop = asyncio.get_running_loop()
     timers = [loop.call_later(3600, str) for _ in range(500)]
@@ -129,7 +129,7 @@ async def forget_timers() -> None:
 
 
 def look_at_worker(dask_worker: Any) -> tuple[int, int, Counter[str], Memory]:
-    """Run on a worker: values, tasks, SplIter's objects, memory."""
+    """Return values, tasks, SplIter's objects and memory; runs on a worker."""
     dask_worker.batched_stream.recent_message_log.clear()
     dask_worker.state.stimulus_log.clear()
     own = own_objects()
@@ -137,10 +137,10 @@ def look_at_worker(dask_worker: Any) -> tuple[int, int, Counter[str], Memory]:
 
 
 def clear_logs(scheduler: Any) -> None:
-    """Forget what the scheduler keeps of tasks that are gone, for people and for itself.
+    """Clear the scheduler's records of released tasks.
 
     The last messages of each connection are batches of tasks with their arguments. Work stealing
-    remembers tasks of a function that it has no duration of until one of that function has ended.
+    remembers tasks of a function without a known duration until a task of that function has ended.
     """
     for comms in (scheduler.stream_comms, scheduler.client_comms):
         for comm in comms.values():
@@ -176,28 +176,23 @@ def census(client: Client) -> Census:
 def settled(
     client: Client, patience: float, is_quiet: Callable[[Census], bool] | None = None
 ) -> Census:
-    """Count until all is quiet.
+    """Count until the counts are stable, and return the last ones.
 
     Parameters
     ----------
     client : distributed.Client
-        Of a cluster in this process.
+        Client of a cluster whose scheduler is in this process.
     patience : float
-        Seconds, after which it is counted no more.
+        Maximum time in seconds.
     is_quiet : callable, optional
-        Says so; by default it is when what can be counted stays the same.
-
-    Returns
-    -------
-    Census
-        The last one.
+        Returns whether to stop; by default counting stops when the counts stay the same.
     """
     deadline = time.monotonic() + patience
     found = census(client)
     while time.monotonic() < deadline:
         if is_quiet is not None and is_quiet(found):
             break
-        # Longer than the second after which SplIter looks what has become of its tasks.
+        # Longer than the interval of 1 s at which SplIter checks its tasks.
         time.sleep(2.5 if is_quiet is None else 0.5)
         before, found = found, census(client)
         if is_quiet is None and (found.counts, found.own) == (before.counts, before.own):

@@ -2,11 +2,11 @@
 
     python benchmarks/materialize.py --rows 200000 --rounds 7
 
-This is what `split(..., materialize="auto")` decides by. For functions that people write
-(vectorised NumPy, called once per block) it prints, for several numbers of rows per block, how
-many times as long the pass over blocks takes, what it costs to put the blocks together (both in
-passes over one array), and the size of block at which the two are equal, were it for the calls
-alone: `spliter._materialize.CALL_NBYTES` stands for that. Medians of interleaved rounds.
+The decision of `split(..., materialize="auto")` is based on this. For typical user functions
+(vectorised NumPy, called once per block) and several numbers of rows per block, it prints the time
+of a pass over blocks and of concatenating the blocks, both as multiples of a pass over one array,
+and the block size at which the two costs are equal, counting calls alone:
+`spliter._materialize.CALL_NBYTES` is derived from it. Medians of interleaved rounds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Blocks = Iterable[Floats]
 
 
 def k_means_pass(blocks: Blocks) -> Floats:
-    """Sum the points of each cluster, as one would write it."""
+    """Sum the points of each cluster, as a user would write it."""
     centers = np.linspace(0, 1, 8)[:, None] * np.ones((1, 20))
     squares = (centers**2).sum(axis=1)
     sums = np.zeros((8, 20))
@@ -40,7 +40,7 @@ def k_means_pass(blocks: Blocks) -> Floats:
 
 
 def library_pass(blocks: Blocks) -> Floats:
-    """Find the nearest centres with scikit-learn, which checks its input on every call."""
+    """Find the nearest centres with scikit-learn, which validates its input on every call."""
     centers = np.linspace(0, 1, 8)[:, None] * np.ones((1, 20))
     counts = np.zeros(8)
     for block in blocks:
@@ -65,7 +65,7 @@ PASSES: dict[str, Callable[[Blocks], Floats]] = {
 
 
 def seconds(call: Callable[[], Any]) -> float:
-    """Return how long a call takes."""
+    """Return the duration of a call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

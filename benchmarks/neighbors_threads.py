@@ -1,18 +1,18 @@
-"""How threads share one scikit-learn tree: one object, an object each, or a copy each.
+"""Compare ways to share one scikit-learn tree among threads: one object, shallow or full copies.
 
     python benchmarks/neighbors_threads.py
 
-Prints, for each tree, how much faster threads answer queries than one thread does, for three
-ways to give them the tree:
+Prints, for each tree, how much faster threads answer queries than one thread, for three ways to
+pass them the tree:
 
 shared
     all threads query the same object;
 objects
-    each queries a shallow copy of it (``copy.copy``), which shares all arrays;
+    each thread queries a shallow copy (``copy.copy``), which shares all arrays;
 copies
-    each queries a full copy, made beforehand (the paper's way).
+    each thread queries a full copy, made beforehand (as in the paper).
 
-Rounds are interleaved, and the answers compared; medians are shown.
+Rounds are interleaved, the answers are compared, and medians are printed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def measure(tree: Any, queries: Any, neighbors: int, threads: int, rounds: int) 
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--points", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=5_000)

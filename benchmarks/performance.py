@@ -6,9 +6,9 @@
     python benchmarks/performance.py --update             # and write them into docs/performance.md
     python benchmarks/performance.py --update --older-than 2026-11-22   # go on where that ended
 
-``performance.toml`` beside this file lists them. What is not measured this time stays on the page
-as it was. Of ``spliter compare`` the ratios to SplIter are taken round by round: median and
-quartiles. Of other commands the last lines are shown.
+``performance.toml`` next to this file lists them. Figures that are not measured stay on the page
+unchanged. For ``spliter compare``, times are divided by SplIter's in the same round: median and
+quartiles. For other commands the last lines are shown.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ VARIABLE = re.compile(r"[A-Z_]+=")
 
 @dataclass(frozen=True)
 class Figure:
-    """One claim."""
+    """A claim of the documentation and the command that measures it."""
 
     name: str
     page: str
@@ -67,13 +67,13 @@ def claims_table(figures: Sequence[Figure]) -> list[str]:
 
 
 def in_a_cell(command: str) -> str:
-    """Return a command as it can stand in a table: a program of several lines is on the page."""
+    """Format a command for a table cell; only the first line of a program of several lines."""
     first, *more = command.splitlines()
     return f"`{first}` ... (on the page)" if more else f"`{command}`"
 
 
 def words_of(figure: Figure, quick: bool, folder: str) -> tuple[dict[str, str], list[str]]:
-    """Return the variables and the words of a command, to be run with this interpreter."""
+    """Return a command's variables and words, to be run with this interpreter."""
     words = shlex.split(figure.command)
     settings = list(itertools.takewhile(VARIABLE.match, words))
     program, *words = [word for word in words[len(settings) :] if word != "sudo"]
@@ -84,7 +84,7 @@ def words_of(figure: Figure, quick: bool, folder: str) -> tuple[dict[str, str], 
 
 
 def measure(figure: Figure, quick: bool) -> list[str]:
-    """Run the command of a figure, and return what came of it as Markdown."""
+    """Run the command of a figure, and return its result as Markdown."""
     roots = [str(ROOT), *(str(ROOT / name) for name in ("backends", "apps", "experiments"))]
     with tempfile.TemporaryDirectory(prefix="spliter-performance-") as folder:
         variables, words = words_of(figure, quick, folder)
@@ -104,7 +104,7 @@ def measure(figure: Figure, quick: bool) -> list[str]:
 
 
 def ratios_table(records: Sequence[Record]) -> list[str]:
-    """Return a table of each way's time over that of SplIter in the same round."""
+    """Return a table of each way's time divided by SplIter's in the same round."""
     ways = list(dict.fromkeys(one.way for one in records if one.way != "spliter"))
     found = {(one.x, one.way, one.repetition): one.seconds for one in records}
     rows = []
@@ -120,7 +120,7 @@ def ratios_table(records: Sequence[Record]) -> list[str]:
 
 
 def section(figure: Figure, quick: bool) -> Iterator[str]:
-    """Measure a figure, and yield lines of Markdown as they come."""
+    """Measure a figure, and yield the lines of its Markdown section."""
     here = facts()
     versions = ", ".join(f"{name} {version}" for name, version in here.versions.items())
     day = dt.datetime.now(dt.UTC).date().isoformat()
@@ -139,7 +139,7 @@ def section(figure: Figure, quick: bool) -> Iterator[str]:
 
 
 def sections_of(text: str) -> dict[str, list[str]]:
-    """Return what a page has of each figure."""
+    """Return the lines of each figure's section on a page."""
     _, _, rest = text.partition("<!-- figures: begin -->\n")
     inside, _, _ = rest.partition("<!-- figures: end -->")
     found = (part.partition("\n") for part in inside.strip().split("### ")[1:])
@@ -147,7 +147,7 @@ def sections_of(text: str) -> dict[str, list[str]]:
 
 
 def day_of(lines: Sequence[str]) -> dt.date | None:
-    """Return when a figure was measured."""
+    """Return the day when a figure was measured."""
     if any(line.startswith(NOT_MEASURED) for line in lines):
         return None
     days = (re.match(r"\d{4}-\d{2}-\d{2}(?=:)", line) for line in lines)
@@ -157,20 +157,20 @@ def day_of(lines: Sequence[str]) -> dt.date | None:
 def older_than(
     day: dt.date, figures: Sequence[Figure], sections: Mapping[str, Sequence[str]]
 ) -> list[Figure]:
-    """Return the figures that were measured before a day, or never."""
+    """Return the figures measured before a day, or never."""
     measured = {name: day_of(lines) for name, lines in sections.items()}
     return [figure for figure in figures if (measured.get(figure.name) or dt.date.min) < day]
 
 
 def page_of(figures: Sequence[Figure], sections: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the sections of figures, in their order, with headings."""
+    """Return the sections of figures, in order, with headings."""
     known = [figure.name for figure in figures if figure.name in sections]
     lines = [line for name in known for line in ("", f"### {name}", "", *sections[name])]
     return lines[1:]
 
 
 def replace_between(text: str, what: str, lines: Sequence[str]) -> str:
-    """Return a page with other lines between two of its marks."""
+    """Return a page with the lines between two marks replaced."""
     begin, end = f"<!-- {what}: begin -->\n", f"<!-- {what}: end -->"
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
@@ -179,7 +179,7 @@ def replace_between(text: str, what: str, lines: Sequence[str]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print, and write if asked."""
+    """Measure, print, and update the page if requested."""
     figures = read_figures()
     names = [figure.name for figure in figures]
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)

@@ -5,11 +5,11 @@
     python benchmarks/scale.py workers --workers 256
     python benchmarks/scale.py kmeans --rows 16000000
 
-``planner`` times the planner and the indexes alone, without an engine, and measures the memory they
-take; ``split`` compares splitting a persisted Dask array with the scheduler's own answer to where
-its blocks are, in interleaved rounds; ``workers`` does so with many workers, as light as Dask can
-make them, and says how many tasks and blocks a pass comes to; ``kmeans`` fits the same points in
-few and in very many blocks, in turn, and makes a single pass with one task per block beside it.
+``planner`` measures time and memory of the planner and the indexes alone, without an engine;
+``split`` compares splitting a persisted Dask array with the scheduler's own answer to where its
+blocks are, in interleaved rounds; ``workers`` does the same with many in-process workers, and
+prints the tasks and blocks of a pass; ``kmeans`` fits the same points in few and in very many
+blocks, in turn, and for comparison makes a single pass with one task per block.
 """
 
 from __future__ import annotations
@@ -45,23 +45,18 @@ ROWS = 50
 COLUMNS = 20
 
 MOST_TRACED = 10**6
-"""Blocks up to which memory is measured: that makes Python ten times as slow."""
+"""Maximum number of blocks for measuring memory, which makes Python ten times as slow."""
 
 
 def placement_of(blocks: int, locations: int, replicas: int, seed: int) -> Placement:
-    """Make a placement with uneven blocks, each at some locations next to each other.
+    """Return a placement with blocks of random size, each at adjacent locations.
 
     Parameters
     ----------
     blocks, locations, replicas : int
-        How many of each; every block has `replicas` holders.
+        Numbers of each; every block has `replicas` holders.
     seed : int
-        Of the random numbers.
-
-    Returns
-    -------
-    Placement
-        The same for the same arguments.
+        Seed of the random numbers.
     """
     random = np.random.default_rng(seed)
     first = random.integers(0, locations, blocks)
@@ -77,7 +72,7 @@ def placement_of(blocks: int, locations: int, replicas: int, seed: int) -> Place
 
 @dataclass(frozen=True)
 class Point:
-    """Cost of planning so many blocks: seconds, and bytes per block (0 if not measured)."""
+    """Cost of planning a number of blocks: seconds, and bytes per block (0 if not measured)."""
 
     replicas: int
     locations: int
@@ -89,7 +84,7 @@ class Point:
 
 
 def measure(replicas: int, locations: int, blocks: int, cores: int, *, traced: bool) -> Point:
-    """Plan once, and look up the indexes of all partitions; tracing memory distorts the seconds."""
+    """Plan once, and compute the indexes of all partitions; tracing memory distorts the times."""
     placement: Placement = placement_of(blocks, locations, replicas, seed=0)
     capacities: dict[Location, int] = dict.fromkeys(placement.locations, cores)
     chunks = ((ROWS,) * blocks, (20,))
@@ -110,7 +105,7 @@ def measure(replicas: int, locations: int, blocks: int, cores: int, *, traced: b
 
 
 def best_of(runs: int, *size: int) -> Point:
-    """Return the fastest of some runs, with the memory of a further one where that is not slow."""
+    """Return the fastest of several runs; measure memory in a separate run if that is not slow."""
     found = (measure(*size, traced=False) for _ in range(runs))
     fastest = min(found, key=lambda point: point.plan_seconds)
     if fastest.blocks > MOST_TRACED:
@@ -120,7 +115,7 @@ def best_of(runs: int, *size: int) -> Point:
 
 
 def planner(options: argparse.Namespace) -> None:
-    """Print, and draw, time and memory of planner and indexes."""
+    """Print, and plot, time and memory of planner and indexes."""
     sizes = itertools.product(options.replicas, options.locations, options.blocks)
     points = [best_of(options.runs, *size, options.cores) for size in sizes]
     rows = tuple(
@@ -176,7 +171,7 @@ def compared(title: str, first: Callable[[], Any], second: Callable[[], Any], ro
     def contender(name: str, action: Callable[[], Any]) -> Contender:
         def run() -> Answer:
             action()
-            return Answer(None)  # what the action returns would be kept alive
+            return Answer(None)  # the action's result would be kept alive
 
         return Contender(name, run)
 
@@ -191,14 +186,14 @@ def compared(title: str, first: Callable[[], Any], second: Callable[[], Any], ro
 
 
 def seconds(action: Callable[[], Any]) -> float:
-    """Return how long an action takes."""
+    """Return the duration of an action."""
     start = time.perf_counter()
     action()
     return time.perf_counter() - start
 
 
 def persisted(blocks: int) -> Any:
-    """Return an array of small blocks that are all in the workers' memory."""
+    """Return an array of small blocks in the workers' memory."""
     x = da.ones((blocks, 4), chunks=(1, 4)).persist()
     wait(x)
     return x
@@ -244,8 +239,8 @@ def _gather(client: Client, parts: Split, found: list[int]) -> None:
 
 
 def on_cluster(options: argparse.Namespace, **settings: Any) -> None:
-    """Compare on a cluster started here."""
-    # Hundreds of workers in one process are late with their heartbeats.
+    """Run the comparison on a cluster started here."""
+    # Heartbeats of hundreds of workers in one process are late.
     with dask.config.set({"distributed.scheduler.worker-ttl": None}):
         start = time.perf_counter()
         with (
@@ -262,7 +257,7 @@ def on_cluster(options: argparse.Namespace, **settings: Any) -> None:
 
 
 def points(client: Client, rows: int, blocks: int) -> da.Array:
-    """Make points at the workers, in blocks that lie in turn on them."""
+    """Make points at the workers, with blocks distributed round robin."""
     seats = sorted(client.scheduler_info()["workers"])
     chunks = (cut_rows(rows, blocks), (COLUMNS,))
     x: da.Array = da.map_blocks(_block_of_points, chunks=chunks, dtype=float, meta=np.zeros((0, 0)))
@@ -282,7 +277,7 @@ def _sums_of(partition: Partition, centers: Any) -> Any:
 
 
 def kmeans(options: argparse.Namespace) -> None:
-    """Compare k-means on few and on many blocks, and single passes of other ways on many."""
+    """Compare k-means with few and with many blocks, and single passes of other ways with many."""
     centers = np.random.default_rng(1).normal(size=(8, COLUMNS))
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
@@ -296,7 +291,7 @@ def kmeans(options: argparse.Namespace) -> None:
 
         title = f"k-means, {options.blocks} blocks against 96"
         compared(title, lambda: fit(many), lambda: fit(few[0]), options.rounds)
-        few.clear()  # room for the chunks of rechunking
+        few.clear()  # free memory for the chunks of the rechunk
 
         def by_spliter() -> None:
             add_partials(client.gather(split(many).map(_sums_of, centers)))

@@ -2,11 +2,11 @@
 
     sudo .venv/bin/python -m benchmarks.slurm_bandwidth --rate 1gbit --repetitions 7
 
-Starts a SLURM whose four nodes each have a network of their own (a namespace of the kernel's, so
-that it takes root), with links that carry no more than the rate, and runs one experiment there by
-``spliter slurm``, as on a cluster. What moves between workers then costs what it costs on such a
-network, although all nodes share the cores of this machine. ``--rate none`` leaves the links as
-fast as memory: the difference between the two is what the network costs.
+Starts a SLURM cluster of four nodes, each in its own network namespace of the kernel (which needs
+root), with links limited to the given rate, and runs one experiment there by ``spliter slurm``, as
+on a real cluster. Transfers between workers then take as long as on such a network, although all
+nodes share the cores of this machine. With ``--rate none`` the links are as fast as memory; the
+difference is the cost of the network.
 
 Needs the Debian packages slurm-wlm, munge and iproute2.
 """
@@ -59,14 +59,15 @@ source = "none"
 
 
 class NamespaceSlurm(VirtualSlurm):
-    """A virtual cluster whose nodes have networks of their own, with links of limited bandwidth.
+    """A virtual cluster whose nodes have their own networks, with links of limited bandwidth.
 
     Parameters
     ----------
     folder, nodes, cores
-        As of every virtual cluster.
+        As in `VirtualSlurm`.
     rate : str
-        Of each link in each direction, as ``tc`` takes it; ``"none"`` for no limit.
+        Bandwidth of each link in each direction, in the notation of ``tc``; ``"none"`` for no
+        limit.
     """
 
     def __init__(self, folder: Path, nodes: int, cores: int, *, rate: str) -> None:
@@ -77,7 +78,7 @@ class NamespaceSlurm(VirtualSlurm):
         }
 
     def start(self) -> None:
-        """Make the networks, then start all daemons."""
+        """Create the networks, then start all daemons."""
         lines = [f"{address} {host}" for host, address in self._hosts.items()]
         (self.folder / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines]) + "\n")
         for host in self._hosts:
@@ -104,7 +105,7 @@ class NamespaceSlurm(VirtualSlurm):
                 _run("tc", "-n", namespace, "qdisc", "add", "dev", device, *shape)
 
     def stop(self) -> None:
-        """End all, and remove the networks."""
+        """Stop all daemons, and remove the networks."""
         super().stop()
         for host in self._hosts:
             subprocess.run(
@@ -112,15 +113,15 @@ class NamespaceSlurm(VirtualSlurm):
             )
 
     def inside(self, host: str, command: Sequence[str]) -> list[str]:
-        """Return the command that runs a command at a host, under its name."""
-        # `ip netns exec` would mount /sys anew, without the control groups that slurmd looks for.
+        """Return the command that runs a command at a host, under its host name."""
+        # `ip netns exec` would mount /sys again, without the control groups that slurmd needs.
         enter = ["nsenter", f"--net=/run/netns/{self._namespace(host)}", "unshare"]
         name = 'mount --bind "$1" /etc/hosts && hostname "$2" && shift 2 && exec "$@"'
         rename = ["--uts", "--mount", "bash", "-c", name, "at"]
         return [*enter, *rename, str(self.folder / "hosts"), host, *command]
 
     def addresses(self) -> tuple[str, list[str]]:
-        """Return what SLURM is told of where the controller and each node are."""
+        """Return SLURM's options for the addresses of the controller and the nodes."""
         return (
             f"SlurmctldHost={LOGIN}({self._hosts[LOGIN]})",
             [f"NodeAddr={self._hosts[name]}" for name in self.names],
@@ -139,12 +140,12 @@ def _run(*command: str) -> None:
 
 
 def measure(rate: str, rows: int, repetitions: int) -> pd.DataFrame:
-    """Run the experiment on a cluster of its own.
+    """Run the experiment on a new cluster.
 
     Parameters
     ----------
     rate : str
-        Of each link.
+        Bandwidth of each link.
     rows : int
         Points on each node.
     repetitions : int
@@ -182,7 +183,7 @@ def measure(rate: str, rows: int, repetitions: int) -> pd.DataFrame:
 
 
 def report(rate: str, records: pd.DataFrame) -> None:
-    """Print medians, quartiles, ratios and what moved."""
+    """Print medians, quartiles, ratios and bytes moved."""
     seconds = records.pivot_table(index="repetition", columns="configuration", values="seconds")
     ratios = seconds.div(seconds["spliter"], axis=0)
     print(f"links: {rate}")

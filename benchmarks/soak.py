@@ -2,19 +2,19 @@
 
     python benchmarks/soak.py --tasks 100000
 
-An embedded cluster of two worker processes; the scheduler is in the process of the client. Splits
-are made, iterated in several ways and dropped, again and again. Before that, in a cluster and
-processes of its own, plain Dask starts as many tasks without SplIter: the control. At intervals,
-once all is quiet, it is counted what is left: tasks at the scheduler and the workers, futures at
-the client, values in the workers' memory, SplIter's own objects anywhere, and the memory of all
-processes. The command fails if there is more of the former than before the first task, or if memory
-has grown by more than the control's and a margin. ``leftovers.py`` says what is cleared away first.
+The cluster has two worker processes; the scheduler is in the client's process. Splits are made,
+iterated in several ways and dropped, repeatedly. Before that, in a separate cluster and separate
+processes, plain Dask starts as many tasks without SplIter: the control. At intervals, after the
+cluster has become idle, the command counts what is left: tasks at the scheduler and the workers,
+futures at the client, values in the workers' memory, SplIter's own objects, and the memory of all
+processes. It fails if a count is higher than before the first task, or if memory has grown by more
+than the control's growth and a margin. ``leftovers.py`` describes what is cleared before counting.
 
-By default Dask's scheduler keeps a record of each burst of tasks, with its groups of tasks, for as
-long as it lives (``distributed.spans``), and the memory of any program grows. The cluster here has
-no such records, so that whatever else stays can be seen in the control too. ``--spans`` has them:
-then SplIter, which keeps them short where they are about its tasks, has to do with less than the
-control; with ``--no-control``, with the margin alone.
+By default Dask's scheduler keeps a record of each burst of tasks, with its task groups, forever
+(``distributed.spans``), so the memory of any program grows. The cluster here has no such records,
+so that other growth is visible in the control too. ``--spans`` enables them: then SplIter, which
+bounds the records of its own tasks, must grow by less than the control or, with ``--no-control``,
+by at most the margin.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ from leftovers import PLACES, Census, Memory, settled
 from soak_programs import Leaky, Program, WithoutSplits, WithSplits, run_tasks
 
 WARM_TASKS: Final = 300
-"""Twice as many are started, and it is counted twice, before anything is compared."""
+"""Tasks of each of two warm-up runs before the first comparison."""
 
 LOGGED: Final = 10
-"""Entries that Dask keeps in its logs for people to look at; some thousands unless set."""
+"""Entries of Dask's logs; some thousands by default."""
 
 SETTINGS: Final = {
     "distributed.admin.log-length": LOGGED,
     "distributed.admin.low-level-log-length": LOGGED,
     "distributed.admin.system-monitor.log-length": LOGGED,
-    "distributed.worker.profile.enabled": False,  # grows with what it happens to see
+    "distributed.worker.profile.enabled": False,  # its size depends on sampling
 }
 
 MARGIN: Final = Memory(objects=1_000, blocks=3_000, resident=16_000_000)
-"""How much more there may be in one place than the control has.
+"""Accepted growth in one place beyond that of the control.
 
-Objects and allocated blocks come and go by half as many. The table of Python's interned strings is
-copied when it is full, a few MB each time, and what is freed cannot all be given back.
+The numbers of objects and allocated blocks vary by half of it. The table of Python's interned
+strings is copied when it is full, a few MB each time, and not all freed memory can be returned.
 """
 
 RESIDENT_OF_USE: Final = 100
-"""Bytes that there may be more for each use, as what is free lies ever more scattered."""
+"""Accepted bytes of growth per use, because free memory becomes more fragmented."""
 
 EXTENSIONS: Final = (
     distributed.scheduler.DEFAULT_EXTENSIONS,
@@ -66,24 +66,24 @@ EXTENSIONS: Final = (
 
 @dataclass(frozen=True)
 class Options:
-    """The command line.
+    """Values of the command line.
 
     Parameters
     ----------
     tasks : int
-        About how many to start.
+        Approximate number of tasks to start.
     looks : int
-        How often to count meanwhile.
+        Number of counts in between.
     blocks : int
         Blocks of the collection.
     patience : float
-        Seconds to wait until all is quiet.
+        Maximum wait in seconds until the cluster is idle.
     control : bool
-        Whether memory is compared with that of plain Dask; otherwise it may not grow.
+        Whether growth is compared with that of plain Dask; otherwise with none.
     spans : bool
         Whether Dask records bursts of tasks.
     leak : int
-        How many pieces of memory each use leaves behind on purpose, in each process.
+        Number of 1 kB objects that each use leaks on purpose, in each process.
     """
 
     tasks: int
@@ -97,16 +97,16 @@ class Options:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one program has come to.
+    """Result of one program.
 
     Parameters
     ----------
     complaints : list of str
-        What is wrong.
+        Counts and growth beyond the limits.
     used : int
-        How often the cluster was used.
+        Number of uses of the cluster.
     growth : dict of str to Memory
-        How much more there is at the end, by place.
+        Growth of memory by place.
     """
 
     complaints: list[str]
@@ -115,13 +115,13 @@ class Outcome:
 
 
 NOTHING: Final = {place: Memory(0, 0, 0) for place in PLACES}
-"""The growth of a control that does not grow."""
+"""Growth of a control that does not grow."""
 
 
 def too_much(
     growth: Mapping[str, Memory], used: int, control: Mapping[str, Memory]
 ) -> Iterator[str]:
-    """Say where there is more than the control's and a margin."""
+    """Yield a message for each growth beyond that of the control and the margin."""
     for place, more in growth.items():
         plain = control[place]
         for name, found, of_control, margin in (
@@ -143,7 +143,7 @@ def too_much(
 
 @contextmanager
 def cluster_of_two(spans: bool) -> Iterator[Client]:
-    """Start a cluster, with Dask's records of bursts of tasks or without them."""
+    """Start a cluster, with or without Dask's records of bursts of tasks."""
     of_scheduler, of_worker = (
         {name: made for name, made in extensions.items() if spans or name != "spans"}
         for extensions in EXTENSIONS
@@ -163,13 +163,13 @@ def cluster_of_two(spans: bool) -> Iterator[Client]:
 
 
 def without_splits(options: Options) -> Outcome:
-    """Run the control in a cluster of its own."""
+    """Run the control in a separate cluster."""
     with cluster_of_two(options.spans) as client:
         return run(WithoutSplits(client), client, options, None)
 
 
 def with_splits(options: Options, control: Mapping[str, Memory] | None) -> Outcome:
-    """Run SplIter's program in a cluster of its own."""
+    """Run SplIter's program in a separate cluster."""
     with cluster_of_two(options.spans) as client:
         program: Program = WithSplits(client, options.blocks)
         if options.leak:
@@ -187,16 +187,12 @@ def run(
     program : Program
         Starts the tasks.
     client : distributed.Client
-        Of a cluster in this process.
+        Client of a cluster whose scheduler is in this process.
     options : Options
         The command line.
     control : mapping of str to Memory, optional
-        By how much memory may grow, by place, beside the margin; it is not judged by default.
-
-    Returns
-    -------
-    Outcome
-        What it has come to.
+        Accepted growth of memory by place, in addition to the margin; by default memory is not
+        checked.
     """
     for _ in range(2):
         run_tasks(program, WARM_TASKS)
@@ -231,7 +227,7 @@ def run(
 
 
 def print_census(started: int, used: int, before: Census, now: Census) -> None:
-    """Print a row: what is left, and memory by place."""
+    """Print a row: counts left, and memory by place."""
     figures = (
         text
         for memory in now.memory.values()
@@ -254,7 +250,7 @@ def print_row(*columns: str) -> None:
 
 
 def in_words(growth: Memory) -> str:
-    """Say how much more there is."""
+    """Describe a growth of memory."""
     return (
         f"{growth.objects:,} objects, {growth.blocks:,} allocated blocks, "
         f"{growth.resident / 1e6:.1f} MB"
@@ -262,24 +258,19 @@ def in_words(growth: Memory) -> str:
 
 
 def in_fresh_process(program: Callable[..., Outcome], *arguments: Any) -> Outcome:
-    """Run one of the two in a process of which nothing has been asked before."""
+    """Run a program in a new process, which has no earlier allocations."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context) as processes:
         return processes.submit(program, *arguments).result()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command.
+    """Run the command; return 1 if something was left behind.
 
     Parameters
     ----------
     arguments : sequence of str, optional
         Command line; that of the process by default.
-
-    Returns
-    -------
-    int
-        1 if something was left behind.
     """
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--tasks", type=int, default=100_000)

@@ -1,4 +1,4 @@
-"""What the soak runs: uses of Splits one after the other, and the same without SplIter."""
+"""Programs of the soak test: uses of Splits one after the other, and the same without SplIter."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ROWS = 10
 """Rows of a block."""
 
 LONGEST_WAIT = 60
-"""Seconds until the tasks of a burst have to be forgotten."""
+"""Maximum wait in seconds until the tasks of a burst are forgotten."""
 
 _planted: list[bytes] = []
-"""What is left behind on purpose."""
+"""Objects leaked on purpose."""
 
 
 class Program(Protocol):
-    """Ways to use a cluster, each of which says how many tasks it has started."""
+    """Uses of a cluster, each of which returns the number of started tasks."""
 
     ways: Sequence[Callable[[], int]]
 
@@ -40,7 +40,7 @@ def squares(block: Any) -> Any:
 
 
 def plant(pieces: int) -> None:
-    """Leave something behind in this process, 1 kB a piece."""
+    """Leak objects of 1 kB in this process."""
     _planted.extend(bytes(1000) for _ in range(pieces))
 
 
@@ -50,9 +50,9 @@ class WithSplits:
     Parameters
     ----------
     client : distributed.Client
-        Of the cluster.
+        Client of the cluster.
     blocks : int
-        What the collection consists of.
+        Number of blocks of the collection.
     """
 
     def __init__(self, client: Client, blocks: int) -> None:
@@ -75,7 +75,7 @@ class WithSplits:
         ]
 
     def check(self, rows: Sequence[int]) -> int:
-        """Check a result; return how many tasks it took."""
+        """Check a result; return the number of its tasks."""
         if sum(rows) != self.rows:
             raise RuntimeError(f"{sum(rows)} rows instead of {self.rows}")
         return len(rows)
@@ -98,7 +98,7 @@ class WithSplits:
         return self.check(rows[: len(parts)]) + self.check(rows[len(parts) :]) + len(parts)
 
     def materialized(self) -> int:
-        """Put each partition into one block, twice used."""
+        """Materialize each partition and use it twice."""
         with split(self.x, materialize=True) as parts:
             return sum(self.check(self.client.gather(parts.map(rows_of))) for _ in range(2)) + 2
 
@@ -116,7 +116,7 @@ class WithSplits:
         return 2 * len(parts)
 
     def reduced(self) -> int:
-        """Hold the future of a reduction alone."""
+        """Keep the future of a reduction only."""
         parts = split(self.x)
         total = reduce(operator.add, parts.map(rows_of))
         tasks = 2 * len(parts) + 1
@@ -125,26 +125,26 @@ class WithSplits:
         return tasks
 
     def dropped_under_way(self) -> int:
-        """Drop the Split and the futures of tasks that have just been started."""
+        """Drop the Split and the futures of tasks that are running."""
         parts = split(self.x)
         parts.map(rows_of)
         return 2 * len(parts)
 
     def pass_over_a_lasting_one(self) -> int:
-        """Use a Split that was made in the beginning."""
+        """Use a Split that was created at the start."""
         return self.check(self.client.gather(self.lasting.map(rows_of)))
 
 
 class WithoutSplits:
     """Plain Dask: four tasks in two layers, gathered and dropped.
 
-    The next four wait until these are forgotten. Otherwise Dask now and then takes many bursts for
-    one, and keeps one record of them.
+    The next four start when these are forgotten. Otherwise Dask sometimes merges many bursts into
+    one, and keeps one record for all.
 
     Parameters
     ----------
     client : distributed.Client
-        Of the cluster.
+        Client of the cluster.
     """
 
     def __init__(self, client: Client) -> None:
@@ -169,16 +169,16 @@ class WithoutSplits:
 
 
 class Leaky:
-    """The ways of another program, each of which leaves something behind in every process.
+    """The uses of another program, each followed by a leak in every process.
 
     Parameters
     ----------
     program : Program
-        The other one.
+        The other program.
     client : distributed.Client
-        Of the cluster.
+        Client of the cluster.
     pieces : int
-        For each use.
+        Number of leaked objects per use.
     """
 
     def __init__(self, program: Program, client: Client, pieces: int) -> None:
@@ -190,7 +190,7 @@ class Leaky:
         ]
 
     def leaking(self, way: Callable[[], int]) -> int:
-        """Go one way, and leave something behind."""
+        """Run one use, and leak objects."""
         started = way()
         plant(self.pieces)
         self.client.run(plant, self.pieces)
@@ -198,7 +198,7 @@ class Leaky:
 
 
 def run_tasks(program: Program, tasks: int) -> tuple[int, int]:
-    """Start about so many tasks; return how many, and how often a way was used."""
+    """Start about `tasks` tasks; return the numbers of started tasks and of uses."""
     started = 0
     for used, way in enumerate(itertools.cycle(program.ways), start=1):
         started += way()

@@ -47,4 +47,4 @@ DECLARED = (
         "dask,zarr",  # the workers are Dask's
     ),
 )
-"""What the core knows of them before it imports one."""
+"""Names, types and extras of the engines, which the core reads without importing any."""
