@@ -1,4 +1,4 @@
-"""What is handed out about neighbours: arrays, arrays of arrays, graphs. Pure functions."""
+"""Convert found neighbours to the results of the estimators: arrays, arrays of arrays, graphs."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ Array = npt.NDArray[Any]
 
 
 def as_arrays(found: Candidates, return_distance: bool) -> tuple[Array, ...]:
-    """Return distances and numbers of the nearest neighbours.
+    """Return distances and row numbers of the nearest neighbours.
 
     Parameters
     ----------
     found : Candidates
-        The neighbours.
     return_distance : bool
-        Whether distances are wanted.
+        Whether to include the distances.
 
     Returns
     -------
     tuple of ndarray, shape (n_queries, k)
-        Distances, if they are, and numbers.
+        Distances (if requested) and row numbers.
     """
     return (found.distances, found.items) if return_distance else (found.items,)
 
@@ -42,7 +41,7 @@ def as_graph(found: Candidates, n_items: int, with_distances: bool) -> tuple[Any
     n_items : int
         Number of fitted points.
     with_distances : bool
-        Whether edges have the distance as value, or 1.
+        Whether the value of an edge is the distance; 1 otherwise.
 
     Returns
     -------
@@ -58,21 +57,20 @@ def as_graph(found: Candidates, n_items: int, with_distances: bool) -> tuple[Any
 def as_arrays_of_arrays(
     found: Neighbourhoods, return_distance: bool, by_distance: bool
 ) -> tuple[npt.NDArray[np.object_], ...]:
-    """Return distances and numbers of all neighbours within a radius.
+    """Return distances and row numbers of all neighbours within a radius.
 
     Parameters
     ----------
     found : Neighbourhoods
-        The neighbours.
     return_distance : bool
-        Whether distances are wanted.
+        Whether to include the distances.
     by_distance : bool
-        Whether to order them by distance, or by number.
+        Whether to order the neighbours by distance; by row number otherwise.
 
     Returns
     -------
     tuple of ndarray of object, shape (n_queries,)
-        Of ndarrays: distances, if they are wanted, and numbers.
+        Elements are ndarrays: distances (if requested) and row numbers.
     """
     ordered = found.by_distance() if by_distance else found
     items = ordered.one_array_each(ordered.items)
@@ -89,7 +87,7 @@ def as_radius_graph(
     found, n_items, with_distances
         As for :func:`as_graph`.
     by_distance : bool
-        Whether to order the edges of a row by distance, or by number.
+        Whether to order the edges of a row by distance; by row number otherwise.
 
     Returns
     -------

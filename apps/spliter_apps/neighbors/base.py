@@ -1,4 +1,4 @@
-"""Base class of the neighbours' estimators: fit a forest of trees, and query it."""
+"""Base class of the neighbours estimators: fit a forest of search trees, and query it."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from spliter_apps.neighbors.tasks import (
 )
 
 Output = tuple[npt.DTypeLike, tuple[int, ...]]
-"""What one of the arrays in an answer is: dtype, and shape without the rows."""
+"""Dtype of one output array, and its shape without the rows."""
 
 PARAMS = ("n_neighbors", "radius", "algorithm", "leaf_size", "metric", "p", "metric_params")
-"""Parameters that scikit-learn's estimator of one machine has too."""
+"""Parameters shared with scikit-learn's estimators."""
 
 
 class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
-    """A forest of trees, one per location, behind scikit-learn's interface."""
+    """Base estimator with scikit-learn's interface over a forest: one search tree per location."""
 
     metric: Any
     n_samples_fit_: int
     n_features_in_: int
     _forest: Forest
     _kind: TargetKind | None = None
-    """What the targets are, in estimators that have some."""
+    """Kind of the targets; None for estimators without targets."""
 
     def _fit(self, X: Any, y: Any = None) -> None:
-        """Check what was given, choose the search, build the trees (or start to)."""
+        """Validate the input, choose the search, and build the trees (or start tasks that do)."""
         if is_blocked(X):
             self._fit_blocks(X, y)
         else:
@@ -108,7 +108,7 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
             if sample.targets is not None:
                 self._keep_targets(sample.targets, None)
             self._keep(forest, sample.schema.n_items)
-            # The forest needs the blocks if a tree is lost, or asked about its own points.
+            # Keep the Split open: the blocks are needed to rebuild a lost tree.
             stack.pop_all()
 
     def _params(self) -> dict[str, Any]:
@@ -128,12 +128,12 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
         self.effective_metric_params_ = dict(forest.search.metric_params or {})
 
     def _keep_targets(self, found: Targets, targets: Any) -> Any:
-        """Set the attributes that describe targets; return those in memory as trees have them."""
-        # Not abstract: the estimator without targets, NearestNeighbors, is never asked.
+        """Set the attributes that describe targets; return in-memory ones as stored in trees."""
+        # Not abstract: never called for NearestNeighbors, which has no targets.
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: of blocked training data all trees, gathered here."""
+        """Return the state to pickle; the trees of blocked training data are gathered first."""
         state: dict[str, Any] = dict(super().__getstate__())
         if "_forest" in state:
             state["_forest"] = state["_forest"].gathered()
@@ -151,7 +151,7 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
     def _asked(
         self, X: Any, question: Question, conclude: Conclude, outputs: Sequence[Output]
     ) -> tuple[Any, ...]:
-        """Ask the forest about queries of any kind; the answer is of the same kind."""
+        """Query the forest with points of any kind; the result is of the same kind."""
         forest = self._forest
         if X is None:
             found = forest.about_itself(question, conclude)
@@ -175,7 +175,7 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
         return self._forest.about_blocks(parts, expected, question, conclude)
 
     def _queries(self, X: Any) -> Any:
-        """Check queries in memory."""
+        """Validate queries in memory."""
         if self._takes_distances():
             check_format(X)
         checked = validate_data(
@@ -196,7 +196,7 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _assembled(parts: Split, found: Any, outputs: Sequence[Output]) -> tuple[Any, ...]:
-    """Make collections, blocked like `parts`, of the answers for its partitions."""
+    """Assemble the results for the partitions of `parts` into collections with the same blocks."""
     cut = [(partition, partition.submit(cut_answers, futures)) for partition, futures in found]
     return tuple(
         parts.assemble(cut, dtype=dtype, trailing_shape=trailing, output=number)

@@ -1,8 +1,8 @@
-"""Nearest neighbours of distributed points: scikit-learn's estimators on any engine.
+"""The neighbours estimators: scikit-learn's interface for distributed points on any engine.
 
-One task per location puts the points that are there into a search tree, which stays there. A
-query is answered by all trees at once, each with its best candidates; the best of these are the
-answer. The numerics are in :mod:`spliter_apps.neighbors.kernel`, the tasks in
+One task per location builds a search tree of the points there; the tree stays there. Each query is
+sent to all trees, which return their best candidates; the best of these are the result. The
+numerical code is in :mod:`spliter_apps.neighbors.kernel`, the tasks in
 :mod:`spliter_apps.neighbors.forest`.
 """
 
@@ -34,31 +34,31 @@ __all__ = [
 
 
 class NearestNeighbors(KNeighborsMixin, RadiusNeighborsMixin):
-    """Search for neighbours, without anything to predict.
+    """Search for neighbours, without predictions.
 
     Like ``sklearn.neighbors.NearestNeighbors``, for points in memory or in blocks on any
-    engine. Distances are scikit-learn's; of neighbours at one distance those that come
-    first in the training data are returned, wherever they are.
+    engine. Distances equal scikit-learn's; ties are broken by the order of the training data,
+    independent of locations.
 
     Parameters
     ----------
     n_neighbors : int, default 5
-        Neighbours that :meth:`kneighbors` returns.
+        Number of neighbours returned by :meth:`kneighbors`.
     radius : float, default 1.0
-        Radius that :meth:`radius_neighbors` looks in.
+        Radius of :meth:`radius_neighbors`.
     algorithm : {'auto', 'ball_tree', 'kd_tree', 'brute'}
-        How to search; ``'auto'`` chooses once for all locations.
+        Search algorithm; ``'auto'`` makes the same choice for all locations.
     leaf_size : int, default 30
         Points in a leaf of a tree.
     metric : str, callable or DistanceMetric, default 'minkowski'
-        The distance; see the notes.
+        Distance metric; see the notes.
     p : float, default 2
         Power of the Minkowski metric.
     metric_params : dict, optional
         Further parameters of the metric.
     n_jobs : int, optional
-        Accepted as scikit-learn's is, and not used: a location's queries run on its
-        engine's threads.
+        For compatibility with scikit-learn, without effect: queries run on the threads of the
+        engine.
 
     Attributes
     ----------
@@ -67,21 +67,21 @@ class NearestNeighbors(KNeighborsMixin, RadiusNeighborsMixin):
     effective_metric_ : str or callable
         The metric used; ``'euclidean'`` for Minkowski's with ``p=2``.
     effective_metric_params_ : dict
-        Its parameters.
+        Parameters of the metric.
     n_features_in_ : int
-        Columns of the points.
+        Number of columns of the points.
     feature_names_in_ : ndarray of str, shape (n_features_in_,)
-        Their names, if the points were in DataFrames with string names.
+        Column names of DataFrames, if all of them are strings.
 
     Notes
     -----
-    ``metric='precomputed'`` (a matrix of all distances, or a sparse graph of some, as
-    ``sklearn.neighbors.KNeighborsTransformer`` computes) and ``'nan_euclidean'`` (missing
-    values) need the training data in memory; sparse points are compared pair by pair, as
-    ``algorithm='brute'`` does. A ``DistanceMetric`` made for float32 computes in float32.
+    ``metric='precomputed'`` (a matrix of all distances, or a sparse graph of some, as computed
+    by ``sklearn.neighbors.KNeighborsTransformer``) and ``'nan_euclidean'`` (missing values) need
+    the training data in memory; sparse points are compared pair by pair, as with
+    ``algorithm='brute'``. A ``DistanceMetric`` made for float32 computes in float32.
 
-    Fitted on blocks, the estimator keeps the trees where they are and the blocks alive, so
-    that a tree that is lost with a worker is built again. Pickling it brings all trees here.
+    Fitted on blocks, the estimator keeps the trees at their locations and the blocks alive, so
+    that a tree lost with a worker is rebuilt. Pickling it gathers all trees in this process.
 
     Examples
     --------
@@ -115,24 +115,24 @@ class NearestNeighbors(KNeighborsMixin, RadiusNeighborsMixin):
         self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None) -> NearestNeighbors:
-        """Put the points of each location into a tree there.
+        """Build a search tree of the points at each location.
 
         Parameters
         ----------
         X : array-like, sparse matrix, or blocked collection, of shape (n, n_features)
-            Points. Anything that :func:`spliter.split` takes, or a Split, is blocked.
+            Points. Whatever :func:`spliter.split` accepts, and a Split, is blocked.
         y : ignored
-            For the sake of pipelines.
+            Present for compatibility with scikit-learn.
 
         Returns
         -------
         NearestNeighbors
-            Itself. Trees of blocks may still be being built.
+            The fitted estimator. Trees of blocked points may still be pending.
 
         Raises
         ------
         InvalidArgumentError
-            If the points or a parameter cannot be used. It is a ``ValueError``.
+            If the points or a parameter are invalid. A ``ValueError``.
         """
         self._fit(X)
         return self
@@ -142,15 +142,15 @@ class KNeighborsClassifier(KNeighborsPredictor, NeighborsClassifier):
     """Classify points by the votes of their nearest neighbours.
 
     Like ``sklearn.neighbors.KNeighborsClassifier``, for points in memory or in blocks on any
-    engine. Labels stay beside their points; those of the neighbours travel with them.
+    engine. Labels are stored with their points; those of the neighbours are sent with them.
 
     Parameters
     ----------
     n_neighbors : int, default 5
-        Neighbours that vote.
+        Number of neighbours that vote.
     weights : {'uniform', 'distance'}, callable or None, default 'uniform'
-        What a vote counts: the same, the inverse of the distance, or what a function makes
-        of an array of distances.
+        Weight of a vote: constant, the inverse of the distance, or the result of a function of
+        an array of distances.
     algorithm, leaf_size, p, metric, metric_params, n_jobs
         As for :class:`NearestNeighbors`.
 
@@ -159,9 +159,9 @@ class KNeighborsClassifier(KNeighborsPredictor, NeighborsClassifier):
     classes_ : ndarray of shape (n_classes,), or list of these
         Sorted labels; a list of one array per output if labels have several columns.
     outputs_2d_ : bool
-        Whether they do.
+        Whether labels have several columns.
     n_samples_fit_, effective_metric_, effective_metric_params_, n_features_in_
-        As of :class:`NearestNeighbors`.
+        As for :class:`NearestNeighbors`.
 
     Examples
     --------
@@ -179,22 +179,22 @@ class KNeighborsRegressor(KNeighborsPredictor, NeighborsRegressor):
     """Predict the mean value of the nearest neighbours.
 
     Like ``sklearn.neighbors.KNeighborsRegressor``, for points in memory or in blocks on any
-    engine. Values stay beside their points; those of the neighbours travel with them.
+    engine. Values are stored with their points; those of the neighbours are sent with them.
 
     Parameters
     ----------
     n_neighbors : int, default 5
-        Neighbours to average.
+        Number of neighbours to average.
     weights : {'uniform', 'distance'}, callable or None, default 'uniform'
-        What a neighbour counts: the same, the inverse of the distance, or what a function
-        makes of an array of distances.
+        Weight of a neighbour: constant, the inverse of the distance, or the result of a
+        function of an array of distances.
     algorithm, leaf_size, p, metric, metric_params, n_jobs
         As for :class:`NearestNeighbors`.
 
     Attributes
     ----------
     n_samples_fit_, effective_metric_, effective_metric_params_, n_features_in_
-        As of :class:`NearestNeighbors`.
+        As for :class:`NearestNeighbors`.
 
     Examples
     --------
@@ -216,29 +216,29 @@ class RadiusNeighborsClassifier(RadiusNeighborsPredictor, NeighborsClassifier):
     Parameters
     ----------
     radius : float, default 1.0
-        Points at this distance vote.
+        Maximum distance of the points that vote.
     weights : {'uniform', 'distance'}, callable or None, default 'uniform'
-        What a vote counts: the same, the inverse of the distance, or what a function makes
-        of an array of arrays of distances, one per query.
+        Weight of a vote: constant, the inverse of the distance, or the result of a function of
+        an array of arrays of distances, one per query.
     algorithm, leaf_size, p, metric, metric_params, n_jobs
         As for :class:`NearestNeighbors`.
     outlier_label : label, list of labels, 'most_frequent' or None, default None
-        Class of queries without neighbours: one for all outputs, one for each, or the one
-        that most training points have. ``None`` if such queries are an error.
+        Class of queries without neighbours: one for all outputs, one for each, or the most
+        frequent one in the training data. ``None`` to raise an error for such queries.
 
     Attributes
     ----------
     outlier_label_ : list or None
         Class of queries without neighbours, for each output.
     classes_, outputs_2d_
-        As of :class:`KNeighborsClassifier`.
+        As for :class:`KNeighborsClassifier`.
     n_samples_fit_, effective_metric_, effective_metric_params_, n_features_in_
-        As of :class:`NearestNeighbors`.
+        As for :class:`NearestNeighbors`.
 
     Notes
     -----
-    A label that is not among the classes has the probability 0 in all of them. Fitting warns of
-    that.
+    If `outlier_label` is not among the classes, all class probabilities of such queries are 0.
+    Fitting warns about it.
 
     Examples
     --------
@@ -295,21 +295,21 @@ class RadiusNeighborsRegressor(RadiusNeighborsPredictor, NeighborsRegressor):
     Parameters
     ----------
     radius : float, default 1.0
-        Points at this distance are averaged.
+        Maximum distance of the points that are averaged.
     weights : {'uniform', 'distance'}, callable or None, default 'uniform'
-        What a neighbour counts: the same, the inverse of the distance, or what a function
-        makes of an array of arrays of distances, one per query.
+        Weight of a neighbour: constant, the inverse of the distance, or the result of a
+        function of an array of arrays of distances, one per query.
     algorithm, leaf_size, p, metric, metric_params, n_jobs
         As for :class:`NearestNeighbors`.
 
     Attributes
     ----------
     n_samples_fit_, effective_metric_, effective_metric_params_, n_features_in_
-        As of :class:`NearestNeighbors`.
+        As for :class:`NearestNeighbors`.
 
     Notes
     -----
-    The prediction for a query without neighbours is NaN, with a warning where queries are in
+    The prediction for a query without neighbours is NaN, with a warning if queries are in
     memory.
 
     Examples
@@ -328,17 +328,17 @@ class RadiusNeighborsRegressor(RadiusNeighborsPredictor, NeighborsRegressor):
         Parameters
         ----------
         X : array-like, sparse matrix or blocked collection of shape (n_queries, n_features)
-            Points; ``None`` for the fitted ones, each without its own value.
+            Points; ``None`` for the training points, each without its own value.
 
         Returns
         -------
         ndarray of shape (n_queries,) or (n_queries, n_outputs), or collection
-            Means, NaN where there are no neighbours. Blocked like the points.
+            Means, NaN for queries without neighbours; blocked like the points.
 
         Raises
         ------
         InvalidArgumentError
-            If the queries do not fit the training data.
+            If the queries do not match the training data.
         """
         predicted = super().predict(X)
         if isinstance(predicted, np.ndarray) and np.isnan(predicted).any():
@@ -350,7 +350,7 @@ class RadiusNeighborsRegressor(RadiusNeighborsPredictor, NeighborsRegressor):
 
 
 def _labels_of_outliers(label: Any, found: Targets) -> list[Any] | None:
-    """Return a label for each output, having checked that it can be one."""
+    """Return a valid label for the outliers of each output, None if there is no such label."""
     if label is None:
         return None
     if isinstance(label, str) and label == "most_frequent":

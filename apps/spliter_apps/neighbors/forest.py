@@ -1,17 +1,17 @@
-"""One tree per location, and the tasks that ask all of them.
+"""Build one search tree per location, and query all of them with tasks.
 
 ::
 
-    queries, a piece per thread      trees, one per location
-    piece 0 (at A) ──────────┬────── ask tree A (at A) ──┐
-             └───────────────│────── ask tree B (at B) ──┴── merge, conclude (at A)
-    piece 1 (at B) ──────────┴────── ask tree A (at A) ──┐
-             └────────────────────── ask tree B (at B) ──┴── merge, conclude (at B)
+    queries, a batch per thread      trees, one per location
+    batch 0 (at A) ──────────┬────── query tree A (at A) ──┐
+             └───────────────│────── query tree B (at B) ──┴── merge, conclude (at A)
+    batch 1 (at B) ──────────┴────── query tree A (at A) ──┐
+             └────────────────────── query tree B (at B) ──┴── merge, conclude (at B)
 
-A tree never leaves its location. A piece of the queries goes to every location once (many of them
-by way of one location, few with the tasks), and the candidates of each tree come back to where the
-piece is. Nothing is waited for in between: a tree
-that is still being built is an argument of the tasks that ask it.
+A tree never leaves its location. Each batch of queries is sent to every location once (large ones
+from one location, small ones as task arguments), and the candidates of each tree are sent back to
+the batch's location. No step waits for another: a tree that is still being built is an argument of
+the tasks that query it.
 """
 
 from __future__ import annotations
@@ -45,24 +45,23 @@ from spliter_apps.neighbors.tasks import (
 from spliter_apps.neighbors.tree import Ints, nbytes
 
 PIECE_ROWS = 256
-"""Queries that are worth a task of their own: among 25,000 points of 8 columns they take 6 ms, a
-task on Dask about 1 ms."""
+"""Queries per task: among 25,000 points of 8 columns they take 6 ms, a task on Dask about 1 ms."""
 
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """The trees of a fitted estimator.
+    """The search trees of a fitted estimator.
 
     Parameters
     ----------
     search : Search
-        How all of them search.
+        Algorithm and metric of all trees.
     trees : tuple of Tree or of future
-        One per location (per partition, strictly).
+        One per partition; there is one partition per location.
     partitions : tuple of Partition
-        What each tree was made of; none if the trees are in this process' memory.
+        Partition of each tree; empty if the trees are in this process' memory.
     parts : Split or None
-        What the partitions are of.
+        The Split of these partitions.
     """
 
     search: Search
@@ -74,28 +73,28 @@ class Forest:
     def plant(
         cls, parts: Split, params: Mapping[str, Any], kind: TargetKind | None
     ) -> tuple[Forest, Sample]:
-        """Check the points, and start building a tree of each partition, where it is.
+        """Check the points, and start building a tree of each partition, at its location.
 
         Parameters
         ----------
         parts : Split
-            Of points, or points and targets, with known item indexes. Kept.
+            Points, or points and targets, with known item indexes. Kept by the forest.
         params : mapping
-            Of the estimator; see :func:`resolve_search`.
+            Parameters of the estimator; see :func:`resolve_search`.
         kind : {'classes', 'values'} or None
-            What the targets are.
+            Kind of the targets.
 
         Returns
         -------
         Forest
-            Of futures.
+            Its trees are futures.
         Sample
-            What the points and targets are; waited for.
+            Description of the points and targets (already computed).
 
         Raises
         ------
         InvalidArgumentError
-            If they, or the parameters, cannot be used.
+            If the points, targets or parameters are invalid.
         """
         partitions = tuple(parts)
         samples = gather([each.submit(survey_sample, kind) for each in partitions])
@@ -115,11 +114,11 @@ class Forest:
         return cls(search, tuple(trees), partitions, parts), sample
 
     def gathered(self) -> Forest:
-        """Return it with all trees in this process' memory."""
+        """Return a forest with all trees in this process' memory."""
         return Forest(self.search, tuple(gather(self.trees))) if self.partitions else self
 
     def _engine(self) -> tuple[Executor, tuple[Location, ...]]:
-        """Return what runs tasks at the trees' locations, and these."""
+        """Return the executor for the trees, and the location of each tree."""
         if not self.partitions:
             engine, location = this_process()
             return engine, (location,) * len(self.trees)
@@ -132,32 +131,31 @@ class Forest:
         return engine, tuple(each.location for each in self.partitions)
 
     def about_array(self, points: Any, question: Question, conclude: Conclude) -> Answer:
-        """Answer a question about queries in memory.
+        """Query the forest with points in memory, and wait for the result.
 
         Parameters
         ----------
         points : ndarray or CSR matrix of shape (n, n_features)
             Queries.
         question : Question
-            What to ask the trees.
+            Kind of search in each tree.
         conclude : callable
-            What to make of the neighbours.
+            Computes the result from the merged neighbours.
 
         Returns
         -------
         tuple of ndarray or CSR matrix of n rows
-            Waited for.
         """
         engine, locations = self._engine()
         places = sorted(set(locations))
         n_queries = points.shape[0]
-        # A few more where they would be too long for one message, never many short ones.
+        # One batch per thread; fewer if batches get small, more if they exceed a message.
         count = max(
             min(self._threads(engine, places), -(-n_queries // PIECE_ROWS)),
             -(-nbytes(points) // MESSAGE_NBYTES),
             1,
         )
-        # Few queries, or of few trees, go with the tasks, which need not wait for them then.
+        # Small queries are sent as task arguments, which saves the tasks that would hold them.
         go_along = nbytes(points) * len(self.trees) <= MESSAGE_NBYTES
         answers = []
         for number in range(count):
@@ -172,21 +170,21 @@ class Forest:
     def about_blocks(
         self, parts: Split, expected: Expected, question: Question, conclude: Conclude
     ) -> list[tuple[Partition, list[Any]]]:
-        """Answer a question about queries in blocks, without waiting.
+        """Query the forest with points in blocks, without waiting.
 
         Parameters
         ----------
         parts : Split
-            Of queries, or tuples whose first element is queries.
+            Queries, or tuples whose first element is queries.
         expected : Expected
-            What they have to be.
+            Requirements for the queries.
         question, conclude
             As for :meth:`about_array`.
 
         Returns
         -------
         list of (Partition, list of future)
-            Futures of the answers for each partition, in order.
+            Futures of the results for each partition, in order.
         """
         partitions = list(parts)
         engine = _executor(partitions[0])
@@ -204,7 +202,7 @@ class Forest:
     def about_itself(
         self, question: Question, conclude: Conclude
     ) -> list[tuple[Partition | None, list[Any]]]:
-        """Answer a question about the fitted points, without waiting.
+        """Query the forest with its own points, without waiting.
 
         Parameters
         ----------
@@ -214,7 +212,7 @@ class Forest:
         Returns
         -------
         list of (Partition or None, list of future)
-            Futures of the answers for each tree, in the order of its points.
+            Futures of the results for each tree, in the order of its points.
         """
         engine, locations = self._engine()
         places = sorted(set(locations))
@@ -251,7 +249,7 @@ class Forest:
         *,
         fitted: bool = False,
     ) -> Any:
-        """Ask every tree about one piece; return the future of the answer."""
+        """Query every tree with one batch; return the future of the result."""
         found = [
             engine.submit(ask_tree, (tree, piece, question), {}, location=location)
             for tree, location in zip(self.trees, locations, strict=True)
@@ -260,7 +258,7 @@ class Forest:
         return engine.submit(conclude_answer, (own, found, question, conclude), {}, location=at)
 
     def _reachable(self, engine: Executor, location: Location) -> Forest:
-        """Return it with trees that tasks of an engine can name."""
+        """Return a forest whose trees are futures of the given engine."""
         if not self.partitions:
             held = (engine.submit(hold, (tree,), {}, location=location) for tree in self.trees)
             return Forest(self.search, tuple(held))
@@ -274,14 +272,14 @@ class Forest:
         return self
 
     def _threads(self, engine: Executor, locations: Sequence[Location]) -> int:
-        """Return how many searches a location can run at once."""
+        """Return how many searches a location can run in parallel."""
         if self.search.algorithm == "brute" and not self.partitions:
             return 1  # it uses all cores of this process itself
         return max(engine.capacities(locations).values())
 
 
 def this_process() -> tuple[Executor, Location]:
-    """Return what runs tasks in this process, and its location."""
+    """Return the executor for tasks in this process, and its location."""
     with split([np.empty((0, 1))], backend="local") as parts:
         return _executor(parts[0]), parts[0].location
 
@@ -292,19 +290,19 @@ def _executor(partition: Partition) -> Executor:
 
 
 def in_item_order(answers: Sequence[Answer], items: Sequence[Ints]) -> Answer:
-    """Return answers about the fitted points in the order of these.
+    """Return the results for the training points in the order of the training data.
 
     Parameters
     ----------
     answers : sequence of answer
         One for each tree, in the order of its points.
     items : sequence of ndarray of int64
-        The numbers of these.
+        Row numbers of the points of each tree.
 
     Returns
     -------
     tuple of ndarray or CSR matrix
-        Of as many rows as there are points.
+        One row per training point.
     """
     order = np.argsort(np.concatenate(items), kind="stable")
     in_order = (order == np.arange(len(order))).all()

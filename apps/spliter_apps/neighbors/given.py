@@ -1,7 +1,7 @@
-"""Neighbours from distances that the caller has computed (``metric="precomputed"``).
+"""Find neighbours in distances computed by the caller (``metric="precomputed"``).
 
-A query is a row of distances to the fitted points: of all of them, or, in a sparse graph, of some.
-Only explicit entries of a graph are neighbours, as in scikit-learn. Pure functions on arrays.
+A query is a row of distances to the training points: to all of them, or, in a sparse graph, to
+some. Only explicit entries of a graph are neighbours, as in scikit-learn. Pure functions on arrays.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.intp]
 
 GRAPH_FORMATS = ("csr", "csc", "coo", "lil")
-"""Formats of sparse matrices that tell an explicit zero from a missing entry."""
+"""Formats of sparse matrices that distinguish explicit zeros from missing entries."""
 
 BATCH_ELEMENTS = 2**21
-"""Distances of a dense matrix that are compared at once: temporary arrays of 16 MB each."""
+"""Distances of a dense matrix compared per step: temporary arrays of 16 MB each."""
 
 
 def check_format(matrix: Any) -> None:
@@ -36,7 +36,7 @@ def check_format(matrix: Any) -> None:
     Raises
     ------
     InvalidArgumentError
-        With the format.
+        If the format is not one of :data:`GRAPH_FORMATS`.
     """
     kind = getattr(matrix, "format", None)
     if sparse.issparse(matrix) and kind not in GRAPH_FORMATS:
@@ -57,7 +57,7 @@ def check_not_negative(distances: Any) -> None:
     Raises
     ------
     InvalidArgumentError
-        With the least one.
+        If there are any; the message shows the smallest.
     """
     values = distances if isinstance(distances, np.ndarray) else distances.data
     if values.size and (least := values.min()) < 0:
@@ -68,7 +68,7 @@ def check_not_negative(distances: Any) -> None:
 
 
 def nearest_given(distances: Any, k: int) -> tuple[Floats, Places]:
-    """Return the k least distances of each row, the first of equal ones first.
+    """Return the k smallest distances of each row; ties are in the order of the columns.
 
     Parameters
     ----------
@@ -128,12 +128,12 @@ def within_given(distances: Any, radius: float) -> tuple[Places, Floats, Places]
     distances : ndarray or CSR matrix of shape (n_queries, n)
         Distances.
     radius : float
-        Distances equal to it count.
+        Inclusive.
 
     Returns
     -------
     rows : ndarray of intp, shape (m,)
-        The row of each, ascending.
+        Row of each distance, ascending.
     distances : ndarray of float64, shape (m,)
         The distances.
     places : ndarray of intp, shape (m,)

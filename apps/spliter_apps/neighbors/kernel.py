@@ -1,13 +1,13 @@
-"""The k nearest neighbours: what one tree knows of them, and what several know together.
+"""Find the k nearest neighbours in one tree, and merge the results of several trees.
 
-Pure functions on arrays; nothing here knows of blocks or engines. Each tree holds the points of
-one location with their global numbers and answers every query with *candidates*, its k best.
-Merging the candidates of all trees leaves the k best of all points.
+Pure functions on arrays; nothing here depends on blocks or engines. Each tree holds the points of
+one location with their global row numbers and returns k *candidates* for every query. Merging the
+candidates of all trees leaves the k nearest of all points.
 
-**Ties.** Among points at one distance the one with the smallest number comes first, so that the
-answer does not depend on which tree holds which point. scikit-learn returns any of the points
-that are tied at the k-th place. So k + 1 neighbours are asked for; for the queries where the
-last two are (about) equally far more are asked for, until a farther one turns up.
+**Ties.** Among points at equal distance the one with the smallest row number comes first, so that
+the result does not depend on which tree holds which point. scikit-learn returns an arbitrary choice
+of the points tied at the k-th place. Therefore k + 1 neighbours are requested; for queries whose
+last two are (nearly) equally far, more are requested until one is farther.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from spliter_apps.neighbors.tree import (
 __all__ = ["Candidates", "Tree", "build_tree", "merge_nearest", "nearest"]
 
 MORE = 4
-"""By how much the number of neighbours asked for grows while there is a tie at the last one."""
+"""Growth factor of the number of requested neighbours while the last one is tied."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Neighbours of each query, ordered by distance, and by number where that is the same.
+    """Neighbours of each query, ordered by distance, then by row number.
 
     Parameters
     ----------
     distances : ndarray of float64, shape (n_queries, k)
         Distances, ascending.
     items : ndarray of int64, shape (n_queries, k)
-        Global numbers of the neighbours.
+        Global row numbers of the neighbours.
     targets : ndarray of shape (n_queries, k) or (n_queries, k, n_outputs), or None
-        Their targets, if these were asked for.
+        Their targets, if requested.
     """
 
     distances: Floats
@@ -62,7 +62,7 @@ class Candidates:
         return 500 + sum(map(nbytes, (self.distances, self.items, self.targets)))
 
     def columns(self, chosen: npt.NDArray[np.intp]) -> Candidates:
-        """Return the neighbours in some columns, which may differ by query.
+        """Return the neighbours in the given columns, which may differ by query.
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class Candidates:
         Returns
         -------
         Candidates
-            In that order.
+            Columns in the given order.
         """
         rows = np.arange(len(self.items))[:, None]
         targets = None if self.targets is None else self.targets[rows, chosen]
@@ -84,37 +84,37 @@ class Candidates:
         Parameters
         ----------
         own : ndarray of int64, shape (n_queries,)
-            Global numbers of the queries.
+            Global row numbers of the queries.
 
         Returns
         -------
         Candidates
-            Where the query is not among its neighbours (it has many duplicates), without
-            the last one.
+            If a query is not among its neighbours (it has many duplicates), its last neighbour
+            is dropped.
         """
-        # Stable, so that the query goes last and the others stay in order.
+        # Stable: moves the query last and keeps the order of the others.
         order = np.argsort(self.items == own[:, None], axis=1, kind="stable")
         return self.columns(order[:, :-1])
 
 
 def nearest(tree: Tree, points: Any, k: int, *, with_targets: bool = False) -> Candidates:
-    """Return the nearest neighbours that one tree knows.
+    """Return the nearest neighbours in one tree.
 
     Parameters
     ----------
     tree : Tree
-        Of any number of points.
+        May be empty.
     points : ndarray or CSR matrix of shape (n_queries, n_features)
         Queries.
     k : int
-        How many neighbours; fewer if the tree has fewer points.
+        Number of neighbours; limited by the size of the tree.
     with_targets : bool
         Whether to return their targets too.
 
     Returns
     -------
     Candidates
-        Of ``min(k, len(tree))`` columns.
+        With ``min(k, len(tree))`` columns.
 
     Examples
     --------
@@ -134,9 +134,9 @@ def nearest(tree: Tree, points: Any, k: int, *, with_targets: bool = False) -> C
 
 
 def _nearest(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """Ask for one neighbour more than wanted, and for more still where there is a tie."""
+    """Request one neighbour more than needed, and further ones in case of ties."""
     if tree.search.is_given:
-        return ask(tree, points, k)  # which puts ties in order
+        return ask(tree, points, k)  # already orders ties
     asked = min(k + 1, len(tree))
     distances, places = ask(tree, points, asked)
     tied = np.flatnonzero(_is_tied(tree, points, distances, k))
@@ -149,7 +149,7 @@ def _nearest(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.in
 
 
 def _settle(tree: Tree, points: Any, k: int, asked: int) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """Ask for more and more neighbours of queries, until the k best are beyond doubt."""
+    """Request more and more neighbours of queries until their k nearest are unambiguous."""
     best = np.empty((points.shape[0], k))
     at_places = np.empty((points.shape[0], k), dtype=np.intp)
     open_rows = np.arange(points.shape[0])
@@ -169,7 +169,7 @@ def _settle(tree: Tree, points: Any, k: int, asked: int) -> tuple[Floats, npt.ND
 
 
 def _is_tied(tree: Tree, points: Any, distances: Floats, k: int) -> npt.NDArray[np.bool_]:
-    """Whether points that were not returned may be as near as the k-th of those that were."""
+    """Whether points that were not returned may be as near as the k-th that was."""
     if distances.shape[1] == len(tree):
         return np.zeros(len(distances), dtype=np.bool_)
     return distances[:, -1] <= reach(tree, points, distances[:, k - 1])
@@ -178,7 +178,7 @@ def _is_tied(tree: Tree, points: Any, distances: Floats, k: int) -> npt.NDArray[
 def _in_order(
     tree: Tree, points: Any, distances: Floats, places: npt.NDArray[np.intp], k: int
 ) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """Return the k best by exact distance and number."""
+    """Return the k nearest by exact distance and row number."""
     if tree.search.recomputes:
         rows = np.repeat(np.arange(len(places)), places.shape[1])
         distances = exact_distances(tree, points, rows, places.ravel()).reshape(places.shape)
@@ -188,19 +188,19 @@ def _in_order(
 
 
 def merge_nearest(candidates: Sequence[Candidates], k: int) -> Candidates:
-    """Return the nearest of the neighbours that several trees know.
+    """Return the nearest of the neighbours found in several trees.
 
     Parameters
     ----------
     candidates : sequence of Candidates
         For the same queries, from trees of different points; at least one.
     k : int
-        How many; fewer if they are fewer together.
+        Number of neighbours; limited by the total number of candidates.
 
     Returns
     -------
     Candidates
-        The same for any order of `candidates`.
+        Independent of the order of `candidates`.
 
     Examples
     --------

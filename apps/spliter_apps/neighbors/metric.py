@@ -1,8 +1,8 @@
-"""Which search scikit-learn would choose, decided once for the trees of all locations.
+"""Choose the search algorithm by scikit-learn's rules, once for the trees of all locations.
 
-scikit-learn's ``algorithm="auto"`` looks at the number of points. One tree of many holds a part
-of them only, so the same rule applied where the tree is built could choose another algorithm at
-each location. Here it is applied to the whole collection.
+scikit-learn's ``algorithm="auto"`` depends on the number of points. A tree of one location holds
+only some of them, so the rule applied there could choose another algorithm at each location. Here
+it is applied to the whole collection.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ ORDERS: Mapping[str, float] = {
     "infinity": np.inf,
     "chebyshev": np.inf,
 }
-"""Metrics that are Minkowski distances, and of which order."""
+"""Metrics that are Minkowski distances, with their order."""
 
 MOST_TREE_FEATURES = 15
-"""Columns up to which scikit-learn expects a tree to be faster than comparing all pairs."""
+"""Columns up to which scikit-learn expects a tree to be faster than brute force."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """How neighbours are looked for: an algorithm and a metric, with nothing left to choose.
+    """Search algorithm and metric, fully resolved.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Search:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """What points are converted to.
+        """Dtype to which points are converted.
 
         bool for metrics of sets, float32 for a ``DistanceMetric`` made for that, else float64.
         """
@@ -79,15 +79,15 @@ class Search:
 
     @property
     def is_given(self) -> bool:
-        """Whether the caller has computed the distances."""
+        """Whether the distances are computed by the caller."""
         return isinstance(self.metric, str) and self.metric == "precomputed"
 
     @property
     def rounds(self) -> bool:
         """Whether scikit-learn's distances are rounded differently from one call to the next.
 
-        To compare all pairs it computes the Euclidean distance from a product of matrices,
-        whose last bits depend on where in the matrix a pair is.
+        With brute force it computes Euclidean distances from a matrix product, whose last bits
+        depend on the position of a pair in the matrix.
         """
         return (
             self.algorithm == "brute"
@@ -97,10 +97,10 @@ class Search:
 
     @property
     def order(self) -> float | None:
-        """Order of the Minkowski distance that SciPy's k-d tree is to search by.
+        """Order of the Minkowski distance if SciPy's k-d tree is used, else None.
 
-        None where scikit-learn searches. SciPy's tree finds the same neighbours more than twice
-        as fast (8 columns, 100,000 points), but knows these distances only.
+        SciPy's tree finds the same neighbours more than twice as fast as scikit-learn's (8
+        columns, 100,000 points), but supports only these distances.
         """
         if self.algorithm != "kd_tree" or not isinstance(self.metric, str):
             return None
@@ -111,22 +111,21 @@ class Search:
 
     @property
     def recomputes(self) -> bool:
-        """Whether distances are computed once more, from the differences of found pairs."""
+        """Whether distances are recomputed from the coordinate differences of found pairs."""
         return self.rounds or self.order is not None
 
     def index(self, points: Any) -> Any:
-        """Build what finds neighbours among points.
+        """Build the search index of points.
 
         Parameters
         ----------
         points : ndarray or CSR matrix of shape (n, n_features), n >= 1
-            Of :attr:`dtype`, in C order; not copied.
+            Dtype :attr:`dtype`, in C order; not copied.
 
         Returns
         -------
         cKDTree, KDTree, BallTree, sklearn.neighbors.NearestNeighbors or None
-            A tree, or an estimator that compares all pairs; ``None`` where the distances are
-            given.
+            A tree, or a brute-force estimator; ``None`` if the distances are given.
         """
         if self.is_given:
             return None
@@ -136,7 +135,7 @@ class Search:
         if self.algorithm in TREES:
             tree = TREES[self.algorithm]
             return tree(points, leaf_size=self.leaf_size, metric=self.metric, **params)
-        # p=None: a p among metric_params is no contradiction then.
+        # p=None: avoids a conflict with a p in metric_params.
         return SingleSearch(
             algorithm="brute", metric=self.metric, p=None, metric_params=params or None
         ).fit(points)
@@ -149,17 +148,17 @@ def resolve_search(
     n_features: int,
     is_sparse: bool,
 ) -> Search:
-    """Check an estimator's parameters and choose the search, as scikit-learn does.
+    """Validate an estimator's parameters and choose the search, as scikit-learn does.
 
     Parameters
     ----------
     params : mapping
         ``algorithm``, ``leaf_size``, ``metric``, ``p``, ``metric_params``; ``n_neighbors`` and
-        ``radius`` where the estimator has them.
+        ``radius`` if the estimator has them.
     n_items, n_features : int
         Shape of the whole collection.
     is_sparse : bool
-        Whether it is sparse.
+        Whether the points are sparse.
 
     Returns
     -------
@@ -169,13 +168,13 @@ def resolve_search(
     Raises
     ------
     InvalidArgumentError
-        In scikit-learn's words.
+        If a parameter is invalid, with scikit-learn's message.
 
     Notes
     -----
-    The rule of ``"auto"``: all pairs are compared where points are sparse, have more than 15
-    columns, or half of them are asked for, and where no tree knows the metric; else a k-d tree
-    is built if it knows the metric, else a ball tree.
+    The rule of ``"auto"``: brute force if points are sparse, have more than 15 columns, half of
+    them are requested, or no tree supports the metric; else a k-d tree if it supports the metric,
+    else a ball tree.
 
     Examples
     --------
@@ -185,7 +184,7 @@ def resolve_search(
     """
     known = dict(params)
     if callable(known["metric"]) and known["algorithm"] == "ball_tree":
-        # A user's function may not be defined for the points of the trial.
+        # A user's function may not be defined for the zeros used below.
         known["algorithm"] = "brute"
     columns = 1 if known["metric"] == "precomputed" else n_features
     zeros: npt.NDArray[np.float64] = np.zeros((1, columns))
@@ -208,7 +207,7 @@ def resolve_search(
 
 
 def _chosen(search: Search, n_neighbors: int | None, n_items: int, n_features: int) -> str:
-    """Apply scikit-learn's rule of ``"auto"``."""
+    """Choose the algorithm for ``"auto"`` by scikit-learn's rule."""
     metric, params = search.metric, search.metric_params or {}
     many = n_neighbors is not None and n_neighbors >= n_items // 2
     if n_features > MOST_TREE_FEATURES or many:

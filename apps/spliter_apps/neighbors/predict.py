@@ -1,4 +1,4 @@
-"""Predict from neighbours: targets next to points, and scores of blocks."""
+"""Base classes of neighbours classifiers and regressors: predict and score."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ from spliter_apps.neighbors.votes import (
 )
 
 Tally = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | None], Any]
-"""Takes truth, prediction and weights of some rows; returns something to be merged."""
+"""Takes truth, prediction and weights of some rows; returns a partial score to merge."""
 
 
 class NeighborsPredictor(NeighborsEstimator):
-    """An estimator whose trees have targets next to their points."""
+    """Base class of estimators whose trees store targets with their points."""
 
     weights: Weights
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Put the points of each location, with their targets, into a tree there.
+        """Build a search tree of the points and targets at each location.
 
         Parameters
         ----------
         X : array-like, sparse matrix, or blocked collection, of shape (n, n_features)
             Points.
         y : array-like or collection of shape (n,) or (n, n_outputs)
-            Labels or values to predict, in memory or blocked like `X`. With a Split as `X`, made by
-            ``split(X, y)``, left out.
+            Labels or values to predict, in memory or blocked like `X`. Omitted if `X` is a
+            Split made by ``split(X, y)``.
 
         Returns
         -------
@@ -62,7 +62,7 @@ class NeighborsPredictor(NeighborsEstimator):
         Raises
         ------
         InvalidArgumentError
-            If the points, `y` or a parameter cannot be used. It is a ``ValueError``.
+            If the points, `y` or a parameter are invalid. A ``ValueError``.
         AlignmentError
             If `y` is not blocked like `X`.
         """
@@ -75,18 +75,18 @@ class NeighborsPredictor(NeighborsEstimator):
 
     @abstractmethod
     def _question(self, X: Any) -> Question:
-        """Return what to ask the trees about queries, their neighbours' targets included."""
+        """Return the search that a prediction needs, including the neighbours' targets."""
 
     @abstractmethod
     def predict(self, X: Any) -> Any:
         """Return predictions for queries."""
 
     def _predicted(self, X: Any, conclude: Conclude, outputs: Sequence[Any]) -> tuple[Any, ...]:
-        """Ask for the neighbours' targets and conclude from them, where the queries are."""
+        """Query the targets of neighbours and compute predictions at the queries' locations."""
         return self._asked(X, self._question(X), conclude, outputs)
 
     def _is_in_blocks(self, X: Any) -> bool:
-        """Whether points, or the fitted ones if that is ``None``, are in blocks."""
+        """Whether `X`, or the training points if it is ``None``, are in blocks."""
         check_is_fitted(self, "n_samples_fit_")
         return is_blocked(X) if X is not None else self._forest.parts is not None
 
@@ -99,7 +99,7 @@ class NeighborsPredictor(NeighborsEstimator):
         tally: Tally,
         merge: Callable[[Any, Any], Any],
     ) -> Any:
-        """Compare predictions for blocks with the truth, where the blocks are."""
+        """Score predictions for blocks at their locations; return the merged score."""
         if X is None:
             return self._tallied_fitted(y, sample_weight, tally, merge)
         with open_data(X, y, sample_weight, materialize=False) as data:
@@ -114,7 +114,7 @@ class NeighborsPredictor(NeighborsEstimator):
     def _tallied_fitted(
         self, y: Any, sample_weight: Any, tally: Tally, merge: Callable[[Any, Any], Any]
     ) -> Any:
-        """Compare predictions for the fitted points, each without itself, with the truth."""
+        """Score predictions for the training points, each without itself."""
         if y is None:
             raise InvalidArgumentError("score(None) needs y, the targets of the fitted points")
         predicted = persisted(self.predict(None))
@@ -124,14 +124,14 @@ class NeighborsPredictor(NeighborsEstimator):
 
 
 def tally_answers(partition: Partition, answers: Sequence[Answer], tally: Tally) -> Any:
-    """Run at a location: compare answers about queries with the truth next to these."""
+    """Score predictions against the targets next to the queries; the body of a task."""
     (predicted,) = stacked(answers)
     members = zip(*(block[1:] for block in partition), strict=True)
     return _tally(predicted, members, tally)
 
 
 def tally_rows(partition: Partition, tally: Tally) -> Any:
-    """Run at a location: compare blocks of predictions with the truth next to them."""
+    """Score blocks of predictions against the targets aligned with them; the body of a task."""
     predicted, *members = zip(*partition, strict=True)
     return _tally(stack(predicted, None), members, tally)
 
@@ -200,32 +200,32 @@ class RadiusNeighborsPredictor(RadiusNeighborsMixin, NeighborsPredictor):
 
 
 class NeighborsClassifier(ClassifierMixin, NeighborsPredictor):  # type: ignore[misc]
-    """A predictor of classes, by the votes of neighbours."""
+    """Base class of predictors of classes by votes of neighbours."""
 
     _kind = "classes"
 
     def predict(self, X: Any) -> Any:
-        """Return the class that most neighbours have.
+        """Return the class with the most votes of neighbours.
 
         Parameters
         ----------
         X : array-like, sparse matrix or blocked collection of shape (n_queries, n_features)
-            Points; ``None`` for the fitted ones, without their own vote.
+            Points; ``None`` for the training points, without their own vote.
 
         Returns
         -------
         ndarray of shape (n_queries,) or (n_queries, n_outputs), or collection
-            Labels; the first of several with as many votes. Blocked like the points.
+            Labels, blocked like the points; ties go to the first class.
 
         Raises
         ------
         InvalidArgumentError
-            If the queries do not fit the training data, or no neighbour of one counts.
+            If the queries do not match the training data, or all neighbours of one have weight 0.
         """
         return self._predicted(X, self._winners(X), [self._output_of_labels()])[0]
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the part of the votes that each class has.
+        """Return the share of the votes for each class.
 
         Parameters
         ----------
@@ -235,13 +235,13 @@ class NeighborsClassifier(ClassifierMixin, NeighborsPredictor):  # type: ignore[
         Returns
         -------
         ndarray of float64, shape (n_queries, n_classes), or collection
-            In the order of ``classes_``; a list of one per output if labels have several
-            columns.
+            Columns in the order of ``classes_``; a list with one array per output if labels
+            have several columns.
 
         Raises
         ------
         InvalidArgumentError
-            If the queries do not fit the training data, or no neighbour of one counts.
+            If the queries do not match the training data, or all neighbours of one have weight 0.
         """
         check_is_fitted(self, "n_samples_fit_")
         classes = self._classes()
@@ -256,17 +256,17 @@ class NeighborsClassifier(ClassifierMixin, NeighborsPredictor):  # type: ignore[
         return list(found) if self.outputs_2d_ else found[0]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the mean accuracy; of labels with several columns, all have to be right.
+        """Return the mean accuracy; a row counts only if all its outputs are correct.
 
         Parameters
         ----------
         X : array-like, sparse matrix or blocked collection of shape (n, n_features)
             Points; or a Split made by ``split(X, y)`` or ``split(X, y, sample_weight)``;
-            ``None`` for the fitted ones, without their own vote.
+            ``None`` for the training points, without their own vote.
         y : array-like or collection of shape (n,) or (n, n_outputs)
-            Their labels, in memory or blocked like the points.
+            True labels, in memory or blocked like the points.
         sample_weight : array-like or collection of shape (n,), optional
-            Their weights, likewise.
+            Weights of the rows, in memory or blocked like the points.
 
         Returns
         -------
@@ -291,7 +291,7 @@ class NeighborsClassifier(ClassifierMixin, NeighborsPredictor):  # type: ignore[
         )
 
     def _labels_of_outliers(self) -> Outliers:
-        """Return a label per output for queries without neighbours, if there may be any."""
+        """Return a label per output for queries without neighbours, None if it is an error."""
         return None
 
     def _classes(self) -> list[Any]:
@@ -321,7 +321,7 @@ class NeighborsClassifier(ClassifierMixin, NeighborsPredictor):  # type: ignore[
 
 
 class NeighborsRegressor(RegressorMixin, NeighborsPredictor):  # type: ignore[misc]
-    """A predictor of values, the means of those of neighbours."""
+    """Base class of predictors of values by means over neighbours."""
 
     _kind = "values"
 
@@ -331,33 +331,33 @@ class NeighborsRegressor(RegressorMixin, NeighborsPredictor):  # type: ignore[mi
         Parameters
         ----------
         X : array-like, sparse matrix or blocked collection of shape (n_queries, n_features)
-            Points; ``None`` for the fitted ones, each without its own value.
+            Points; ``None`` for the training points, each without its own value.
 
         Returns
         -------
         ndarray of shape (n_queries,) or (n_queries, n_outputs), or collection
-            Means. Blocked like the points.
+            Means, blocked like the points.
 
         Raises
         ------
         InvalidArgumentError
-            If the queries do not fit the training data.
+            If the queries do not match the training data.
         """
         check_is_fitted(self, "n_samples_fit_")
         return self._predicted(X, self._averages(), [self._output])[0]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the coefficient of determination, the mean of those of all outputs.
+        """Return the coefficient of determination, averaged over the outputs.
 
         Parameters
         ----------
         X : array-like, sparse matrix or blocked collection of shape (n, n_features)
             Points; or a Split made by ``split(X, y)`` or ``split(X, y, sample_weight)``;
-            ``None`` for the fitted ones, each without its own value.
+            ``None`` for the training points, each without its own value.
         y : array-like or collection of shape (n,) or (n, n_outputs)
-            Their values, in memory or blocked like the points.
+            True values, in memory or blocked like the points.
         sample_weight : array-like or collection of shape (n,), optional
-            Their weights, likewise.
+            Weights of the rows, in memory or blocked like the points.
 
         Returns
         -------

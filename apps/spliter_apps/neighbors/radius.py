@@ -1,4 +1,4 @@
-"""All neighbours within a radius: what one tree knows of them, and what several know together.
+"""Find all neighbours within a radius in one tree, and merge the results of several trees.
 
 Pure functions on arrays, like :mod:`spliter_apps.neighbors.kernel`.
 """
@@ -17,7 +17,7 @@ from spliter_apps.neighbors.tree import Floats, Ints, Tree, alike, ask_within, n
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhoods:
-    """The neighbours of each query, one query after the other.
+    """Neighbours of all queries, concatenated.
 
     Parameters
     ----------
@@ -28,9 +28,9 @@ class Neighbourhoods:
     distances : ndarray of float64, shape (n,)
         Distance of each neighbour.
     items : ndarray of int64, shape (n,)
-        Its global number; ascending within a query.
+        Global row number of each neighbour; ascending within a query.
     targets : ndarray of shape (n,) or (n, n_outputs), or None
-        Its target, if targets were asked for.
+        Target of each neighbour, if requested.
     """
 
     n_queries: int
@@ -44,17 +44,16 @@ class Neighbourhoods:
         return 500 + sum(map(nbytes, (self.rows, self.distances, self.items, self.targets)))
 
     def picked(self, which: npt.NDArray[Any]) -> Neighbourhoods:
-        """Return some neighbours, or all in another order.
+        """Return some of the neighbours, or all in another order.
 
         Parameters
         ----------
         which : ndarray of bool or intp
-            An index into the neighbours.
+            Index into the neighbours.
 
         Returns
         -------
         Neighbourhoods
-            For the same queries.
         """
         return Neighbourhoods(
             self.n_queries,
@@ -70,17 +69,16 @@ class Neighbourhoods:
         Parameters
         ----------
         own : ndarray of int64, shape (n_queries,)
-            Global numbers of the queries.
+            Global row numbers of the queries.
 
         Returns
         -------
         Neighbourhoods
-            For the same queries.
         """
         return self.picked(self.items != own[self.rows])
 
     def by_distance(self) -> Neighbourhoods:
-        """Return the neighbours of each query ordered by distance, then by number."""
+        """Return the neighbours of each query ordered by distance, then by row number."""
         return self.picked(np.lexsort((self.items, self.distances, self.rows)))
 
     def starts(self) -> npt.NDArray[np.intp]:
@@ -98,7 +96,7 @@ class Neighbourhoods:
         Returns
         -------
         ndarray of object, shape (n_queries,)
-            Of ndarrays.
+            Elements are ndarrays.
         """
         cut = np.empty(self.n_queries, dtype=object)
         starts = self.starts().tolist()
@@ -108,23 +106,23 @@ class Neighbourhoods:
 
 
 def within(tree: Tree, points: Any, radius: float, *, with_targets: bool = False) -> Neighbourhoods:
-    """Return all neighbours within a radius that one tree knows.
+    """Return all neighbours within a radius in one tree.
 
     Parameters
     ----------
     tree : Tree
-        Of any number of points.
+        May be empty.
     points : ndarray or CSR matrix of shape (n_queries, n_features)
         Queries.
     radius : float
-        Neighbours at this distance count.
+        Inclusive.
     with_targets : bool
         Whether to return their targets too.
 
     Returns
     -------
     Neighbourhoods
-        Ordered by number.
+        Ordered by query, then by row number.
 
     Examples
     --------
@@ -144,7 +142,7 @@ def within(tree: Tree, points: Any, radius: float, *, with_targets: bool = False
 
 
 def merge_within(found: Sequence[Neighbourhoods]) -> Neighbourhoods:
-    """Return the neighbours that several trees know.
+    """Merge the neighbours found in several trees.
 
     Parameters
     ----------
@@ -154,7 +152,7 @@ def merge_within(found: Sequence[Neighbourhoods]) -> Neighbourhoods:
     Returns
     -------
     Neighbourhoods
-        The same for any order of `found`.
+        Independent of the order of `found`.
     """
     if len(found) == 1:
         return found[0]

@@ -1,4 +1,4 @@
-"""The training data of a neighbours estimator at their location: checks, points and targets."""
+"""Check, describe and concatenate the training data of a neighbours estimator at its location."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ TargetKind: TypeAlias = Literal["classes", "values"]
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """What targets are, without the targets.
+    """Description of targets: shape, dtype and classes.
 
     Parameters
     ----------
     n_outputs : int or None
         Columns; ``None`` if they are one-dimensional.
     dtype : dtype
-        Of the values.
+        Dtype of the targets.
     classes : tuple of ndarray
-        Sorted labels of each output; none for values.
+        Sorted labels of each output; empty for values.
     counts : tuple of ndarray of int
-        How often each of them occurs.
+        Number of occurrences of each label.
     """
 
     n_outputs: int | None
@@ -42,24 +42,23 @@ class Targets:
 
     @classmethod
     def of(cls, targets: Array, kind: TargetKind) -> Targets:
-        """Describe an array.
+        """Describe an array of targets.
 
         Parameters
         ----------
         targets : ndarray of shape (n,) or (n, n_outputs)
             Labels or values.
         kind : {'classes', 'values'}
-            Which of them.
+            Whether they are labels or values.
 
         Returns
         -------
         Targets
-            Of these.
 
         Raises
         ------
         InvalidArgumentError
-            If they are not what they are to be: labels, or numbers.
+            If they are not valid labels, or not numbers.
         """
         n_outputs = None if targets.ndim == 1 else targets.shape[1]
         if kind == "values":
@@ -76,22 +75,21 @@ class Targets:
         return cls(n_outputs, targets.dtype, classes, counts)
 
     def merged(self, other: Targets) -> Targets:
-        """Return what these and other targets are.
+        """Return the description of these and other targets together.
 
         Parameters
         ----------
         other : Targets
-            Of other rows.
+            Description of other rows.
 
         Returns
         -------
         Targets
-            Of all of them.
 
         Raises
         ------
         InvalidArgumentError
-            If they have other columns.
+            If the numbers of columns differ.
         """
         if self.n_outputs != other.n_outputs:
             raise InvalidArgumentError(
@@ -112,21 +110,21 @@ class Targets:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """What a part of the training data is, without the data.
+    """Description of training data: schema of the points, and targets.
 
     Parameters
     ----------
     schema : Schema
-        Of the points.
+        Schema of the points.
     targets : Targets or None
-        Of the targets, where there are any.
+        Description of the targets, if there are any.
     """
 
     schema: Schema
     targets: Targets | None
 
     def merged(self, other: Sample) -> Sample:
-        """Return what this part and another one are together."""
+        """Return the description of these and other data together."""
         targets = None
         if self.targets is not None and other.targets is not None:
             targets = self.targets.merged(other.targets)
@@ -134,24 +132,23 @@ class Sample:
 
 
 def survey_sample(partition: Partition, kind: TargetKind | None) -> Sample:
-    """Check the blocks of a partition, at its location, and say what they are.
+    """Check and describe the blocks of a partition, at its location.
 
     Parameters
     ----------
     partition : Partition
-        Of points; of points and targets if there is a `kind`.
+        Points; points and targets if there is a `kind`.
     kind : {'classes', 'values'} or None
-        What the targets are.
+        Kind of the targets.
 
     Returns
     -------
     Sample
-        Of this partition.
 
     Raises
     ------
     InvalidArgumentError
-        If they cannot be used.
+        If a block cannot be used.
     """
     schema = survey(partition, accept_sparse=True)
     return Sample(schema, None if kind is None else Targets.of(gather_targets(partition), kind))
@@ -168,12 +165,12 @@ def gather_targets(partition: Partition) -> Array:
     Returns
     -------
     ndarray of shape (n,) or (n, n_outputs)
-        Checked.
+        Validated.
 
     Raises
     ------
     InvalidArgumentError
-        Naming the block that cannot be used.
+        If a block cannot be used; names it.
     """
     checked = [_checked_targets(block[1], index) for index, block in partition.items()]
     if len({array.shape[1:] for array in checked}) > 1:
@@ -183,7 +180,7 @@ def gather_targets(partition: Partition) -> Array:
 
 
 def _check_numbers(targets: Array) -> None:
-    """Refuse strings and the like, of which there is no mean."""
+    """Refuse strings and other types without a mean."""
     try:
         np.add.reduce(targets[:1], axis=None, initial=0)
     except TypeError as error:
@@ -203,21 +200,21 @@ def _checked_targets(block: Any, index: tuple[int, ...]) -> Array:
 
 
 def gather_points(partition: Partition, dtype: npt.DTypeLike, *, is_sparse: bool) -> Any:
-    """Return the points of a partition, checked before, as one array.
+    """Return the points of a partition, already checked, as one array.
 
     Parameters
     ----------
     partition : Partition
-        At its location; of points, or tuples whose first element is points.
+        At its location; points, or tuples whose first element is points.
     dtype : dtype
-        What to convert them to.
+        Dtype of the result.
     is_sparse : bool
         Whether to return a sparse matrix.
 
     Returns
     -------
     ndarray or CSR matrix of shape (n, n_features)
-        The only block itself, if it is of that type, without a copy.
+        A single block of that dtype is returned without a copy.
     """
     blocks = (block[0] if isinstance(block, tuple) else block for block in partition)
     if is_sparse:
@@ -226,20 +223,20 @@ def gather_points(partition: Partition, dtype: npt.DTypeLike, *, is_sparse: bool
 
 
 def stack(arrays: Iterable[Any], n_rows: int | None) -> Any:
-    """Put arrays one below the other, with one copy of the values and never two.
+    """Concatenate arrays along axis 0, with at most one copy of the values.
 
     Parameters
     ----------
     arrays : iterable of ndarray or CSR matrix, shape (n, n_columns)
-        At least one; the first one says what comes of them. Where dense ones are made one
-        by one, only one of them is in memory beside the result.
+        At least one; the first determines the type of the result. Dense ones from a generator
+        are in memory one at a time, in addition to the result.
     n_rows : int or None
-        Rows of all together, where that is known.
+        Total number of rows, if known.
 
     Returns
     -------
     ndarray or CSR matrix
-        A single one comes back itself.
+        A single array is returned without a copy.
     """
     remaining = iter(arrays)
     first = next(remaining)

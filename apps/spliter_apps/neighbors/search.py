@@ -1,4 +1,4 @@
-"""The searches that estimators offer: the k nearest neighbours, and all within a radius."""
+"""Search methods of the estimators: the k nearest neighbours, and all within a radius."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spliter_apps.neighbors.tasks import WhichNearest, WhichWithin
 
 
 class KNeighborsMixin(NeighborsEstimator):
-    """Search for the k nearest neighbours."""
+    """Mixin that searches for the k nearest neighbours."""
 
     n_neighbors: int
 
@@ -32,26 +32,26 @@ class KNeighborsMixin(NeighborsEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or blocked collection of shape (n_queries, n_features)
-            Queries; by default the fitted points, which are then not their own neighbours.
+            Queries; by default the training points, which are not their own neighbours.
         n_neighbors : int, optional
-            How many; by default as the estimator was made.
+            Number of neighbours; by default that of the estimator.
         return_distance : bool, default True
             Whether to return the distances too.
 
         Returns
         -------
         distances : ndarray of float64, shape (n_queries, n_neighbors), or collection
-            Ascending; only if asked for. Blocked like the queries if these are.
+            Ascending; only if requested. Blocked like the queries.
         items : ndarray of int64, shape (n_queries, n_neighbors), or collection
-            Rows of the training data. Of several at one distance the first comes first.
+            Row numbers of the training data; ties are in their order.
 
         Raises
         ------
         InvalidArgumentError
             If there are fewer points than neighbours, `n_neighbors` is not an int of at
-            least 1, or the queries do not fit the training data. It is a ``ValueError``.
+            least 1, or the queries do not match the training data. A ``ValueError``.
         NotFittedError
-            If the estimator has not been fitted.
+            If the estimator is not fitted.
 
         Examples
         --------
@@ -81,7 +81,7 @@ class KNeighborsMixin(NeighborsEstimator):
         X, n_neighbors
             As for :meth:`kneighbors`.
         mode : {'connectivity', 'distance'}
-            Whether edges have 1 or the distance as value.
+            Whether the value of an edge is 1 or the distance.
 
         Returns
         -------
@@ -91,7 +91,7 @@ class KNeighborsMixin(NeighborsEstimator):
         Raises
         ------
         InvalidArgumentError
-            As :meth:`kneighbors`, or if `mode` is not known.
+            As for :meth:`kneighbors`, or if `mode` is unknown.
         """
         question, _ = self._nearest(X, n_neighbors)
         conclude = partial(
@@ -102,7 +102,7 @@ class KNeighborsMixin(NeighborsEstimator):
     def _nearest(
         self, X: Any, n_neighbors: int | None = None, *, with_targets: bool = False
     ) -> tuple[WhichNearest, int]:
-        """Return what to ask the trees, and how many neighbours come of it."""
+        """Return the search in each tree, and the number of neighbours in the result."""
         check_is_fitted(self, "n_samples_fit_")
         k: Any = self.n_neighbors if n_neighbors is None else n_neighbors
         if not isinstance(k, int | np.integer):
@@ -122,7 +122,7 @@ class KNeighborsMixin(NeighborsEstimator):
 
 
 class RadiusNeighborsMixin(NeighborsEstimator):
-    """Search for all neighbours within a radius."""
+    """Mixin that searches for all neighbours within a radius."""
 
     radius: float
 
@@ -138,26 +138,26 @@ class RadiusNeighborsMixin(NeighborsEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or blocked collection of shape (n_queries, n_features)
-            Queries; by default the fitted points, which are then not their own neighbours.
+            Queries; by default the training points, which are not their own neighbours.
         radius : float, optional
-            Points at this distance count; by default as the estimator was made.
+            Inclusive; by default that of the estimator.
         return_distance : bool, default True
             Whether to return the distances too.
         sort_results : bool, default False
-            Whether to order the neighbours of a query by distance; else they come in the
+            Whether to order the neighbours of a query by distance; by default they are in the
             order of the training data.
 
         Returns
         -------
         distances : ndarray of object, shape (n_queries,), or collection
-            Of ndarrays of float64; only if asked for. Blocked like the queries if these are.
+            Elements are ndarrays of float64; only if requested. Blocked like the queries.
         items : ndarray of object, shape (n_queries,), or collection
-            Of ndarrays of int64: rows of the training data.
+            Elements are ndarrays of int64: row numbers of the training data.
 
         Raises
         ------
         InvalidArgumentError
-            If the radius is not a number >= 0, or the queries do not fit.
+            If the radius is not a number >= 0, or the queries do not match the training data.
 
         Examples
         --------
@@ -190,7 +190,7 @@ class RadiusNeighborsMixin(NeighborsEstimator):
         X, radius
             As for :meth:`radius_neighbors`.
         mode : {'connectivity', 'distance'}
-            Whether edges have 1 or the distance as value.
+            Whether the value of an edge is 1 or the distance.
         sort_results : bool, default False
             Whether the edges of a row are ordered by distance; needs ``mode='distance'``.
 
@@ -202,7 +202,7 @@ class RadiusNeighborsMixin(NeighborsEstimator):
         Raises
         ------
         InvalidArgumentError
-            As :meth:`radius_neighbors`, or if `mode` is not known.
+            As for :meth:`radius_neighbors`, or if `mode` is unknown.
         """
         question = self._within(radius)
         conclude = partial(
@@ -214,7 +214,7 @@ class RadiusNeighborsMixin(NeighborsEstimator):
         return self._asked(X, question, conclude, [(np.float64, (self.n_samples_fit_,))])[0]
 
     def _within(self, radius: float | None = None, *, with_targets: bool = False) -> WhichWithin:
-        """Return what to ask the trees."""
+        """Return the search in each tree."""
         check_is_fitted(self, "n_samples_fit_")
         chosen: Any = self.radius if radius is None else radius
         if not isinstance(chosen, float | int | np.number) or not chosen >= 0:

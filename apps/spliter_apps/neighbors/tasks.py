@@ -1,4 +1,4 @@
-"""What is asked of trees, and the functions that run as tasks where trees and queries are."""
+"""Searches in a tree, and the functions that run them as tasks at the trees and queries."""
 
 from __future__ import annotations
 
@@ -20,82 +20,82 @@ from spliter_apps.neighbors.sample import (
 from spliter_apps.neighbors.tree import Ints, nbytes
 
 Answer: TypeAlias = tuple[Any, ...]
-"""What is concluded for a piece of the queries: arrays of one entry per query."""
+"""Result for a batch of queries: one array per output, with one entry per query."""
 
 Conclude: TypeAlias = Callable[[Any], Answer]
-"""Makes an answer of the neighbours that were found."""
+"""Computes the result from the merged neighbours."""
 
 
 class Question(Protocol):
-    """What is asked about each query."""
+    """A kind of search: run it in a tree, and merge the results of several trees."""
 
     def ask(self, tree: Tree, points: Any) -> Any:
-        """Return what one tree knows."""
+        """Return the neighbours of the queries in one tree."""
         ...
 
     def merged(self, *found: Any) -> Any:
-        """Return what several trees know together."""
+        """Merge the neighbours found in several trees."""
         ...
 
 
 @dataclass(frozen=True)
 class WhichNearest:
-    """Ask for the k nearest neighbours.
+    """Search for the k nearest neighbours.
 
     Parameters
     ----------
     k : int
-        How many.
+        Number of neighbours.
     with_targets : bool
-        Whether their targets are wanted too.
+        Whether to return their targets too.
     """
 
     k: int
     with_targets: bool = False
 
     def ask(self, tree: Tree, points: Any) -> Candidates:
-        """Return the nearest that one tree knows."""
+        """Return the nearest neighbours in one tree."""
         return nearest(tree, points, self.k, with_targets=self.with_targets)
 
     def merged(self, *found: Candidates) -> Candidates:
-        """Return the nearest that several trees know."""
+        """Return the nearest of those found in several trees."""
         return merge_nearest(found, self.k)
 
 
 @dataclass(frozen=True)
 class WhichWithin:
-    """Ask for all neighbours within a radius.
+    """Search for all neighbours within a radius.
 
     Parameters
     ----------
     radius : float
-        The radius.
+        Inclusive.
     with_targets : bool
-        Whether their targets are wanted too.
+        Whether to return their targets too.
     """
 
     radius: float
     with_targets: bool = False
 
     def ask(self, tree: Tree, points: Any) -> Neighbourhoods:
-        """Return those that one tree knows."""
+        """Return the neighbours in one tree."""
         return within(tree, points, self.radius, with_targets=self.with_targets)
 
     def merged(self, *found: Neighbourhoods) -> Neighbourhoods:
-        """Return those that several trees know."""
+        """Merge the neighbours found in several trees."""
         return merge_within(found)
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Queries at their location.
+    """A batch of queries.
 
     Parameters
     ----------
     points : ndarray or CSR matrix of shape (n, n_features)
         The queries.
     items : ndarray of int64, shape (n,), or None
-        Their global numbers, if they are fitted points, which are not their own neighbours.
+        Global row numbers if the queries are training points, which are not their own neighbours.
     """
 
     points: Any
@@ -109,7 +109,7 @@ class Piece:
 def grow_tree(
     partition: Partition, search: Search, kind: TargetKind | None, is_sparse: bool
 ) -> Tree:
-    """Run at a location: make the points of a partition searchable."""
+    """Build the search tree of a partition's points; the body of a task."""
     points = gather_points(partition, search.dtype, is_sparse=is_sparse)
     targets = None if kind is None else gather_targets(partition)
     if targets is not None and kind == "classes" and targets.shape[1:] == (1,):
@@ -118,31 +118,31 @@ def grow_tree(
 
 
 def hold(value: Any) -> Any:
-    """Run at a location: be the value that later tasks name."""
+    """Return the value, to hold it as a task result at a location."""
     return value
 
 
 def points_to_ask(partition: Partition, expected: Expected) -> Piece:
-    """Run at a location: make a piece of a partition of queries (and what goes with them)."""
+    """Return the queries of a partition as one batch; the body of a task."""
     blocks = (block[0] if isinstance(block, tuple) else block for block in partition)
     return Piece(stack(map(expected.points, blocks), partition.shape[0]))
 
 
 def own_points(tree: Tree, number: int, of: int) -> Piece:
-    """Run at a location: make a piece of a tree's own points, one of several."""
+    """Return the `number`-th of `of` batches of a tree's own points; the body of a task."""
     start, stop = (len(tree) * at // of for at in (number, number + 1))
     return Piece(tree.points[start:stop], tree.items[start:stop])
 
 
 def ask_tree(tree: Tree, piece: Piece, question: Question) -> Any:
-    """Run where the tree is: ask it."""
+    """Run a search in a tree; a task at the tree's location."""
     return question.ask(tree, piece.points)
 
 
 def conclude_answer(
     own: Piece | None, found: Sequence[Any], question: Question, conclude: Conclude
 ) -> Answer:
-    """Run where the queries are: merge what the trees have found, but not themselves."""
+    """Merge the trees' results and compute the final one; a task at the queries' location."""
     together = question.merged(*found)
     if own is not None and own.items is not None:
         together = together.without(own.items)
@@ -150,17 +150,17 @@ def conclude_answer(
 
 
 def cut_answers(partition: Partition, answers: Sequence[Answer]) -> tuple[list[Any], ...]:
-    """Run at a location: cut each output of the answers like the partition's blocks."""
+    """Cut each output by the partition's blocks; the body of a task."""
     return tuple(map(partition.cut, stacked(answers)))
 
 
 def stacked(answers: Iterable[Answer]) -> Answer:
-    """Return answers about pieces of the queries as one.
+    """Concatenate the results of several batches, output by output.
 
     Parameters
     ----------
     answers : iterable of answer
-        In the order of the pieces; at least one.
+        In the order of the batches; at least one.
 
     Returns
     -------

@@ -1,20 +1,20 @@
-"""The points of one location, ready to be searched with SciPy or scikit-learn.
+"""Search index of the points at one location, built with SciPy or scikit-learn.
 
-SciPy's k-d tree answers for Minkowski distances, scikit-learn for all others.
+SciPy's k-d tree serves Minkowski distances, scikit-learn all others.
 
-**Threads.** A query writes counters into the tree object of scikit-learn it runs on. Threads that
-query one object fight over the cache line that holds them, so each query works on a copy of the
-object. The copy shares all arrays with the original and takes microseconds. SciPy's tree is only
-read, and a copy of it would be one of its arrays.
+**Threads.** A query writes counters into scikit-learn's tree object. Threads that query the same
+object contend for the cache line that holds them, so each query uses a copy of the object. The copy
+shares all arrays with the original and takes microseconds. SciPy's tree is read-only during a
+query, and copying it would copy its arrays.
 
-**Rounding.** scikit-learn computes the Euclidean distances between all pairs from a product of
-matrices; two pairs at the same distance may then differ in the last digits, depending on where
-in the matrix they are. SciPy's tree does not say how far the points within a radius are. Such
-distances are computed from the differences.
+**Rounding.** With brute force scikit-learn computes Euclidean distances from a matrix product;
+pairs at equal distance may then differ in the last digits, depending on their position in the
+matrix. SciPy's tree does not return the distances of points within a radius. Such distances are
+recomputed from the coordinate differences.
 
-The error of such a product grows with the squared norms of the points. Each point that is nearer
-than the k-th neighbour plus the error has to be compared exactly. So points far from zero are
-searched after their mean was subtracted, which does not change their distances.
+The error of the product grows with the squared norms of the points, and each point nearer than the
+k-th neighbour plus the error has to be compared exactly. Points far from zero are therefore
+searched after subtracting their mean, which does not change their distances.
 """
 
 from __future__ import annotations
@@ -36,42 +36,42 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 BATCH_ELEMENTS = 2**21
-"""Numbers in a temporary array whose size depends on the data."""
+"""Maximum number of elements of a temporary array whose size depends on the data."""
 
 NODE_NBYTES = 72
-"""Of a node of SciPy's tree."""
+"""Bytes of a node of SciPy's tree."""
 
 CACHE_NBYTES = 2**20
-"""Points of a tree beyond which its queries are put in order: about a core's second-level cache.
-In 8 dimensions it saves 6 % of the time for 25,000 points and 16 % for 100,000 on an idle machine,
-16 % and 43 % where other processes use the caches too."""
+"""Bytes of points of a tree above which its queries are sorted by locality: about a core's
+second-level cache. In 8 dimensions it saves 6 % of the time for 25,000 points and 16 % for 100,000
+on an idle machine, 16 % and 43 % if other processes use the caches too."""
 
 CENTRE_FROM = 1e4
-"""Subtract the mean if it makes the greatest squared norm this much smaller, at the price of a copy
+"""Subtract the mean if it reduces the largest squared norm by this factor, at the price of a copy
 of the points. Below, the rounding error in 20 columns is at most a billionth of the squared spread,
-too little to make ties."""
+too little to cause ties."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """Points that can be searched, and which ones they are.
+    """Points with their search index, global row numbers and targets.
 
     Parameters
     ----------
     search : Search
-        How they are searched.
+        Algorithm and metric.
     points : ndarray or CSR matrix of shape (n, n_features)
         The points; the index refers to the same memory.
     items : ndarray of int64, shape (n,)
-        Their global numbers.
+        Global row numbers of the points.
     index : cKDTree, KDTree, BallTree, sklearn.neighbors.NearestNeighbors or None
-        What finds them; ``None`` if there are no points, or the queries are distances.
+        The search index; ``None`` if there are no points, or the queries are distances.
     targets : ndarray of shape (n,) or (n, n_outputs), or None
-        What is to be predicted from them.
+        Labels or values of the points.
     largest : float
-        Their greatest squared norm as searched, where the search rounds: it bounds the error.
+        Largest squared norm of the indexed points if the search rounds: it bounds the error.
     centre : ndarray of float64, shape (n_features,), or None
-        What was subtracted from the points that the index has, and has to be from queries.
+        Subtracted from the indexed points; must be subtracted from queries too.
     """
 
     search: Search
@@ -87,16 +87,16 @@ class Tree:
         return len(self.items)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without what SciPy's tree would add: it is quicker made than read."""
+        """Pickle without SciPy's tree, which is faster to rebuild than to unpickle."""
         if isinstance(self.index, cKDTree):
             return build_tree, (self.points, self.items, self.search, self.targets)
         return Tree, tuple(getattr(self, field.name) for field in fields(self))
 
     def __sizeof__(self) -> int:
-        """Return the bytes of the arrays, for engines that count their workers' memory."""
+        """Return the bytes of the arrays, for engines that account for memory."""
         held = [nbytes(self.points), self.items.nbytes, nbytes(self.targets)]
         if self.centre is not None:
-            held.append(nbytes(self.points))  # the copy from which it was subtracted
+            held.append(nbytes(self.points))  # the centred copy
         if isinstance(self.index, cKDTree):
             held += [self.index.indices.nbytes, self.index.size * NODE_NBYTES]
         elif self.search.algorithm in TREES and self.index is not None:
@@ -110,12 +110,11 @@ def nbytes(array: Any) -> int:
     Parameters
     ----------
     array : ndarray, CSR matrix or None
-        Anything.
 
     Returns
     -------
     int
-        None at all for ``None``.
+        0 for ``None``.
     """
     if array is None:
         return 0
@@ -128,23 +127,23 @@ def nbytes(array: Any) -> int:
 def build_tree(
     points: Any, items: Ints, search: Search, targets: npt.NDArray[Any] | None = None
 ) -> Tree:
-    """Make points searchable.
+    """Build the search tree of points.
 
     Parameters
     ----------
     points : ndarray or CSR matrix of shape (n, n_features)
-        Of ``search.dtype``; not copied if in C order.
+        Dtype ``search.dtype``; not copied if in C order.
     items : ndarray of int64, shape (n,)
-        Global numbers of the points.
+        Global row numbers of the points.
     search : Search
-        How to search them.
+        Algorithm and metric.
     targets : ndarray of shape (n,) or (n, n_outputs), optional
-        What is to be predicted from them.
+        Labels or values of the points.
 
     Returns
     -------
     Tree
-        Possibly of no points.
+        May be empty.
 
     Examples
     --------
@@ -166,12 +165,12 @@ def build_tree(
 
 
 def _centred(points: Any, largest: float) -> tuple[Any, Floats | None]:
-    """Return points without their mean, and the mean, where that makes them much shorter."""
+    """Return centred points and their mean, if that makes their norms much smaller."""
     if sparse.issparse(points):
         return points, None
     with np.errstate(over="ignore"):
         mean = points.mean(axis=0)
-        # Points that are short without their mean are about as long as it.
+        # If centring shortens the points much, their norms are close to that of the mean.
         if not mean @ mean > largest / 2:
             return points, None
         centred = points - mean
@@ -184,19 +183,18 @@ def _as_searched(tree: Tree, points: Any) -> Any:
 
 
 def alike(points: Any, tree: Tree) -> Any:
-    """Return queries of the type of a tree's points: dense or sparse, and their dtype.
+    """Convert queries to the type of a tree's points: dense or sparse, and their dtype.
 
     Parameters
     ----------
     points : ndarray or CSR matrix of shape (n_queries, n_features)
         Queries.
     tree : Tree
-        To be asked.
 
     Returns
     -------
     ndarray or CSR matrix
-        The same one if it is of that type.
+        The same object if it has that type.
     """
     dtype = tree.search.dtype
     if tree.search.is_given:
@@ -207,14 +205,14 @@ def alike(points: Any, tree: Tree) -> Any:
 
 
 def ask(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """Ask for the k nearest points; which of several at one distance is left to scikit-learn.
+    """Return the k nearest points; the choice among ties is arbitrary.
 
     Parameters
     ----------
     tree : Tree
         Of at least `k` points.
     points : ndarray or CSR matrix of shape (n_queries, n_features)
-        Queries, :func:`alike`.
+        Queries, converted by :func:`alike`.
     k : int
         At least 1.
 
@@ -223,7 +221,7 @@ def ask(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
     distances : ndarray of float64, shape (n_queries, k)
         Ascending.
     places : ndarray of intp, shape (n_queries, k)
-        Where in the tree's points they are.
+        Indexes into the tree's points.
     """
     if tree.search.is_given:
         return nearest_given(points, k)
@@ -238,40 +236,40 @@ def ask(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
 
 
 def _ask_tree_of_scipy(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """Ask queries near each other one after the other: what one has read is in the cache then."""
-    # Not for a tree that stays there as a whole.
+    """Query nearby points consecutively, so that they find parts of the tree in the cache."""
+    # Not needed if the whole tree fits the cache.
     in_turn = tree.points.nbytes > CACHE_NBYTES
-    seats: Any = cKDTree(points).indices if in_turn else slice(None)
-    # A list of numbers: for a single one the results would have an axis less.
+    order: Any = cKDTree(points).indices if in_turn else slice(None)
+    # A list of k, as for a single k of 1 SciPy drops an axis of the results.
     numbers = np.arange(1, k + 1)
-    found = tree.index.query(points[seats], numbers, p=tree.search.order)
+    found = tree.index.query(points[order], numbers, p=tree.search.order)
     distances, places = np.empty((len(points), k)), np.empty((len(points), k), dtype=np.intp)
-    distances[seats], places[seats] = found
+    distances[order], places[order] = found
     return distances, places
 
 
 def ask_within(
     tree: Tree, points: Any, radius: float
 ) -> tuple[npt.NDArray[np.intp], Floats, npt.NDArray[np.intp]]:
-    """Ask for all points within a radius, in any order.
+    """Return all points within a radius, in any order.
 
     Parameters
     ----------
     tree : Tree
-        Of at least one point.
+        Not empty.
     points : ndarray or CSR matrix of shape (n_queries, n_features)
-        Queries, :func:`alike`.
+        Queries, converted by :func:`alike`.
     radius : float
-        Points at this distance count.
+        Inclusive.
 
     Returns
     -------
     rows : ndarray of intp, shape (n,)
-        The query that each found point belongs to, ascending.
+        Query of each found point, ascending.
     distances : ndarray of float64, shape (n,)
-        Its distance.
+        Distance of each found point.
     places : ndarray of intp, shape (n,)
-        Where in the tree's points it is.
+        Index of each found point in the tree's points.
     """
     if tree.search.is_given:
         return within_given(points, radius)
@@ -280,7 +278,7 @@ def ask_within(
         asked = float(np.max(reach(tree, points, np.full(points.shape[0], radius))))
     index = tree.index
     places: Any
-    distances: Any = ()  # those that are recomputed are not asked for
+    distances: Any = ()  # not requested if they are recomputed
     if (order := tree.search.order) is not None:
         places = index.query_ball_point(points, asked, p=order)
     elif tree.search.algorithm in TREES:
@@ -297,27 +295,26 @@ def ask_within(
 
 
 def reach(tree: Tree, points: Any, distances: Floats) -> Floats:
-    """Return up to which computed distance a point may be as near as the given distances.
+    """Return upper bounds of the computed distances of points that may be as near as given.
 
     Parameters
     ----------
     tree : Tree
-        Whose search it is about.
     points : ndarray or CSR matrix of shape (n_queries, n_features)
         Queries.
     distances : ndarray of float64, shape (n_queries,)
-        One for each.
+        Distance for each query.
 
     Returns
     -------
     ndarray of float64, shape (n_queries,)
-        Not less than `distances`.
+        `distances` plus the largest rounding error.
     """
     if not tree.search.rounds:
-        # The bounds by which a tree leaves out its branches are rounded.
+        # The bounds by which a tree skips its branches are rounded.
         return distances * (1 + 1e-12)
-    # Each term of the product is at most the larger norm squared; to subtract the mean adds a
-    # rounding of the same order to each.
+    # Each term of the product is at most the larger squared norm; subtracting the mean adds a
+    # rounding error of the same order to each.
     terms = 8 * (tree.points.shape[1] + 4)
     norms = _squared_norms(_as_searched(tree, points))
     error = terms * np.finfo(np.float64).eps * (norms + tree.largest)
@@ -329,21 +326,21 @@ def reach(tree: Tree, points: Any, distances: Floats) -> Floats:
 def exact_distances(
     tree: Tree, points: Any, rows: npt.NDArray[np.intp], places: npt.NDArray[np.intp]
 ) -> Floats:
-    """Return the distances of pairs from their differences: alike for alike pairs.
+    """Return the distances of pairs, computed from their coordinate differences.
 
     Parameters
     ----------
     tree : Tree
-        Whose search recomputes.
+        Tree whose search recomputes distances.
     points : ndarray or CSR matrix of shape (n_queries, n_features)
         Queries.
     rows, places : ndarray of intp, shape (n,)
-        Each pair's query and point of the tree.
+        Query and point of the tree of each pair.
 
     Returns
     -------
     ndarray of float64, shape (n,)
-        Squared for ``"sqeuclidean"``.
+        Squared for the metric ``"sqeuclidean"``.
     """
     found = np.empty(len(rows))
     size = max(BATCH_ELEMENTS // max(tree.points.shape[1], 1), 1)
@@ -354,7 +351,7 @@ def exact_distances(
 
 
 def _norms(differences: Any, search: Search) -> Floats:
-    """Return how far apart pairs with these differences are."""
+    """Return the distances of pairs with these coordinate differences."""
     order = 2 if search.order is None else search.order
     if order == 2:
         squared = _squared_norms(differences)
@@ -369,17 +366,17 @@ def _squared_norms(points: Any) -> Floats:
 
 
 def distinct(points: Any) -> tuple[Any, npt.NDArray[np.intp]]:
-    """Return rows without repetitions, and for each row which of those it is.
+    """Return the distinct rows, and the index of each row among them.
 
     Parameters
     ----------
     points : ndarray or CSR matrix of shape (n, n_features)
-        Rows; sparse ones are returned as they are.
+        Rows; sparse ones are returned unchanged.
 
     Returns
     -------
     rows : ndarray or CSR matrix of shape (m, n_features)
-        Different rows.
+        Distinct rows.
     back : ndarray of intp, shape (n,)
         ``rows[back]`` equals `points`.
     """

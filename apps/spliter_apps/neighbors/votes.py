@@ -1,7 +1,7 @@
-"""From the targets of the nearest neighbours to a prediction, and from that to a score.
+"""Compute predictions from the targets of neighbours, and scores from predictions.
 
-Pure functions on arrays. A prediction is computed where the queries are, from candidates that
-carry their targets; only its inputs have crossed the network, never the labels of all points.
+Pure functions on arrays. Predictions are computed at the location of the queries, from candidates
+that carry their targets; labels of other points do not cross the network.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Outliers: TypeAlias = Sequence[Any] | None
 
 
 def check_weights(weights: Any) -> None:
-    """Refuse weights that scikit-learn refuses.
+    """Refuse invalid values of the parameter `weights`.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def check_weights(weights: Any) -> None:
 
 
 def neighbour_weights(found: Found, weights: Weights) -> Floats | None:
-    """Return how much each neighbour counts.
+    """Return the weight of each neighbour.
 
     Parameters
     ----------
@@ -55,13 +55,13 @@ def neighbour_weights(found: Found, weights: Weights) -> Floats | None:
         Neighbours.
     weights : {'uniform', 'distance'}, callable or None
         As in scikit-learn: a function gets an array of distances of shape (n_queries, k), or,
-        of neighbours within a radius, an array of arrays.
+        for neighbours within a radius, an array of arrays.
 
     Returns
     -------
     ndarray of float64, shape (n,), or None
-        For all neighbours of the first query, then of the second one, ...; ``None`` if all
-        count alike.
+        Weights of the neighbours of the first query, then of the second, ...; ``None`` if all
+        weights are equal.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def neighbour_weights(found: Found, weights: Weights) -> Floats | None:
     flat = in_rows(found)
     with np.errstate(divide="ignore"):
         inverse = 1.0 / flat.distances
-    # At a point of the training data that point alone counts, and its duplicates.
+    # A query equal to training points has only these as neighbours.
     at_point = np.isinf(inverse)
     exact = np.isin(flat.rows, flat.rows[at_point])
     inverse[exact] = at_point[exact]
@@ -87,7 +87,7 @@ def neighbour_weights(found: Found, weights: Weights) -> Floats | None:
 
 
 def in_rows(found: Found) -> Neighbourhoods:
-    """Return neighbours one after the other, whatever their number per query.
+    """Return neighbours in concatenated form.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def in_rows(found: Found) -> Neighbourhoods:
     Returns
     -------
     Neighbourhoods
-        The same ones, in the same order.
+        The same neighbours in the same order.
     """
     if not isinstance(found, Candidates):
         return found
@@ -124,10 +124,10 @@ def votes(
     classes : sequence of ndarray, shape (n_classes,)
         Sorted labels of each output.
     weights : {'uniform', 'distance'}, callable or None
-        How much each neighbour counts.
+        Weight of each neighbour.
     outliers : sequence of label, or None
-        For each output what queries without neighbours are; such a label has their only vote
-        if it is among the classes. ``None`` if there must not be any.
+        Label of queries without neighbours, for each output; it gets their only vote if it is
+        among the classes. ``None`` to raise an error for such queries.
 
     Returns
     -------
@@ -137,8 +137,7 @@ def votes(
     Raises
     ------
     InvalidArgumentError
-        If no neighbour of a query counts, or there is none within the radius and no label
-        for that.
+        If all neighbours of a query have weight 0, or it has none and `outliers` is ``None``.
     """
     flat, counted = in_rows(found), neighbour_weights(found, weights)
     alone = np.bincount(flat.rows, minlength=flat.n_queries) == 0
@@ -170,7 +169,7 @@ def votes(
 def probabilities(
     found: Found, classes: Sequence[Array], weights: Weights, outliers: Outliers = None
 ) -> tuple[Floats, ...]:
-    """Return the part of the votes that each class has; see :func:`votes`.
+    """Return the share of the votes for each class; see :func:`votes`.
 
     Parameters
     ----------
@@ -180,7 +179,7 @@ def probabilities(
     Returns
     -------
     tuple of ndarray of float64, shape (n_queries, n_classes)
-        One array per output; rows of zeros where no class has a vote.
+        One array per output; rows of zeros if no class has a vote.
     """
     shares = []
     for total in votes(found, classes, weights, outliers):
@@ -196,7 +195,7 @@ def winners(
     one_output: bool,
     outliers: Outliers = None,
 ) -> tuple[Array]:
-    """Return the class of most votes, the first of several with as many.
+    """Return the class with the most votes; ties go to the first class.
 
     Parameters
     ----------
@@ -208,7 +207,7 @@ def winners(
     Returns
     -------
     tuple of ndarray, shape (n_queries,) or (n_queries, n_outputs)
-        One array, of the labels' type.
+        One array with the dtype of the labels.
     """
     won = []
     for output, total in enumerate(votes(found, classes, weights, outliers)):
@@ -226,7 +225,7 @@ def averages(found: Found, weights: Weights) -> tuple[Array]:
     found : Candidates or Neighbourhoods
         With targets.
     weights : {'uniform', 'distance'}, callable or None
-        How much each neighbour counts.
+        Weight of each neighbour.
 
     Returns
     -------
@@ -236,7 +235,7 @@ def averages(found: Found, weights: Weights) -> tuple[Array]:
     assert found.targets is not None
     counted = neighbour_weights(found, weights)
     if isinstance(found, Candidates):
-        # As many for each query: with scikit-learn's own sums, and their rounding.
+        # Equally many for each query: use the same sums as scikit-learn, with equal rounding.
         if counted is None:
             return (np.mean(found.targets, axis=1),)
         one_each = counted.reshape(*found.items.shape, *[1] * (found.targets.ndim - 2))
@@ -255,19 +254,19 @@ def averages(found: Found, weights: Weights) -> tuple[Array]:
 
 
 def mean_dtype(targets: npt.DTypeLike, weights: Weights) -> np.dtype[Any]:
-    """Return the type of means of targets, which is scikit-learn's.
+    """Return the dtype of means of targets, as in scikit-learn.
 
     Parameters
     ----------
     targets : dtype
-        Of the targets.
+        Dtype of the targets.
     weights : {'uniform', 'distance'}, callable or None
-        How much each neighbour counts.
+        Weight of each neighbour.
 
     Returns
     -------
     dtype
-        float32 for means of float32 that count alike, else float64 (for all usual targets).
+        float32 for unweighted means of float32, else float64 (for all usual targets).
     """
     uniform = weights is None or (isinstance(weights, str) and weights == "uniform")
     return np.mean(np.zeros(1, targets)).dtype if uniform else np.dtype(np.float64)
@@ -278,7 +277,7 @@ def _in_columns(values: Array) -> Array:
 
 
 def hits(truth: Array, predicted: Array, sample_weight: Array | None) -> Floats:
-    """Return the weight of the rows predicted right in all outputs, and of all rows.
+    """Return the weight of the rows predicted correctly in all outputs, and of all rows.
 
     Parameters
     ----------
@@ -290,7 +289,7 @@ def hits(truth: Array, predicted: Array, sample_weight: Array | None) -> Floats:
     Returns
     -------
     ndarray of float64, shape (2,)
-        To be added up.
+        Additive over rows.
     """
     right = _in_columns(truth) == _in_columns(predicted)
     counted = np.ones(len(predicted)) if sample_weight is None else sample_weight
@@ -299,14 +298,14 @@ def hits(truth: Array, predicted: Array, sample_weight: Array | None) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """What the coefficient of determination of some rows is computed from, for each output.
+    """Sums from which the coefficient of determination is computed, for each output.
 
     Parameters
     ----------
     truth : Moments
-        Of the truth, weighted.
+        Weighted moments of the true values.
     errors : ndarray of float64, shape (n_outputs,)
-        Squared errors of the prediction.
+        Weighted sums of the squared errors of the predictions.
     """
 
     truth: Moments
@@ -314,7 +313,7 @@ class Spread:
 
     @classmethod
     def of(cls, truth: Array, predicted: Array, sample_weight: Array | None) -> Spread:
-        """Return that of rows.
+        """Compute the sums of some rows.
 
         Parameters
         ----------
@@ -326,7 +325,7 @@ class Spread:
         Returns
         -------
         Spread
-            Of weight 0 if there are no rows.
+            With weight 0 if there are no rows.
 
         Raises
         ------
@@ -348,7 +347,7 @@ class Spread:
         return cls(Moments(weight, mean, variance), (counted * errors**2).sum(axis=0))
 
     def merged(self, other: Spread) -> Spread:
-        """Return that of these rows and others."""
+        """Return the sums of these rows and others."""
         return Spread(self.truth.merged(other.truth), self.errors + other.errors)
 
     def r2(self) -> float:
@@ -357,7 +356,7 @@ class Spread:
         Returns
         -------
         float
-            For an output that is constant 1.0 if it is predicted right, else 0.0.
+            A constant output counts as 1.0 if it is predicted exactly, else 0.0.
         """
         squares = self.truth.variance * self.truth.count
         varies = squares > 0
