@@ -25,9 +25,12 @@ from spliter_experiments.compare.workloads.histogram import Histogram
 from spliter_experiments.compare.workloads.workload import Parts
 from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.runner import Answer
+from tests import test_cli
 from tests.test_cli import SMALL, compare, records_in, run, settings_in
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask")]
+
+cluster = test_cli.cluster
 
 
 def test_rounds_before_an_interrupt_are_kept(

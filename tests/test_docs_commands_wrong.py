@@ -18,6 +18,8 @@ from tests.test_docs_commands import Shown, commands_of
 
 pytestmark = pytest.mark.thorough
 
+stage = typed.stage
+
 
 WRONG = {
     "spliter compare histogram --rws 5": "No such option",
