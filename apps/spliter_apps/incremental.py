@@ -1,7 +1,7 @@
-"""Estimators that learn block by block, and rows in small batches.
+"""Train estimators block by block with ``partial_fit``, and read rows in mini-batches.
 
-``partial_fit`` is a chain: the model goes from location to location, and at each it sees the blocks
-that are there, one after the other. Nothing but the model moves::
+:func:`partial_fit` is a chain of tasks: the model is sent from location to location, and at each it
+is trained on the blocks there, one by one. Only the model moves::
 
     model ──> A: block 0, 2, 4 ──> B: block 1, 3, 5 ──> fitted     (in_order=False: one hop per location)
     model ──> A: 0 ──> B: 1 ──> A: 2 ──> B: 3 ──> A: 4 ──> B: 5    (in_order=True: as one process would)
@@ -21,7 +21,7 @@ from spliter.backend import concatenate, count_rows
 from spliter_apps._row_values import check_columns
 
 ONE_EACH = 2**31 - 1
-"""As partitions per location: as many as there are blocks."""
+"""Partitions per location that give every block a partition of its own."""
 
 
 def partial_fit(
@@ -35,47 +35,47 @@ def partial_fit(
     backend: str | None = None,
     **fit_params: Any,
 ) -> Any:
-    """Fit an estimator of scikit-learn's ``partial_fit`` kind to blocks where they are.
+    """Train an estimator that has ``partial_fit`` on blocks in place.
 
     Parameters
     ----------
     model : estimator
-        With ``partial_fit``. It is not changed; the fitted one is a copy.
+        With ``partial_fit``. Not modified; the result is a copy.
     X : collection, shape (n, n_features)
         As for :func:`spliter.split`; one block along axis 1.
     y, sample_weight : collection of length n, optional
         Blocked like `X`.
     passes : int
-        Times that each block is seen.
+        Number of passes over the blocks.
     in_order : bool
-        If False, one task per location: the model sees all blocks of one location before those
-        of the next, each in the order of the collection. So the result depends on where blocks
-        are, as far as the estimator's does on the order of rows. If True, blocks are seen in
-        the order of the collection wherever they are, with the result of a loop in one process:
-        a task for each run of blocks at one location, and as many hops of the model.
+        If False, one task per location: the model is trained on all blocks of one location before
+        those of the next, each in the order of the collection. The result then depends on the
+        locations of the blocks as far as the estimator depends on the order of rows. If True,
+        training follows the order of the collection and gives the result of a loop in one process,
+        with one task, and one transfer of the model, per run of blocks at one location.
     backend : str, optional
         As for :func:`spliter.split`.
     **fit_params
         Further arguments of ``partial_fit``, the same for every block: ``classes=[0, 1]``, which
-        classifiers want to know before they have seen all.
+        classifiers need on the first call.
 
     Returns
     -------
     estimator
-        The fitted copy.
+        The trained copy.
 
     Raises
     ------
     InvalidArgumentError
-        If there is no ``partial_fit``, `passes` is less than 1, or `X` is cut along axis 1.
+        If there is no ``partial_fit``, `passes` is less than 1, or `X` has several blocks along
+        axis 1.
     AlignmentError, LazyCollectionError, UnsupportedCollectionError, BlockLostError
-        As :func:`spliter.split`.
+        As for :func:`spliter.split`.
 
     Notes
     -----
-    Tasks wait for each other, so only one runs at a time: this saves moving the data, not time.
-    Each task works on a copy of the model, so one that is run again starts from what it was given.
-    Empty blocks are left out.
+    Tasks depend on each other, so only one runs at a time: this saves transfers, not time. Each
+    task trains a copy of the model, so that the engine can repeat it. Empty blocks are skipped.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def partial_fit(
 
 
 def _runs(parts: Split) -> list[list[Partition]]:
-    """Return partitions, in the order of their first blocks, that follow at one location."""
+    """Group consecutive partitions, in the order of their first blocks, by location."""
     groups = itertools.groupby(parts, key=lambda partition: partition.location)
     return [list(run) for _, run in groups]
 
@@ -129,7 +129,7 @@ def _submit(
 
 
 def _learn(model: Any, names: Sequence[str], fit_params: Mapping[str, Any], *run: Partition) -> Any:
-    """Run at a location: go on learning with its blocks."""
+    """Continue training with the blocks at a location; the body of a task."""
     learner = copy.deepcopy(model)
     for partition in run:
         for block in partition:
@@ -140,21 +140,21 @@ def _learn(model: Any, names: Sequence[str], fit_params: Mapping[str, Any], *run
 
 
 class MiniBatches:
-    """The rows of a partition in batches of one size: an iterable to be used at its location.
+    """Iterable over the rows of a partition in batches of equal size, for use at its location.
 
-    For loops that take a fixed number of rows at a time, such as those of neural networks. Batches
-    go across the borders of blocks; only rows that do are copied, unless rows are shuffled.
+    For loops over a fixed number of rows, such as those of neural networks. Batches may span
+    several blocks; only the rows of such batches are copied, unless rows are shuffled.
 
     Parameters
     ----------
     partition : Partition
         At its location: the argument of a task.
     size : int
-        Rows of a batch; the last one has what is left.
+        Rows per batch; the last batch has the remaining rows.
     seed : int, optional
         Shuffle the rows within each block, differently in each epoch. The order of blocks stays.
     drop_last : bool
-        Whether to leave out a last batch that is not full.
+        Whether to skip a last batch with fewer rows.
 
     Raises
     ------
@@ -185,12 +185,12 @@ class MiniBatches:
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which pass comes next, to have its rows shuffled as in that pass.
+        """Set the epoch of the next iteration, which determines how rows are shuffled.
 
         Parameters
         ----------
         epoch : int
-            Counted from 0; each iteration adds one by itself.
+            Counted from 0; each iteration increments it.
         """
         self._epoch = epoch
 
@@ -222,7 +222,7 @@ class MiniBatches:
 
 
 def _cut(block: Any, *where: Any) -> Any:
-    """Return rows of a block (from, to; or by their numbers), or of each of aligned blocks."""
+    """Return rows of a block, or of each aligned block, by start and stop or by row numbers."""
     if isinstance(block, tuple):
         return tuple(_cut(one, *where) for one in block)
     rows = slice(*where) if len(where) == 2 else where[0]

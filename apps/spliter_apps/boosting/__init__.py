@@ -1,8 +1,8 @@
-"""What distributed boosting libraries need of distributed data, and XGBoost trained on it.
+"""Colocate distributed rows for boosting libraries, and train XGBoost on them.
 
-XGBoost's and LightGBM's modules for Dask each put together, by hand, which rows are at which
-worker, with their labels, weights and queries. :func:`colocate` is that step by itself, for any
-engine. :func:`train_xgboost` goes on from there.
+XGBoost's and LightGBM's modules for Dask each collect the rows of every worker with their labels,
+weights and queries. :func:`colocate` is that step by itself, for any engine;
+:func:`train_xgboost` builds on it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Rows with their labels, weights and queries, put together for each location.
+"""Collect the rows of each location with their labels, weights and queries.
 
-There is one partition at each location, as distributed boosting wants one trainer there. What a
-trainer gets are the blocks themselves, in the order of the collection, by name::
+There is one partition per location, as distributed boosting runs one trainer per location. A
+trainer gets the blocks themselves, in the order of the collection, by name::
 
     collection   X0 X1 X2 X3     location A: data [X0 X2]  label [y0 y2]
                  y0 y1 y2 y3     location B: data [X1 X3]  label [y1 y3]
@@ -33,26 +33,26 @@ from spliter.backend import concatenate, count_rows
 from spliter_apps._row_values import block_like, check_columns
 
 DATA = "data"
-"""Name of the features among the parts."""
+"""Name of the features in :attr:`LocalRows.parts`."""
 
 QUERY = "qid"
-"""Name of the column that says which query a row belongs to."""
+"""Name of the column with the query of each row."""
 
 
 @dataclass(frozen=True)
 class LocalRows:
-    """The rows of one location, where they are.
+    """The rows of one location.
 
     Parameters
     ----------
     parts : mapping of str to list of block
-        Under ``"data"`` and each further name the blocks, in the order of the collection.
+        Blocks of the features (``"data"``) and of each column, in the order of the collection.
     positions : tuple of int
         Number of each block in the collection.
     number, locations : int
-        Which of how many locations with rows this is.
+        Index of this location among those with rows, and their number.
     threads : int
-        Tasks that this location runs at once: the cores that a trainer may use.
+        Tasks that this location runs at once: the cores available to a trainer.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class LocalRows:
         return sum(count_rows(block) for block in self.parts[DATA])
 
     def concatenated(self) -> dict[str, Any]:
-        """Return the blocks of each name as one. Memory copies, unless there is one block.
+        """Return the blocks of each name concatenated; copies unless there is only one.
 
         Returns
         -------
@@ -83,12 +83,12 @@ class LocalRows:
         Raises
         ------
         InvalidArgumentError
-            If blocks of one name are of different kinds.
+            If blocks of one name differ in kind.
         """
         return {name: concatenate(blocks) for name, blocks in self.parts.items()}
 
     def without_empty_blocks(self) -> LocalRows:
-        """Return the same rows without blocks of none; one block stays if all are empty.
+        """Return the same rows without empty blocks; one block stays if all are empty.
 
         Returns
         -------
@@ -103,12 +103,12 @@ class LocalRows:
         )
 
     def sorted_by_query(self) -> LocalRows:
-        """Return the rows with those of a query one after the other, as ranking wants them.
+        """Return the rows sorted by query, as ranking requires.
 
         Returns
         -------
         LocalRows
-            Itself if ``qid`` never decreases. Else all blocks as one, in a stable order.
+            Unchanged if ``qid`` never decreases, else one concatenated block in a stable order.
 
         Raises
         ------
@@ -124,17 +124,17 @@ class LocalRows:
         return dataclasses.replace(self, parts=parts)
 
     def group_sizes(self) -> npt.NDArray[np.int64]:
-        """Return how many rows each query has, in the order in which queries come.
+        """Return the number of rows of each query, in the order of the rows.
 
         Returns
         -------
         ndarray of int64, shape (queries,)
-            What LightGBM calls ``group``.
+            LightGBM's ``group``.
 
         Raises
         ------
         InvalidArgumentError
-            If there is no ``qid``, or the rows of a query are not one after the other.
+            If there is no ``qid``, or the rows of a query are not contiguous.
         """
         queries = self._queries()
         starts = np.flatnonzero(np.r_[True, queries[1:] != queries[:-1]])[: len(queries)]
@@ -156,18 +156,18 @@ def _taken(block: Any, order: npt.NDArray[np.int64]) -> Any:
 
 
 class Colocated:
-    """Aligned collections, one partition of all of them at each location.
+    """Aligned collections with one partition per location.
 
-    Made by :func:`colocate`. A context manager, which lets go of the blocks at its end.
+    Created by :func:`colocate`. A context manager that releases the blocks on exit.
 
     Parameters
     ----------
     parts : Split
         With one partition per location.
     names : sequence of str
-        Of the collections in it.
+        Names of the collections in it.
     asked_for : iterable of str
-        Locations that the caller knows.
+        Locations known to the caller.
     """
 
     def __init__(self, parts: Split, names: Sequence[str], asked_for: Iterable[str]) -> None:
@@ -177,12 +177,12 @@ class Colocated:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the parts; ``"data"`` comes first."""
+        """Names of the collections; ``"data"`` is the first."""
         return self._names
 
     @property
     def blocks_at(self) -> Mapping[Location, tuple[int, ...]]:
-        """For each location with rows the numbers of its blocks, in order."""
+        """Numbers of the blocks at each location with rows, in order."""
         return {
             partition.location: tuple(index[0] for index in partition.get_indexes())
             for partition in self._parts
@@ -190,13 +190,13 @@ class Colocated:
 
     @property
     def empty(self) -> tuple[str, ...]:
-        """Those of the locations asked for that have no block."""
+        """Locations known to the caller that have no block."""
         held = set(self._parts.locations)
         return tuple(name for name in self._asked_for if name not in held)
 
     @property
     def moved(self) -> Movement:
-        """What had to be brought to where the data is; see :attr:`spliter.Split.moved`."""
+        """Blocks transferred to the location of their rows; see :attr:`spliter.Split.moved`."""
         return self._parts.moved
 
     def __len__(self) -> int:
@@ -207,29 +207,29 @@ class Colocated:
         """Start one task at each location that has blocks, all in one message.
 
         On Dask each worker starts the tasks of earlier calls first, so that tasks that wait for
-        each other, as trainers do, are not held up by those of a later call.
+        each other, like trainers, are not delayed by those of a later call.
 
         Parameters
         ----------
         fn : callable
-            Gets a :class:`LocalRows` as first argument.
+            Gets a :class:`LocalRows` as its first argument.
         *args, **kwargs
-            Further arguments, the same everywhere.
+            Further arguments, the same for every location.
 
         Returns
         -------
         list of future
-            The engine's own, one per location, in the order of :attr:`blocks_at`.
+            The engine's own futures, one per location, in the order of :attr:`blocks_at`.
         """
         return map_rows([self], fn, *args, **kwargs)
 
     def check_whole_queries(self) -> None:
-        """Refuse queries of which rows are at several locations. One task per location.
+        """Refuse queries with rows at several locations. Runs one task per location.
 
         Raises
         ------
         AlignmentError
-            With some of these queries. A ranking trained on parts of a query compares
+            Names some of these queries. A ranking trained on parts of a query compares
             documents only within each part.
         InvalidArgumentError
             If there is no ``qid``.
@@ -260,11 +260,11 @@ class Colocated:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close it."""
+        """Release the blocks."""
         self.close()
 
     def __repr__(self) -> str:
-        """Return names, and numbers of blocks and locations."""
+        """Return the names, and the numbers of blocks and locations."""
         return (
             f"<Colocated: {', '.join(self._names)}; {self._parts.nblocks} blocks at {len(self)} "
             f"locations, {len(self.empty)} empty>"
@@ -279,37 +279,36 @@ def colocate(
     backend: str | None = None,
     **columns: Any,
 ) -> Colocated:
-    """Put together which rows, labels, weights ... are at each location.
+    """Collect the rows of each location with their labels, weights and other columns.
 
-    What XGBoost's and LightGBM's modules for Dask do for themselves, as one function, for any
-    engine: blocks stay where `data` is, in the order of the collection, and what goes with them
-    is brought there if it is elsewhere (:attr:`Colocated.moved` counts it).
+    Blocks of `data` stay in place, in the order of the collection; blocks of columns at other
+    locations are transferred to them (:attr:`Colocated.moved` counts these).
 
     Parameters
     ----------
     data : collection, shape (n, n_features)
         Features, as for :func:`spliter.split`; one block along axis 1.
     locations : iterable of str, optional
-        Locations that the program knows (``client.scheduler_info(n_workers=-1)["workers"]`` on
+        Locations known to the program (``client.scheduler_info(n_workers=-1)["workers"]`` on
         Dask). Those without a block are reported as :attr:`Colocated.empty`.
     backend : str, optional
         As for :func:`spliter.split`.
     **columns : collection or array-like of length n, or None
-        By the names that they are to have: ``label``, ``weight``, ``base_margin``, ``qid``,
-        ``init_score``, ... blocked like `data`, or in memory. ``None`` is left out.
+        Columns under their XGBoost or LightGBM names: ``label``, ``weight``, ``base_margin``,
+        ``qid``, ``init_score``, ... blocked like `data`, or in memory. ``None`` is skipped.
 
     Returns
     -------
     Colocated
-        To be used as a context manager, or closed.
+        A context manager; else call its :meth:`~Colocated.close`.
 
     Raises
     ------
     InvalidArgumentError
         If a column is called ``data``, an array in memory has another length than `data`, or
-        `data` is cut along axis 1.
+        `data` has several blocks along axis 1.
     AlignmentError, LazyCollectionError, UnsupportedCollectionError
-        As :func:`spliter.split`.
+        As for :func:`spliter.split`.
 
     Examples
     --------
@@ -340,22 +339,22 @@ def colocate(
 def map_rows(
     several: Sequence[Colocated], fn: Callable[..., Any], /, *args: Any, **kwargs: Any
 ) -> list[Any]:
-    """Start one task at each location that has blocks of any of several, all in one message.
+    """Start one task at each location with blocks of several colocated sets, in one message.
 
     Parameters
     ----------
     several : sequence of Colocated
-        Of one engine; the rows to train on and those to validate with, for instance.
+        Of one engine; for instance the training and the validation set.
     fn : callable
-        Gets for each of `several`, in this order, a :class:`LocalRows`, or ``None`` if it has no
-        block at the location.
+        Gets a :class:`LocalRows` for each of `several`, in this order, or ``None`` for a set
+        without a block at the location.
     *args, **kwargs
-        Further arguments, the same everywhere.
+        Further arguments, the same for every location.
 
     Returns
     -------
     list of future
-        The engine's own, one per location: first those of the first of `several`, in the order
+        The engine's own futures, one per location: first those of the first set, in the order
         of :attr:`Colocated.blocks_at`, then further ones.
 
     Examples
@@ -384,16 +383,16 @@ def map_rows(
 
 @dataclass(frozen=True)
 class _Place:
-    """Arguments of a training task: its location and its partitions.
+    """Arguments of a task: its location and its partitions.
 
     Parameters
     ----------
     names : tuple of tuple of str
-        Names of the parts of each :class:`Colocated`.
+        Names of the collections of each :class:`Colocated`.
     present : tuple of int
-        Of which of them each partition is.
+        Index of the :class:`Colocated` of each partition.
     number, locations, threads : int
-        As of :class:`LocalRows`.
+        As for :class:`LocalRows`.
     """
 
     names: tuple[tuple[str, ...], ...]
@@ -403,7 +402,7 @@ class _Place:
     threads: int
 
     def rows(self, which: int, partition: Partition) -> LocalRows:
-        """Return the rows of one partition, where it is."""
+        """Return the rows of one partition, at its location."""
         names = self.names[which]
         indexes, blocks = zip(*partition.items(), strict=True)
         columns = zip(*blocks, strict=True) if len(names) > 1 else (blocks,)
@@ -427,7 +426,7 @@ def _with_rows(
     kwargs: Mapping[str, Any],
     *others: Partition,
 ) -> Any:
-    """Run at a location: call a function with the rows that are there."""
+    """Call a function with the rows at this location; the body of a task."""
     here: list[LocalRows | None] = [None] * len(place.names)
     for which, each in zip(place.present, (partition, *others), strict=True):
         here[which] = place.rows(which, each)

@@ -1,8 +1,8 @@
-"""Make XGBoost's matrices of the rows at a location, block after block where it can read them so.
+"""Make XGBoost's matrices from the rows at a location, block by block if XGBoost supports it.
 
-XGBoost takes the categories of a column from each block by itself and trains on their numbers. So
-all blocks of all locations have to have the same categories in the same order:
-:func:`local_categories` collects them, :func:`united_categories` unites them.
+XGBoost encodes the categories of a column for each block separately and trains on the codes. So
+the blocks of all locations need the same categories in the same order:
+:func:`local_categories` collects them, :func:`united_categories` merges them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spliter import BackendNotUsableError
 from spliter_apps.boosting.colocated import DATA, QUERY, LocalRows
 
 Categories: TypeAlias = Mapping[str, Sequence[Any]]
-"""Categories of each column that has some, by its name."""
+"""Categories of each categorical column, by its name."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Features:
     Parameters
     ----------
     missing : float or None
-        Value that stands for a missing one; ``None`` for NaN.
+        Value that marks missing entries; ``None`` for NaN.
     feature_names, feature_types : sequence of str or None
         One for each column; ``None`` to take them from DataFrames.
     feature_weights : ndarray, shape (n_features,), or None
-        Odds of each column where columns are sampled.
+        Weight of each column when columns are sampled.
     enable_categorical : bool
-        Whether DataFrames may have columns of categories.
+        Whether DataFrames may have categorical columns.
     """
 
     missing: float | None = None
@@ -45,7 +45,7 @@ class Features:
 
     @property
     def of_columns(self) -> dict[str, Any]:
-        """What goes with each block."""
+        """The settings passed with each block."""
         given = {
             "feature_names": self.feature_names,
             "feature_types": self.feature_types,
@@ -57,23 +57,23 @@ class Features:
 def make_matrix(
     rows: LocalRows, params: Mapping[str, Any], features: Features, ref: Any = None
 ) -> Any:
-    """Make XGBoost's own form of the rows of one location.
+    """Make XGBoost's matrix of the rows of one location.
 
     Parameters
     ----------
     rows : LocalRows
         The rows; blocks may be empty.
     params : mapping of str to object
-        Parameters of the training, ``nthread`` among them.
+        Parameters of the training, including ``nthread``.
     features : Features
-        What is known of the columns.
+        Column settings.
     ref : xgboost.DMatrix, optional
-        Matrix to train on, for rows to validate with.
+        Training matrix, if the rows are a validation set.
 
     Returns
     -------
     xgboost.DMatrix
-        A ``QuantileDMatrix`` where trees are grown by histograms.
+        A ``QuantileDMatrix`` if trees are grown by histograms.
     """
     xgboost = import_xgboost()
     full = _with_aligned_blocks(rows.without_empty_blocks())
@@ -97,7 +97,7 @@ def make_matrix(
 
 
 def _with_aligned_blocks(rows: LocalRows) -> LocalRows:
-    """Copy arrays that are not aligned, as they come out of messages: XGBoost refuses them."""
+    """Copy unaligned arrays, such as those received over the network: XGBoost refuses them."""
     parts = {name: list(map(_aligned, blocks)) for name, blocks in rows.parts.items()}
     return dataclasses.replace(rows, parts=parts)
 
@@ -105,7 +105,7 @@ def _with_aligned_blocks(rows: LocalRows) -> LocalRows:
 def _aligned(block: Any) -> Any:
     if type(block) is not np.ndarray:
         return block
-    # NumPy takes what has no elements for aligned.
+    # NumPy regards arrays without elements as aligned.
     return np.require(block, requirements="A") if block.size else block.copy()
 
 
@@ -114,7 +114,7 @@ def _by_histograms(params: Mapping[str, Any]) -> bool:
 
 
 def _block_after_block(rows: LocalRows, columns: Mapping[str, Any]) -> Any:
-    """Return an iterator of XGBoost's kind over the blocks; they are not concatenated."""
+    """Return an XGBoost ``DataIter`` over the blocks, which avoids concatenating them."""
     xgboost = import_xgboost()
 
     class Blocks(xgboost.DataIter):  # type: ignore[misc, name-defined]  # known when it runs
@@ -137,7 +137,7 @@ def _block_after_block(rows: LocalRows, columns: Mapping[str, Any]) -> Any:
 
 
 def empty_like(rows: LocalRows) -> LocalRows:
-    """Return no rows, with the columns of others.
+    """Return an empty set of rows with the same columns.
 
     Parameters
     ----------
@@ -147,23 +147,23 @@ def empty_like(rows: LocalRows) -> LocalRows:
     Returns
     -------
     LocalRows
-        One block of features without a row.
+        One block of features without rows.
     """
     return dataclasses.replace(rows, parts={DATA: [rows.parts[DATA][0][:0]]}, positions=(0,))
 
 
 def local_categories(*several: LocalRows | None) -> Categories:
-    """Run at a location: return the categories of all columns of all blocks.
+    """Return the categories of all columns in all blocks of a location; the body of a task.
 
     Parameters
     ----------
     *several : LocalRows or None
-        Rows to train on and to validate with.
+        Training and validation rows.
 
     Returns
     -------
     mapping of str to list
-        In the order in which they come.
+        In order of appearance.
     """
     return united_categories(
         {
@@ -179,17 +179,17 @@ def local_categories(*several: LocalRows | None) -> Categories:
 
 
 def united_categories(several: Iterable[Categories]) -> Categories:
-    """Unite categories, column by column.
+    """Merge categories, column by column.
 
     Parameters
     ----------
     several : iterable of mapping of str to sequence
-        Of blocks, or of locations.
+        Categories of blocks, or of locations.
 
     Returns
     -------
     mapping of str to list
-        Each once, in the order in which they come.
+        Without duplicates, in order of appearance.
 
     Examples
     --------
@@ -204,19 +204,19 @@ def united_categories(several: Iterable[Categories]) -> Categories:
 
 
 def with_categories(rows: LocalRows, categories: Categories) -> LocalRows:
-    """Return the same rows with the categories of all blocks in every block.
+    """Return the same rows, with the same categories in every block.
 
     Parameters
     ----------
     rows : LocalRows
-        Of one location.
+        The rows of one location.
     categories : mapping of str to sequence
-        Of all of them.
+        Categories of all locations.
 
     Returns
     -------
     LocalRows
-        Blocks that have these categories already are not copied.
+        Blocks that already have these categories are not copied.
     """
     blocks = [_with_categories(block, categories) for block in rows.parts[DATA]]
     return dataclasses.replace(rows, parts={**rows.parts, DATA: blocks})

@@ -1,4 +1,4 @@
-"""XGBoost trained where the rows are: one trainer per location, which talk among themselves.
+"""Train XGBoost on rows in place: one trainer per location, joined by XGBoost's collective.
 
 The trainers have to run at the same time, as each waits for the others::
 
@@ -7,11 +7,11 @@ The trainers have to run at the same time, as each waits for the others::
       ├──> location A: trainer 0 (its blocks, in place) <────┤  histograms are summed
       └──> location B: trainer 1 (its blocks, in place) <────┘  by XGBoost's own collective
 
-A trainer takes a thread of its location, and there is one per location, so that none waits for the
-thread of another. Two trainings that each had a thread which the other needs would wait for ever:
-those of one program take turns, and all trainers of one are sent in one message, which on Dask puts
-those of a later training behind them at every worker. Whatever keeps a trainer from starting (a
-worker that went, another task that does not end), the others wait for it no longer than `timeout`.
+There is one trainer per location, which occupies one thread, so that no trainer waits for another's
+thread. Two trainings that each hold a thread the other needs would deadlock: therefore trainings of
+one program run one after the other, and all trainers of a training are sent in one message, which
+on Dask queues those of a later training behind them at every worker. If a trainer cannot start (a
+lost worker, another task that does not end), the others fail after `timeout`.
 """
 
 from __future__ import annotations
@@ -65,25 +65,25 @@ _turn = threading.Lock()
 
 
 class TrainersMissingError(SplIterError, TimeoutError):
-    """Not all trainers, which have to run at the same time, could start in time."""
+    """Not all trainers, which have to run at the same time, started within the timeout."""
 
 
 @dataclass(frozen=True)
 class TrainedBooster:
-    """What a training gives.
+    """Result of a training.
 
     Parameters
     ----------
     booster : xgboost.Booster
         The model.
     history : dict
-        Metrics by round, as ``evals_result`` of :func:`xgboost.train`, if they were asked for.
+        Metrics by round, like ``evals_result`` of :func:`xgboost.train`, if requested.
     trainers : int
-        Locations that took part.
+        Number of locations that took part.
     empty : tuple of str
-        Those of the locations asked for that had no rows, and took no part.
+        Locations known to the caller that had no rows, and took no part.
     moved : Movement
-        Labels, weights ... that had to be brought to where their rows are.
+        Labels, weights and other columns transferred to the location of their rows.
     """
 
     booster: Any
@@ -95,7 +95,7 @@ class TrainedBooster:
 
 @dataclass(frozen=True)
 class _Job:
-    """Arguments of every trainer; ``names`` are those of the sets to evaluate the metrics on."""
+    """Arguments of every trainer; ``names`` are those of the evaluation sets."""
 
     params: dict[str, Any]
     num_boost_round: int
@@ -135,47 +135,48 @@ def train_xgboost(
     Parameters
     ----------
     params : mapping of str to object
-        As for :func:`xgboost.train`. ``nthread`` is by default what the location has.
+        As for :func:`xgboost.train`. ``nthread`` is by default the number of threads of the
+        location.
     data : collection, shape (n, n_features)
         Features, as for :func:`colocate`.
     label, weight, base_margin, qid, label_lower_bound, label_upper_bound : optional
-        What XGBoost is to know of each row beside its features: collections blocked like `data`,
-        or arrays in memory, of length n.
+        XGBoost's further columns: collections blocked like `data`, or arrays in memory, of
+        length n.
     missing : float, optional
-        Value that stands for a missing one; NaN by default.
+        Value that marks missing entries; NaN by default.
     feature_names, feature_types : sequence of str, length n_features, optional
-        Names, and kinds ("q" numbers, "c" numbers of categories, ...) of the columns. DataFrames
+        Names and types ("q" quantitative, "c" category codes, ...) of the columns. DataFrames
         have both.
     feature_weights : array_like, shape (n_features,), optional
-        Odds of each column where `params` have columns sampled (``colsample_bynode``, ...).
+        Weight of each column if `params` sample columns (``colsample_bynode``, ...).
     enable_categorical : bool
-        Whether DataFrames may have columns of categories. Where blocks differ in their
-        categories, they are united.
+        Whether DataFrames may have categorical columns. Different categories in blocks are
+        merged.
     num_boost_round : int
-        Trees (per class).
+        Number of boosting rounds: trees per class.
     evals : sequence of (mapping of str to collection, str)
-        Sets to evaluate the metrics on after each round, and their names. A set has its features
-        as ``"data"``, and ``"label"``, ``"weight"`` and so on like the training rows; it
-        may be blocked otherwise and be at other locations. ``early_stopping_rounds`` goes by
-        the last one.
+        Evaluation sets and their names. A set has its features as ``"data"``, and ``"label"``,
+        ``"weight"`` and so on like the training rows; it may have other blocks and locations.
+        ``early_stopping_rounds`` uses the last one.
     evaluate : bool
         Whether to evaluate the metrics on the training rows, too, as ``"train"``.
     split_queries : bool
-        Whether queries may have rows at several locations (ranking is then the worse for it).
+        Whether queries may have rows at several locations (which degrades the ranking).
     locations : iterable of str, optional
-        Locations that the program knows, to be told which of them had no rows.
+        Locations known to the program; those without rows are reported in the result.
     host : str, optional
-        Address of this machine by which the locations reach it. By default the one that the way
-        to the first location starts from, if locations have addresses.
+        Address of this machine that is reachable from the locations. By default that of the
+        network interface with the route to the first location, if locations have addresses.
     timeout : int
-        Seconds within which all trainers have to have started, at least 1. What they wait for
-        each other later is limited by XGBoost.
+        Seconds within which all trainers must start, at least 1. XGBoost itself limits later
+        waits.
     **options
-        Further arguments of :func:`xgboost.train`, the same at each location:
+        Further arguments of :func:`xgboost.train`, the same for each location:
         ``early_stopping_rounds``, ``obj``, ``callbacks``, ``xgb_model``, ...
 
     Returns
     -------
+    TrainedBooster
     TrainedBooster
         The model of the first location that has rows to train on; all have the same.
 
@@ -184,20 +185,20 @@ def train_xgboost(
     BackendNotUsableError
         If XGBoost is not installed.
     InvalidArgumentError
-        If `timeout` is less than 1, the data is cut along its features, a set in `evals` is not
-        as described, or ``booster`` is "gblinear", which XGBoost does not train in parts.
+        If `timeout` is less than 1, `data` has several blocks along axis 1, a set in `evals` is
+        invalid, or ``booster`` is "gblinear", which XGBoost does not train in parallel.
     AlignmentError
-        If a query has rows at several locations; and as :func:`spliter.split`.
+        If a query has rows at several locations; and as for :func:`spliter.split`.
     TrainersMissingError
-        If not all trainers could start within `timeout`.
+        If not all trainers started within `timeout`.
     xgboost.core.XGBoostError
-        What XGBoost has raised in a trainer. An error of a function among `options` comes as it is.
+        Raised by XGBoost in a trainer. An error of a function in `options` is raised unchanged.
 
     Notes
     -----
-    With histograms (``tree_method="hist"``, the default) trainers read block after block into a
-    ``QuantileDMatrix``; otherwise the blocks are concatenated first. The location of a query is
-    that of its rows; within it, rows are sorted by query where they are not.
+    With histograms (``tree_method="hist"``, the default) trainers read block by block into a
+    ``QuantileDMatrix``; otherwise the blocks are concatenated first. The rows of each location
+    are sorted by query if necessary.
 
     Examples
     --------
@@ -259,7 +260,7 @@ def train_xgboost(
 
 
 def _check_eval(given: Any) -> str:
-    """Check a set to evaluate metrics on and return its name."""
+    """Validate an evaluation set and return its name."""
     if (
         isinstance(given, tuple | list)
         and len(given) == 2
@@ -280,7 +281,7 @@ def _locations_of(several: Sequence[Colocated]) -> list[Location]:
 
 
 def _train(several: Sequence[Colocated], job: _Job, host: str | None, timeout: int) -> list[Any]:
-    """Start a trainer at each location that has rows, and wait for all."""
+    """Start a trainer at each location with rows, and wait for all."""
     places = _locations_of(several)
     if len(places) == 1:
         return gather(map_rows(several, _train_here, job=job))
@@ -290,7 +291,7 @@ def _train(several: Sequence[Colocated], job: _Job, host: str | None, timeout: i
         try:
             return gather(futures)
         except BaseException as error:
-            # Those that have not started would have nobody to talk to.
+            # Trainers that have not started would wait for the failed ones.
             for future in futures:
                 future.cancel()
             if "bootstrap the communication group" in str(error):
@@ -304,7 +305,7 @@ def _train(several: Sequence[Colocated], job: _Job, host: str | None, timeout: i
 
 @contextlib.contextmanager
 def _tracker(trainers: int, host: str | None, timeout: int) -> Iterator[dict[str, Any]]:
-    """Run what trainers find each other by; yield what they need for it."""
+    """Run XGBoost's tracker, through which trainers connect; yield its arguments for them."""
     from xgboost.core import XGBoostError
     from xgboost.tracker import RabitTracker
 
@@ -313,15 +314,15 @@ def _tracker(trainers: int, host: str | None, timeout: int) -> Iterator[dict[str
     try:
         yield dict(tracker.worker_args())
     finally:
-        # It repeats what the trainers that waited for others have raised.
+        # free() repeats the errors of trainers that waited for others.
         with contextlib.suppress(XGBoostError):
             tracker.free()
 
 
 def _own_address(location: str) -> str | None:
-    """Return the address of this machine that the way to a location starts from.
+    """Return this machine's address on the route to a location.
 
-    Nothing is sent: connecting a datagram socket only looks up the way.
+    Sends nothing: connecting a datagram socket only looks up the route.
     """
     try:
         there = urlsplit(location).hostname
@@ -336,9 +337,9 @@ def _own_address(location: str) -> str | None:
 
 
 def _train_here(*several: LocalRows | None, job: _Job) -> Any:
-    """Run at a location: train on its rows, together with the other locations.
+    """Train on the rows of this location, together with the others; the body of a task.
 
-    Of the sets to train on and to evaluate, each may have no rows here; not all of them have none.
+    Any of the training and evaluation sets may be ``None`` here, but not all of them.
     """
     xgboost = import_xgboost()
     some = next(rows for rows in several if rows is not None)
@@ -369,9 +370,9 @@ def _train_here(*several: LocalRows | None, job: _Job) -> Any:
 
 
 def _first_with_rows(here: LocalRows, trained_on: int) -> int:
-    """Return the number of the first location with rows to train on; all locations have to ask.
+    """Return the number of the first location with training rows; called at every location.
 
-    A booster of a location without rows may lack what XGBoost has of the columns.
+    The booster of a location without rows may lack XGBoost's information on the columns.
     """
     collective = import_xgboost().collective
     mine = here.number + (0 if trained_on else here.locations)
