@@ -193,11 +193,11 @@ def _numbers(squares: Sequence[_Square], locations: int) -> str:
 
 def _tooltips(squares: Sequence[_Square], grid: tuple[int, ...], names: Mapping[int, str]) -> str:
     shown = {number: _in_tooltip(name) for number, name in names.items()}
-    told = "".join(
-        f'<path d="{_box(square)}"><title>{_told(square, grid, shown)}</title></path>'
+    tooltips = "".join(
+        f'<path d="{_box(square)}"><title>{_tooltip(square, grid, shown)}</title></path>'
         for square in squares
     )
-    return f'<g fill="none" pointer-events="all">{told}</g>'
+    return f'<g fill="none" pointer-events="all">{tooltips}</g>'
 
 
 def _in_tooltip(name: str) -> str:
@@ -206,7 +206,7 @@ def _in_tooltip(name: str) -> str:
     return escaped if len(escaped) <= 2 * NAME_SHOWN else html.escape(shortened(name, 10))
 
 
-def _told(square: _Square, grid: tuple[int, ...], names: Mapping[int, str]) -> str:
+def _tooltip(square: _Square, grid: tuple[int, ...], names: Mapping[int, str]) -> str:
     if square.blocks == 1:
         number = square.shares[0][0]
         where = f" at {names[number]}" if number >= 0 else " in another partition"

@@ -77,7 +77,7 @@ def _plural(count: int, noun: str) -> str:
     return plural(count, noun, ",")
 
 
-def _crowded(split: ShownSplit, blocks: IntArray) -> str:
+def _overload_warning(split: ShownSplit, blocks: IntArray) -> str:
     """Warn if one of several locations has most blocks, and say how to spread them."""
     most = int(blocks.argmax())
     if len(blocks) < 2 or blocks[most] <= max(split.nblocks / 2, MUCH_MORE * blocks.mean()):
@@ -199,7 +199,7 @@ def split_html(split: ShownSplit) -> str:
             f"{_plural(len(locations), 'location')}{html.escape(split._told_materialization())}",
         ),
         spread,
-        _crowded(split, totals.blocks),
+        _overload_warning(split, totals.blocks),
         _table(split, totals),
         block_map(totals.owner, split.grid.shape, dict(enumerate(locations))),
         note,

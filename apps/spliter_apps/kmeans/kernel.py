@@ -342,7 +342,7 @@ def scikit_learn_kernel() -> Kernel | None:
 
 
 _lock = threading.Lock()
-_fits_inside: list[Any] = []
+_entries: list[Any] = []
 
 
 @functools.cache
@@ -365,13 +365,13 @@ def one_blas_thread() -> Iterator[None]:
     {1}
     """
     with _lock:
-        _fits_inside.append(None if _fits_inside else _blas().limit(limits=1, user_api="blas"))
+        _entries.append(None if _entries else _blas().limit(limits=1, user_api="blas"))
     try:
         yield
     finally:
         with _lock:
             # The first entry is the limiter; it is the last one to be popped.
-            limiter = _fits_inside[0]
-            _fits_inside.pop()
-            if not _fits_inside:
+            limiter = _entries[0]
+            _entries.pop()
+            if not _entries:
                 limiter.restore_original_limits()

@@ -66,7 +66,7 @@ def ask_blocks(
         return data.parts.map_blocks(
             _answer,
             expected,
-            _sent(data.parts[0], estimator.estimator_),
+            _sent_model(data.parts[0], estimator.estimator_),
             method,
             dtype=dtype,
             trailing_shape=() if width is None else (width,),
@@ -94,8 +94,8 @@ def score_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any) -> float:
         check_labelled(data)
         expected = Expected.by(estimator, accept_sparse=True)
         expected.check_grid(data.parts)
-        model = _sent(data.parts[0], estimator.estimator_)
-        counted = [_right_and_all(partition, expected, model) for partition in data.parts]
+        model = _sent_model(data.parts[0], estimator.estimator_)
+        counted = [_count_correct(partition, expected, model) for partition in data.parts]
         right, of_all = sum(gather(counted))
     if not of_all:
         raise InvalidArgumentError("there are no points, or no weight, to take a score of")
@@ -103,7 +103,7 @@ def score_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any) -> float:
 
 
 @task
-def _sent(partition: Partition, model: SVC) -> SVC:
+def _sent_model(partition: Partition, model: SVC) -> SVC:
     """Return the model as a task result, so that the client sends it only once."""
     return model
 
@@ -113,17 +113,17 @@ def _answer(block: Any, expected: Expected, model: SVC, method: str) -> npt.NDAr
     points = expected.points(block[0] if isinstance(block, tuple) else block)
     # libsvm needs at least one point: use the shape of the result for a dummy point.
     if not points.shape[0]:
-        return _asked(model, method, np.zeros((1, points.shape[1])))[:0]
-    return _asked(model, method, points)
+        return _call(model, method, np.zeros((1, points.shape[1])))[:0]
+    return _call(model, method, points)
 
 
-def _asked(model: SVC, method: str, points: Any) -> npt.NDArray[Any]:
+def _call(model: SVC, method: str, points: Any) -> npt.NDArray[Any]:
     answer: npt.NDArray[Any] = getattr(model, method)(points)
     return answer
 
 
 @task
-def _right_and_all(partition: Partition, expected: Expected, model: SVC) -> npt.NDArray[np.float64]:
+def _count_correct(partition: Partition, expected: Expected, model: SVC) -> npt.NDArray[np.float64]:
     """Return the weight of the correctly classified points of one partition, and of all."""
     total = np.zeros(2)
     for index, (points, labels, *weights) in partition.items():

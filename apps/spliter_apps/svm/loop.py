@@ -90,7 +90,7 @@ class Cascade:
         iteration = 1
         while not one_svc and iteration != max_iter:
             partitions = in_order(list(parts))
-            solution = self._again(partitions, solution)
+            solution = self._iterate(partitions, solution)
             iteration += 1
             # The first solution cannot have converged before the partitions have checked it, so
             # the second iteration is started without waiting for the first.
@@ -121,18 +121,18 @@ class Cascade:
         findings = self.findings
         counts = [_counts(findings.positive_of, partition) for partition in partitions]
         drawn = None
-        if any(_is_wanting(of_one, findings) for of_one in counts):
+        if any(_lacks_a_class(of_one, findings) for of_one in counts):
             drawn = self._sample(partitions, stand_in_counts(findings.positive))
-        share = self._share(drawn)
+        train_args = self._args_chooser(drawn)
         level = [
             _Pending(
                 partition,
                 of_one,
-                _train(partition, findings.classes, self.svc, *share(of_one)),
+                _train(partition, findings.classes, self.svc, *train_args(of_one)),
             )
             for partition, of_one in zip(partitions, counts, strict=True)
         ]
-        return self._merged(level, share)
+        return self._merged(level, train_args)
 
     def _sample(self, partitions: Sequence[Partition], wanted: Counts) -> Any:
         """Draw a sample of all data with some items of each class; return its future."""
@@ -143,43 +143,43 @@ class Cascade:
                 partitions, quotas(counts, self.findings.positive, wanted), strict=True
             )
         ]
-        return _put_together(partitions[0], *several)
+        return _concatenated(partitions[0], *several)
 
-    def _share(self, drawn: Any) -> _Share:
+    def _args_chooser(self, drawn: Any) -> _ChooseArgs:
         """Return a function that gives the training arguments for the class counts of a part."""
 
-        def share(counts: Counts) -> _How:
+        def train_args(counts: Counts) -> _TrainArgs:
             mass = missing_mass(counts, self.findings.positive)
             if mass is None:
                 return doubt(int(counts.sum())), None, None
             return DOUBT_OF_SAMPLES, mass, drawn
 
-        return share
+        return train_args
 
-    def _again(self, partitions: Sequence[Partition], solution: Any) -> Any:
+    def _iterate(self, partitions: Sequence[Partition], solution: Any) -> Any:
         """Start another iteration; return the future of its solution."""
         found = [
             _look_again(partition, self.findings.classes, solution) for partition in partitions
         ]
         return _improve(partitions[0], self.svc, self.tol, solution, *found)
 
-    def _merged(self, level: list[_Pending], share: _Share) -> Any:
+    def _merged(self, level: list[_Pending], train_args: _ChooseArgs) -> Any:
         """Merge level by level, each group at the partition of its first set."""
         while len(level) > self.arity:
             level = [
-                self._merge(level[at : at + self.arity], share)
+                self._merge(level[at : at + self.arity], train_args)
                 for at in range(0, len(level), self.arity)
             ]
         sets = [pending.result for pending in level]
         return _conclude(level[0].partition, self.svc, False, *sets)
 
-    def _merge(self, group: Sequence[_Pending], share: _Share) -> _Pending:
+    def _merge(self, group: Sequence[_Pending], train_args: _ChooseArgs) -> _Pending:
         if len(group) == 1:
             return group[0]
         counts = np.sum([pending.counts for pending in group], axis=0)
         sets = [pending.result for pending in group]
         at = group[0].partition
-        return _Pending(at, counts, _merge(at, self.svc, *share(counts), *sets))
+        return _Pending(at, counts, _merge(at, self.svc, *train_args(counts), *sets))
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,11 +191,11 @@ class _Pending:
     result: Any
 
 
-_How: TypeAlias = tuple[float, Floats | None, Any]
+_TrainArgs: TypeAlias = tuple[float, Floats | None, Any]
 """Arguments of a training task: the error of its margins, the number of items it lacks of each
 class, and the future of the sample that replaces them; the last two ``None`` if it lacks none."""
 
-_Share: TypeAlias = Callable[[Counts], _How]
+_ChooseArgs: TypeAlias = Callable[[Counts], _TrainArgs]
 
 
 def _counts(positive_of: Mapping[BlockIndex, Counts], partition: Partition) -> Counts:
@@ -204,7 +204,7 @@ def _counts(positive_of: Mapping[BlockIndex, Counts], partition: Partition) -> C
     return positive_of.get(partition.get_indexes()[0], np.zeros(nclasses, dtype=np.int64))
 
 
-def _is_wanting(counts: Counts, findings: Findings) -> bool:
+def _lacks_a_class(counts: Counts, findings: Findings) -> bool:
     """Tell whether a partition has too few items of some class to train by itself."""
     return missing_mass(counts, findings.positive) is not None
 
@@ -248,10 +248,10 @@ def in_order(partitions: Sequence[Partition]) -> list[Partition]:
         independent of the names of locations.
     """
     ordered = sorted(partitions, key=lambda each: each.get_indexes()[0])
-    home: dict[Location, int] = {}
+    order: dict[Location, int] = {}
     for partition in ordered:
-        home.setdefault(partition.location, len(home))
-    return sorted(ordered, key=lambda each: home[each.location])
+        order.setdefault(partition.location, len(order))
+    return sorted(ordered, key=lambda each: order[each.location])
 
 
 @task
@@ -261,7 +261,7 @@ def _draw(partition: Partition, classes: npt.NDArray[Any], quota: Counts) -> Row
 
 
 @task
-def _put_together(partition: Partition, *several: Rows) -> Rows:
+def _concatenated(partition: Partition, *several: Rows) -> Rows:
     """Concatenate the samples of all partitions."""
     return Rows.concatenated(several)
 
