@@ -19,7 +19,7 @@ ROWS = 10
 LONGEST_WAIT = 60
 """Maximum wait in seconds until the tasks of a burst are forgotten."""
 
-_planted: list[bytes] = []
+_leaked: list[bytes] = []
 """Objects leaked on purpose."""
 
 
@@ -41,7 +41,7 @@ def squares(block: Any) -> Any:
 
 def plant(pieces: int) -> None:
     """Leak objects of 1 kB in this process."""
-    _planted.extend(bytes(1000) for _ in range(pieces))
+    _leaked.extend(bytes(1000) for _ in range(pieces))
 
 
 class WithSplits:

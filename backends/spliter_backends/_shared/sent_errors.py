@@ -80,7 +80,7 @@ class SentErrors:
         chain: list[tuple[BaseException, list[_Line]]] = []
         current: BaseException | None = error
         while current is not None and len(chain) < MOST_CAUSES:
-            chain.append((self._that_travels(current), self._lines_of(current.__traceback__)))
+            chain.append((self._picklable(current), self._lines_of(current.__traceback__)))
             current = current.__cause__
         return self.dumps(chain)
 
@@ -98,7 +98,7 @@ class SentErrors:
             effect.__cause__ = cause
         return errors[0]
 
-    def _that_travels(self, error: BaseException) -> BaseException:
+    def _picklable(self, error: BaseException) -> BaseException:
         """Return the error if it survives pickling, else a `TaskFailedError` that describes it."""
         if not isinstance(error, Exception):
             return failure_by(error)

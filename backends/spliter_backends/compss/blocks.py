@@ -36,7 +36,7 @@ from spliter_backends.compss.worker import BlockFacts
 _facts: Final[weakref.WeakKeyDictionary[Any, BlockFacts]] = weakref.WeakKeyDictionary()
 """Facts about blocks, by their (first) future."""
 
-_promised: Final[weakref.WeakKeyDictionary[Any, tuple[Any, int | None]]] = (
+_pending_facts: Final[weakref.WeakKeyDictionary[Any, tuple[Any, int | None]]] = (
     weakref.WeakKeyDictionary()
 )
 """Futures of facts by block, and the index if the future is a list of facts."""
@@ -54,7 +54,7 @@ def promise(block: Any, facts: Any, which: int | None = None) -> None:
     which : int, optional
         Index into the list.
     """
-    _promised[block] = facts, which
+    _pending_facts[block] = facts, which
 
 
 def known_facts(block: Any) -> BlockFacts | None:
@@ -72,11 +72,11 @@ def known_facts(block: Any) -> BlockFacts | None:
     """
     if not isinstance(block, Future):
         return None
-    if block in _promised:
-        future, which = _promised[block]
+    if block in _pending_facts:
+        future, which = _pending_facts[block]
         found = future.result()
         _facts[block] = found if which is None else found[which]
-        del _promised[block]
+        del _pending_facts[block]
     return _facts.get(block)
 
 
@@ -195,7 +195,7 @@ class CompssBlocks(BlocksBase[Executor]):
         self.located_by = ""
         self._sources: list[weakref.ReferenceType[CompssSource]] = []
         self._planned: list[PlannedPartition] = []
-        self._brought: set[tuple[int, int, str]] = set()
+        self._counted_aligned: set[tuple[int, int, str]] = set()
         self._fetched: set[tuple[int, str]] = set()
         self._facts: list[list[BlockFacts]] = []
         splits[self.token] = self
@@ -254,8 +254,8 @@ class CompssBlocks(BlocksBase[Executor]):
         for row in rows:
             for number, facts in enumerate(self._facts[1:], start=1):
                 place = (number, row, str(location))
-                if facts[row].host != location and place not in self._brought:
-                    self._brought.add(place)
+                if facts[row].host != location and place not in self._counted_aligned:
+                    self._counted_aligned.add(place)
                     self.counter.add(Movement(aligned_blocks=1, aligned_nbytes=facts[row].nbytes))
 
     def ran_away(self, partition: int, host: str) -> None:

@@ -114,20 +114,20 @@ class CompssExecutor(ExecutorBase):
         tasks.delete_unwanted()
         key = uuid.uuid4().hex
         if not runtime_is_up():
-            here = [_arriving_here(argument) for argument in args]
-            named = {name: _arriving_here(argument) for name, argument in kwargs.items()}
+            here = [_local_argument(argument) for argument in args]
+            named = {name: _local_argument(argument) for name, argument in kwargs.items()}
             at_once = Call(_call_here, (fn, here, named), {})
-            return self._known(key, tasks.start(base, constraints, key, at_once))
+            return self._registered(key, tasks.start(base, constraints, key, at_once))
         payload = packed(fn, args, kwargs, self._shipped)
         if payload.inputs:
             given = (key, payload.content, payload.inputs)
-            return self._known(key, tasks.start(f"{base}_with", constraints, *given))
-        return self._known(key, tasks.start(base, constraints, key, payload.content))
+            return self._registered(key, tasks.start(f"{base}_with", constraints, *given))
+        return self._registered(key, tasks.start(base, constraints, key, payload.content))
 
-    def _known(self, key: str, returned: Any) -> Any:
+    def _registered(self, key: str, returned: Any) -> Any:
         """Register futures by key; without a runtime, convert return values to done futures."""
         if isinstance(returned, tuple | list):
-            return [self._known(key, element) for element in returned]
+            return [self._registered(key, element) for element in returned]
         if isinstance(returned, TaskResult | TaskFailure):
             future = CompssFuture()
             future.key = key
@@ -225,7 +225,7 @@ class CompssExecutor(ExecutorBase):
         return assembled(results, made)
 
 
-def _arriving_here(argument: Any) -> Any:
+def _local_argument(argument: Any) -> Any:
     if isinstance(argument, Partition) and isinstance(argument.executor, CompssExecutor):
         return argument.executor.arriving(argument)
     return argument
@@ -233,16 +233,18 @@ def _arriving_here(argument: Any) -> Any:
 
 def _call_here(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Make a call in this process, with futures replaced by their results."""
-    return fn(*map(_settled, args), **{name: _settled(value) for name, value in kwargs.items()})
+    return fn(
+        *map(_with_results, args), **{name: _with_results(value) for name, value in kwargs.items()}
+    )
 
 
-def _settled(value: Any) -> Any:
+def _with_results(value: Any) -> Any:
     if isinstance(value, CompssFuture):
         return value.result()
     if type(value) in {list, tuple}:
-        return type(value)(map(_settled, value))
+        return type(value)(map(_with_results, value))
     if type(value) is dict:
-        return {key: _settled(element) for key, element in value.items()}
+        return {key: _with_results(element) for key, element in value.items()}
     return value
 
 

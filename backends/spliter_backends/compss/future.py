@@ -37,7 +37,7 @@ class CompssFuture(Future):  # type: ignore[misc]
         """Result and error, once they are in this process; None before."""
         return self._outcome
 
-    def _waited_for(self) -> tuple[Any, BaseException | None]:
+    def _wait_for_outcome(self) -> tuple[Any, BaseException | None]:
         if self._outcome is None:
             try:
                 value = compss_wait_on(self)
@@ -76,14 +76,14 @@ class CompssFuture(Future):  # type: ignore[misc]
         BaseException
             The error of the task.
         """
-        value, error = self._waited_for()
+        value, error = self._wait_for_outcome()
         if error is not None:
             raise error
         return value
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for the task and return its error, or ``None``; `timeout` is ignored."""
-        return self._waited_for()[1]
+        return self._wait_for_outcome()[1]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the result, waiting for it.
@@ -91,7 +91,7 @@ class CompssFuture(Future):  # type: ignore[misc]
         PyCOMPSs replaces futures among the arguments of a task, except those it has already
         waited for, which are pickled.
         """
-        return _same, (self.result(),)
+        return _identity, (self.result(),)
 
     def __repr__(self) -> str:
         """Return the key, and whether the result has been fetched."""
@@ -99,5 +99,5 @@ class CompssFuture(Future):  # type: ignore[misc]
         return f"<CompssFuture {self.key[:8]}: {state}>"
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value

@@ -105,10 +105,10 @@ futures: weakref.WeakValueDictionary[str, Awaiting] = weakref.WeakValueDictionar
 splits: weakref.WeakValueDictionary[str, TellsOfMoves] = weakref.WeakValueDictionary()
 """In the main program: Splits by token."""
 
-_arrived: list[BaseException] = []
+_last_error: list[BaseException] = []
 """In the main program: the last error that arrived, to recognise it in PyCOMPSs' wrapper."""
 
-_to_pass_on: deque[News] = deque(maxlen=MOST_NEWS)
+_unsent_reports: deque[News] = deque(maxlen=MOST_NEWS)
 
 
 def host_name() -> str:
@@ -125,8 +125,8 @@ def news_of_here(away: frozenset[tuple[str, int, str]] = frozenset()) -> News:
         Its partitions that were planned at another node.
     """
     found = News({host_name(): HostFacts(usable_cores(), available_memory())}, away)
-    while _to_pass_on:
-        found = _to_pass_on.popleft().and_also(found)
+    while _unsent_reports:
+        found = _unsent_reports.popleft().and_also(found)
     return found
 
 
@@ -235,7 +235,7 @@ def arrive(value: Any, pickled: bool, key: str, news: News) -> Any:
     """Unpickle a :class:`TaskResult` to its value; record its report and settle its future."""
     found = pickle.loads(value) if pickled else value
     if at_a_worker():
-        _to_pass_on.append(news)
+        _unsent_reports.append(news)
         return found
     record(news)
     future = futures.pop(key, None)
@@ -264,14 +264,14 @@ def arrive_failed(message: bytes, key: str, news: News) -> TaskFailure:
     future = futures.pop(key, None)
     if future is not None:
         future.settle(None, error)
-    _arrived[:] = [error]
+    _last_error[:] = [error]
     raise error
 
 
 def task_error_in(raised: BaseException) -> BaseException | None:
     """Return the task's error that PyCOMPSs has wrapped, or None if it is another error."""
     found: BaseException | None = raised
-    while found is not None and found not in _arrived:
+    while found is not None and found not in _last_error:
         found = found.__cause__
-    _arrived.clear()
+    _last_error.clear()
     return found

@@ -48,7 +48,7 @@ class Payload:
 
 
 @dataclass(eq=False)
-class _Cargo:
+class _CollectedInputs:
     """Inputs and partitions collected while a call is pickled."""
 
     ship: Ships
@@ -84,14 +84,14 @@ class _Cargo:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    def __init__(self, file: Any, cargo: _Cargo) -> None:
+    def __init__(self, file: Any, cargo: _CollectedInputs) -> None:
         super().__init__(file, protocol=5)
-        self._cargo = cargo
+        self._collected = cargo
 
     def persistent_id(self, obj: Any) -> Any:
         if isinstance(obj, Partition) and obj.executor is not None:
-            return self._cargo.partition(obj)
-        return self._cargo.future(obj) if isinstance(obj, Future) else None
+            return self._collected.partition(obj)
+        return self._collected.future(obj) if isinstance(obj, Future) else None
 
 
 def packed(
@@ -113,7 +113,7 @@ def packed(
     TaskNotSerializableError
         If `fn` or an argument cannot be pickled.
     """
-    cargo = _Cargo(ship)
+    cargo = _CollectedInputs(ship)
     file = io.BytesIO()
     try:
         _Pickler(file, cargo).dump((fn, tuple(args), dict(kwargs)))

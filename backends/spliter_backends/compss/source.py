@@ -117,7 +117,7 @@ class GivenSource:
 
     def read(self) -> Iterator[Any]:
         """Return an iterator over the blocks, or tuples of aligned blocks."""
-        return iter(self._cut()) if self._layout.as_one else self._read()
+        return iter(self._original_blocks()) if self._layout.as_one else self._read()
 
     def _read(self) -> Iterator[Any]:
         layout = self._layout
@@ -133,7 +133,7 @@ class GivenSource:
             check_rows(blocks, layout.indexes[number])
             yield tuple(blocks)
 
-    def _cut(self) -> list[Any]:
+    def _original_blocks(self) -> list[Any]:
         """Return the original blocks, cut from the concatenated one."""
         counts, one = self._inputs[0]
         ends = np.cumsum(counts).tolist()

@@ -139,7 +139,7 @@ def spread(key: str, output: int | None, count: int, inputs: Sequence[Any]) -> A
     return [*found.value, result_of(facts, key, news_of_here())]
 
 
-_unwanted: Final[list[Any]] = []
+_to_delete: Final[list[Any]] = []
 
 
 def delete_later(future: Any) -> None:
@@ -151,13 +151,13 @@ def delete_later(future: Any) -> None:
         Not used by tasks submitted later. The call is safe during garbage collection, which may
         interrupt PyCOMPSs at any point.
     """
-    _unwanted.append(future)
+    _to_delete.append(future)
 
 
 def delete_unwanted() -> None:
     """Delete the objects passed to :func:`delete_later`."""
-    while _unwanted:
-        compss_delete_object(_unwanted.pop())
+    while _to_delete:
+        compss_delete_object(_to_delete.pop())
 
 
 def start(base: str, constraints: Mapping[str, Any], *args: Any, **options: Any) -> Any:

@@ -58,7 +58,7 @@ _making = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
-class _Sent:
+class _SentPartition:
     """A partition among a task's arguments; keeps its anchor even if the Split is closed."""
 
     partition: Partition
@@ -78,12 +78,12 @@ class _Task:
     future: DataClayFuture
     location: Location | None
     call: bytes = b""
-    referred: list[_Sent | Future[Any]] = field(default_factory=list)
+    referred: list[_SentPartition | Future[Any]] = field(default_factory=list)
 
     @property
-    def sent(self) -> list[_Sent]:
+    def sent(self) -> list[_SentPartition]:
         """Its partitions."""
-        return [it for it in self.referred if isinstance(it, _Sent)]
+        return [it for it in self.referred if isinstance(it, _SentPartition)]
 
     @property
     def awaited(self) -> list[Future[Any]]:
@@ -180,7 +180,7 @@ class DataClayExecutor(ExecutorBase):
                     )
                 if value.location != location:
                     return None  # sent as a reference that cannot be iterated there
-                new: _Sent | Future[Any] = self._sent(value)
+                new: _SentPartition | Future[Any] = self._sent(value)
             elif isinstance(value, Future):
                 new = value
             else:
@@ -195,10 +195,10 @@ class DataClayExecutor(ExecutorBase):
         when_done(waiting, functools.partial(self._start, task))
         return task.future
 
-    def _sent(self, partition: Partition) -> _Sent:
+    def _sent(self, partition: Partition) -> _SentPartition:
         source = partition.source
         assert isinstance(source, ClientSource)
-        return _Sent(partition, source.anchor, partition.begin_pass())
+        return _SentPartition(partition, source.anchor, partition.begin_pass())
 
     def _start(self, task: _Task) -> None:
         if not task.future.set_running_or_notify_cancel():
@@ -220,7 +220,7 @@ class DataClayExecutor(ExecutorBase):
         try:
             deliver = functools.partial(_deliver, task.future, *await self._reply(task))
         except BaseException as error:  # noqa: BLE001 -- waiting threads need an answer
-            deliver = functools.partial(task.future.set_exception, _told(error))
+            deliver = functools.partial(task.future.set_exception, _error_for_program(error))
         # Release the partitions and results among the arguments.
         del task
         try:
@@ -300,7 +300,9 @@ class DataClayExecutor(ExecutorBase):
         """Return the referenced partitions and results in the form that the backend expects."""
         at_home = iter(homes)
         given = [
-            it.message(next(at_home)) if isinstance(it, _Sent) else await _argument(it, peer)
+            it.message(next(at_home))
+            if isinstance(it, _SentPartition)
+            else await _argument(it, peer)
             for it in task.referred
         ]
         _check_fits(len(task.call) + sum(map(len, given)))
@@ -325,7 +327,7 @@ def _pickled(
     except Exception as error:
         place = "a dataClay backend"
         raise not_serializable(fn, args, kwargs, error, pickle, place) from error
-    return _joined(pickled)
+    return _checked_message(pickled)
 
 
 def _pickled_result(value: Any) -> bytes:
@@ -337,10 +339,10 @@ def _pickled_result(value: Any) -> bytes:
             f"a future among the arguments has a {type(value).__name__} as its result, which "
             f"cannot be pickled: {error}. Pass something that can"
         ) from error
-    return _joined(pickled)
+    return _checked_message(pickled)
 
 
-def _joined(pickled: Pickled) -> bytes:
+def _checked_message(pickled: Pickled) -> bytes:
     _check_fits(pickled.nbytes)
     return pickled.join()
 
@@ -397,7 +399,7 @@ def _deliver(future: DataClayFuture, state: str, content: Any) -> None:
         future.set_result(value)
 
 
-def _told(error: BaseException) -> BaseException:
+def _error_for_program(error: BaseException) -> BaseException:
     """Return the error that the program gets."""
     if isinstance(error, BackendGoneError):
         return BlockLostError(f"{error}, and what was there with it; run the task again")

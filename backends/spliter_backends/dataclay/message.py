@@ -68,7 +68,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, obj: Any) -> Any:
         if self._refer is not None and (number := self._refer(obj)) is not None:
-            return _referred, (number,)
+            return _reference, (number,)
         if isinstance(obj, DataClayObject):
             if not obj._dc_is_registered:
                 raise TypeError(f"{obj!r} is not persistent; call its make_persistent() first")
@@ -80,7 +80,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 _reading = threading.local()
 
 
-def _referred(number: int) -> Any:
+def _reference(number: int) -> Any:
     return _reading.values[number]
 
 
@@ -159,7 +159,7 @@ def encode(value: Any, *, most: int | None = None, refer: Refer | None = None) -
     head = file.getbuffer()
     if most is not None and taken + head.nbytes > most:
         raise TooLargeError
-    return Pickled(_laid_out([head, *buffers]))
+    return Pickled(_aligned([head, *buffers]))
 
 
 class _Bounded(io.BytesIO):
@@ -175,7 +175,7 @@ class _Bounded(io.BytesIO):
         return super().write(data)
 
 
-def _laid_out(parts: Sequence[memoryview]) -> list[memoryview]:
+def _aligned(parts: Sequence[memoryview]) -> list[memoryview]:
     """Put the header first, and align the start of every part."""
     lengths = [part.nbytes for part in parts]
     header = struct.pack(f"<{len(lengths) + 1}Q", len(lengths), *lengths)

@@ -162,7 +162,7 @@ def executor_of_future(future: Any) -> Executor | None:
     return default_executor() if isinstance(future, Future) else None
 
 
-def _settled(argument: Any) -> Any:
+def _with_results(argument: Any) -> Any:
     return with_results(argument, Future)
 
 
@@ -178,7 +178,7 @@ def _run(
     outer = getattr(_thread, "in_task", False)
     _thread.in_task = True
     try:
-        result = fn(*map(_settled, args), **{k: _settled(v) for k, v in kwargs.items()})
+        result = fn(*map(_with_results, args), **{k: _with_results(v) for k, v in kwargs.items()})
     except BaseException as error:  # noqa: BLE001 -- stored in the future
         _thread.in_task = outer
         # sys.exit in a task must not end the program that requests the result.

@@ -239,7 +239,7 @@ class RayBlocks(BlocksBase[Executor]):
             rows = first.grid.rows(part.positions).tolist()
             own = tuple(first.references[at] for at in positions)
             aligned = tuple(
-                self._brought(number, rows, part.location)
+                self._copied_to(number, rows, part.location)
                 for number, _ in enumerate(others, start=1)
             )
             places = [self._found[0][reference].nodes for reference in own]
@@ -254,7 +254,7 @@ class RayBlocks(BlocksBase[Executor]):
         self._sources.update(made)
         return made
 
-    def _brought(self, number: int, rows: Sequence[int], node: str) -> tuple[ObjectRef, ...]:
+    def _copied_to(self, number: int, rows: Sequence[int], node: str) -> tuple[ObjectRef, ...]:
         """Return a further collection's blocks, as copies at a node if they are elsewhere.
 
         Each copy is an object of its own, because Ray drops replicas when a store is full, and may
@@ -326,10 +326,10 @@ class RayBlocks(BlocksBase[Executor]):
                 reports: list[Report] = ray.get(reference, timeout=block_timeout())
             except Exception:  # noqa: BLE001 -- raised when the result is requested
                 continue
-            self._take(reports, expected)
+            self._record_reports(reports, expected)
         return len(ready)
 
-    def _take(self, reports: Sequence[Report], expected: Sequence[Expected]) -> None:
+    def _record_reports(self, reports: Sequence[Report], expected: Sequence[Expected]) -> None:
         for one in expected:
             report = reports[one.number]
             if report.made:

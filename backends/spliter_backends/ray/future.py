@@ -92,7 +92,7 @@ class RayFuture(ObjectRef):  # type: ignore[misc]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as a plain reference: Ray counts references of types it knows only."""
-        return _same, (ObjectRef(self.binary(), self.owner_address()),)
+        return _identity, (ObjectRef(self.binary(), self.owner_address()),)
 
     def __eq__(self, other: object) -> bool:
         """Return whether both refer to the same object; Ray's method also compares the types."""
@@ -145,5 +145,5 @@ def results_of(references: Sequence[ObjectRef], timeout: float | None = None) ->
             raise failure from error
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value

@@ -142,13 +142,13 @@ def _compare(
     show = functools.partial(_show, detail=app.detail(), folder=folder)
     with ExitStack() as stack:
         datasets = [stack.enter_context(app.open(choice)) for choice in choices]
-        _say_columns(datasets[0].points)
+        _note_columns(datasets[0].points)
         with progress() as listener:
             comparison = run_comparison(app, settings, datasets, listener, folder, show)
     show(comparison)
 
 
-def _say_columns(points: Points) -> None:
+def _note_columns(points: Points) -> None:
     chosen = points.columns
     if len(chosen) < chosen.numeric:
         note(

@@ -36,7 +36,7 @@ END_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class _Member:
+class _FloorProcess:
     """A process and the parent's end of its pipe."""
 
     process: BaseProcess
@@ -46,8 +46,8 @@ class _Member:
 class Floor:
     """A set of plain processes; created by :func:`start_floor`."""
 
-    def __init__(self, members: Sequence[_Member], timeout: float) -> None:
-        self._members = members
+    def __init__(self, members: Sequence[_FloorProcess], timeout: float) -> None:
+        self._processes = members
         self._timeout = timeout
 
     def load(self, points: Rows, row_chunks: Sequence[int], *aligned: Rows) -> None:
@@ -64,7 +64,7 @@ class Floor:
         """
         ends = np.cumsum(row_chunks)
         ranges = [(int(end) - rows, int(end)) for end, rows in zip(ends, row_chunks, strict=True)]
-        shares = np.array_split(np.arange(len(ranges)), len(self._members))
+        shares = np.array_split(np.arange(len(ranges)), len(self._processes))
         sources = (points, *aligned)
         self._ask([("load", sources, [ranges[i] for i in share]) for share in shares])
 
@@ -80,7 +80,7 @@ class Floor:
         on : str
             Name of the stored value to pass; by default the list of blocks.
         """
-        return self._ask([("call", kernel, on, args)] * len(self._members))
+        return self._ask([("call", kernel, on, args)] * len(self._processes))
 
     def keep(self, name: str, kernel: Callable[..., Any], *args: Any) -> None:
         """Run ``kernel(blocks, *args)`` in all processes and store each result there.
@@ -94,14 +94,14 @@ class Floor:
         *args
             Further arguments, the same in every process.
         """
-        self._ask([("keep", kernel, name, args)] * len(self._members))
+        self._ask([("keep", kernel, name, args)] * len(self._processes))
 
     def drop(self) -> None:
         """Discard the blocks and stored results of all processes."""
-        self._ask([("drop",)] * len(self._members))
+        self._ask([("drop",)] * len(self._processes))
 
     def _ask(self, questions: Sequence[tuple[Any, ...]]) -> list[Any]:
-        for member, question in zip(self._members, questions, strict=True):
+        for member, question in zip(self._processes, questions, strict=True):
             try:
                 member.pipe.send(question)
             except OSError as error:
@@ -109,8 +109,8 @@ class Floor:
         deadline = time.monotonic() + self._timeout
         # Receive all replies before checking any: a reply left in its pipe would be read as the
         # reply to the next request.
-        answers = [_answer(member, deadline) for member in self._members]
-        for member, (succeeded, answer) in zip(self._members, answers, strict=True):
+        answers = [_answer(member, deadline) for member in self._processes]
+        for member, (succeeded, answer) in zip(self._processes, answers, strict=True):
             if not succeeded:
                 raise FloorError(f"{_name(member)} failed: {answer}")
         return [answer for _, answer in answers]
@@ -143,7 +143,7 @@ def start_floor(
     """
     # Spawn, because this process has threads, and a fork would share Dask's sockets.
     context = multiprocessing.get_context("spawn")
-    members: list[_Member] = []
+    members: list[_FloorProcess] = []
     try:
         with _environment(dict.fromkeys(THREAD_LIMITS, str(threads))):
             for _ in range(processes):
@@ -151,7 +151,7 @@ def start_floor(
                 process = context.Process(target=serve, args=(theirs,), daemon=True)
                 process.start()
                 theirs.close()
-                members.append(_Member(process, ours))
+                members.append(_FloorProcess(process, ours))
         yield Floor(members, timeout)
     finally:
         for member in members:
@@ -193,7 +193,7 @@ def _read_blocks(sources: Sequence[Rows], ranges: Sequence[tuple[int, int]]) -> 
     return [tuple(source.read(start, stop) for source in sources) for start, stop in ranges]
 
 
-def _answer(member: _Member, deadline: float) -> tuple[bool, Any]:
+def _answer(member: _FloorProcess, deadline: float) -> tuple[bool, Any]:
     """Wait for a reply: whether the process succeeded, and its result or error."""
     try:
         if not member.pipe.poll(max(deadline - time.monotonic(), 0)):
@@ -204,7 +204,7 @@ def _answer(member: _Member, deadline: float) -> tuple[bool, Any]:
         raise FloorError(f"{_name(member)} has died") from error
 
 
-def _name(member: _Member) -> str:
+def _name(member: _FloorProcess) -> str:
     return f"plain process {member.process.pid}"
 
 

@@ -107,13 +107,13 @@ def parse_scenario(text: str, origin: str) -> Scenario:
         return Scenario.model_validate(parse_toml(text))
     except ValidationError as error:
         lines = lines_of(text)
-        wrong = "\n".join(f"  {_said(found, lines)}" for found in error.errors())
+        wrong = "\n".join(f"  {_formatted(found, lines)}" for found in error.errors())
         raise ScenarioError(f"{origin} is not a scenario:\n{wrong}") from error
     except ValueError as error:
         raise ScenarioError(f"{origin} is not TOML: {error}") from error
 
 
-def _said(found: ErrorDetails, lines: dict[Place, int]) -> str:
+def _formatted(found: ErrorDetails, lines: dict[Place, int]) -> str:
     """Format an error with its line; pydantic adds the app to the path of a parameter."""
     place = [key for key in found["loc"] if key not in APPS]
     line = nearest_line(lines, place)

@@ -157,14 +157,14 @@ def resume(
 def plot(folder: FolderArgument) -> None:
     """Draw the figures of the experiments in a folder, as PNG and SVG."""
     with errors_reported():
-        _say_written(write_report(ResultsFolder(folder), page=False))
+        _note_written(write_report(ResultsFolder(folder), page=False))
 
 
 @app.command()
 def report(folder: FolderArgument) -> None:
     """Draw the figures and write a page with tables, the paper's readings, and the verdicts."""
     with errors_reported():
-        _say_written(write_report(ResultsFolder(folder)))
+        _note_written(write_report(ResultsFolder(folder)))
 
 
 @app.command(name="simulate")
@@ -201,7 +201,7 @@ def predict_figure(
         console.print(block_sizes_table(found))
         if check:
             console.print(checks_table(found.checks))
-        _say_written(write_simulation(found, results))
+        _note_written(write_simulation(found, results))
 
 
 def _part_rows(runs: Sequence[PlannedRun]) -> list[int]:
@@ -276,5 +276,5 @@ def _run(
     note(f"{request.name}: {done} runs done, {left} left; spliter experiment report {folder.path}")
 
 
-def _say_written(files: list[Path]) -> None:
+def _note_written(files: list[Path]) -> None:
     note(f"written: {', '.join(map(str, files))}")

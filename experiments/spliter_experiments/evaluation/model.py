@@ -73,7 +73,7 @@ def predict_cascade(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
     iterations = asked.iterations if scheme.retrains else min(asked.iterations, steps.iterations)
     first = pass_seconds(costs, parts, run.cores, steps.train.at(run.rows / parts))
     first += _merging_sets(run, costs, steps, scheme, parts)
-    again = (iterations - 1) * _further(run, costs, steps, scheme, parts)
+    again = (iterations - 1) * _further_iteration(run, costs, steps, scheme, parts)
     return before + first + again
 
 
@@ -92,7 +92,7 @@ def _merging_sets(
     return seconds
 
 
-def _further(
+def _further_iteration(
     run: PlannedRun, costs: Costs, steps: CascadeCosts, scheme: Scheme, parts: int
 ) -> float:
     """Return the seconds of an iteration after the first."""

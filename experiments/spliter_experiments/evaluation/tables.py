@@ -45,7 +45,7 @@ def paper_table(scenario: Scenario) -> Grid | None:
         for configuration, found in series.items():
             base = series.get(REFERENCE, {})
             cells = [
-                seconds(found[point.x]) + _beside(found[point.x], base.get(point.x))
+                seconds(found[point.x]) + _multiple_of(found[point.x], base.get(point.x))
                 if point.x in found
                 else NONE
                 for point in points
@@ -91,7 +91,7 @@ def kernel_table(bars: Sequence[Summary]) -> Grid | None:
     return Grid(headings, tuple(rows), caption)
 
 
-def _beside(value: float, base: float | None) -> str:
+def _multiple_of(value: float, base: float | None) -> str:
     return "" if base is None or base == value else f" ({times(value / base)}x)"
 
 

@@ -240,7 +240,7 @@ class ResultsFolder:
         version = {VERSION_KEY: str(SCHEMA_VERSION).encode()}
         table = table.replace_schema_metadata({**(table.schema.metadata or {}), **version})
         file = self.path / TABLE
-        partial = _beside(file)
+        partial = _temporary_name(file)
         try:
             pq.write_table(table, partial)
             partial.replace(file)
@@ -281,7 +281,7 @@ class ResultsFolder:
 
     def _write(self, kind: str, name: str, content: Mapping[str, Any]) -> None:
         file = self.path / kind / f"{name}.json"
-        partial = _beside(file)
+        partial = _temporary_name(file)
         text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -300,7 +300,7 @@ class ResultsFolder:
             ) from error
 
 
-def _beside(file: Path) -> Path:
+def _temporary_name(file: Path) -> Path:
     return file.with_name(f".{file.stem}.{socket.gethostname()}.{os.getpid()}.partial")
 
 

@@ -92,13 +92,13 @@ def render(
     }
     with errors_reported():
         request = Request(
-            figures=tuple(map(_whole, figures)),
+            figures=tuple(map(_absolute, figures)),
             size=size,
             backend=backend,
             configurations=None if configurations is None else words(configurations),
             nodes=None if nodes is None else _numbers(nodes),
             repetitions=repetitions,
-            site=_whole(site),
+            site=_absolute(site),
             overrides={name: value for name, value in given.items() if value is not None},
             modules=tuple(module or ()),
             prolog=tuple(prolog or ()),
@@ -143,7 +143,7 @@ def submit(
                 "--resume does again what is missing"
             )
         for job in control.submit(where, cluster):
-            _say(f"{job.job_id}  {job.name}")
+            _print(f"{job.job_id}  {job.name}")
 
 
 @slurm.command()
@@ -171,13 +171,13 @@ def collect(folder: FolderArgument, dry_run: DryRun = False) -> None:
     with errors_reported():
         where = Folder(folder)
         found = control.collect(where, write=not dry_run)
-        _say(f"{len(found.done)} of {len(found.done) + len(found.missing)} runs are recorded")
+        _print(f"{len(found.done)} of {len(found.done) + len(found.missing)} runs are recorded")
         if found.table is not None:
-            _say(f"table: {found.table}")
+            _print(f"table: {found.table}")
             note(f"next: spliter experiment report {where.results}")
         for name, text in found.logs.items():
             Console(markup=False).print(f"\nruns are missing; the end of {name}:", style="yellow")
-            _say(text)
+            _print(text)
         if found.missing:
             missing = ", ".join(found.missing[:3]) + (", ..." if len(found.missing) > 3 else "")
             note(f"missing: {missing}; next: spliter slurm submit --resume {folder}")
@@ -189,7 +189,7 @@ def cancel(folder: FolderArgument, dry_run: DryRun = False) -> None:
     """Cancel the jobs of a folder that wait or run; what is recorded stays."""
     with errors_reported():
         for job in control.cancel(Folder(folder), Slurm(), dry_run=dry_run):
-            _say(f"{'would be ' if dry_run else ''}cancelled: {job.job_id}  {job.name}")
+            _print(f"{'would be ' if dry_run else ''}cancelled: {job.job_id}  {job.name}")
 
 
 def _show_draft(draft: control.Draft, site: Site, with_scripts: bool) -> None:
@@ -216,7 +216,7 @@ def _show_draft(draft: control.Draft, site: Site, with_scripts: bool) -> None:
         for script in draft.scripts:
             for name, text in script.files.items():
                 Console(markup=False).rule(name)
-                _say(text)
+                _print(text)
 
 
 def _show_commands(folder: Folder, submission: Submission) -> None:
@@ -229,9 +229,9 @@ def _show_commands(folder: Folder, submission: Submission) -> None:
         after = None if job.after is None else numbers[job.after]
         script = str(folder.script(job))
         if job.engine == "compss":
-            _say(f"SPLITER_AFTER={after} bash {shlex.quote(script)}")
+            _print(f"SPLITER_AFTER={after} bash {shlex.quote(script)}")
         else:
-            _say(shlex.join(submit_command(script, after)))
+            _print(shlex.join(submit_command(script, after)))
 
 
 def _table(title: str, headings: Sequence[str]) -> Table:
@@ -243,7 +243,7 @@ def _table(title: str, headings: Sequence[str]) -> Table:
     return table
 
 
-def _whole(text: str) -> str:
+def _absolute(text: str) -> str:
     """Return a file's absolute path; return a name unchanged."""
     return str(Path(text).absolute()) if text.endswith(".toml") else text
 
@@ -270,5 +270,5 @@ def _beside(text: str | None) -> tuple[Literal["dask", "dataclay"], ...]:
     raise OptionError(f"--beside takes dask or dataclay, got {text!r}")
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     Console(markup=False).print(text, highlight=False, soft_wrap=True)

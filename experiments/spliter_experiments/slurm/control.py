@@ -213,7 +213,7 @@ def submit(folder: Folder, slurm: Slurm) -> list[JobEntry]:
             numbers = {other.name: other.job_id for other in submission.jobs}
             after = numbers[job.after] if job.after is not None else None
             try:
-                number = _hand_in(folder, job, after, slurm)
+                number = _submit_job(folder, job, after, slurm)
             except SlurmError as error:
                 raise type(error)(
                     f"{len(taken)} of {len(waiting)} jobs were handed in, then: {error} The same "
@@ -225,7 +225,7 @@ def submit(folder: Folder, slurm: Slurm) -> list[JobEntry]:
         return taken
 
 
-def _hand_in(folder: Folder, job: JobEntry, after: str | None, slurm: Slurm) -> str:
+def _submit_job(folder: Folder, job: JobEntry, after: str | None, slurm: Slurm) -> str:
     there = slurm.live(job.name)
     if there:
         return there[0]

@@ -125,7 +125,7 @@ class Peer:
         self.station_id = uuid.uuid5(backend_id, "spliter-station")
         self._session = session
         self._under_way: set[asyncio.Future[Any]] = set()
-        self._given_up: dict[asyncio.Future[Any], str] = {}
+        self._lost_reasons: dict[asyncio.Future[Any], str] = {}
         self._watcher: asyncio.Task[None] | None = None
         self._silent_since: float | None = None
         self._free_names: list[str] = []
@@ -283,9 +283,9 @@ class Peer:
         names, self._free_names = self._free_names, []
         object_ids, self._free_objects = self._free_objects, []
         self._freeing = None
-        await self._ask_to_free(names, object_ids)
+        await self._request_free(names, object_ids)
 
-    async def _ask_to_free(self, names: Sequence[str], object_ids: Sequence[uuid.UUID]) -> None:
+    async def _request_free(self, names: Sequence[str], object_ids: Sequence[uuid.UUID]) -> None:
         # A lost backend has nothing to free; a stopped client cannot send.
         with contextlib.suppress(BackendGoneError, BackendNotUsableError):
             await self.ask("free", names, packed(object_ids))
@@ -296,24 +296,24 @@ class Peer:
         call = getattr(client.stub, name)(
             request, metadata=[*client.metadata_call, *self._session.metadata]
         )
-        waiting = asyncio.ensure_future(_outcome(call))
+        waiting = asyncio.ensure_future(_awaited(call))
         self._under_way.add(waiting)
         if self._watcher is None:
             self._watcher = self._session.loop.create_task(self._watch())
         try:
             return await waiting
         except asyncio.CancelledError:
-            if why := self._given_up.pop(waiting, None):
+            if why := self._lost_reasons.pop(waiting, None):
                 raise BackendGoneError(self.backend_id, why) from None
             current = asyncio.current_task()
             if current is not None and current.cancelling():
                 raise
             raise BackendNotUsableError(STOPPED) from None
         except grpc.aio.AioRpcError as error:
-            raise await self._explained(error) from None
+            raise await self._error_of(error) from None
         finally:
             self._under_way.discard(waiting)
-            self._given_up.pop(waiting, None)
+            self._lost_reasons.pop(waiting, None)
 
     async def _client(self) -> Any:
         """Return dataClay's own client of this backend."""
@@ -328,7 +328,7 @@ class Peer:
             raise BackendNotUsableError(STOPPED)
         return client
 
-    async def _explained(self, error: Any) -> Exception:
+    async def _error_of(self, error: Any) -> Exception:
         """Return the error to raise for a failed call."""
         details = str(error.details())
         if error.code() is grpc.StatusCode.INTERNAL and "does not exist" in details:
@@ -353,7 +353,7 @@ class Peer:
             await stub.Check(question, timeout=ANSWER_SECONDS, metadata=client.metadata_call)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                return await self._knock(client)
+                return await self._check_connection(client)
             self._silent_since = None
             if error.code() is grpc.StatusCode.UNAVAILABLE:
                 return Health.GONE, str(error.details())
@@ -361,7 +361,7 @@ class Peer:
         self._silent_since = None
         return Health.ANSWERS, ""
 
-    async def _knock(self, client: Any) -> tuple[Health, str]:
+    async def _check_connection(self, client: Any) -> tuple[Health, str]:
         """Check whether the machine of a silent backend still accepts connections for it."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -386,7 +386,7 @@ class Peer:
             health, why = await self.look()
             if health is Health.GONE:
                 for waiting in self._under_way:
-                    self._given_up[waiting] = why
+                    self._lost_reasons[waiting] = why
                     waiting.cancel()
 
 
@@ -400,6 +400,6 @@ def _check_fits(nbytes: int) -> None:
         )
 
 
-async def _outcome(call: Any) -> Any:
+async def _awaited(call: Any) -> Any:
     """Wait for a gRPC call, which is awaitable but no coroutine."""
     return await call

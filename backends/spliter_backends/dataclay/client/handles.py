@@ -78,7 +78,7 @@ class Copies:
         self._locks: weakref.WeakValueDictionary[tuple[uuid.UUID, uuid.UUID], asyncio.Lock] = (
             weakref.WeakValueDictionary()
         )
-        self._room = asyncio.Semaphore(COPIES_AT_ONCE)
+        self._copy_slots = asyncio.Semaphore(COPIES_AT_ONCE)
 
     async def bring(
         self, object_id: uuid.UUID, source: uuid.UUID, to: uuid.UUID
@@ -105,7 +105,7 @@ class Copies:
             copy = self._made.get(place)
             if copy is not None:
                 return copy, 0
-            async with self._room:
+            async with self._copy_slots:
                 message = await self._pull(object_id, source)
                 peer = self._session.peer(to)
                 copy_id, nbytes = await peer.ask("adopt", await peer.push(message))
@@ -193,7 +193,7 @@ class Anchor:
             Backend of each block of each collection.
         """
         own = [[backend_id] * len(self._members[0]), *holders[1:]]
-        self._home, blocks, nbytes = await self._made_at(backend_id, own)
+        self._home, blocks, nbytes = await self._create_home(backend_id, own)
         self._counter.add(Movement(aligned_blocks=blocks, aligned_nbytes=nbytes))
 
     async def move(
@@ -230,7 +230,7 @@ class Anchor:
             size = len(self._positions)
             holders = [found[at : at + size] for at in range(0, len(found), size)]
             best = to or self._best(holders[0], left.peer.backend_id)
-            self._home, blocks, nbytes = await self._made_at(best, holders)
+            self._home, blocks, nbytes = await self._create_home(best, holders)
             self._counter.add(Movement(fetched_blocks=blocks, fetched_nbytes=nbytes))
 
     def _best(self, holders: Sequence[uuid.UUID | None], present: uuid.UUID) -> uuid.UUID:
@@ -241,7 +241,7 @@ class Anchor:
             bytes_at[holder] += max(nbytes, 1)
         return min(bytes_at, key=lambda one: (-bytes_at[one], one != present, one))
 
-    async def _made_at(
+    async def _create_home(
         self, backend_id: uuid.UUID, holders: Sequence[Sequence[uuid.UUID | None]]
     ) -> tuple[Home, int, int]:
         """Create a home; return it with the numbers of copied blocks and bytes."""

@@ -204,7 +204,7 @@ class Session:
             If no backend answers.
         """
         whys = []
-        for backend_id in await self._who_answers():
+        for backend_id in await self._candidates():
             try:
                 async with asyncio.timeout(ADMIN_SECONDS):
                     found = await self.peer(backend_id).ask("locate", packed(object_ids))
@@ -219,7 +219,7 @@ class Session:
             return [one if one != NOWHERE else None for one in unpacked(found)]
         raise BackendNotUsableError(f"no dataClay backend answers: {'; '.join(whys) or 'none'}")
 
-    async def _who_answers(self) -> list[uuid.UUID]:
+    async def _candidates(self) -> list[uuid.UUID]:
         """Return the backends, starting with those that have answered before."""
         if not self.runtime.backend_clients:
             await self.refresh()

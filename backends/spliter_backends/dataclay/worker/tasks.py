@@ -91,7 +91,7 @@ def run(call: bytes, given: Sequence[bytes | str], name: str) -> tuple[Any, ...]
         ``("stale", ids)``.
     """
     try:
-        fn, args, kwargs = _arrived(call, given)
+        fn, args, kwargs = _unpickled_call(call, given)
         return _reply(fn(*args, **kwargs), name)
     except StaleError as stale:
         return "stale", stale.object_ids
@@ -99,7 +99,7 @@ def run(call: bytes, given: Sequence[bytes | str], name: str) -> tuple[Any, ...]
         return "failed", ERRORS.encode(error)
 
 
-def _arrived(call: bytes, given: Sequence[bytes | str]) -> tuple[Any, Any, Any]:
+def _unpickled_call(call: bytes, given: Sequence[bytes | str]) -> tuple[Any, Any, Any]:
     """Unpickle a call, and check that the blocks of its partitions are here."""
     referred = [_result(it) if isinstance(it, str) else _unpickled(it) for it in given]
     for value in referred:

@@ -146,7 +146,7 @@ def _launch_once(choice: ClusterChoice, arguments: Sequence[str], runcompss: Pat
             environment = {**os.environ, LAUNCHED: json.dumps(told)}
             return _run(command, environment, Progress(progress))
         finally:
-            _end_what_is_left(folder)
+            _kill_leftover_workers(folder)
 
 
 def _files(
@@ -183,7 +183,7 @@ def _run(command: Sequence[str], environment: dict[str, str], progress: Progress
     # Ending this process must end the application too.
     before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        return _watched(process, progress)
+        return _wait_while_on_time(process, progress)
     finally:
         signal.signal(signal.SIGTERM, before)
         if process.poll() is None:
@@ -191,7 +191,7 @@ def _run(command: Sequence[str], environment: dict[str, str], progress: Progress
             process.wait()
 
 
-def _watched(process: subprocess.Popen[bytes], progress: Progress) -> int:
+def _wait_while_on_time(process: subprocess.Popen[bytes], progress: Progress) -> int:
     """Wait for the application while it reports progress in time."""
     while True:
         try:
@@ -206,7 +206,7 @@ def _watched(process: subprocess.Popen[bytes], progress: Progress) -> int:
             )
 
 
-def _end_what_is_left(folder: Path) -> None:
+def _kill_leftover_workers(folder: Path) -> None:
     """Kill leftover workers of an application: their arguments contain its folder."""
     left = [
         process

@@ -44,7 +44,7 @@ class DataClayRest:
     ) -> DataClayRest:
         """Return the current state."""
         kept = kept_at(executor, backends)
-        homes = _homes(executor, object_ids)
+        homes = _holders(executor, object_ids)
         return cls(executor, tuple(backends), kept, tuple(object_ids), homes)
 
     def wait(self, timeout: float = REST_SECONDS) -> None:
@@ -66,7 +66,7 @@ class DataClayRest:
             time.sleep(POLL_SECONDS)
         moved = sum(
             now != home
-            for now, home in zip(_homes(self.executor, self.object_ids), self.homes, strict=True)
+            for now, home in zip(_holders(self.executor, self.object_ids), self.homes, strict=True)
         )
         if moved:
             raise ClusterError(
@@ -82,7 +82,7 @@ def kept_at(executor: DataClayExecutor, backends: Sequence[Location]) -> int:
     return sum(session.wait(peer.ask("kept")) for peer in peers)
 
 
-def _homes(
+def _holders(
     executor: DataClayExecutor, object_ids: Sequence[uuid.UUID]
 ) -> tuple[uuid.UUID | None, ...]:
     if not object_ids:
