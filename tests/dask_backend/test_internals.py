@@ -29,7 +29,7 @@ from tests.dask_workers import workers_of
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
-AT_WORKERS = {"spill buffer", "scheduler calls", "peer reads", "pool threads"}
+AT_WORKERS = {"spill buffer", "memory limits", "scheduler calls", "peer reads", "pool threads"}
 
 
 @pytest.fixture
@@ -66,8 +66,8 @@ def test_a_check_sees_another_dask(name: str) -> None:
 def found_at_worker(name: str) -> bool:
     """Check a feature at a worker."""
     worker = get_worker()
-    objects = [] if name == "pool threads" else [worker]
-    return bool(FEATURES[name]._check(*objects))
+    objects = {"pool threads": [], "memory limits": [worker.memory_manager]}
+    return bool(FEATURES[name]._check(*objects.get(name, [worker])))
 
 
 def found_at_scheduler(name: str, dask_scheduler: Any) -> bool:

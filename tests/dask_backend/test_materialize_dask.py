@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,12 +18,9 @@ import dask.array as da
 import dask.dataframe as dd
 import pandas as pd
 import scipy.sparse as sp
-from distributed import Client, Event, get_worker, wait
-from distributed.spill import SpillBuffer
+from distributed import Client, Event, wait
 
-from spliter import BlockTimeoutError, NotEnoughMemoryError, Partition, Split, split, task
-from spliter_backends.dask.worker import copies as dask_kept
-from spliter_backends.dask.worker import memory as dask_memory
+from spliter import NotEnoughMemoryError, Partition, Split, split, task
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import kill
 
@@ -49,7 +41,11 @@ def kept(client: Client) -> dict[str, int]:
 
     def find(dask_scheduler: Any) -> dict[str, int]:
         tasks = dask_scheduler.tasks.values()
-        return {task.key: task.nbytes for task in tasks if str(task.key).startswith(PREFIX)}
+        return {
+            task.key: task.nbytes
+            for task in tasks
+            if str(task.key).startswith(PREFIX) and task.state == "memory"
+        }
 
     found: dict[str, int] = client.run_on_scheduler(find)
     return found
@@ -210,15 +206,15 @@ def test_auto_leaves_memory_free(client: Client) -> None:
     assert "materialized (about 100 rows per block)" in repr(split(x, materialize="auto"))
 
 
+def limit_memory(nbytes: int, dask_worker: Any) -> None:
+    manager = dask_worker.memory_manager
+    manager.memory_pause_fraction = manager.memory_spill_fraction = False
+    manager.memory_limit = nbytes
+
+
 def test_too_large_for_the_worker_is_refused(start_cluster: StartCluster) -> None:
     client = start_cluster()
-
-    def limit(dask_worker: Any) -> None:
-        manager = dask_worker.memory_manager
-        manager.memory_pause_fraction = manager.memory_spill_fraction = False
-        manager.memory_limit = 1000
-
-    client.run(limit)
+    client.run(limit_memory, 1000)
     parts = split(points(), materialize=True)
     with pytest.raises(NotEnoughMemoryError, match="more partitions_per_location"):
         totals(parts)
@@ -289,98 +285,28 @@ def test_collection_of_frames_has_unknown_sizes(client: Client) -> None:
 
 
 @task
-def uses_before_it_is_known(partition: Partition) -> tuple[bool, bool, int]:
-    """Hold back what makes it known: is it usable here, and in another thread, and known?"""
-    known, keep = threading.Event(), dask_kept._keep
-
-    async def keep_later(*arguments: Any) -> None:
-        while not known.is_set():
-            await asyncio.sleep(0.01)
-        await keep(*arguments)
-
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as threads:
-        patch.setattr(dask_kept, "_keep", keep_later)
-        made = partition.materialize()
-        # In a thread of its own nobody waits at the end of the task; it is there already.
-        same = threads.submit(partition.materialize).result(WAIT) is made
-        held = len([key for key in get_worker().data if str(key).startswith(PREFIX)])
-        # Held by the time the result is known, and not before.
-        threading.Timer(0.5, known.set).start()
-    return len(made) == len(partition.get_item_indexes()), same, held
+def rows_twice(partition: Partition) -> tuple[int, int]:
+    """Ask for the blocks as one in a thread of this function's own, and in the task's."""
+    with ThreadPoolExecutor(1) as threads:
+        there = threads.submit(partition.materialize).result(WAIT)
+    return len(there), len(partition.materialize())
 
 
-def test_a_task_goes_on_while_the_scheduler_hears_of_it(client: Client) -> None:
-    with split(points(), partitions_per_location=1) as parts:
-        futures = [uses_before_it_is_known(partition) for partition in parts]
-        assert client.gather(futures) == [(True, True, 0)] * len(parts)
+def test_asked_for_by_tasks_that_hold_all_threads(client: Client) -> None:
+    with split(points(), partitions_per_location=2) as parts:
+        found = client.gather([rows_twice(partition) for partition in parts for _ in range(2)])
+        assert all(there == here for there, here in found)
+        assert sum(here for _, here in found) == 2 * 12_000
         assert len(kept(client)) == len(at_workers(client)) == len(parts)
     assert eventually(lambda: not kept(client) and not at_workers(client))
 
 
-@task
-def made_known_by(keep: Callable[..., Any], partition: Partition) -> int:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dask_kept, "_keep", keep)
-        return len(partition.materialize())
+def test_refused_once_is_tried_again(start_cluster: StartCluster) -> None:
+    client = start_cluster(n_workers=1)
 
-
-async def never(*_: Any) -> None:
-    await asyncio.sleep(3600)
-
-
-async def refuses(*_: Any) -> None:
-    raise OSError("no scheduler")
-
-
-@pytest.mark.parametrize(
-    ("keep", "error", "match"),
-    [(never, BlockTimeoutError, "within 0.5 s"), (refuses, OSError, "no scheduler")],
-)
-def test_what_the_scheduler_does_not_hear_of(
-    client: Client, keep: Any, error: type[Exception], match: str
-) -> None:
-    with dask.config.set({"spliter.block-timeout": "0.5s"}):
-        parts = split(points())
-    with parts:
-        futures = [made_known_by(keep, partition) for partition in parts]
-        for future in futures:
-            with pytest.raises(error, match=match):
-                future.result(timeout=WAIT)
-        assert not kept(client)
-        # Nothing of it stays in the way of the next task.
-        assert len(parts[0].submit(Partition.materialize).result(timeout=WAIT)) > 1
-        assert len(kept(client)) == 1
-    assert eventually(lambda: not kept(client) and not at_workers(client))
-
-
-def test_dask_spills_the_last_value_at_the_same_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = SpillBuffer(str(tmp_path), target=10_000)
-    data["last"] = np.ones(10)
-    evict = data.evict
-
-    def too_late() -> int:
-        evict()  # as the memory manager of the worker does
-        return evict()
-
-    monkeypatch.setattr(data, "evict", too_late)
-    monitor = SimpleNamespace(get_process_memory=lambda: 10_000)
-    worker: Any = SimpleNamespace(data=data, monitor=monitor)
-    dask_memory._spill_others(worker, 1, [], limit=0)
-    assert (list(data.fast), list(data.slow)) == ([], ["last"])
-
-
-@pytest.mark.parametrize(("late", "fits"), [(3, True), (100, False)])
-def test_memory_that_is_free_a_moment_later(late: int, fits: bool) -> None:
-    takes = iter([900] * late + [100] * 100)
-    worker: Any = SimpleNamespace(
-        address="tcp://here",
-        data={},
-        memory_manager=SimpleNamespace(memory_limit=1000, memory_pause_fraction=1.0),
-        monitor=SimpleNamespace(get_process_memory=lambda: next(takes)),
-    )
-    with ExitStack() as stack:
-        if not fits:
-            stack.enter_context(pytest.raises(NotEnoughMemoryError, match="900 are taken"))
-        stack.enter_context(dask_memory.room_for(worker, 100, [], timeout=0))
+    with split(points(), materialize=True) as parts:
+        client.run(limit_memory, 1000)
+        with pytest.raises(NotEnoughMemoryError, match="more partitions_per_location"):
+            totals(parts)
+        client.run(limit_memory, 0)
+        assert [blocks for blocks, _ in totals(parts)] == [1] * len(parts)

@@ -26,7 +26,8 @@ from spliter_backends.dask.client.environment import check_environment
 from spliter_backends.dask.client.queries import Inquiry, refuse_cancelled
 from spliter_backends.dask.executor import DaskExecutor
 from spliter_backends.dask.worker.fetch import hold
-from spliter_backends.dask.worker.source import View, WorkerSource
+from spliter_backends.dask.worker.own_tasks import SentSource
+from spliter_backends.dask.worker.source import Materialized, View, WorkerSource
 
 MOST_IN_A_TASK: Final = 64
 """Blocks of a partition that travels with each task on it, about 4 kB. A partition of more blocks
@@ -69,7 +70,7 @@ class Member:
 class Owner(Protocol):
     """What a partition's source needs of the opened blocks that it belongs to."""
 
-    client: Client
+    executor: DaskExecutor
 
     def futures(self) -> tuple[Sequence[Future[Any]], ...]:
         """Return the futures of all blocks."""
@@ -77,15 +78,6 @@ class Owner(Protocol):
 
     def refuse_cancelled(self, partition: Partition) -> None:
         """Raise if blocks of a partition are not to be had any more."""
-        ...
-
-
-class SentSource(Protocol):
-    """What stands for a partition's blocks at their location."""
-
-    @property
-    def materialized_key(self) -> str:
-        """What the blocks, put together, are kept by."""
         ...
 
 
@@ -97,11 +89,12 @@ class ClientSource:
     ) -> None:
         self._blocks = blocks
         self._sent = sent
+        self._one: Future[Any] | None = None
         self._aligned = aligned  # some are copies made for this partition: kept alive here
         self._shipped: tuple[Any, bool, PickledPartition | Future[Any]] | None = None
         self._lock = threading.Lock()
         # Tasks under way keep this object alive, so that none of them puts it there afterwards.
-        weakref.finalize(self, _release, weakref.ref(blocks.client), sent.materialized_key)
+        weakref.finalize(self, blocks.executor.release, sent.materialized_key)
 
     def read(self) -> Any:
         """Refuse: the blocks are in the workers' memory."""
@@ -116,8 +109,11 @@ class ClientSource:
 
     def shipped(
         self, executor: DaskExecutor, partition: Partition
-    ) -> PickledPartition | Future[Any]:
-        """Return what a task is given: the partition, or the future of it at its location."""
+    ) -> PickledPartition | Future[Any] | Materialized:
+        """Return what a task is given: the partition, or the future of it at its location.
+
+        With it the future of the blocks as one, if the task is to see them so.
+        """
         as_one = partition.begin_pass()
         with self._lock:
             sent = self._sent_before(partition, as_one)
@@ -128,7 +124,12 @@ class ClientSource:
                 if len(partition) > MOST_IN_A_TASK:
                     sent = executor.ship(sent, partition.location)
                 self._shipped = (partition.indexes, as_one, sent)
-            return sent
+            if not as_one or len(partition) == 1:
+                return sent
+            if self._one is None or self._one.status in ("error", "cancelled"):
+                needed = (self, self._aligned, self._blocks.futures())
+                self._one = executor.put_into_one(self._sent, partition.location, needed)
+            return Materialized(sent, self._one)
 
     def _first_is_cancelled(self, partition: Partition) -> bool:
         """Whether one block shows that all are gone: ``client.restart()`` cancels every future."""
@@ -155,19 +156,12 @@ class ClientSource:
     def forget(self) -> None:
         """Let go of what was sent, of copies, and of the blocks as one."""
         with self._lock:
-            self._shipped = None
+            self._shipped = self._one = None
             self._aligned = ()
-        _release(weakref.ref(self._blocks.client), self._sent.materialized_key)
+        self._blocks.executor.release(self._sent.materialized_key)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return hold, (self._sent,)
-
-
-def _release(client: weakref.ReferenceType[Client], key: str) -> None:
-    """Have the scheduler free what a worker keeps in the client's name, if it does."""
-    alive: Any = client()
-    if alive is not None and alive.status == "running":
-        alive._send_to_scheduler({"op": "client-releases-keys", "keys": [key], "client": alive.id})
 
 
 class DaskBlocks(BlocksBase[DaskExecutor]):

@@ -23,9 +23,10 @@ from typing import Any
 
 import dask
 from dask._task_spec import TaskRef
+from dask.typing import Key
 from dask.utils import funcname
 from distributed import Client, Future
-from distributed.protocol.pickle import loads
+from distributed.protocol.pickle import dumps, loads
 
 from spliter import ClientClosedError, InvalidArgumentError, Location, Partition
 from spliter.backend import BlocksMade, ExecutorBase, IntArray
@@ -34,7 +35,9 @@ from spliter_backends.dask.client.calls import PickledPartition, pickle_call, ru
 from spliter_backends.dask.client.new_collections import assembled
 from spliter_backends.dask.client.scheduler_calls import ask, refuse_closed
 from spliter_backends.dask.client.watch import UnfinishedTasks
+from spliter_backends.dask.scheduler.wants import release_for_client
 from spliter_backends.dask.worker.fetch import hold
+from spliter_backends.dask.worker.own_tasks import SentSource, put_into_one
 
 
 class DaskExecutor(ExecutorBase):
@@ -172,6 +175,21 @@ class DaskExecutor(ExecutorBase):
         """Send a partition to its location, to be named by later tasks."""
         future = self._sender.add("spliter-partition", location, loads, (partition.data,))
         self._keep_an_eye_on(future, ())
+        return future
+
+    def release(self, key: Key) -> None:
+        """Have the scheduler free what tasks have had kept under a key, if any has."""
+        client = self._client()
+        kept = self._unfinished.forget_kept(key)
+        if kept and client is not None and client.status == "running":
+            loop: Any = client.loop
+            loop.add_callback(client.run_on_scheduler, release_for_client, [key], client.id)
+
+    def put_into_one(self, source: SentSource, location: Location, needed: Any) -> Future[Any]:
+        """Have the blocks of a partition put into one at its location, where Dask keeps it."""
+        name = "spliter-materialized"
+        future = self._sender.add(name, location, put_into_one, (dumps(source),), needed=needed)
+        self._keep_an_eye_on(future, needed)
         return future
 
     def copy_to(self, blocks: Sequence[tuple[Location, Future[Any]]]) -> list[Future[Any]]:

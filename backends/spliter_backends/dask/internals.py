@@ -15,6 +15,7 @@ spans           put our tasks into one span         the scheduler records each b
 span records    forget groups of tasks that ended   the records grow, as for any Dask program
 dashboard       add a page to Dask's dashboard      there is no page
 spill buffer    read a spilled block in place       Dask moves it back to memory, spills others
+memory limits   refuse what memory cannot hold      Dask ends the worker
 scheduler calls query the scheduler in a task       the same, by a client of the worker's
 peer reads      read a block from another worker    a task of Dask's copies it here; one that the
                                                     scheduler lists wrongly: BlockTimeoutError
@@ -345,6 +346,22 @@ def _has_room(worker: Worker, key: Key) -> bool:
     # Dask spills for memory as well that it knows nothing of, down to its target.
     most = manager.memory_target_fraction or manager.memory_spill_fraction or 1
     return worker.monitor.get_process_memory() + nbytes <= manager.memory_limit * most
+
+
+def _memory_limits_are_known(manager: Any) -> bool:
+    return hasattr(manager, "memory_limit") and hasattr(manager, "memory_pause_fraction")
+
+
+memory_limits = Feature("memory limits", "Dask ends workers that run out", _memory_limits_are_known)
+
+
+def memory_limit(worker: Worker) -> float | None:
+    """Return the bytes up to which a worker is left alone: beyond it is paused, or ended."""
+    manager: Any = getattr(worker, "memory_manager", None)
+    if not memory_limits.usable(manager) or not manager.memory_limit:
+        return None
+    ended = dask.config.get("distributed.worker.memory.terminate")
+    return float(manager.memory_limit * (manager.memory_pause_fraction or ended or 1))
 
 
 # --- a worker and the others ---------------------------------------------------------------

@@ -22,7 +22,8 @@ from spliter_backends._shared.opened import open_zarr
 from spliter_backends.dask.blocks import ClientSource
 from spliter_backends.dask.client.scheduler_calls import block_timeout
 from spliter_backends.dask.executor import DaskExecutor
-from spliter_backends.dask.worker.copies import Kept
+from spliter_backends.dask.worker.memory import memory_for
+from spliter_backends.dask.worker.own_tasks import kept_as_one
 
 
 def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
@@ -73,7 +74,7 @@ class StoredSource:
     positions : ndarray of int64
         Positions of the blocks in the first array.
     materialized_key : str
-        Key under which the worker keeps the concatenated blocks.
+        Key of the concatenated blocks, where a task asks for them by itself.
     nbytes : int
         Total bytes of the blocks.
     client : str
@@ -103,7 +104,7 @@ class StoredSource:
             yield (first.read(position), *beside)
 
     def materialized(self) -> Any:
-        """Return the concatenated blocks, read once and kept in the worker's memory."""
+        """Return the concatenated blocks, read once for all passes and kept by Dask."""
         try:
             worker = get_worker()
         except ValueError:
@@ -111,8 +112,12 @@ class StoredSource:
                 "a partition is materialized in the memory of a Dask worker; give it to a function "
                 "decorated with spliter.task, or to partition.submit(fn)"
             ) from None
-        kept = Kept(self.materialized_key, self.nbytes, self.client, self.timeout)
-        return kept.get(worker, lambda: concatenate(self.read()))
+        return kept_as_one(worker, self)
+
+    def put_into_one(self) -> Any:
+        """Return the blocks as one, read anew; the body of a task."""
+        with memory_for(get_worker(), self.nbytes):
+            return concatenate(self.read())
 
 
 class StoredBlocks(BlocksBase[DaskExecutor]):

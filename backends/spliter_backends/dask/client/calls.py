@@ -19,7 +19,7 @@ from spliter_backends._shared.sent_errors import failure_by
 from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends.dask.client.functions import pickle_function
 from spliter_backends.dask.worker.results import refuse_unpicklable
-from spliter_backends.dask.worker.source import run_at_location
+from spliter_backends.dask.worker.source import Materialized, run_at_location
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,8 @@ def pickle_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
     inputs: list[Any] = []
 
     def placed(value: Any) -> Any:
+        if isinstance(value, Materialized):
+            return Materialized(placed(value.partition), placed(value.block))
         if not isinstance(value, PickledPartition):
             value = parse_input(value)
             if not isinstance(value, GraphNode):
@@ -154,6 +156,8 @@ def _call(fn: Callable[..., Any], arguments: bytes, inputs: Sequence[Any]) -> An
     args, kwargs = loads(arguments)
 
     def filled(value: Any) -> Any:
+        if isinstance(value, Materialized):
+            return Materialized(filled(value.partition), filled(value.block))
         if not isinstance(value, Input):
             return value
         value = inputs[value.number]

@@ -24,6 +24,7 @@ from spliter_backends.dask.client.scheduler_calls import (
     no_answer,
     refuse_closed,
 )
+from spliter_backends.dask.scheduler.wants import report_to_client
 
 BATCH: Final = 10_000
 """Keys per question to the scheduler: bounds the message and how long the scheduler, which
@@ -218,28 +219,6 @@ class Inquiry:
             "without progress: look at the scheduler for what they wait for; the limit is the "
             "Dask setting spliter.block-timeout"
         )
-
-
-async def report_to_client(keys: Sequence[Key], client: str, dask_scheduler: Any) -> list[Key]:
-    """Run on the scheduler: report the state of tasks to a client, now and when it changes.
-
-    Parameters
-    ----------
-    keys : sequence of key
-        Tasks whose results the client needs. They are kept until it releases them.
-    client : str
-        Identifier of the client.
-    dask_scheduler : distributed.Scheduler
-        Given by Dask.
-
-    Returns
-    -------
-    list of key
-        Those that the scheduler does not know.
-    """
-    tasks = dask_scheduler.tasks
-    dask_scheduler.client_desires_keys([key for key in keys if key in tasks], client)
-    return [key for key in keys if key not in tasks]
 
 
 def refuse_cancelled(futures: Sequence[Future[Any]], indexes: IndexesOf) -> None:

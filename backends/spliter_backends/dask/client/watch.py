@@ -25,6 +25,7 @@ from tornado.ioloop import PeriodicCallback
 
 from spliter.backend import log_event
 from spliter_backends.dask.scheduler.pins import TOPIC, PinPlugin, available_workers
+from spliter_backends.dask.worker.own_tasks import kept_topic
 
 INTERVAL: Final = 1.0
 """Seconds between two passes over the unfinished tasks."""
@@ -58,6 +59,7 @@ class UnfinishedTasks:
         self._unfinished: dict[Key, _Unfinished] = {}
         self._passes: PeriodicCallback | None = None
         self._has_plugin = False
+        self._kept: set[Key] = set()
 
     def __len__(self) -> int:
         """Return the number of tasks that have not been seen to finish."""
@@ -106,6 +108,17 @@ class UnfinishedTasks:
         await client.register_plugin(PinPlugin())
         self._has_plugin = True
         client.subscribe_topic(TOPIC, _log_unavailable)
+        client.subscribe_topic(kept_topic(client.id), self._note_kept)
+
+    def _note_kept(self, event: tuple[float, Key]) -> None:
+        _, key = event
+        self._kept.add(key)
+
+    def forget_kept(self, key: Key) -> bool:
+        """Forget a result that a task has had kept in the client's name; tell if there was one."""
+        kept = key in self._kept
+        self._kept.discard(key)
+        return kept
 
     async def _inspect(self) -> None:
         """Drop the entries of tasks that have finished."""

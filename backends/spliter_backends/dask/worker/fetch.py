@@ -11,7 +11,7 @@ import dask
 from dask._task_spec import List, Task, TaskRef
 from dask.sizeof import sizeof
 from dask.typing import Key
-from distributed import Worker, get_client, secede
+from distributed import Client, Future, Worker, get_client, secede
 from distributed.utils import sync
 
 from spliter import BlockLostError
@@ -63,20 +63,44 @@ def _copied_by_a_task(
     remote = [key for key in keys if key not in worker.data]
     name = f"spliter-fetched-{uuid.uuid4().hex}"
     graph = {name: Task(name, hold, List(*map(TaskRef, keys)))}
+    client = get_client()
     with dask.annotate(workers=[worker.address], allow_other_workers=True):
-        future = get_client().get(graph, name, sync=False)
+        future = client.get(graph, name, sync=False)
     try:
-        return dict(zip(keys, future.result(timeout), strict=True)), remote
+        return dict(zip(keys, local_result(client, future, timeout), strict=True)), remote
     except TimeoutError:
         raise
     except Exception:  # noqa: BLE001 - of a block that is lost: the caller finds out which
         return {}, []
 
 
+def local_result(client: Client, future: Future[Any], timeout: float) -> Any:
+    """Wait for a task at this worker; return its result, the very object that the worker has.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The worker's own.
+    future : distributed.Future
+        Of the task.
+    timeout : float
+        Seconds.
+
+    Returns
+    -------
+    object
+        The result; an error of the task is raised.
+    """
+    error = future.exception(timeout)
+    if error is not None:
+        raise error
+    return client.gather(future)  # unlike `result` it looks into the worker's memory first
+
+
 def leave_thread_pool() -> None:
     """Give this task's thread back, if it has not been given back already."""
-    # A thread that is not the pool's own: without a pool, or not among its threads any more.
-    with suppress(AttributeError, KeyError):
+    # A thread that is not the pool's own: without worker or pool, or no longer one of its threads.
+    with suppress(AttributeError, KeyError, ValueError):
         secede()
 
 

@@ -37,11 +37,11 @@ from spliter import (
     Partition,
     PartitionNotLocalError,
 )
-from spliter.backend import IntArray, check_rows, concatenate, log_event
+from spliter.backend import BlockSource, IntArray, check_rows, concatenate, log_event
 from spliter_backends.dask.internals import call_scheduler
-from spliter_backends.dask.worker.copies import Kept, known_by_the_end, within
 from spliter_backends.dask.worker.fetch import fetch, leave_thread_pool
-from spliter_backends.dask.worker.memory import MISSING, has_all, nbytes_of, read_here
+from spliter_backends.dask.worker.memory import MISSING, has_all, memory_for, nbytes_of, read_here
+from spliter_backends.dask.worker.own_tasks import kept_as_one, within
 
 FETCH_BATCH_NBYTES: Final = 32 * 2**20
 """Blocks read from a peer ahead of their turn: enough to pay for the round trip of many
@@ -86,7 +86,7 @@ class WorkerSource:
     client : str
         The client's name at the scheduler.
     materialized_key : str
-        What the blocks, put together, are kept by.
+        Key of the blocks as one, where a task asks for them by itself.
     timeout : float
         Seconds to wait for blocks without any progress.
     view : View, optional
@@ -112,6 +112,13 @@ class WorkerSource:
         """Return the blocks as one if they are in the memory of the worker this runs on."""
         return self._here().materialized()
 
+    def put_into_one(self) -> Any:
+        """Return the blocks as one, made anew; the body of a task."""
+        worker = get_worker()
+        reading = _Reading(worker, self, fetch=True)
+        reading.settle(planned=worker.address)
+        return reading.joined()
+
     def index(self, at: int) -> tuple[int, ...]:
         """Return the block index of one of the blocks."""
         return tuple(map(int, np.unravel_index(int(self.positions[at]), self.grid_shape)))
@@ -125,6 +132,22 @@ class WorkerSource:
                 "decorated with spliter.task, or to partition.submit(fn)"
             ) from None
         return _Reading(worker, self, fetch=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Materialized:
+    """A partition and its blocks as one, on their way to a task.
+
+    Parameters
+    ----------
+    partition : object
+        The partition, or what stands for it.
+    block : object
+        Its blocks as one, or what stands for them.
+    """
+
+    partition: Any
+    block: Any
 
 
 def run_at_location(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -144,17 +167,42 @@ def run_at_location(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
     """
     worker = get_worker()
     bound = {name: _arrive(worker, value) for name, value in kwargs.items()}
-    arrived = [_arrive(worker, value) for value in args]
-    with known_by_the_end():
-        return fn(*arrived, **bound)
+    return fn(*[_arrive(worker, value) for value in args], **bound)
+
+
+class _WithBlock:
+    """A source whose blocks as one are there."""
+
+    def __init__(self, source: BlockSource, block: Any) -> None:
+        self._source = source
+        self._block = block
+
+    def read(self) -> Iterator[Any]:
+        """Yield the blocks."""
+        yield from self._source.read()
+
+    def materialized(self) -> Any:
+        """Return the blocks as one."""
+        return self._block
 
 
 def _arrive(worker: Worker, value: Any) -> Any:
-    if not isinstance(value, Partition) or not isinstance(value.source, WorkerSource):
-        return value
-    reading = _Reading(worker, value.source, fetch=True)
-    reading.settle(planned=value.location)
-    return value.at_location(reading)
+    if isinstance(value, Materialized):
+        partition = _bound(worker, value.partition, is_one=True)
+        return partition.at_location(_WithBlock(partition.source, value.block))
+    return _bound(worker, value) if isinstance(value, Partition) else value
+
+
+def _bound(worker: Worker, partition: Partition, *, is_one: bool = False) -> Partition:
+    source = partition.source
+    if not isinstance(source, WorkerSource):
+        return partition
+    reading = _Reading(worker, source, fetch=True)
+    if not is_one:
+        reading.settle(planned=partition.location)
+    elif worker.address != partition.location:
+        reading.report()
+    return partition.at_location(reading)
 
 
 class _Reading:
@@ -194,18 +242,22 @@ class _Reading:
 
     def materialized(self) -> Any:
         """Return the blocks as one, made once for all tasks at this worker."""
+        if len(self._source.nbytes) == 1:  # not kept a second time
+            return self.joined()
+        try:
+            get_worker()
+        except ValueError:  # a thread of the function's own: its task would hold the pool's thread
+            return self.joined()
+        return kept_as_one(self._worker, self._source)
+
+    def joined(self) -> Any:
+        """Put the blocks into one."""
         source = self._source
-        made = read_here(self._worker, source.materialized_key)
-        if made is not MISSING:  # what every pass but the first finds
-            return made
-        join = concatenate if source.view is None else source.view.join
-        keys = tuple(key for _, key in self._keys())
         nbytes = sum(
             nbytes_of(self._worker, key) or int(source.nbytes[at]) for at, key in self._keys()
         )
-        kept = Kept(source.materialized_key, nbytes, source.client, source.timeout, keys)
-        # A single block is not kept a second time.
-        return kept.get(self._worker, lambda: join(self.read()), keep=len(source.nbytes) > 1)
+        with memory_for(self._worker, nbytes):
+            return (concatenate if source.view is None else source.view.join)(self.read())
 
     def _elsewhere(self, at: int, key: Key, fetched: dict[Key, Any]) -> Any:
         """Read a block from another worker, a batch of those that follow with it."""
@@ -244,7 +296,7 @@ class _Reading:
         """Make sure, before the user's code starts, that this is the place to run it."""
         missing = not all(has_all(self._worker, keys) for keys in self._source.members)
         if missing or self._worker.address != planned:
-            self._report()
+            self.report()
         if not missing:
             return
         keys = [key for _, key in self._keys()]
@@ -303,7 +355,7 @@ class _Reading:
                 time.sleep(pause)
                 pause = min(pause * 2, 0.5)
         if remote:
-            self._report(len(remote), sum(sizeof(data[key]) for key in remote))
+            self.report(len(remote), sum(sizeof(data[key]) for key in remote))
         return data
 
     def _wait_in_memory(self, keys: Collection[Key]) -> dict[Key, Sequence[str]]:
@@ -375,7 +427,7 @@ class _Reading:
             f"{', '.join(states)}); the limit is the Dask setting spliter.block-timeout"
         )
 
-    def _report(self, blocks: int = 0, nbytes: int = 0) -> None:
+    def report(self, blocks: int = 0, nbytes: int = 0) -> None:
         """Tell the client that the plan is out of date, and what had to be moved.
 
         Goes the same way as the message that the task has finished, and before it: by
