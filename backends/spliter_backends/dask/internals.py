@@ -63,10 +63,7 @@ def _takes(fn: Callable[..., Any], *names: str) -> bool:
 
 
 class TaskGraph(_Expr):  # type: ignore[misc]
-    """The tasks of a batch as they travel: in rows, which are smaller than Dask's task objects.
-
-    Operands: ``rows``; ``annotations``, by name and key.
-    """
+    """The tasks of a batch as they travel: in rows, which are smaller than Dask's task objects."""
 
     _parameters = ["rows", "annotations"]  # noqa: RUF012 - as the base class has it
 
@@ -130,10 +127,7 @@ def send_tasks(
     annotations: Mapping[str, Mapping[Key, object]],
     submitting: Key | None,
 ) -> None:
-    """Send tasks whose futures exist, in one message; the scheduler starts them in this order.
-
-    `name` is unique to the message; `submitting` is the task that submits them, if any.
-    """
+    """Send tasks whose futures exist, as one message; the scheduler starts them in this order."""
     from distributed.utils import set_thread_state
 
     make: Any = TaskGraph
@@ -326,10 +320,7 @@ def in_memory(worker: Worker) -> Any:
 
 
 def read_spilled(worker: Worker, key: Key) -> Any:
-    """Read a value that may be on disk; it stays there unless memory has room for it.
-
-    KeyError if the worker does not have it, or if two threads read it at once.
-    """
+    """Read a value that may be on disk; it stays there unless memory has room for it."""
     data: Any = worker.data
     return data.slow[key] if _has_known_buffer(worker) and not _has_room(worker, key) else data[key]
 
@@ -348,11 +339,11 @@ def _has_room(worker: Worker, key: Key) -> bool:
     return worker.monitor.get_process_memory() + nbytes <= manager.memory_limit * most
 
 
-def _memory_limits_are_known(manager: Any) -> bool:
-    return hasattr(manager, "memory_limit") and hasattr(manager, "memory_pause_fraction")
-
-
-memory_limits = Feature("memory limits", "Dask ends workers that run out", _memory_limits_are_known)
+memory_limits = Feature(
+    "memory limits",
+    "Dask ends workers that run out",
+    lambda manager: hasattr(manager, "memory_limit") and hasattr(manager, "memory_pause_fraction"),
+)
 
 
 def memory_limit(worker: Worker) -> float | None:
@@ -381,10 +372,7 @@ scheduler_calls = Feature(
 
 
 def call_scheduler(worker: Worker, name: str, timeout: float, /, **arguments: Any) -> Any:
-    """Call a method of the scheduler in a task's thread; TimeoutError without an answer.
-
-    By its name in messages: ``"who_has"`` for ``Scheduler.get_who_has``.
-    """
+    """Call a method of the scheduler in a task's thread, by its name in messages."""
     if scheduler_calls.usable(worker):
         call = getattr(worker.scheduler, name)
         return sync(worker.loop, call, callback_timeout=timeout, **arguments)
@@ -424,10 +412,7 @@ peer_reads = Feature("peer reads", "a task of Dask's copies blocks", _peer_reads
 async def read_from_peers(
     worker: Any, holders: Mapping[Key, Collection[str]]
 ) -> tuple[dict[Key, Any], list[Key], list[str]]:
-    """Read values from other workers, on the event loop.
-
-    Returns also the keys whose values cannot be read, and the workers that did not answer.
-    """
+    """Read values from other workers; return also unreadable keys, and workers without answer."""
     from distributed.utils_comm import gather_from_workers
 
     found, _, failed, silent = await gather_from_workers(
@@ -455,11 +440,10 @@ async def disown_at(worker: Any, address: str, keys: list[Key]) -> None:
 
 def disown(keys: Sequence[Key], dask_worker: Any) -> None:
     """Run on a worker's event loop: disown those of `keys` that it does not have."""
+    message = {"op": "release-worker-data", "stimulus_id": _stimulus("not-here")}
     for key in keys:
         if key not in dask_worker.data:
-            dask_worker.batched_send(
-                {"op": "release-worker-data", "key": key, "stimulus_id": _stimulus("not-here")}
-            )
+            dask_worker.batched_send(message | {"key": key})
 
 
 def _stimulus(name: str) -> str:
