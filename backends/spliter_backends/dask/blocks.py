@@ -21,10 +21,10 @@ from distributed.protocol.pickle import dumps
 from spliter import BlockGrid, Location, Movement, Partition, PartitionNotLocalError
 from spliter.backend import BlocksBase, IntArray, Placement, PlannedPartition
 from spliter_backends._shared.dask_graph import example_block
-from spliter_backends.dask.client.calls import PickledPartition
 from spliter_backends.dask.client.environment import check_environment
 from spliter_backends.dask.client.queries import Inquiry, refuse_cancelled
 from spliter_backends.dask.executor import DaskExecutor
+from spliter_backends.dask.worker.calls import PickledPartition
 from spliter_backends.dask.worker.fetch import hold
 from spliter_backends.dask.worker.own_tasks import SentSource
 from spliter_backends.dask.worker.source import Materialized, View, WorkerSource

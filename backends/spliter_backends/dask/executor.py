@@ -31,11 +31,12 @@ from distributed.protocol.pickle import dumps, loads
 from spliter import ClientClosedError, InvalidArgumentError, Location, Partition
 from spliter.backend import BlocksMade, ExecutorBase, IntArray
 from spliter_backends.dask.client.batch import BatchSender
-from spliter_backends.dask.client.calls import PickledPartition, pickle_call, run_call
+from spliter_backends.dask.client.calls import pickle_call
 from spliter_backends.dask.client.new_collections import assembled
 from spliter_backends.dask.client.scheduler_calls import ask, refuse_closed
 from spliter_backends.dask.client.watch import UnfinishedTasks
 from spliter_backends.dask.scheduler.wants import release_for_client
+from spliter_backends.dask.worker.calls import PickledPartition, run_call
 from spliter_backends.dask.worker.fetch import hold
 from spliter_backends.dask.worker.own_tasks import SentSource, put_into_one
 
