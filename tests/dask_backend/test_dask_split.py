@@ -197,6 +197,7 @@ def split_handed_to_a_task(x: Any) -> int:
         return int(sum(client.gather(split(x).map(programs.total))))
 
 
+@pytest.mark.feature("pool threads")
 def test_inside_a_task(client: Client) -> None:
     x = da.arange(100, chunks=10).persist()
     client.publish_dataset(inside=x)

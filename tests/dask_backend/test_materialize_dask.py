@@ -212,6 +212,7 @@ def limit_memory(nbytes: int, dask_worker: Any) -> None:
     manager.memory_limit = nbytes
 
 
+@pytest.mark.feature("memory limits")
 def test_too_large_for_the_worker_is_refused(start_cluster: StartCluster) -> None:
     client = start_cluster()
     client.run(limit_memory, 1000)
@@ -301,6 +302,7 @@ def test_asked_for_by_tasks_that_hold_all_threads(client: Client) -> None:
     assert eventually(lambda: not kept(client) and not at_workers(client))
 
 
+@pytest.mark.feature("memory limits")
 def test_refused_once_is_tried_again(start_cluster: StartCluster) -> None:
     client = start_cluster(n_workers=1)
 
