@@ -33,8 +33,8 @@ class MovementCounter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.movement = Movement()
-        self.drifted = False
+        self.movement: Movement = Movement()
+        self.drifted: bool = False
 
     def add(self, more: Movement = Movement(), *, drifted: bool = False) -> None:  # noqa: B008
         """Add to the count.
@@ -69,9 +69,9 @@ class BlocksBase(ABC, Generic[ExecutorT]):
     """
 
     def __init__(self, grids: Sequence[BlockGrid], executor: ExecutorT) -> None:
-        self.grids = tuple(grids)
-        self.executor = executor
-        self.counter = MovementCounter()
+        self.grids: tuple[BlockGrid, ...] = tuple(grids)
+        self.executor: ExecutorT = executor
+        self.counter: MovementCounter = MovementCounter()
 
     @abstractmethod
     def locate(self) -> Placement:

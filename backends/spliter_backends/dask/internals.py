@@ -34,7 +34,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import dask
 from dask._task_spec import GraphNode, Task
@@ -83,8 +83,8 @@ class TaskGraph(_Expr):  # type: ignore[misc]
 def _batches_are_known(client: Any) -> bool:
     from distributed.utils import set_thread_state, thread_state
 
-    make: Any = TaskGraph
-    graph = make([("a", len, ("",))], {"b": {"a": 1}}, _determ_token="c")
+    make, name = cast("Any", TaskGraph), "c"
+    graph = make([("a", len, ("",))], {"b": {"a": 1}}, _determ_token=name)
     return (
         _takes(client._graph_to_futures, "expr", "keys", "span_metadata", "internal_priority")
         and _takes(client._graph_to_futures, "fifo_timeout")
