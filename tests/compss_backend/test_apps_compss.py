@@ -15,7 +15,7 @@ from tests.kmeans_suite import KMeansTests
 from tests.neighbors_suite import NeighborsTests
 from tests.programs import listing5
 
-pytestmark = [pytest.mark.backend("compss"), pytest.mark.standin]
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("compss"), pytest.mark.standin]
 
 
 @one_case_of(*HISTOGRAM)

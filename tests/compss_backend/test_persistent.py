@@ -18,6 +18,7 @@ from tests.programs import listing5
 pytest.importorskip("dataclay")
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.backend("compss"),
     pytest.mark.backend("dataclay"),
     pytest.mark.standin,

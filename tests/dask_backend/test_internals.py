@@ -27,7 +27,7 @@ from tests.dask_backend.programs import expected, spread, total
 from tests.dask_backend.without import VARIABLE
 from tests.dask_workers import workers_of
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 AT_WORKERS = {"spill buffer", "memory limits", "scheduler calls", "peer reads", "pool threads"}
 

@@ -14,6 +14,7 @@ from tests.kmeans_suite import KMeansTests
 from tests.neighbors_suite import NeighborsTests
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.backend("dataclay"),
     pytest.mark.timeout(120),
     pytest.mark.usefixtures("cluster"),

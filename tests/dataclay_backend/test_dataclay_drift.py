@@ -20,7 +20,7 @@ from spliter_backends.dataclay.cluster import EmbeddedDataClay
 from tests.conftest import wait_until_made
 from tests.dataclay_backend import programs
 
-pytestmark = pytest.mark.backend("dataclay")
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dataclay")]
 
 LENGTH = 60
 TOTAL = sum(range(LENGTH))

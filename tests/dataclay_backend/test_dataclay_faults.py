@@ -40,7 +40,7 @@ from tests.conftest import wait_until_made
 from tests.dataclay_backend import programs
 from tests.dataclay_backend.classes import Broken, calls_of_broken
 
-pytestmark = pytest.mark.backend("dataclay")
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dataclay")]
 
 SOON = 5.0
 """Seconds by which a lost backend has to be told."""

@@ -14,6 +14,7 @@ from tests.neighbors_suite import NeighborsTests
 from tests.ray_backend.placing import ShuffledCollections
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.backend("ray"),
     pytest.mark.timeout(200),
     pytest.mark.usefixtures("nodes"),
