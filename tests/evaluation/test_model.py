@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from spliter_experiments.cli import app
-from spliter_experiments.evaluation import calibrate_kernels, checks, load_scenario, plan_runs
+from spliter_experiments.evaluation import load_scenario, plan_runs
 from spliter_experiments.evaluation.calibrate import (
     bandwidth_of,
     measure_costs,
@@ -21,20 +20,9 @@ from spliter_experiments.evaluation.calibrate import (
     sleeping_cluster,
     spliter_costs,
 )
-from spliter_experiments.evaluation.calibrate_kernels import (
-    cascade_costs,
-    kernel_costs,
-    neighbor_costs,
-)
-from spliter_experiments.evaluation.catalog import FIGURES, parse_scenario
-from spliter_experiments.evaluation.checks import (
-    SHORT_WORK,
-    check_real,
-    check_sleeping,
-    real_runs,
-)
+from spliter_experiments.evaluation.calibrate_kernels import kernel_costs, neighbor_costs
+from spliter_experiments.evaluation.catalog import FIGURES
 from spliter_experiments.evaluation.costs import (
-    CascadeCosts,
     Costs,
     Curve,
     NeighborCosts,
@@ -45,7 +33,6 @@ from spliter_experiments.evaluation.plan import PlannedRun
 from spliter_experiments.evaluation.simulate import (
     LABEL,
     block_sizes_table,
-    checks_table,
     costs_table,
     simulate,
     write_simulation,
@@ -143,15 +130,6 @@ NEIGHBORS = NeighborCosts(
     build=Curve((1e3, 1e6), (1e-3, 2.0)), ask=Curve((1e3, 1e6), (1e-5, 2e-5)), merge=1e-7
 )
 
-CASCADE = CascadeCosts(
-    train=Curve((64.0, 4096.0), (1e-3, 2.0)),
-    merge=Curve((100.0, 1000.0), (2e-3, 0.2)),
-    kept=Curve((64.0, 4096.0), (50.0, 800.0)),
-    support=Curve((64.0, 4096.0), (40.0, 400.0)),
-    look=1e-8,
-    iterations=3,
-)
-
 
 def test_a_tree_per_block_costs_what_all_queries_cost_in_every_tree() -> None:
     costs = replace(COSTS, neighbors=NEIGHBORS)
@@ -166,47 +144,36 @@ def test_a_tree_per_block_costs_what_all_queries_cost_in_every_tree() -> None:
     assert seconds("20", "baseline", 4, dearer) > seconds("20", "baseline", 4, costs)
 
 
-def test_a_cascade_takes_longest_as_the_paper_has_it() -> None:
-    costs = replace(COSTS, cascade=CASCADE)
-    for nodes in (1, 4, 16):
-        paper, own, few = (
-            seconds("15", name, nodes, costs) for name in ("baseline-paper", "baseline", "spliter")
-        )
-        assert paper > own > few
-    assert seconds("15", "spliter", 16, costs) > seconds("15", "spliter", 1, costs)
-    often = replace(COSTS, cascade=replace(CASCADE, iterations=5))
-    assert seconds("15", "spliter", 4, often) > seconds("15", "spliter", 4, costs)
-
-
 def test_costs_between_and_beyond_what_was_measured() -> None:
     squares = Curve((1.0, 2.0, 4.0), (1.0, 4.0, 16.0))
     for size in (1, 1.5, 3, 4, 100):
         assert squares.at(size) == pytest.approx(size**2)
 
 
-@pytest.mark.parametrize("figure", ["18", "19", "table1"])
-def test_what_there_is_no_model_of(figure: str) -> None:
+@pytest.mark.parametrize(
+    ("figure", "message"), [("18", "about one process"), ("15", "no model of Cascade SVM")]
+)
+def test_what_there_is_no_model_of(figure: str, message: str) -> None:
     scenario = load_scenario(figure)
-    with pytest.raises(PlanError, match="is about one process"):
+    with pytest.raises(PlanError, match=message):
         predict(scenario, plan_runs(scenario, "full")[0], COSTS)
-    with pytest.raises(PlanError, match="is about one process"):
+    with pytest.raises(PlanError, match=message):
         measure_costs(scenario, [100])
 
 
-@pytest.mark.parametrize("figure", ["15", "20"])
-def test_what_has_not_been_measured(figure: str) -> None:
-    scenario = load_scenario(figure)
+def test_what_has_not_been_measured() -> None:
+    scenario = load_scenario("20")
     with pytest.raises(PlanError, match="not been measured"):
         predict(scenario, plan_runs(scenario, "full")[0], COSTS)
-    with pytest.raises(PlanError, match="not that of its rows"):
+    with pytest.raises(PlanError, match="does not go by rows"):
         kernel_costs(scenario, [100])
 
 
-def test_every_figure_has_a_model_in_full_and_block_sizes() -> None:
-    costs = replace(COSTS, neighbors=NEIGHBORS, cascade=CASCADE)
+def test_figures_with_a_model_have_one_in_full_and_block_sizes() -> None:
+    costs = replace(COSTS, neighbors=NEIGHBORS)
     for figure in FIGURES:
         scenario = load_scenario(figure)
-        if scenario.kind == "kernel":
+        if scenario.kind == "kernel" or scenario.parameters.app == "csvm":
             continue
         found = simulate(scenario, "full", plan_runs(scenario, "full"), costs)
         assert min(found.predicted) > 0
@@ -218,48 +185,6 @@ def test_kernels_of_trees_are_measured() -> None:
     found = neighbor_costs(load_scenario("20"), [2000, 8000])
     assert list(found.build.sizes) == [2000, 4000, 8000]
     assert min(*found.build.values, *found.ask.values, found.merge) > 0
-
-
-def test_steps_of_a_cascade_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrate_kernels, "TRAINED", (32, 64, 128))
-    found = cascade_costs(load_scenario("15"))
-    assert list(found.train.sizes) == [32, 64, 128]
-    assert min(*found.train.values, *found.merge.values, found.look) > 0
-    assert all(
-        few <= many <= rows
-        for few, many, rows in zip(
-            found.support.values, found.kept.values, found.kept.sizes, strict=True
-        )
-    )
-    assert 1 <= found.iterations <= 8
-
-
-def test_checks_with_workers_that_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "BLOCKS_PER_CORE", 4)
-    found = check_sleeping(COSTS, block_seconds=0.0, workers=(2,))
-    assert [check.what for check in found] == ["one task per block"] * 2 + ["SplIter"]
-    assert [check.tasks for check in found] == [8, 8, 2]
-    # What slept cannot have taken less than it slept.
-    assert found[0].measured >= 4 * SHORT_WORK
-    assert found[2].measured >= 4 * SHORT_WORK
-    assert checks_table(found).row_count == 3
-
-
-def test_checks_with_real_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "REPETITIONS", 1)
-    scenario = parse_scenario(Path(written(tmp_path)).read_text(encoding="utf-8"), "scene")
-    runs = real_runs(scenario, ["baseline", "spliter"])
-    assert len({run.nodes for run in runs}) == 1
-    assert all(run.cores <= (os.cpu_count() or 1) for run in runs)
-    found = check_real(scenario, COSTS, runs)
-    assert {check.what.partition(",")[0] for check in found} == {"baseline", "spliter"}
-    assert all(check.measured > 0 and check.work is None for check in found)
-
-
-def test_no_run_is_real_where_there_is_no_laptop_size() -> None:
-    scenario = load_scenario("9")
-    sizes = {"full": scenario.sizes["full"]}
-    assert real_runs(scenario.model_copy(update={"sizes": sizes}), ["spliter"]) == []
 
 
 def test_predictions_are_labelled_everywhere(tmp_path: Path) -> None:
@@ -296,7 +221,7 @@ def test_a_kernel_is_measured_by_rows() -> None:
 
 
 def test_simulate_command(tmp_path: Path) -> None:
-    words = ["experiment", "simulate", written(tmp_path), "--size", "laptop", "--no-check"]
+    words = ["experiment", "simulate", written(tmp_path), "--size", "laptop"]
     result = CliRunner().invoke(
         app, [*words, "--results", str(tmp_path / "out"), "--bandwidth", "1 GB"]
     )
@@ -315,7 +240,7 @@ def test_simulate_command(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_simulated(words: list[str], message: str, tmp_path: Path) -> None:
-    given = ["experiment", "simulate", *words, "--results", str(tmp_path), "--no-check"]
+    given = ["experiment", "simulate", *words, "--results", str(tmp_path)]
     result = CliRunner().invoke(app, given)
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())

@@ -21,14 +21,13 @@ from spliter_experiments.compare.engines.dask_cluster import connected
 from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice
 from spliter_experiments.evaluation.calibrate_kernels import (
     REPEATS,
-    cascade_costs,
     kernel_costs,
     median_of,
     neighbor_costs,
 )
 from spliter_experiments.evaluation.costs import Costs
+from spliter_experiments.evaluation.model import check_has_model
 from spliter_experiments.evaluation.schema import Scenario
-from spliter_experiments.harness.errors import PlanError
 
 FEW, MANY = 200, 1200
 """Numbers of tasks; the difference of their times gives the cost of one task."""
@@ -54,16 +53,13 @@ def measure_costs(scenario: Scenario, rows: Sequence[int]) -> Costs:
     Raises
     ------
     PlanError
-        If the scenario measures kernels only.
+        If the scenario has no model.
     """
+    check_has_model(scenario)
     per_block = per_row = 0.0
-    neighbors = cascade = None
-    if scenario.kind == "kernel":
-        raise PlanError(f"figure {scenario.figure} is about one process; it can be run anywhere")
+    neighbors = None
     if scenario.parameters.app == "knn":
         neighbors = neighbor_costs(scenario, rows)
-    elif scenario.parameters.app == "csvm":
-        cascade = cascade_costs(scenario)
     else:
         per_block, per_row = kernel_costs(scenario, rows)
     with sleeping_cluster(WORKERS) as client:
@@ -73,7 +69,6 @@ def measure_costs(scenario: Scenario, rows: Sequence[int]) -> Costs:
     return Costs(
         *(trip, task, telling, bandwidth, per_block, per_row, split_block, pass_block),
         neighbors=neighbors,
-        cascade=cascade,
     )
 
 

@@ -7,25 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
 from spliter_apps.neighbors.kernel import merge_nearest, nearest
-from spliter_apps.svm.kernel import Rows, SupportSet, conclude, improve, missing, support
-from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.sources import Floats, GeneratedPoints
-from spliter_experiments.compare.workloads.csvm import CascadeSvm
-from spliter_experiments.compare.workloads.csvm_cascade import (
-    FEW_PARTS,
-    Training,
-    merge_sets,
-    numbered,
-    train_part,
-)
 from spliter_experiments.compare.workloads.histogram import count_block, equal_bins
 from spliter_experiments.compare.workloads.kmeans import sum_block
 from spliter_experiments.compare.workloads.knn import build_from_block
-from spliter_experiments.evaluation.costs import CascadeCosts, Curve, NeighborCosts
+from spliter_experiments.evaluation.costs import Curve, NeighborCosts
 from spliter_experiments.evaluation.schema import (
     HistogramParameters,
     KMeansParameters,
@@ -42,11 +31,8 @@ FEWEST_ROWS = 1000
 QUERIES = 2000
 """Number of queries to each measured tree."""
 
-TRAINED = (64, 256, 1024, 4096)
-"""Rows of the parts to measure training on."""
-
 PARTS = 8
-"""Number of parts whose support vectors are merged."""
+"""Number of parts whose answers are merged."""
 
 REPEATS = 5
 
@@ -95,7 +81,7 @@ def _kernel(scenario: Scenario, points: Floats) -> Callable[[Floats], object]:
     if isinstance(asked, KMeansParameters):
         centers = points[: asked.clusters].copy()
         return lambda block: sum_block(block, centers)
-    raise PlanError(f"the work of {asked.app} is not that of its rows")
+    raise PlanError(f"the kernel of {asked.app} does not go by rows alone")
 
 
 def neighbor_costs(scenario: Scenario, rows: Sequence[int]) -> NeighborCosts:
@@ -133,63 +119,3 @@ def neighbor_costs(scenario: Scenario, rows: Sequence[int]) -> NeighborCosts:
         ask=Curve(measured, tuple(answered)),
         merge=merging / QUERIES / PARTS,
     )
-
-
-def cascade_costs(scenario: Scenario) -> CascadeCosts:
-    """Measure the steps of a cascade on generated points, and the rows that each step passes on."""
-    rows = PARTS * TRAINED[-1] // 2
-    with CascadeSvm(None, 1, 0.0).open(
-        InputChoice(None, None, None, rows, scenario.parameters.dims, scenario.seed)
-    ) as dataset:
-        assert dataset.labels is not None
-        points = dataset.points.read(0, rows)
-        data = numbered(points, dataset.labels.read(0, rows), 0)
-    svc = SVC(gamma=float(1 / (points.shape[1] * points.var())))
-    training = Training(svc, 1, 0.0, rows)
-    with threadpool_limits(1):
-        trained = [_trained(data, training, size) for size in TRAINED]
-        merged = [_merged(data, training, size) for size in TRAINED[:-1]]
-        concluded = [conclude([found], svc) for _, found in trained]
-        solution = concluded[-1]
-        part = _part(data, 0, TRAINED[-1])
-        looking = median_of(lambda: timed(lambda: missing(part, solution)))
-        iterations = _iterations(data, training)
-    sizes = tuple(map(float, TRAINED))
-    vectors = [float(len(support(found))) for found in concluded]
-    return CascadeCosts(
-        train=Curve(sizes, tuple(seconds for seconds, _ in trained)),
-        merge=Curve(tuple(size for size, _ in merged), tuple(seconds for _, seconds in merged)),
-        kept=Curve(sizes, tuple(float(len(found.rows)) for _, found in trained)),
-        support=Curve(sizes, tuple(vectors)),
-        look=looking / len(part) / vectors[-1],
-        iterations=iterations,
-    )
-
-
-def _part(data: Rows, number: int, size: int) -> Rows:
-    return data.taken(slice(number * size, (number + 1) * size))
-
-
-def _trained(data: Rows, training: Training, size: int) -> tuple[float, SupportSet]:
-    part = _part(data, 0, size)
-    found = train_part(part, training, FEW_PARTS)
-    assert found is not None
-    return median_of(lambda: timed(lambda: train_part(part, training, FEW_PARTS))), found
-
-
-def _merged(data: Rows, training: Training, size: int) -> tuple[float, float]:
-    """Return how many rows the parts of a size pass on, and the seconds to merge them."""
-    sets = [train_part(_part(data, number, size), training, FEW_PARTS) for number in range(PARTS)]
-    rows = sum(len(found.rows) for found in sets if found is not None)
-    doubt = FEW_PARTS.doubt(PARTS * size)
-    return float(rows), median_of(lambda: timed(lambda: merge_sets(sets, doubt, training.svc)))
-
-
-def _iterations(data: Rows, training: Training) -> int:
-    """Return the iterations of a small cascade until it converges, at most `PARTS`."""
-    parts = [_part(data, number, TRAINED[1]) for number in range(PARTS)]
-    solution = conclude([train_part(part, training, FEW_PARTS) for part in parts], training.svc)
-    while not solution.converged and len(solution.objectives) < PARTS:
-        lacking = [missing(part, solution) for part in parts]
-        solution = improve(lacking, training.svc, training.tol, solution)
-    return len(solution.objectives)

@@ -16,9 +16,6 @@ from rich.console import Console
 from spliter_experiments.compare.engines.loading import MODULES, load_engine
 from spliter_experiments.evaluation.calibrate import measure_costs
 from spliter_experiments.evaluation.catalog import FIGURES, load_scenario
-from spliter_experiments.evaluation.checks import Check, check_real, check_sleeping, real_runs
-from spliter_experiments.evaluation.costs import Costs
-from spliter_experiments.evaluation.model import block_seconds
 from spliter_experiments.evaluation.plan import PROCESS, PlannedRun
 from spliter_experiments.evaluation.report import write_report
 from spliter_experiments.evaluation.runner import (
@@ -29,10 +26,9 @@ from spliter_experiments.evaluation.runner import (
     run_launched,
     run_request,
 )
-from spliter_experiments.evaluation.schema import Scenario, parse_bytes
+from spliter_experiments.evaluation.schema import parse_bytes
 from spliter_experiments.evaluation.simulate import (
     block_sizes_table,
-    checks_table,
     costs_table,
     predictions_table,
     simulate,
@@ -178,42 +174,26 @@ def predict_figure(
         str | None,
         typer.Option(help='Bytes per second between nodes, such as "12.5 GB"; else measured here.'),
     ] = None,
-    check: Annotated[
-        bool, typer.Option(help="Check the model against a real scheduler, 2, 4 and 8 workers.")
-    ] = True,
 ) -> None:
     """Predict a figure from costs measured here: what cannot be run, but can be worked out."""
     with errors_reported():
         request = _request(figure, size, "dask", configurations, nodes, 1)
         scenario, runs = request.parsed, request.runs()
         given = None if bandwidth is None else _bytes(bandwidth)
-        names = list(dict.fromkeys(run.configuration for run in runs))
-        tried = real_runs(scenario, names) if check else []
-        costs = measure_costs(scenario, _part_rows([*runs, *tried]))
-        # The checks run on this machine, so they use its measured bandwidth.
-        checks = _checks(scenario, costs, tried or runs) if check else []
+        costs = measure_costs(scenario, _part_rows(runs))
         if given is not None:
             costs = replace(costs, bandwidth=given)
-        found = simulate(scenario, request.size, runs, costs, checks)
+        found = simulate(scenario, request.size, runs, costs)
         console = Console(markup=False)
         console.print(costs_table(costs))
         console.print(predictions_table(found))
         console.print(block_sizes_table(found))
-        if check:
-            console.print(checks_table(found.checks))
         _note_written(write_simulation(found, results))
 
 
 def _part_rows(runs: Sequence[PlannedRun]) -> list[int]:
     """Return the rows of all parts: of each block, and of all blocks of a worker."""
     return [run.rows // parts for run in runs for parts in (run.blocks, run.workers)]
-
-
-def _checks(scenario: Scenario, costs: Costs, runs: Sequence[PlannedRun]) -> list[Check]:
-    with progress() as listen:
-        found = check_sleeping(costs, block_seconds(runs[0], costs))
-        tried = [run for run in runs if run.size == "laptop"]
-        return [*found, *check_real(scenario, costs, tried, listen)]
 
 
 def _bytes(text: str) -> float:

@@ -70,33 +70,6 @@ class NeighborCosts:
 
 
 @dataclass(frozen=True)
-class CascadeCosts:
-    """Costs of the steps of a cascade, and the number of rows that each step passes on.
-
-    Parameters
-    ----------
-    train : Curve
-        Seconds to train on a part of the data, by rows.
-    merge : Curve
-        Seconds to train on the rows passed on by parts, by rows.
-    kept, support : Curve
-        Rows that a part passes on, by its rows: including those near its margins, and support
-        vectors only.
-    look : float
-        Seconds to check a row against a solution, per support vector.
-    iterations : int
-        Number of iterations until convergence.
-    """
-
-    train: Curve
-    merge: Curve
-    kept: Curve
-    support: Curve
-    look: float
-    iterations: int
-
-
-@dataclass(frozen=True)
 class Costs:
     """Costs of the parts of a run.
 
@@ -116,8 +89,6 @@ class Costs:
         Seconds of SplIter per block: of a split, and of each pass.
     neighbors : NeighborCosts or None
         For nearest neighbours only.
-    cascade : CascadeCosts or None
-        For Cascade SVM only.
     """
 
     round_trip: float
@@ -129,7 +100,6 @@ class Costs:
     split_block: float = 0.0
     pass_block: float = 0.0
     neighbors: NeighborCosts | None = None
-    cascade: CascadeCosts | None = None
 
     def kernel(self, rows: float) -> float:
         """Return the kernel's seconds on a block of `rows` rows."""

@@ -5,9 +5,7 @@ pass has as many tasks as blocks with one task per block, and as many as cores w
 a rechunk, where a task does the work of all its blocks. SplIter also has costs per block: once for
 the split, and in every pass to send a task its blocks. A rechunk, before the first pass, costs a
 task per block, and each node receives all of its data but the share that it already holds. Nearest
-neighbours and cascades have several steps, whose work is not proportional to rows. How many rows
-the parts of a cascade pass on depends on the data; beyond the rows that can be trained on here, the
-model extrapolates by a power law.
+neighbours have several steps, whose work is not proportional to rows.
 
 The model ignores shared memory bandwidth, large results, and other load.
 """
@@ -17,99 +15,20 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from spliter_experiments.compare.workloads.csvm_cascade import FEW_PARTS, MANY_PARTS, PAPER, Scheme
 from spliter_experiments.evaluation.costs import (
     MERGED_AT_ONCE,
-    CascadeCosts,
     Costs,
-    Curve,
     NeighborCosts,
     pass_seconds,
     rechunk_seconds,
 )
 from spliter_experiments.evaluation.plan import FLOAT_BYTES, PlannedRun
 from spliter_experiments.evaluation.schema import (
-    CascadeParameters,
     KMeansParameters,
     NeighborsParameters,
     Scenario,
 )
 from spliter_experiments.harness.errors import PlanError
-
-LOOKS = 3
-"""Passes that the estimator makes over all partitions before training."""
-
-SCHEMES = {
-    "baseline": MANY_PARTS,
-    "baseline-paper": PAPER,
-    "rechunk": FEW_PARTS,
-    "spliter": FEW_PARTS,
-    "materialized": FEW_PARTS,
-}
-
-
-def predict_cascade(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
-    """Return the predicted seconds of a Cascade SVM run.
-
-    Raises
-    ------
-    PlanError
-        If its steps were not measured, or the configuration has no model.
-    """
-    steps, asked = costs.cascade, scenario.parameters
-    assert isinstance(asked, CascadeParameters)
-    if steps is None:
-        raise PlanError("the steps of a cascade have not been measured")
-    if run.configuration not in SCHEMES:
-        raise PlanError(f"there is no model of {run.configuration}")
-    scheme = SCHEMES[run.configuration]
-    parts = run.blocks if run.configuration in ("baseline", "baseline-paper") else run.cores
-    before = 0.0
-    if run.configuration == "rechunk":
-        before = rechunk_seconds(scenario, run, costs)
-    elif run.configuration in ("spliter", "materialized"):
-        looks = LOOKS * pass_seconds(costs, parts, run.cores, 0.0)
-        before = looks + run.blocks * (costs.split_block + LOOKS * costs.pass_block)
-    iterations = asked.iterations if scheme.retrains else min(asked.iterations, steps.iterations)
-    first = pass_seconds(costs, parts, run.cores, steps.train.at(run.rows / parts))
-    first += _merging_sets(run, costs, steps, scheme, parts)
-    again = (iterations - 1) * _further_iteration(run, costs, steps, scheme, parts)
-    return before + first + again
-
-
-def _merging_sets(
-    run: PlannedRun, costs: Costs, steps: CascadeCosts, scheme: Scheme, parts: int
-) -> float:
-    """Return the seconds of all levels of merges, up to the solution."""
-    kept: Curve = steps.kept if scheme.doubtful else steps.support
-    seconds, sets, rows = 0.0, parts, run.rows / parts
-    while sets > 1:
-        groups = math.ceil(sets / scheme.arity)
-        together = sets / groups
-        work = steps.merge.at(together * kept.at(rows))
-        seconds += pass_seconds(costs, groups, run.cores, work)
-        sets, rows = groups, run.rows / groups
-    return seconds
-
-
-def _further_iteration(
-    run: PlannedRun, costs: Costs, steps: CascadeCosts, scheme: Scheme, parts: int
-) -> float:
-    """Return the seconds of an iteration after the first."""
-    rows, solution = run.rows / parts, steps.support.at(run.rows)
-    look = rows * solution * steps.look
-    if not scheme.retrains:
-        looking = pass_seconds(costs, parts, run.cores, look)
-        return looking + costs.round_trip + steps.merge.at(solution)
-    # A part trained with the solution passes on little else.
-    one = steps.merge.at(solution + steps.support.at(rows))
-    levels = math.ceil(math.log(max(parts, 2), scheme.arity))
-    seconds = pass_seconds(costs, parts, run.cores, look + one)
-    for level in range(1, levels + 1):
-        groups = math.ceil(parts / scheme.arity**level)
-        seconds += pass_seconds(costs, groups, run.cores, one)
-    return seconds
-
 
 STEPS = 2
 """Tasks per tree: one to build it, one to query it."""
@@ -189,6 +108,24 @@ def _forest(run: PlannedRun, costs: Costs, kernels: NeighborCosts) -> float:
     )
 
 
+def check_has_model(scenario: Scenario) -> None:
+    """Reject scenarios without a model.
+
+    Raises
+    ------
+    PlanError
+        If it measures kernels only, or a Cascade SVM.
+    """
+    if scenario.kind == "kernel":
+        raise PlanError(
+            f"figure {scenario.figure} is about one process; measure it: spliter experiment run"
+        )
+    if scenario.parameters.app == "csvm":
+        raise PlanError(
+            "there is no model of Cascade SVM: how many rows its parts pass on depends on the data"
+        )
+
+
 def predict(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
     """Return the predicted seconds of a run.
 
@@ -197,14 +134,9 @@ def predict(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
     PlanError
         If there is no model for it.
     """
-    if scenario.kind == "kernel":
-        raise PlanError(
-            f"figure {scenario.figure} is about one process; measure it: spliter experiment run"
-        )
+    check_has_model(scenario)
     if run.app == "knn":
         return predict_neighbors(scenario, run, costs)
-    if run.app == "csvm":
-        return predict_cascade(scenario, run, costs)
     asked = scenario.parameters
     # The estimator and all other ways label the points in one more pass.
     passes = asked.iterations + 1 if isinstance(asked, KMeansParameters) else 1
@@ -233,16 +165,6 @@ def _merging(costs: Costs, results: int) -> float:
         results = math.ceil(results / MERGED_AT_ONCE)
         levels, tasks = levels + 1, tasks + results
     return levels * costs.round_trip + tasks * costs.task
-
-
-def block_seconds(run: PlannedRun, costs: Costs) -> float:
-    """Return the predicted seconds of the kernel for one block of a run."""
-    rows = run.rows / run.blocks
-    if costs.neighbors is not None:
-        return costs.neighbors.build.at(rows) + run.queries * costs.neighbors.ask.at(rows)
-    if costs.cascade is not None:
-        return costs.cascade.train.at(rows)
-    return costs.kernel(rows)
 
 
 def most_blocks_per_core(

@@ -1,4 +1,4 @@
-"""Predict a figure in a size that cannot be run here, and report the error of the model.
+"""Predict a figure in a size that cannot be run here.
 
 All output is labelled as predicted.
 """
@@ -12,7 +12,6 @@ from pathlib import Path
 
 from rich.table import Table
 
-from spliter_experiments.evaluation.checks import Check
 from spliter_experiments.evaluation.costs import Costs
 from spliter_experiments.evaluation.model import most_blocks_per_core, predict
 from spliter_experiments.evaluation.plan import PlannedRun
@@ -43,8 +42,6 @@ class Simulation:
         One run per configuration and place of the axis.
     predicted : list of float
         Predicted seconds of each run.
-    checks : list of Check
-        Checks of the model against real runs; empty if not requested.
     """
 
     scenario: Scenario
@@ -52,7 +49,6 @@ class Simulation:
     costs: Costs
     runs: list[PlannedRun]
     predicted: list[float]
-    checks: list[Check]
 
     def bars(self) -> list[Summary]:
         """Return the predictions as summaries, for plotting."""
@@ -67,7 +63,6 @@ def simulate(
     size_name: str,
     runs: Sequence[PlannedRun],
     costs: Costs,
-    checks: Sequence[Check] = (),
 ) -> Simulation:
     """Predict every configuration at every place of a figure's axis.
 
@@ -78,11 +73,11 @@ def simulate(
     """
     firsts = [run for run in runs if run.repetition == 1]
     predicted = [predict(scenario, run, costs) for run in firsts]
-    return Simulation(scenario, size_name, costs, firsts, predicted, list(checks))
+    return Simulation(scenario, size_name, costs, firsts, predicted)
 
 
 def write_simulation(found: Simulation, folder: Path) -> list[Path]:
-    """Write the predicted figure, and a JSON file of costs, predictions and checks.
+    """Write the predicted figure, and a JSON file of costs and predictions.
 
     Raises
     ------
@@ -100,7 +95,6 @@ def write_simulation(found: Simulation, folder: Path) -> list[Path]:
             run.id.rpartition("-r")[0]: value
             for run, value in zip(found.runs, found.predicted, strict=True)
         },
-        "checks": [asdict(check) | {"error": check.error} for check in found.checks],
     }
     file = target / f"{files[0].stem}.json"
     try:
@@ -132,14 +126,6 @@ def _kernel_rows(costs: Costs) -> Iterator[tuple[str, str]]:
             asked = _milliseconds(1000 * kernels.ask.at(rows))
             yield f"1000 queries of a tree of {rows:,.0f} rows", asked
         yield "to merge 1000 answers of a tree", _milliseconds(1000 * kernels.merge)
-    elif costs.cascade is not None:
-        steps = costs.cascade
-        for rows in steps.train.sizes:
-            left = f"leaves {steps.kept.at(rows):,.0f}"
-            yield f"to train on {rows:,.0f} rows; {left}", _milliseconds(steps.train.at(rows))
-        for rows in steps.merge.sizes:
-            yield f"to train on {rows:,.0f} rows left", _milliseconds(steps.merge.at(rows))
-        yield "iterations", str(steps.iterations)
     else:
         yield "the kernel, for a block", _milliseconds(costs.per_block)
         yield "the kernel, for 1000 rows", _milliseconds(1000 * costs.per_row)
@@ -175,19 +161,3 @@ def block_sizes_table(found: Simulation) -> Table:
     headings = ("nodes", "configuration", "blocks per core", "rows per block")
     title = f"Most blocks per core for {SLACK:.0%} more time than with one, {LABEL}"
     return Grid(headings, tuple(rows.values())).terminal(title)
-
-
-def checks_table(checks: Sequence[Check]) -> Table:
-    """Return predictions and measured times."""
-    rows = tuple(
-        (
-            *(check.what, str(check.workers), str(check.tasks)),
-            "-" if check.work is None else f"{1e3 * check.work:.3g} ms",
-            *(f"{seconds(check.predicted)} s", f"{seconds(check.measured)} s"),
-            f"{check.error:+.0%}",
-        )
-        for check in checks
-    )
-    headings = ("what", "workers", "tasks", "each sleeps", "predicted", "measured", "error")
-    title = "The model against a real Dask scheduler: sleeping workers, and real runs"
-    return Grid(headings, rows).terminal(title)
