@@ -32,7 +32,7 @@ BINS_AND_RANGES: list[tuple[Any, Any]] = [
     (5, [(2, 2), (0, 0)]),
     (3, [(0.1, np.nextafter(0.1, 1)), (0, 1)]),
     ([np.array([0, 1], np.float32), True], None),
-    ([2, [0, 1]], [None, "not looked at, as NumPy does"]),
+    ([2, [0, 1]], [None, "ignored, as in NumPy"]),
 ]
 
 

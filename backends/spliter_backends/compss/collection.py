@@ -125,19 +125,9 @@ def _regular_size(sizes: Sequence[int]) -> int:
 
 
 def assembled(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> CompssCollection:
-    """Return the blocks that tasks have made as a collection (for the executor).
+    """Return blocks made by tasks as a collection; one task per result separates its blocks.
 
-    Parameters
-    ----------
-    results : sequence of (ndarray of int64, future)
-        Positions of blocks, and the future of the new ones.
-    made : BlocksMade
-        Sizes and type of the new blocks.
-
-    Returns
-    -------
-    CompssCollection
-        One task per result separates its blocks, at the same node.
+    See :meth:`.executor.CompssExecutor.assemble`.
     """
     blocks: list[Any] = [None] * len(made.rows)
     for positions, future in results:

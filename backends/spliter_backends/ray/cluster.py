@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +13,9 @@ from ray import ObjectRef
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayError
 from ray.experimental import get_object_locations
 
-from spliter import BackendNotUsableError, BlockTimeoutError, InvalidArgumentError
+from spliter import BackendNotUsableError, BlockTimeoutError
 from spliter_backends._shared.opened import block_nbytes
+from spliter_backends._shared.settings import positive_seconds
 from spliter_backends.ray.errors import told
 
 TIMEOUT_VARIABLE: Final = "SPLITER_RAY_BLOCK_TIMEOUT"
@@ -61,27 +61,8 @@ def block_timeout() -> float:
     """Return the longest wait without progress for pending blocks, in seconds.
 
     Set by the environment variable ``SPLITER_RAY_BLOCK_TIMEOUT``; 300 s by default.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is no number above 0.
-
-    Examples
-    --------
-    >>> block_timeout()
-    300.0
     """
-    given = os.environ.get(TIMEOUT_VARIABLE, "")
-    try:
-        seconds = float(given) if given else DEFAULT_TIMEOUT
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise InvalidArgumentError(
-            f"{TIMEOUT_VARIABLE} must be a number of seconds above 0, got {given!r}"
-        )
-    return seconds
+    return positive_seconds(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT)
 
 
 def connection() -> str:

@@ -5,8 +5,8 @@ for. The blocks that such a task reads are not dependencies that Dask knows of, 
 holds on to them until it sees the task's future done, or learns from the scheduler that the task
 has ended. It asks only about tasks whose future is gone, once a second.
 
-What has tasks run elsewhere when their worker is gone runs in the scheduler (``_dask_pins``) and
-is put there from here.
+It also installs the scheduler plugin that lets pinned tasks run elsewhere when their worker
+leaves (``dask.scheduler.pins``).
 """
 
 from __future__ import annotations

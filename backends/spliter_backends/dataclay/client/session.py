@@ -6,7 +6,6 @@ import asyncio
 import atexit
 import concurrent.futures
 import contextlib
-import os
 import threading
 import uuid
 import weakref
@@ -14,6 +13,7 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from spliter import BackendNotUsableError, BlockTimeoutError, InvalidArgumentError
+from spliter_backends._shared.settings import positive_seconds
 from spliter_backends.dataclay.client.backend_calls import (
     ANSWER_SECONDS,
     STOPPED,
@@ -43,29 +43,10 @@ LEASE_VARIABLE: Final = "SPLITER_DATACLAY_LEASE"
 def lease_seconds() -> float:
     """Return the length of a lease in seconds, set by ``SPLITER_DATACLAY_LEASE``.
 
-    Backends free what they keep for a program that has not renewed its lease for so long. The
-    default is 300 s.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the environment variable is not a number above 0.
-
-    Examples
-    --------
-    >>> lease_seconds()
-    300.0
+    Backends free a program's objects when it has not renewed its lease for this long; 300 s by
+    default.
     """
-    given = os.environ.get(LEASE_VARIABLE, "")
-    try:
-        seconds = float(given) if given else DEFAULT_SECONDS
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise InvalidArgumentError(
-            f"{LEASE_VARIABLE} must be a number of seconds above 0, got {given!r}"
-        )
-    return seconds
+    return positive_seconds(LEASE_VARIABLE, DEFAULT_SECONDS)
 
 
 class Session:

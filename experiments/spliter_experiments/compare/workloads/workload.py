@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
@@ -206,7 +207,7 @@ ARITY = 16
 ProblemT = TypeVar("ProblemT")
 
 
-class App(Generic[ProblemT]):
+class App(ABC, Generic[ProblemT]):
     """A computation to compare: poses the problem, runs it in several ways, compares answers.
 
     Subclasses are frozen dataclasses whose fields are the settings.
@@ -227,22 +228,22 @@ class App(Generic[ProblemT]):
     def check(self, dataset: Dataset) -> None:
         """Raise an :class:`.errors.ExperimentError` if the data do not suit this app."""
 
+    @abstractmethod
     def pose(self, site: Site[Engine]) -> ProblemT:
         """Return the problem; it must not depend on the blocks."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def by_parts(parts: Parts, problem: Any) -> Answer:
         """Solve the problem with a task for each part."""
-        raise NotImplementedError
 
+    @abstractmethod
     def in_processes(self, way: str, site: Site[Engine], problem: ProblemT) -> Contender:
         """Return the contender for a way off the cluster."""
-        raise NotImplementedError
 
+    @abstractmethod
     def same(self, left: Any, right: Any) -> bool:
         """Return whether two answers are equal."""
-        raise NotImplementedError
 
     def kept(self) -> Mapping[str, Value]:
         """Return the settings to record."""
