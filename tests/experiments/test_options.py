@@ -6,17 +6,17 @@ import pytest
 
 from spliter_experiments.compare.data.columns import Wanted, choose_columns
 from spliter_experiments.harness.errors import InputError, OptionError
-from spliter_experiments.harness.options import parse_sweep, parse_ways
+from spliter_experiments.harness.options import parse_counts, parse_ways
 
 
-def test_sweep_is_sorted_and_has_no_repetitions() -> None:
-    assert parse_sweep("48, 1,4,,4") == (1, 4, 48)
+def test_numbers_between_commas() -> None:
+    assert parse_counts("--sweep", "48, 1,4,,4") == (48, 1, 4, 4)
 
 
 @pytest.mark.parametrize("text", ["", "a", "1,x", "0,4", "-1", "1.5", ","])
-def test_sweep_takes_whole_numbers_from_one(text: str) -> None:
+def test_numbers_are_whole_and_from_one(text: str) -> None:
     with pytest.raises(OptionError, match="--sweep"):
-        parse_sweep(text)
+        parse_counts("--sweep", text)
 
 
 def test_ways_keep_their_order() -> None:

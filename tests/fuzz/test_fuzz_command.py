@@ -43,7 +43,7 @@ SHOW = ["--size", "--backend", "--configurations", "--nodes", "--repetitions"]
 RENDER = [
     *("--nodes", "--repetitions", "--hours", "--account", "--qos", "--partition", "--constraint"),
     *("--nodelist", "--exclude", "--venv", "--python", "--module", "--prolog", "--network"),
-    *("--beside", "--sweep", "--site", "--backend", "--configurations", "--earlier"),
+    *("--site", "--backend", "--configurations", "--earlier"),
 ]
 COMPARE = [
     *("--input", "--columns", "--tile", "--seed", "--backend", "--scheduler", "--address"),

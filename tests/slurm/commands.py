@@ -42,5 +42,11 @@ def hours_for_two(folder: Path, *arguments: str | Path) -> str:
     return str((job.seconds - 60) / 3600)
 
 
+def statuses(piece: Path) -> list[tuple[str, int]]:
+    """Return name and exit status of each command of a piece."""
+    lines = (line.split("\t") for line in (piece / "ends.tsv").read_text().splitlines())
+    return [(stand, int(status)) for stand, status, _, _ in lines]
+
+
 def submission(folder: Path) -> Submission:
     return Folder(folder).read()

@@ -9,13 +9,7 @@ import pytest
 
 from spliter_experiments.evaluation import PlannedRun
 from spliter_experiments.slurm.errors import TooMuchError
-from spliter_experiments.slurm.jobs import (
-    START_SECONDS,
-    Sweep,
-    chain_of,
-    make_jobs,
-    spilling,
-)
+from spliter_experiments.slurm.jobs import START_SECONDS, make_jobs, spilling
 from spliter_experiments.slurm.site import Site, load_site
 from tests.slurm.scenarios import full_runs
 
@@ -31,11 +25,10 @@ def runs(tmp_path: Path) -> list[PlannedRun]:
     return full_runs(tmp_path, 2) + full_runs(tmp_path, 16)
 
 
-@pytest.mark.parametrize("sweep", Sweep)
 @pytest.mark.parametrize("hours", [None, 0.5, 1.0])
-def test_every_run_is_in_one_job(runs: list[PlannedRun], sweep: Sweep, hours: float | None) -> None:
+def test_every_run_is_in_one_job(runs: list[PlannedRun], hours: float | None) -> None:
     seconds = None if hours is None else 3600 * hours
-    jobs = make_jobs(runs, SITE, sweep=sweep, seconds=seconds)
+    jobs = make_jobs(runs, SITE, seconds=seconds)
     assert ids([run for job in jobs for run in job.runs]) == ids(runs)
     assert len({job.name for job in jobs}) == len(jobs)
     for job in jobs:
@@ -60,14 +53,11 @@ def test_long_jobs_are_cut_between_repetitions(tmp_path: Path) -> None:
         assert all(repetitions.count(number) == 2 for number in repetitions)
 
 
-def test_arrays_are_chains_where_asked(tmp_path: Path) -> None:
-    runs = full_runs(tmp_path, 16)
-    jobs = make_jobs(runs, SITE, sweep=Sweep.CHAIN, seconds=3600)
+def test_compss_has_no_arrays(tmp_path: Path) -> None:
+    runs = [replace(run, engine="compss") for run in full_runs(tmp_path, 16)]
+    jobs = make_jobs(runs, SITE, seconds=3600)
     assert len(jobs) > 1
     assert not any(job.is_array for job in jobs)
-    after = chain_of(jobs, Sweep.CHAIN)
-    assert [after.get(job.name) for job in jobs] == [None, *(job.name for job in jobs[:-1])]
-    assert chain_of(jobs, Sweep.FREE) == {}
 
 
 def test_time_limit_follows_the_estimates(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from spliter_experiments.slurm import compss_program
 from spliter_experiments.slurm.errors import ServiceError
-from spliter_experiments.slurm.folder import ends, last_state
+from spliter_experiments.slurm.folder import last_state
 from spliter_experiments.slurm.jobs import make_jobs
 from spliter_experiments.slurm.render import Choices, render
 from spliter_experiments.slurm.services import (
@@ -28,6 +28,7 @@ from spliter_experiments.slurm.services import (
 from spliter_experiments.slurm.site import load_site
 from tests.conftest import RunPython
 from tests.slurm.cluster import wait_until
+from tests.slurm.commands import statuses
 from tests.slurm.fake import Answer, FakeSlurm
 from tests.slurm.scenarios import full_runs
 
@@ -102,8 +103,7 @@ def test_compss_program_goes_on_after_a_stand_that_failed(
     ]
     (tmp_path / "stands.json").write_text(json.dumps(stands))
     assert compss_program.main(str(tmp_path / "stands.json"), str(tmp_path)) == 1
-    found = [(end.stand, end.status, end.job_id) for end in ends(tmp_path)]
-    assert found == [("bad", 2, "12"), ("worse", 1, "12"), ("good", 0, "12")]
+    assert statuses(tmp_path) == [("bad", 2), ("worse", 1), ("good", 0)]
 
 
 def test_script_for_compss_calls_enqueue_compss(tmp_path: Path, fake_slurm: FakeSlurm) -> None:
@@ -194,7 +194,7 @@ def test_job_whose_run_fails_ends_its_services_and_says_so(
     done = batch(WELL.format(status=7))
     assert done.returncode == 1
     assert "1 commands failed" in done.stderr
-    assert [end.status for end in ends(piece_of(tmp_path))] == [0, 7]
+    assert [status for _, status in statuses(piece_of(tmp_path))] == [0, 7]
     assert last_state(piece_of(tmp_path)) == "ended 1"
 
 

@@ -11,10 +11,18 @@ import pandas as pd
 import pytest
 
 from spliter_experiments.harness.records import ResultsFolder
-from spliter_experiments.slurm.folder import ends, last_state
+from spliter_experiments.slurm.folder import last_state
 from tests.conftest import SOURCE_ROOTS
 from tests.slurm.cluster import VirtualSlurm, virtual_slurm, wait_until
-from tests.slurm.commands import hours_for_two, ran, refused, slurm, spliter, submission
+from tests.slurm.commands import (
+    hours_for_two,
+    ran,
+    refused,
+    slurm,
+    spliter,
+    statuses,
+    submission,
+)
 from tests.slurm.scenarios import KMEANS, scenario_file
 
 pytestmark = [pytest.mark.slurm, pytest.mark.backend("dask")]
@@ -71,7 +79,7 @@ def test_sweep_of_two_scenarios_on_four_nodes(
     for number in (0, 1):
         piece = folder / "jobs" / job.name / str(number)
         assert (piece / "nodes.txt").read_text().split() == ["node1", "node2", "node3", "node4"]
-        assert [end.status for end in ends(piece)] == [0]
+        assert [status for _, status in statuses(piece)] == [0]
         assert last_state(piece) == "ended 0"
     plotted = spliter("experiment", "plot", folder / "results")
     assert plotted.exit_code == 0, plotted.output
@@ -116,11 +124,10 @@ def test_cancelled_job_ends_its_services(
     (job,) = submission(folder).jobs
     wait_until(lambda: bool(ResultsFolder(folder / "results").done()))
     assert any("dask worker" in line for line in cluster.leftovers())
-    assert str(job.job_id) in ran("cancel", folder)
+    cluster.call("scancel", str(job.job_id))
     wait_until(is_empty(cluster))
     assert "CANCELLED" in ran("status", folder)
     wait_until(lambda: cluster.leftovers() == [], 30)
-    assert ran("cancel", folder) == ""
 
 
 @pytest.mark.parametrize(
@@ -171,13 +178,3 @@ def test_dataclay_services_are_started_for_its_runs(
     assert set(table.engine) == {"dataclay"}
     assert set(table.workers) == {2}
     wait_until(lambda: cluster.leftovers() == [], 30)
-
-
-@pytest.mark.backend("dataclay")
-def test_dataclay_beside_dask(cluster: VirtualSlurm, tmp_path: Path, folder: Path) -> None:
-    ran("render", scenario_file(tmp_path), *LAPTOP, "--beside", "dataclay",
-        *("--nodes", "2", "--repetitions", "1", "--output", folder))  # fmt: skip
-    ran("submit", folder)
-    wait_until(is_empty(cluster))
-    assert "COMPLETED" in ran("status", folder), logs(folder)
-    assert list(folder.glob("jobs/*/0/metadata-*"))

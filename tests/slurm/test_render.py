@@ -19,7 +19,7 @@ import pytest
 
 from spliter_experiments.evaluation import FIGURES
 from spliter_experiments.slurm.errors import ProfileError
-from spliter_experiments.slurm.jobs import Job, Sweep, make_jobs
+from spliter_experiments.slurm.jobs import Job, make_jobs
 from spliter_experiments.slurm.render import Choices, Script, interface_of, render
 from spliter_experiments.slurm.request import Request
 from spliter_experiments.slurm.site import Site, load_site
@@ -42,13 +42,9 @@ def site_of(name: str, **entries: object) -> Site:
     return load_site(name).model_copy(update={**needed, **entries})
 
 
-def job_of(
-    folder: Path, site: Site, *, engine: str = "dask", beside: str = "", seconds: float = 3600
-) -> Job:
+def job_of(folder: Path, site: Site, *, engine: str = "dask", seconds: float = 3600) -> Job:
     runs = [replace(run, engine=engine) for run in full_runs(folder, 2)]
-    together = frozenset({beside} - {""})
-    sweep = Sweep.CHAIN if engine == "compss" else Sweep.ARRAY
-    (job, *_) = make_jobs(runs, site, sweep=sweep, seconds=seconds, beside=together)
+    (job, *_) = make_jobs(runs, site, seconds=seconds)
     return job
 
 
@@ -58,30 +54,28 @@ def rendered(
     *,
     choices: Choices | None = None,
     engine: str = "dask",
-    beside: str = "",
     seconds: float = 3600,
 ) -> Script:
-    job = job_of(folder, site, engine=engine, beside=beside, seconds=seconds)
+    job = job_of(folder, site, engine=engine, seconds=seconds)
     return render(job, site, choices or Choices(interface_of(site, None)), FOLDER)
 
 
-CASES: dict[str, tuple[str, Mapping[str, object], str, str, float]] = {
-    "marenostrum4-dask": ("marenostrum4", {}, "dask", "", 3600),
-    "marenostrum4-array": ("marenostrum4", {}, "dask", "", 900),
-    "marenostrum4-compss": ("marenostrum4", {}, "compss", "", 3600),
-    "marenostrum5-dask": ("marenostrum5", WITH_ALL, "dask", "", 3600),
-    "marenostrum5-dask-and-dataclay": ("marenostrum5", {}, "dask", "dataclay", 3600),
-    "marenostrum5-dataclay": ("marenostrum5", {}, "dataclay", "", 3600),
-    "marenostrum5-compss": ("marenostrum5", WITH_ALL, "compss", "", 3600),
-    "marenostrum5-process": ("marenostrum5", {}, "process", "", 3600),
-    "generic-dask": ("generic", {}, "dask", "", 3600),
-    "local-dask": ("local", {"cores_per_socket": 48}, "dask", "", 3600),
+CASES: dict[str, tuple[str, Mapping[str, object], str, float]] = {
+    "marenostrum4-dask": ("marenostrum4", {}, "dask", 3600),
+    "marenostrum4-array": ("marenostrum4", {}, "dask", 900),
+    "marenostrum4-compss": ("marenostrum4", {}, "compss", 3600),
+    "marenostrum5-dask": ("marenostrum5", WITH_ALL, "dask", 3600),
+    "marenostrum5-dataclay": ("marenostrum5", {}, "dataclay", 3600),
+    "marenostrum5-compss": ("marenostrum5", WITH_ALL, "compss", 3600),
+    "marenostrum5-process": ("marenostrum5", {}, "process", 3600),
+    "generic-dask": ("generic", {}, "dask", 3600),
+    "local-dask": ("local", {"cores_per_socket": 48}, "dask", 3600),
 }
 
 
 def script_of(case: str, folder: Path) -> Script:
-    name, entries, engine, beside, seconds = CASES[case]
-    return rendered(folder, site_of(name, **entries), engine=engine, beside=beside, seconds=seconds)
+    name, entries, engine, seconds = CASES[case]
+    return rendered(folder, site_of(name, **entries), engine=engine, seconds=seconds)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -121,11 +115,10 @@ def test_all_figures_of_the_paper_fit_the_machines(site: str, tmp_path: Path) ->
     overrides = {"account": "bsc00", "qos": "gp_bsccs"}
     request = Request(figures=FIGURES, size="full", site=site, overrides=overrides)
     runs = request.plan(lambda _: None)
-    scripts, after = request.scripts(runs, FOLDER, "")
+    scripts = request.scripts(runs, FOLDER, "")
     assert sorted(run.id for script in scripts for run in script.job.runs) == sorted(
         run.id for run in runs
     )
-    assert len(after) == len(scripts) - 1
     for script in scripts:
         (tmp_path / script.name).write_text(script.text, encoding="utf-8")
     files = [str(file) for file in tmp_path.glob("*.sbatch")]
@@ -178,8 +171,6 @@ def test_workers_per_socket_have_their_share_of_the_memory(tmp_path: Path) -> No
     text = rendered(tmp_path, site).text
     assert "--ntasks=4 --ntasks-per-node=2" in text
     assert f"--memory-limit {int(0.95 * site.memory_bytes / 2)} " in text
-    both = rendered(tmp_path, site, beside="dataclay").text
-    assert f"--memory-limit {int(0.95 * site.memory_bytes / 4)} " in both
 
 
 def test_compss_runs_all_stands_in_one_program(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from spliter_experiments.compare.registry import ways_on
 from spliter_experiments.compare.ways import WAYS, legend
 from spliter_experiments.compare.workloads.workload import App
 from spliter_experiments.harness.errors import OptionError
-from spliter_experiments.harness.options import parse_sweep, parse_ways
+from spliter_experiments.harness.options import parse_counts, parse_ways
 
 P = ParamSpec("P")
 
@@ -114,14 +114,17 @@ class CommonOptions:
             engine=engine,
             cluster=ClusterChoice(self._address(engine), self.workers, self.threads),
             ways=None if ways is None else parse_ways(ways, ways_on(engine, app)),
-            blocks_per_core=(
-                (self.blocks_per_core,) if self.sweep is None else parse_sweep(self.sweep)
-            ),
+            blocks_per_core=self._blockings(),
             rounds=self.rounds,
             seed=self.seed,
             placement=self.placement,
             command=command,
         )
+
+    def _blockings(self) -> tuple[int, ...]:
+        if self.sweep is None:
+            return (self.blocks_per_core,)
+        return tuple(sorted(set(parse_counts("--sweep", self.sweep))))
 
     def _address(self, engine: EngineKind) -> str | None:
         """Return the address of the user's cluster; reject the options of other engines."""

@@ -37,7 +37,7 @@ from spliter_experiments.evaluation.simulate import (
 from spliter_experiments.evaluation.tables import plan_table, runs_table, total
 from spliter_experiments.harness.console import errors_reported, note, progress
 from spliter_experiments.harness.errors import OptionError
-from spliter_experiments.harness.options import is_count, words
+from spliter_experiments.harness.options import parse_counts, words
 from spliter_experiments.harness.records import ResultsFolder
 from spliter_experiments.harness.table import Grid
 
@@ -211,21 +211,14 @@ def _request(
     nodes: str | None,
     repetitions: int | None,
 ) -> Request:
-    counts = None if nodes is None else tuple(_number(word) for word in words(nodes))
     return request_for(
         figure,
         size.value,
         backend,
         configurations=None if configurations is None else words(configurations),
-        nodes=counts,
+        nodes=None if nodes is None else parse_counts("--nodes", nodes),
         repetitions=repetitions,
     )
-
-
-def _number(word: str) -> int:
-    if not is_count(word):
-        raise OptionError(f"--nodes takes whole numbers between commas, got {word!r}")
-    return int(word)
 
 
 def _cluster(request: Request, scheduler_file: str | None, address: str | None) -> str | None:

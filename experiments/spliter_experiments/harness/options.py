@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from spliter_experiments.harness.errors import OptionError
@@ -16,31 +17,16 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(piece for piece in (raw.strip() for raw in text.split(",")) if piece)
 
 
-def is_count(word: str) -> bool:
-    """Return whether a word is a whole number from 1, with at most nine digits.
+def parse_counts(option: str, text: str) -> tuple[int, ...]:
+    """Parse whole numbers from 1, of at most nine digits, such as ``1,4,16``.
 
-    >>> [is_count(word) for word in ("12", "0", "-1", "1" * 5000, "one")]
-    [True, False, False, False, False]
+    >>> parse_counts("--nodes", "16,4,4")
+    (16, 4, 4)
     """
-    return word.isascii() and word.isdecimal() and len(word) <= 9 and int(word) > 0
-
-
-def parse_sweep(text: str) -> tuple[int, ...]:
-    """Parse blocks per core such as ``1,4,16``: whole numbers from 1, sorted, without duplicates.
-
-    >>> parse_sweep("16,4,4")
-    (4, 16)
-    """
-    try:
-        numbers = {int(word) for word in words(text)}
-    except ValueError:
-        numbers = set()
-    if not numbers or min(numbers) < 1:
-        raise OptionError(
-            "--sweep takes whole numbers of blocks per core, from 1, such as 1,4,16,48; "
-            f"got {text!r}"
-        )
-    return tuple(sorted(numbers))
+    found = words(text)
+    if not found or not all(re.fullmatch("0*[1-9][0-9]{0,8}", word) for word in found):
+        raise OptionError(f"{option} takes whole numbers from 1, such as 1,4,16; got {text!r}")
+    return tuple(map(int, found))
 
 
 def parse_ways(text: str | None, known: Sequence[str]) -> tuple[str, ...]:

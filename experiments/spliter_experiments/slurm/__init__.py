@@ -1,1 +1,1 @@
-"""Run the paper's experiments as SLURM jobs: render scripts, submit, monitor, collect, cancel."""
+"""Run the paper's experiments as SLURM jobs: render scripts, submit, monitor, collect."""

@@ -1,4 +1,4 @@
-"""Commands of ``spliter slurm``: render, submit, status, collect, cancel."""
+"""Commands of ``spliter slurm``: render, submit, status, collect."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rich.table import Table
 from spliter_experiments.evaluation.tables import total
 from spliter_experiments.harness.console import errors_reported, note
 from spliter_experiments.harness.errors import OptionError
-from spliter_experiments.harness.options import is_count, words
+from spliter_experiments.harness.options import parse_counts, words
 from spliter_experiments.slurm import control
 from spliter_experiments.slurm.errors import SubmissionError
 from spliter_experiments.slurm.folder import Folder, Submission
-from spliter_experiments.slurm.jobs import Sweep, spilling
+from spliter_experiments.slurm.jobs import spilling
 from spliter_experiments.slurm.render import clock
 from spliter_experiments.slurm.request import Request
 from spliter_experiments.slurm.scheduler import Slurm, submit_command
@@ -53,15 +53,9 @@ def render(
     ] = None,
     nodes: Annotated[str | None, typer.Option(help="Only these numbers of nodes: 1,2,4.")] = None,
     repetitions: Annotated[int | None, typer.Option(help="In place of the scenario's.")] = None,
-    sweep: Annotated[
-        Sweep, typer.Option(help="One job array, a chain of jobs, or each on its own.")
-    ] = Sweep.ARRAY,
     hours: Annotated[float | None, typer.Option(help="Longest time limit to ask for.")] = None,
     network: Annotated[
         str | None, typer.Option(help="fabric, ethernet, or the name of an interface.")
-    ] = None,
-    beside: Annotated[
-        str | None, typer.Option(help="Start this too: dataclay beside Dask, or dask beside it.")
     ] = None,
     account: Text = None,
     qos: Text = None,
@@ -96,7 +90,7 @@ def render(
             size=size,
             backend=backend,
             configurations=None if configurations is None else words(configurations),
-            nodes=None if nodes is None else _numbers(nodes),
+            nodes=None if nodes is None else parse_counts("--nodes", nodes),
             repetitions=repetitions,
             site=_absolute(site),
             overrides={name: value for name, value in given.items() if value is not None},
@@ -105,9 +99,7 @@ def render(
             network=network,
             nodelist=nodelist,
             exclude=exclude,
-            sweep=sweep,
             hours=_hours(hours),
-            beside=_beside(beside),
         )
         draft = control.draft(request, output, earlier or ())
         _show_draft(draft, request.load_site(), dry_run)
@@ -184,14 +176,6 @@ def collect(folder: FolderArgument, dry_run: DryRun = False) -> None:
             raise typer.Exit(1)
 
 
-@slurm.command()
-def cancel(folder: FolderArgument, dry_run: DryRun = False) -> None:
-    """Cancel the jobs of a folder that wait or run; what is recorded stays."""
-    with errors_reported():
-        for job in control.cancel(Folder(folder), Slurm(), dry_run=dry_run):
-            _print(f"{'would be ' if dry_run else ''}cancelled: {job.job_id}  {job.name}")
-
-
 def _show_draft(draft: control.Draft, site: Site, with_scripts: bool) -> None:
     jobs = [script.job for script in draft.scripts]
     runs = [run for job in jobs for run in job.runs]
@@ -252,22 +236,6 @@ def _hours(hours: float | None) -> float | None:
     if hours is not None and not 0 < hours < math.inf:
         raise OptionError(f"--hours takes a number above 0, got {hours:g}")
     return hours
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    found = words(text)
-    if not found or not all(is_count(word) for word in found):
-        raise OptionError(f"--nodes takes whole numbers from 1, such as 1,2,4; got {text!r}")
-    return tuple(map(int, found))
-
-
-def _beside(text: str | None) -> tuple[Literal["dask", "dataclay"], ...]:
-    match text:
-        case None:
-            return ()
-        case "dask" | "dataclay":
-            return (text,)
-    raise OptionError(f"--beside takes dask or dataclay, got {text!r}")
 
 
 def _print(text: str) -> None:

@@ -1,15 +1,15 @@
-"""Implement the ``spliter slurm`` commands: draft, submit, status, collect, resume, cancel."""
+"""Implement the ``spliter slurm`` commands: draft, submit, status, collect, resume."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from spliter_experiments.harness.records import ResultsFolder
 from spliter_experiments.slurm.earlier import seconds_of
-from spliter_experiments.slurm.errors import SlurmError, SlurmRefusedError, SubmissionError
+from spliter_experiments.slurm.errors import SlurmError, SubmissionError
 from spliter_experiments.slurm.folder import Folder, JobEntry, Submission, last_state
 from spliter_experiments.slurm.render import Script, clock
 from spliter_experiments.slurm.request import Request
@@ -107,45 +107,15 @@ def draft(request: Request, path: Path, earlier: Sequence[Path] = ()) -> Draft:
         )
     runs = request.plan(seconds_of(earlier))
     tag = f"spliter-{secrets.token_hex(3)}"
-    scripts, after = request.scripts(runs, folder.path, f"{tag}-")
+    scripts = request.scripts(runs, folder.path, f"{tag}-")
     submission = Submission(
-        tag=tag, request=request, runs=tuple(run.id for run in runs), jobs=_entries(scripts, after)
+        tag=tag, request=request, runs=tuple(run.id for run in runs), jobs=_entries(scripts)
     )
     return Draft(folder, submission, tuple(scripts))
 
 
-def draft_again(folder: Folder, going_on: Iterable[str]) -> Draft:
-    """Plan and render jobs for the missing runs.
-
-    Parameters
-    ----------
-    folder : Folder
-        Folder of the submission.
-    going_on : iterable of str
-        Ids of runs whose jobs have not ended.
-
-    Raises
-    ------
-    SubmissionError
-        If no run is missing.
-    """
-    submission = folder.read()
-    results = ResultsFolder(folder.results)
-    settled = results.done() | set(going_on)
-    planned = submission.request.plan(seconds_of([folder.path]))
-    runs = [run for run in planned if run.id not in settled]
-    if not runs:
-        raise SubmissionError(f"no run of {folder.path} is missing: there is nothing to do again")
-    attempt = 1 + max(job.attempt for job in submission.jobs)
-    prefix = f"{submission.tag}-again{attempt}-"
-    scripts, after = submission.request.scripts(runs, folder.path, prefix)
-    entries = _entries(scripts, after, attempt)
-    return Draft(folder, submission.with_jobs(entries), tuple(scripts))
-
-
-def _entries(
-    scripts: Sequence[Script], after: dict[str, str], attempt: int = 0
-) -> tuple[JobEntry, ...]:
+def _entries(scripts: Sequence[Script], attempt: int = 0) -> tuple[JobEntry, ...]:
+    before = [None, *(script.job.name for script in scripts[:-1])]
     return tuple(
         JobEntry(
             name=script.job.name,
@@ -155,9 +125,9 @@ def _entries(
             seconds=script.job.seconds,
             engine=script.job.shape.engine,
             attempt=attempt,
-            after=after.get(script.job.name),
+            after=after,
         )
-        for script in scripts
+        for after, script in zip(before, scripts, strict=True)
     )
 
 
@@ -176,9 +146,17 @@ def resume(folder: Folder, slurm: Slurm) -> Draft:
     SubmissionError
         If no run is missing.
     """
-    entries = status(folder, slurm)
-    going_on = [run for entry in entries if entry.may_go_on for run in entry.runs]
-    return draft_again(folder, going_on)
+    submission = folder.read()
+    going_on = {run for entry in status(folder, slurm) if entry.may_go_on for run in entry.runs}
+    settled = going_on | ResultsFolder(folder.results).done()
+    planned = submission.request.plan(seconds_of([folder.path]))
+    runs = [run for run in planned if run.id not in settled]
+    if not runs:
+        raise SubmissionError(f"no run of {folder.path} is missing: there is nothing to do again")
+    attempt = 1 + max(job.attempt for job in submission.jobs)
+    prefix = f"{submission.tag}-again{attempt}-"
+    scripts = submission.request.scripts(runs, folder.path, prefix)
+    return Draft(folder, submission.with_jobs(_entries(scripts, attempt)), tuple(scripts))
 
 
 def submit(folder: Folder, slurm: Slurm) -> list[JobEntry]:
@@ -215,7 +193,7 @@ def submit(folder: Folder, slurm: Slurm) -> list[JobEntry]:
             try:
                 number = _submit_job(folder, job, after, slurm)
             except SlurmError as error:
-                raise type(error)(
+                raise SlurmError(
                     f"{len(taken)} of {len(waiting)} jobs were handed in, then: {error} The same "
                     "command hands in the others"
                 ) from error
@@ -246,12 +224,12 @@ def _check_partition(jobs: Sequence[JobEntry], request: Request, slurm: Slurm) -
         if there.name != wanted and (wanted or not there.is_default):
             continue
         if nodes.nodes > there.nodes:
-            raise SlurmRefusedError(
+            raise SlurmError(
                 f"{nodes.name} asks too much: {nodes.nodes} nodes, and the partition {there.name} "
                 f"has {there.nodes}. Render fewer --nodes, or for another --partition"
             )
         if longest.seconds > there.seconds:
-            raise SlurmRefusedError(
+            raise SlurmError(
                 f"{longest.name} asks too much: {clock(longest.seconds)} hours, and the partition "
                 f"{there.name} allows {clock(there.seconds)}. Render with --hours, or for another "
                 "--partition"
@@ -348,23 +326,3 @@ def _log(folder: Folder, job: JobEntry, number: int) -> dict[str, str]:
     except OSError:
         return {}
     return {name: "\n".join(text.splitlines()[-LOG_LINES:])}
-
-
-def cancel(folder: Folder, slurm: Slurm, *, dry_run: bool = False) -> list[JobEntry]:
-    """Cancel all jobs that have not ended, and return them.
-
-    Parameters
-    ----------
-    folder : Folder
-        Folder of the submission.
-    slurm : Slurm
-        The cluster.
-    dry_run : bool, default False
-        Return the jobs without cancelling them.
-    """
-    with folder.locked():
-        live = {entry.job.name: entry.job for entry in status(folder, slurm) if entry.may_go_on}
-        jobs = [job for job in live.values() if job.job_id is not None]
-        if not dry_run:
-            slurm.cancel([job.job_id for job in jobs if job.job_id is not None])
-        return jobs

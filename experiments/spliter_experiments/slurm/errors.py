@@ -18,19 +18,7 @@ class SubmissionError(ExperimentError, ValueError):
 
 
 class SlurmError(ExperimentError, RuntimeError):
-    """A command of SLURM failed."""
-
-
-class SlurmMissingError(SlurmError):
-    """SLURM's commands are not on the PATH."""
-
-
-class SlurmUnreachableError(SlurmError):
-    """The controller of the cluster does not answer."""
-
-
-class SlurmRefusedError(SlurmError):
-    """The cluster rejects a job."""
+    """A command of SLURM is missing or failed, or the cluster refused a job."""
 
 
 class ServiceError(ExperimentError, RuntimeError):

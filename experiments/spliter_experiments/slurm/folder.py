@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -112,15 +112,6 @@ class Submission(BaseModel):
         return self.model_copy(update={"jobs": (*self.jobs, *jobs)})
 
 
-class End(NamedTuple):
-    """End of a stand's command: a line of ``ends.tsv``."""
-
-    stand: str
-    status: int
-    seconds: float
-    job_id: str
-
-
 class Folder:
     """Reads and writes the folder of a submission."""
 
@@ -139,13 +130,6 @@ class Folder:
     def piece(self, job: JobEntry, number: int) -> Path:
         """Return the output folder of a piece of a job."""
         return self.path / "jobs" / job.name / str(number)
-
-    def pieces(self, submission: Submission) -> list[Path]:
-        """Return the folders of all pieces that have started."""
-        found = (
-            self.piece(job, number) for job in submission.jobs for number in range(len(job.pieces))
-        )
-        return [piece for piece in found if piece.is_dir()]
 
     def exists(self) -> bool:
         """Return whether the folder contains a submission."""
@@ -232,24 +216,11 @@ class Folder:
             raise SubmissionError(f"cannot write to {self.path}: {error}") from error
 
 
-def ends(piece: Path) -> list[End]:
-    """Return the ends of a piece's commands; ignore a line that a killed job left incomplete."""
-    found = []
-    for line in _lines(piece / "ends.tsv"):
-        match line.split("\t"):
-            case [stand, status, seconds, job_id] if status.isdecimal() and seconds.isdecimal():
-                found.append(End(stand, int(status), float(seconds), job_id))
-    return found
-
-
 def last_state(piece: Path) -> str:
     """Return the last state that a job recorded, such as ``started`` or ``ended 0``, or ``""``."""
-    states = [line.split("\t")[1] for line in _lines(piece / "state.tsv") if "\t" in line]
-    return states[-1] if states else ""
-
-
-def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = (piece / "state.tsv").read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
-        return []
+        return ""
+    states = [line.split("\t")[1] for line in lines if "\t" in line]
+    return states[-1] if states else ""

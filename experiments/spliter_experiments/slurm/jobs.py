@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -33,19 +32,6 @@ once, and workers spill the excess. With more, the run would not finish."""
 
 LEAST_SECONDS = 300
 """Minimum time limit of a stand: estimates of short runs are poor, and Python starts slowly."""
-
-
-class Sweep(StrEnum):
-    """Order of several jobs of one kind."""
-
-    ARRAY = "array"
-    """One job array; the site profile limits how many tasks run at the same time."""
-
-    CHAIN = "chain"
-    """Each job starts when the previous one has ended, successfully or not."""
-
-    FREE = "free"
-    """Independent jobs, in any order."""
 
 
 class Shape(NamedTuple):
@@ -122,15 +108,12 @@ class Job:
         One per task of the job array; a job without an array has one.
     seconds : int
         Time limit, the same for all pieces.
-    beside : frozenset of str
-        Engines to start in addition to that of the runs.
     """
 
     name: str
     shape: Shape
     pieces: tuple[Piece, ...]
     seconds: int
-    beside: frozenset[str] = frozenset()
 
     @property
     def is_array(self) -> bool:
@@ -142,25 +125,9 @@ class Job:
         """All runs."""
         return [run for piece in self.pieces for run in piece.runs]
 
-    @property
-    def uses_dask(self) -> bool:
-        """Whether it starts a Dask cluster."""
-        return "dask" in {self.shape.engine, *self.beside}
-
-    @property
-    def uses_dataclay(self) -> bool:
-        """Whether it starts the services of dataClay."""
-        return "dataclay" in {self.shape.engine, *self.beside}
-
 
 def make_jobs(
-    runs: Sequence[PlannedRun],
-    site: Site,
-    *,
-    sweep: Sweep = Sweep.ARRAY,
-    seconds: float | None = None,
-    beside: frozenset[str] = frozenset(),
-    prefix: str = "",
+    runs: Sequence[PlannedRun], site: Site, *, seconds: float | None = None, prefix: str = ""
 ) -> list[Job]:
     """Group runs into jobs.
 
@@ -170,19 +137,16 @@ def make_jobs(
         In execution order.
     site : Site
         Limits of a job.
-    sweep : Sweep
-        Whether jobs of a kind form an array.
     seconds : float, optional
         Maximum time limit, if shorter than the site's.
-    beside : frozenset of str
-        Engines to start in addition.
     prefix : str
         Prefix of the job names.
 
     Returns
     -------
     list of Job
-        Jobs of the same shape are adjacent.
+        In the order in which they run: each starts when the one before has ended, because they
+        would share links otherwise. Pieces of the same shape form a job array.
 
     Raises
     ------
@@ -197,13 +161,12 @@ def make_jobs(
         pieces = _pieces([run for run in runs if _shape(run) == shape], longest)
         name = f"{prefix}{shape.engine}-{shape.nodes}n{shape.workers}w{shape.threads}t"
         # enqueue_compss does not support arrays.
-        together = sweep is Sweep.ARRAY and shape.engine != "compss"
-        bundles = [pieces] if together else [[piece] for piece in pieces]
+        bundles = [[piece] for piece in pieces] if shape.engine == "compss" else [pieces]
         for number, bundle in enumerate(bundles):
             suffix = "" if len(bundles) == 1 else f"-{number}"
             numbered = tuple(Piece(at, tuple(stands)) for at, stands in enumerate(bundle))
             limit = max(_job_seconds(piece.runs) for piece in numbered)
-            jobs.append(Job(name + suffix, shape, numbered, limit, beside))
+            jobs.append(Job(name + suffix, shape, numbered, limit))
     return jobs
 
 
@@ -285,36 +248,3 @@ def _check(run: PlannedRun, site: Site, longest: int) -> None:
 def spilling(job: Job, site: Site) -> float:
     """Return by how many GiB a job may exceed the memory of a node; 0 if it fits."""
     return max(0.0, max(run.memory_bytes for run in job.runs) / GIB - site.memory_gib)
-
-
-def chain_of(jobs: Sequence[Job], sweep: Sweep) -> dict[str, str]:
-    """Return the predecessor of each job by name; jobs without one are left out.
-
-    Arrays of different shapes follow each other too, because they would share links otherwise.
-    """
-    if sweep is Sweep.FREE:
-        return {}
-    names = [job.name for job in jobs]
-    return dict(zip(names[1:], names[:-1], strict=True))
-
-
-def summary(job: Job) -> str:
-    """Return a one-line description of a job.
-
-    Examples
-    --------
-    >>> from spliter_experiments.evaluation import load_scenario, plan_runs
-    >>> from spliter_experiments.slurm.site import load_site
-    >>> runs = plan_runs(load_scenario("9"), "full", nodes=[2], repetitions=1)
-    >>> [summary(job) for job in make_jobs(runs, load_site("marenostrum4"))]
-    ['3 runs on dask, 2 nodes with 2 workers of 24 threads each']
-    """
-    shape = job.shape
-    return (
-        f"{_many(len(job.runs), 'run')} on {shape.engine}, {_many(shape.nodes, 'node')} with "
-        f"{_many(shape.per_node, 'worker')} of {_many(shape.threads, 'thread')} each"
-    )
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

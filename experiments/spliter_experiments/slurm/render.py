@@ -13,7 +13,7 @@ from typing import Any
 import jinja2
 
 from spliter_experiments.slurm.errors import ProfileError
-from spliter_experiments.slurm.jobs import START_SECONDS, Job, Stand, summary
+from spliter_experiments.slurm.jobs import START_SECONDS, Job, Stand
 from spliter_experiments.slurm.site import Site
 
 WARNING_SECONDS = 60
@@ -140,7 +140,6 @@ def render(job: Job, site: Site, choices: Choices, folder: Path) -> Script:
 
 
 def _batch(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, str]:
-    share = WORKER_SHARE * site.memory_bytes / job.shape.per_node
     context = {
         **_common(job, site, choices, folder),
         "modules": site.modules,
@@ -148,8 +147,7 @@ def _batch(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, st
         "interface": f" --interface {shlex.quote(choices.interface)}" if choices.interface else "",
         "start_seconds": START_SECONDS,
         "warning_seconds": WARNING_SECONDS,
-        # If Dask and dataClay share the nodes, each gets half of the memory.
-        "worker_memory": int(share / 2 if job.uses_dask and job.uses_dataclay else share),
+        "worker_memory": int(WORKER_SHARE * site.memory_bytes / job.shape.per_node),
     }
     return {f"{job.name}.sbatch": _environment().get_template("job.sbatch.j2").render(context)}
 
@@ -193,16 +191,16 @@ def _compss_network(site: Site, choices: Choices) -> list[str]:
 
 
 def _common(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, Any]:
+    shape = job.shape
     return {
         "site": site,
         "job": {
             "name": job.name,
-            "what": summary(job),
-            "shape": job.shape,
+            "what": f"{len(job.runs)} runs on {shape.engine}; {shape.nodes} nodes, "
+            f"workers on each: {shape.per_node}, threads of each: {shape.threads}",
+            "shape": shape,
             "folder": str(folder / "jobs" / job.name),
-            "has_services": job.uses_dask or job.uses_dataclay,
-            "uses_dask": job.uses_dask,
-            "uses_dataclay": job.uses_dataclay,
+            "has_services": shape.engine in _ADDRESSES,
             "pieces": [
                 {
                     "number": piece.number,

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from spliter_experiments.evaluation import PlannedRun, load_scenario, plan_runs
-from spliter_experiments.slurm.jobs import Sweep, chain_of, make_jobs
+from spliter_experiments.slurm.jobs import make_jobs
 from spliter_experiments.slurm.render import Choices, Script, interface_of, render
 from spliter_experiments.slurm.site import Site, load_site
 
@@ -41,12 +41,8 @@ class Request(BaseModel):
         One of the site's networks, or an interface by name.
     nodelist, exclude : str
         Nodes to use and to avoid.
-    sweep : str
-        Order of the jobs, a `Sweep`.
     hours : float or None
         Maximum time limit to request.
-    beside : tuple of str
-        Engines to start in addition.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,9 +60,7 @@ class Request(BaseModel):
     network: str | None = None
     nodelist: str = ""
     exclude: str = ""
-    sweep: Sweep = Sweep.ARRAY
     hours: float | None = None
-    beside: tuple[Literal["dask", "dataclay"], ...] = ()
 
     def load_site(self) -> Site:
         """Return the site profile with the user's overrides.
@@ -125,9 +119,7 @@ class Request(BaseModel):
             for word in (option, ",".join(map(str, values)))
         )
 
-    def scripts(
-        self, runs: Collection[PlannedRun], folder: Path, prefix: str
-    ) -> tuple[list[Script], dict[str, str]]:
+    def scripts(self, runs: Collection[PlannedRun], folder: Path, prefix: str) -> list[Script]:
         """Render the jobs of runs.
 
         Parameters
@@ -143,8 +135,6 @@ class Request(BaseModel):
         -------
         list of Script
             In submission order.
-        dict of str to str
-            Predecessor of each job, by name.
 
         Raises
         ------
@@ -157,13 +147,10 @@ class Request(BaseModel):
         jobs = make_jobs(
             list(runs),
             site,
-            sweep=self.sweep,
             seconds=None if self.hours is None else 3600 * self.hours,
-            beside=frozenset(self.beside),
             prefix=prefix,
         )
         choices = Choices(
             interface_of(site, self.network), self.nodelist, self.exclude, self.plan_options()
         )
-        scripts = [render(job, site, choices, folder) for job in jobs]
-        return scripts, chain_of(jobs, self.sweep)
+        return [render(job, site, choices, folder) for job in jobs]

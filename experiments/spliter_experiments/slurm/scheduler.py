@@ -11,12 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from spliter_experiments.slurm.errors import (
-    SlurmError,
-    SlurmMissingError,
-    SlurmRefusedError,
-    SlurmUnreachableError,
-)
+from spliter_experiments.slurm.errors import SlurmError
 
 COMMAND_SECONDS = 60
 
@@ -104,7 +99,7 @@ class Slurm:
 
         Raises
         ------
-        SlurmRefusedError
+        SlurmError
             If SLURM rejects the job.
         """
         out = self._call(submit_command(script, after))
@@ -147,7 +142,7 @@ class Slurm:
         command = ["squeue", "--noheader", "--states=all", "--array", "--format=%i|%T|%M|%r"]
         try:
             out = self._call([*command, f"--jobs={','.join(job_ids)}"])
-        except SlurmRefusedError as error:
+        except SlurmError as error:
             # SLURM's error if it knows none of these jobs.
             if "invalid job id" in str(error).lower():
                 return []
@@ -181,15 +176,10 @@ class Slurm:
             for name, nodes, limit in found
         ]
 
-    def cancel(self, job_ids: Sequence[str]) -> None:
-        """Cancel jobs; ignore those that have ended."""
-        if job_ids:
-            self._call(["scancel", "--quiet", *job_ids])
-
     def _call(self, command: Sequence[str]) -> str:
         path = None if self.environment is None else self.environment.get("PATH", "")
         if shutil.which(command[0], path=path) is None:
-            raise SlurmMissingError(
+            raise SlurmError(
                 f"{command[0]} is not on the PATH: run this on a login node of the cluster (or "
                 "load the module that brings SLURM)"
             )
@@ -206,7 +196,7 @@ class Slurm:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise SlurmUnreachableError(
+            raise SlurmError(
                 f"`{shown}` gave no answer in {self.seconds:g} s: the controller of SLURM does "
                 "not answer; `scontrol ping` tells whether it is up"
             ) from error
@@ -216,14 +206,12 @@ class Slurm:
             return done.stdout
         said = (done.stderr or done.stdout).strip()
         if _UNREACHABLE.search(said):
-            raise SlurmUnreachableError(
+            raise SlurmError(
                 f"the controller of SLURM does not answer; `scontrol ping` tells whether it is "
                 f"up. `{shown}` said: {said}"
             )
         advice = next((text for key, text in _ADVICE.items() if re.search(key, said, re.I)), "")
-        raise SlurmRefusedError(
-            f"`{shown}`: {said or f'status {done.returncode}'}. {advice}".strip()
-        )
+        raise SlurmError(f"`{shown}`: {said or f'status {done.returncode}'}. {advice}".strip())
 
 
 def span(text: str) -> float:
