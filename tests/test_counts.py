@@ -61,8 +61,8 @@ def client() -> Iterator[Client]:
     each other 1 ms, but a hundred times that.
     """
     with (
-        patch.object(dask_batch, "SEND_AFTER", 0.1),
-        patch.object(dask_batch, "LONGEST_WAIT", 10.0),
+        patch.object(dask_batch, "QUIET_SECONDS", 0.1),
+        patch.object(dask_batch, "MAX_DELAY", 10.0),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster) as connected,
     ):

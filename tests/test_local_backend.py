@@ -25,7 +25,7 @@ from spliter import (
     split,
 )
 from spliter.testing import index_encoded_array, index_encoded_block
-from spliter_backends._shared import opened as local_blocks
+from spliter_backends._shared import readable as local_blocks
 from spliter_backends.local import LocalExecutor, LocalLocator
 
 WAIT = 30

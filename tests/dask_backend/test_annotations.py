@@ -68,8 +68,8 @@ def test_groups_of_tasks_that_are_gone_are_forgotten(client: Client) -> None:
     for _ in range(150):
         use(x)
     groups, messages, alive = client.run_on_scheduler(look_at_our_span)
-    assert dask_records.KEPT <= groups <= dask_records.MOST_GROUPS + 5
-    assert messages <= dask_records.MOST_MESSAGES
+    assert dask_records.KEPT <= groups <= dask_records.MAX_GROUPS + 5
+    assert messages <= dask_records.MAX_MESSAGES
     assert "total" in alive
     assert sum(future.result() for future in held) == expected(8)
 
@@ -81,8 +81,8 @@ def test_messages_are_forgotten_also_where_a_group_lasts(client: Client) -> None
 
     def fill(dask_scheduler: Any) -> int:
         ours = dask_scheduler.extensions["spans"].spans["spliter"]
-        ours.metadata["collections"].extend([entry] * dask_records.MOST_MESSAGES)
-        dask_records.shorten(dask_scheduler)
+        ours.metadata["collections"].extend([entry] * dask_records.MAX_MESSAGES)
+        dask_records.prune_records(dask_scheduler)
         return len(ours.metadata["collections"])
 
     assert client.run_on_scheduler(fill) == dask_records.KEPT

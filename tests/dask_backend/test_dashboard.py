@@ -19,7 +19,7 @@ from distributed import Client, Event, LocalCluster
 
 from spliter import BackendNotUsableError, gather, split
 from spliter_backends.dask import dashboard as dask_dashboard
-from spliter_backends.dask.dashboard import PAGE, PartitionsSeen, add_page
+from spliter_backends.dask.dashboard import PAGE, PartitionTracker, add_page
 from tests.dask_backend.programs import expected, spread, total
 from tests.dask_backend.test_drift import move_all
 
@@ -51,7 +51,7 @@ def at_workers(client: Client) -> list[tuple[int, int]]:
     """Partitions and tasks of each worker, as the page has them."""
 
     def ask(dask_scheduler: Any) -> list[tuple[int, int]]:
-        seen = dask_scheduler.plugins[PartitionsSeen.name]
+        seen = dask_scheduler.plugins[PartitionTracker.name]
         return [(one.partitions, one.tasks) for one in seen.at_workers()]
 
     found: list[tuple[int, int]] = client.run_on_scheduler(ask)
@@ -107,7 +107,7 @@ def test_document_follows_the_scheduler(threads: Client) -> None:
 
     def draw() -> None:
         document = Document()
-        dask_dashboard._page(scheduler.plugins[PartitionsSeen.name], scheduler, {}, document)
+        dask_dashboard._page(scheduler.plugins[PartitionTracker.name], scheduler, {}, document)
         made.append(document)
         done.set()
 

@@ -26,7 +26,7 @@ from spliter import (
     split,
     task,
 )
-from spliter_backends.dask.client.scheduler_calls import ask
+from spliter_backends.dask.client.scheduler_calls import call_client
 from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, spread, total
 
@@ -185,7 +185,7 @@ def test_scheduler_that_does_not_answer(client: Client) -> None:
         dask.config.set({"spliter.block-timeout": "200ms"}),
         pytest.raises(spliter.BlockTimeoutError, match="did not answer"),
     ):
-        ask(client, silence)
+        call_client(client, silence)
 
 
 def test_error_of_a_block_is_raised(client: Client) -> None:

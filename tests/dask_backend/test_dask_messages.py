@@ -42,8 +42,8 @@ def parts(client: Client) -> Iterator[spliter.Split]:
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send a batch only when something else asks for it, however slow this machine is."""
-    monkeypatch.setattr(dask_batch, "SEND_AFTER", 300.0)
-    monkeypatch.setattr(dask_batch, "LONGEST_WAIT", 300.0)
+    monkeypatch.setattr(dask_batch, "QUIET_SECONDS", 300.0)
+    monkeypatch.setattr(dask_batch, "MAX_DELAY", 300.0)
 
 
 class CountGraphs(SchedulerPlugin):
@@ -131,7 +131,7 @@ def test_a_message_leaves_by_itself(start_cluster: Any) -> None:
 def test_a_message_leaves_when_it_is_large(
     monkeypatch: pytest.MonkeyPatch, parts: spliter.Split, graphs: Callable[[], int]
 ) -> None:
-    monkeypatch.setattr(dask_batch, "LARGEST_BATCH", 100_000)
+    monkeypatch.setattr(dask_batch, "MAX_BATCH_NBYTES", 100_000)
     different = [
         part.submit(programs.options, given=b"%d" % at * 60_000) for at, part in enumerate(parts)
     ]

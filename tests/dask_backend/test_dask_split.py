@@ -29,7 +29,7 @@ from spliter import (
     split,
     task,
 )
-from spliter_backends.dask.blocks import MOST_IN_A_TASK
+from spliter_backends.dask.blocks import MAX_INLINE_BLOCKS
 from spliter_backends.dask.executor import executor_for_client
 from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, received, spread, total
@@ -283,7 +283,7 @@ def test_closing(start_cluster: Any) -> None:
     with split(x) as parts:
         client.gather(parts.map(programs.nothing))
         part = parts[0]
-        long = [one for one in parts if len(one) > MOST_IN_A_TASK]
+        long = [one for one in parts if len(one) > MAX_INLINE_BLOCKS]
         assert held(client, "spliter-partition") == len(long) > 0
     with pytest.raises(SplitClosedError):
         iter(parts)

@@ -29,7 +29,7 @@ def start_three(start_cluster: StartCluster, monkeypatch: pytest.MonkeyPatch) ->
 
     The scheduler is in this process. Workers with a memory limit resume by themselves.
     """
-    monkeypatch.setattr(dask_pins, "PATIENCE", 0.0)
+    monkeypatch.setattr(dask_pins, "PAUSE_TOLERANCE", 0.0)
     return lambda: start_cluster(n_workers=3, memory_limit=0)
 
 

@@ -28,7 +28,7 @@ from tests.dask_workers import workers_of
 
 pytestmark = pytest.mark.backend("dask")
 
-PATIENCE = "3s"
+PAUSE_TOLERANCE = "3s"
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_strangers_are_refused(client: Client, kind: str) -> None:
     else:
         given = Security() if kind == "no certificate" else Security.temporary()
     with pytest.raises((OSError, TypeError, TimeoutError)):
-        Client(address, security=given, timeout=PATIENCE)
+        Client(address, security=given, timeout=PAUSE_TOLERANCE)
     assert client.submit(operator.add, 1, 1, pure=False).result(timeout=60) == 2
 
 

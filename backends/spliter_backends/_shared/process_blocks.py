@@ -26,14 +26,14 @@ from spliter.backend import (
     PlannedPartition,
     concatenate,
 )
-from spliter_backends._shared.opened import Opened
+from spliter_backends._shared.readable import ReadableCollection
 
 
 @dataclass(eq=False)
 class Store:
     """Opened collections of one Split, found by token within the same process."""
 
-    collections: tuple[Opened, ...]
+    collections: tuple[ReadableCollection, ...]
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     materialized: dict[bytes, Once[Any]] = field(default_factory=dict)
     """Concatenated blocks by the positions of the blocks; shared with submitted tasks."""
@@ -86,7 +86,7 @@ class LocalSource:
 
 
 @dataclass(frozen=True, eq=False)
-class AwaySource:
+class RemoteSource:
     """Source of a partition that was unpickled in a process without its blocks."""
 
     token: str
@@ -115,13 +115,15 @@ class AwaySource:
         return _find, (self.token, self.positions, self.process)
 
 
-def _find(token: str, positions: IntArray, process: int) -> LocalSource | AwaySource:
+def _find(token: str, positions: IntArray, process: int) -> LocalSource | RemoteSource:
     """Unpickle a source: a reference to the store if it is in this process."""
     store = _stores.get(token)
-    return AwaySource(token, positions, process) if store is None else LocalSource(store, positions)
+    return (
+        RemoteSource(token, positions, process) if store is None else LocalSource(store, positions)
+    )
 
 
-def _read(collections: Sequence[Opened], positions: IntArray) -> Iterator[Any]:
+def _read(collections: Sequence[ReadableCollection], positions: IntArray) -> Iterator[Any]:
     first, *aligned = collections
     if not aligned:
         yield from map(first.read, positions.tolist())
@@ -145,7 +147,7 @@ class LocalBlocks(BlocksBase[Executor]):
     """
 
     def __init__(
-        self, collections: Sequence[Opened], location: Location, executor: Executor
+        self, collections: Sequence[ReadableCollection], location: Location, executor: Executor
     ) -> None:
         super().__init__([opened.grid for opened in collections], executor)
         self._location = location

@@ -12,11 +12,11 @@ from typing import Any, Final
 from spliter import Partition, Split, TaskNotSerializableError
 from spliter.backend import name_of
 
-DEEPEST: Final = 5
+MAX_DEPTH: Final = 5
 """Maximum depth, such as task, ``self``, ``self.settings``, ``self.settings['lock']``: each level
 pickles everything below it again."""
 
-Named = tuple[str, Any]
+NamedValue = tuple[str, Any]
 
 
 def not_serializable(
@@ -60,7 +60,7 @@ def not_serializable(
         *((f"argument {number}", value) for number, value in enumerate(args, start=1)),
         *((f"argument {name!r}", value) for name, value in kwargs.items()),
     ]
-    found = _search(parts, dumps, _module_of(fn), DEEPEST)
+    found = _search(parts, dumps, _module_of(fn), MAX_DEPTH)
     reason = str(cause).strip().partition("\n")[0]
     if found is None or not found[0]:
         what, advice = f"it or one of its arguments cannot be pickled ({reason})", _advice(None)
@@ -86,8 +86,8 @@ def _advice(value: Any) -> str:
 
 
 def _search(
-    parts: Iterable[Named], dumps: Callable[[Any], Any], module: str | None, levels: int
-) -> Named | None:
+    parts: Iterable[NamedValue], dumps: Callable[[Any], Any], module: str | None, levels: int
+) -> NamedValue | None:
     """Return the innermost unpicklable part of the first unpicklable value."""
     for path, value in parts:
         if isinstance(value, Partition | ModuleType):
@@ -101,7 +101,7 @@ def _search(
     return None
 
 
-def _parts_of(path: str, value: Any, module: str | None) -> Iterator[Named]:
+def _parts_of(path: str, value: Any, module: str | None) -> Iterator[NamedValue]:
     """Yield the values pickled with a function, a container, or an object of the user's module."""
     if isinstance(value, MethodType):
         yield "self", value.__self__
@@ -120,7 +120,7 @@ def _parts_of(path: str, value: Any, module: str | None) -> Iterator[Named]:
         yield from ((f"{path or 'self'}.{name}", one) for name, one in attributes.items())
 
 
-def _captured(fn: Any) -> Iterator[Named]:
+def _captured(fn: Any) -> Iterator[NamedValue]:
     """Yield a function's closure variables, globals and defaults."""
     closure = zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
     for name, cell in closure:

@@ -10,8 +10,8 @@ import numpy as np
 
 from spliter import BlockGrid, Location, UnsupportedCollectionError
 from spliter.backend import Blocks
-from spliter_backends._shared.opened import Opened, is_block, open_list, open_values
 from spliter_backends._shared.process_blocks import LocalBlocks
+from spliter_backends._shared.readable import ReadableCollection, is_block, open_list, open_values
 from spliter_backends.compss.api import Future, runtime_is_up
 from spliter_backends.compss.blocks import CompssBlocks, Member
 from spliter_backends.compss.collection import CompssCollection
@@ -124,7 +124,7 @@ def _sizes(extent: int, first: int, regular: int, count: int) -> tuple[int, ...]
     return tuple(int(end - start) for start, end in itertools.pairwise([0, *ends, extent]))
 
 
-def _opened_here(member: Member) -> Opened:
+def _opened_here(member: Member) -> ReadableCollection:
     """Open blocks that are in this process, as all blocks are without a runtime."""
     if member.columns == 1:
         return open_values(member.grid, [pieces[0] for pieces in member.blocks])
@@ -132,7 +132,7 @@ def _opened_here(member: Member) -> Opened:
     nbytes = sum(
         open_values(member.grid, column).nbytes for column in zip(*member.blocks, strict=True)
     )
-    return Opened(
+    return ReadableCollection(
         first.grid,
         np.asarray(nbytes, dtype=np.int64),
         lambda position: side_by_side(member.blocks[position]),

@@ -28,10 +28,10 @@ from typing import Any, Final, Protocol
 import cloudpickle
 import numpy as np
 
+from spliter_backends._shared.error_codec import ErrorCodec, result_not_pickled
 from spliter_backends._shared.machine import available_memory, usable_cores
-from spliter_backends._shared.sent_errors import SentErrors, result_not_pickled
 
-ERRORS: Final = SentErrors(
+ERRORS: Final = ErrorCodec(
     functools.partial(cloudpickle.dumps, protocol=5),
     pickle.loads,
     "spliter_backends.compss.worker",

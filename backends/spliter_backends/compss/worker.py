@@ -10,7 +10,7 @@ from typing import Any
 
 from spliter import Partition
 from spliter.backend import count_rows, has_rows
-from spliter_backends._shared.opened import block_nbytes
+from spliter_backends._shared.readable import block_nbytes
 from spliter_backends.compss.outcome import (
     ERRORS,
     FailedInputError,

@@ -22,14 +22,14 @@ from spliter import BlockGrid, Location, Movement, Partition, PartitionNotLocalE
 from spliter.backend import BlocksBase, IntArray, Placement, PlannedPartition
 from spliter_backends._shared.dask_graph import example_block
 from spliter_backends.dask.client.environment import check_environment
-from spliter_backends.dask.client.queries import Inquiry, refuse_cancelled
+from spliter_backends.dask.client.queries import BlockQueries, check_not_cancelled
 from spliter_backends.dask.executor import DaskExecutor
 from spliter_backends.dask.worker.calls import PickledPartition
-from spliter_backends.dask.worker.fetch import hold
-from spliter_backends.dask.worker.own_tasks import SentSource
+from spliter_backends.dask.worker.fetch import identity
+from spliter_backends.dask.worker.materialize import MaterializableSource
 from spliter_backends.dask.worker.source import Materialized, View, WorkerSource
 
-MOST_IN_A_TASK: Final = 64
+MAX_INLINE_BLOCKS: Final = 64
 """Blocks of a partition that travels with each task on it, about 4 kB. A partition of more blocks
 is sent once by a task of its own, which costs as much as any other, and later tasks name it."""
 
@@ -42,7 +42,7 @@ ViewOf: TypeAlias = Callable[[PlannedPartition], View]
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
+class CollectionBlocks:
     """One of the collections that are split together.
 
     Parameters
@@ -53,7 +53,7 @@ class Member:
         The blocks, in C order of the grid.
     nbytes : ndarray of int64, or None
         Bytes of each block, where the collection's metadata tells.
-    beside : ndarray of int64, or None
+    matching : ndarray of int64, or None
         For each block of the first collection, which of these goes with it; by default the
         one that has the same rows.
     meta : object
@@ -63,7 +63,7 @@ class Member:
     grid: BlockGrid
     futures: Sequence[Future[Any]]
     nbytes: IntArray | None
-    beside: IntArray | None = None
+    matching: IntArray | None = None
     meta: Any = None
 
 
@@ -76,7 +76,7 @@ class Owner(Protocol):
         """Return the futures of all blocks."""
         ...
 
-    def refuse_cancelled(self, partition: Partition) -> None:
+    def check_not_cancelled(self, partition: Partition) -> None:
         """Raise if blocks of a partition are not to be had any more."""
         ...
 
@@ -85,13 +85,13 @@ class ClientSource:
     """A partition's blocks as the client sees them: a source to send, nothing to read."""
 
     def __init__(
-        self, blocks: Owner, sent: SentSource, aligned: Sequence[Sequence[Future[Any]]]
+        self, blocks: Owner, sent: MaterializableSource, aligned: Sequence[Sequence[Future[Any]]]
     ) -> None:
         self._blocks = blocks
         self._sent = sent
         self._one: Future[Any] | None = None
         self._aligned = aligned  # some are copies made for this partition: kept alive here
-        self._shipped: tuple[Any, bool, PickledPartition | Future[Any]] | None = None
+        self._sent_partition: tuple[Any, bool, PickledPartition | Future[Any]] | None = None
         self._lock = threading.Lock()
         # Tasks under way keep this object alive, so that none of them puts it there afterwards.
         weakref.finalize(self, blocks.executor.release, sent.materialized_key)
@@ -107,7 +107,7 @@ class ClientSource:
         """Refuse, as :meth:`read`."""
         return self.read()
 
-    def shipped(
+    def task_input(
         self, executor: DaskExecutor, partition: Partition
     ) -> PickledPartition | Future[Any] | Materialized:
         """Return what a task is given: the partition, or the future of it at its location.
@@ -116,19 +116,19 @@ class ClientSource:
         """
         as_one = partition.begin_pass()
         with self._lock:
-            sent = self._sent_before(partition, as_one)
+            sent = self._reusable(partition, as_one)
             if sent is None or self._first_is_cancelled(partition):
-                self._blocks.refuse_cancelled(partition)
+                self._blocks.check_not_cancelled(partition)
             if sent is None:
                 sent = PickledPartition(dumps(partition.at_location(as_one=as_one)))
-                if len(partition) > MOST_IN_A_TASK:
-                    sent = executor.ship(sent, partition.location)
-                self._shipped = (partition.indexes, as_one, sent)
+                if len(partition) > MAX_INLINE_BLOCKS:
+                    sent = executor.send_partition(sent, partition.location)
+                self._sent_partition = (partition.indexes, as_one, sent)
             if not as_one or len(partition) == 1:
                 return sent
             if self._one is None or self._one.status in ("error", "cancelled"):
-                needed = (self, self._aligned, self._blocks.futures())
-                self._one = executor.put_into_one(self._sent, partition.location, needed)
+                keep_alive = (self, self._aligned, self._blocks.futures())
+                self._one = executor.materialize_blocks(self._sent, partition.location, keep_alive)
             return Materialized(sent, self._one)
 
     def _first_is_cancelled(self, partition: Partition) -> bool:
@@ -136,32 +136,32 @@ class ClientSource:
         first, *_ = self._blocks.futures() or ((),)
         return bool(first) and first[int(partition.indexes.positions[0])].status == "cancelled"
 
-    def _sent_before(
+    def _reusable(
         self, partition: Partition, as_one: bool
     ) -> PickledPartition | Future[Any] | None:
         """Return what was sent, if it is still what is wanted."""
-        if self._shipped is None:
+        if self._sent_partition is None:
             return None
-        indexes, was_one, sent = self._shipped
+        indexes, was_one, sent = self._sent_partition
         # Sent again if item indexes have become known since, or it is to be one block.
         if indexes is not partition.indexes or was_one != as_one:
             return None
         return None if isinstance(sent, Future) and sent.status == "cancelled" else sent
 
-    def needed(self) -> tuple[Any, ...]:
+    def keep_alive(self) -> tuple[Any, ...]:
         """Return what a task needs kept alive, also when the Split is closed meanwhile."""
         with self._lock:
             return self, self._aligned, self._blocks.futures()
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Let go of what was sent, of copies, and of the blocks as one."""
         with self._lock:
-            self._shipped = self._one = None
+            self._sent_partition = self._one = None
             self._aligned = ()
         self._blocks.executor.release(self._sent.materialized_key)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return hold, (self._sent,)
+        return identity, (self._sent,)
 
 
 class DaskBlocks(BlocksBase[DaskExecutor]):
@@ -173,7 +173,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         self,
         client: Client,
         executor: DaskExecutor,
-        members: Sequence[Member],
+        members: Sequence[CollectionBlocks],
         view: ViewOf | None = None,
     ) -> None:
         # What is seen through a view is one collection.
@@ -181,7 +181,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         self.client = client
         self._view = view
         self._members = list(members)
-        self._inquiry = Inquiry(client)
+        self._queries = BlockQueries(client)
         self._token = uuid.uuid4().hex
         self._topic = _listen(client, self._token, self)
         self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
@@ -194,12 +194,12 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         """Ask the scheduler where the blocks are; see :class:`spliter.backend.Blocks`."""
         self.counter.drifted = False
         first, *aligned = self._members
-        holders = self._inquiry.wait_located(first.futures, first.grid)
+        holders = self._queries.wait_for_holders(first.futures, first.grid)
         self._aligned_holders = [
-            self._inquiry.wait_located(member.futures, member.grid) for member in aligned
+            self._queries.wait_for_holders(member.futures, member.grid) for member in aligned
         ]
         check_environment(self.client, set().union(*holders.values()))
-        nbytes = self._inquiry.sizes(first.futures) if first.nbytes is None else first.nbytes
+        nbytes = self._queries.sizes(first.futures) if first.nbytes is None else first.nbytes
         held = [holders[future.key] for future in first.futures]
         return Placement.of(usable_holders(held, self.executor.available_workers()), nbytes)
 
@@ -216,11 +216,11 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         """Return the futures of all blocks; none once closed."""
         return tuple(member.futures for member in self._members)
 
-    def refuse_cancelled(self, partition: Partition) -> None:
+    def check_not_cancelled(self, partition: Partition) -> None:
         """Raise if blocks of a partition were cancelled behind the Split's back."""
         futures = self._members[0].futures
         positions = partition.indexes.positions
-        refuse_cancelled(
+        check_not_cancelled(
             [futures[at] for at in positions.tolist()],
             lambda gone: self._members[0].grid.indexes(positions[gone]),
         )
@@ -229,19 +229,19 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         """Return the sources of planned partitions; copies aligned blocks to them."""
         grid = self._members[0].grid
         futures = self._members[0].futures
-        columns = [self._beside(part.positions) for part in planned]
-        copies = self._bring_aligned(
+        columns = [self._matching(part.positions) for part in planned]
+        copies = self._copy_aligned(
             (number, at, part.location)
-            for part, beside in zip(planned, columns, strict=True)
-            for number, column in enumerate(beside, start=1)
+            for part, matching in zip(planned, columns, strict=True)
+            for number, column in enumerate(matching, start=1)
             for at in column
         )
         made = []
-        for part, beside in zip(planned, columns, strict=True):
+        for part, matching in zip(planned, columns, strict=True):
             aligned = [
                 [copies.get((number, at, part.location)) or member.futures[at] for at in column]
                 for number, (member, column) in enumerate(
-                    zip(self._members[1:], beside, strict=True), start=1
+                    zip(self._members[1:], matching, strict=True), start=1
                 )
             ]
             own = tuple(futures[position].key for position in part.positions.tolist())
@@ -254,22 +254,22 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
                 token=self._token,
                 client=self.client.id,
                 materialized_key=f"spliter-materialized-{uuid.uuid4().hex}",
-                timeout=self._inquiry.timeout,
+                timeout=self._queries.timeout,
                 view=None if self._view is None else self._view(part),
             )
             made.append(ClientSource(self, sent, aligned))
         self._sources.update(made)
         return made
 
-    def _beside(self, positions: IntArray) -> list[list[int]]:
+    def _matching(self, positions: IntArray) -> list[list[int]]:
         """Return which blocks of each aligned collection go with blocks of the first one."""
         rows = self._members[0].grid.rows(positions)
         return [
-            (rows if member.beside is None else member.beside[positions]).tolist()
+            (rows if member.matching is None else member.matching[positions]).tolist()
             for member in self._members[1:]
         ]
 
-    def _bring_aligned(
+    def _copy_aligned(
         self, wanted: Iterable[tuple[int, int, str]]
     ) -> Mapping[tuple[int, int, str], Future[Any]]:
         """Copy blocks of the further collections to where the first one's blocks are.
@@ -299,8 +299,8 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
             made_at = dict(zip(new, made, strict=True))
             copies.update(made_at)
             self._copies.update(made_at)
-            self._inquiry.wait_done(made, functools.partial(self._aligned_indexes, list(new)))
-            nbytes = int(self._inquiry.sizes(made).sum())
+            self._queries.wait_done(made, functools.partial(self._aligned_indexes, list(new)))
+            nbytes = int(self._queries.sizes(made).sum())
             self.counter.add(Movement(aligned_blocks=len(made), aligned_nbytes=nbytes))
         return copies
 
@@ -311,15 +311,17 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         numbered = (places[at] for at in copies.tolist())
         return [self._members[number].grid.index(at) for number, at, _ in numbered]
 
-    def drift_reported(self, blocks: int, nbytes: int) -> None:
+    def record_drift(self, blocks: int, nbytes: int) -> None:
         """Take a report from a task that blocks were not where the plan has them."""
         self.counter.add(Movement(fetched_blocks=blocks, fetched_nbytes=nbytes), drifted=True)
 
     def close(self) -> None:
         """Let go of the futures of blocks, copies and block lists."""
         for source in self._sources:
-            source.forget()
-        self._members = [Member(member.grid, (), member.nbytes) for member in self._members]
+            source.release()
+        self._members = [
+            CollectionBlocks(member.grid, (), member.nbytes) for member in self._members
+        ]
 
 
 def usable_holders(
@@ -379,7 +381,7 @@ def _listen(client: Client, token: str, blocks: DaskBlocks) -> str:
                 _, report = event
                 found = listening.get(report["split"])
                 if found is not None:
-                    found.drift_reported(report["blocks"], report["nbytes"])
+                    found.record_drift(report["blocks"], report["nbytes"])
 
             client.subscribe_topic(topic, receive)
         _listeners[client][token] = blocks

@@ -21,7 +21,7 @@ from distributed.scheduler import TaskState
 
 from spliter import BackendNotUsableError
 from spliter_backends.dask.client.batch import ON_PARTITION
-from spliter_backends.dask.client.scheduler_calls import ask
+from spliter_backends.dask.client.scheduler_calls import call_client
 from spliter_backends.dask.internals import add_dashboard_page
 
 PAGE: Final = "/spliter"
@@ -30,7 +30,7 @@ PAGE: Final = "/spliter"
 PREFIX: Final = "spliter-partition"
 """What the names of partitions at workers begin with."""
 
-_UNDER_WAY: Final = frozenset({"waiting", "queued", "no-worker", "processing"})
+_UNFINISHED_STATES: Final = frozenset({"waiting", "queued", "no-worker", "processing"})
 _INTERVAL_MS: Final = 500
 _ROW_HEIGHT: Final = 26
 
@@ -57,7 +57,7 @@ class WorkerPartitions:
     threads: int
 
 
-class PartitionsSeen(SchedulerPlugin):
+class PartitionTracker(SchedulerPlugin):
     """Keeps the names of partitions and of tasks on them, which the scheduler has among all others.
 
     Parameters
@@ -73,19 +73,19 @@ class PartitionsSeen(SchedulerPlugin):
         self._partitions: set[Key] = set()
         self._tasks: set[Key] = set()
         for task in scheduler.tasks.values():
-            self._see(task)
+            self._track(task)
 
     def transition(self, key: Key, start: Any, finish: Any, *args: Any, **kwargs: Any) -> None:
         """Take note of what came, went on or went (called by the scheduler)."""
         self._partitions.discard(key)
         self._tasks.discard(key)
         if finish != "forgotten":
-            self._see(self._scheduler.tasks[key])
+            self._track(self._scheduler.tasks[key])
 
-    def _see(self, task: TaskState) -> None:
+    def _track(self, task: TaskState) -> None:
         if isinstance(task.key, str) and task.key.startswith(PREFIX):
             self._partitions.add(task.key)
-        elif task.state in _UNDER_WAY and ON_PARTITION in (task.annotations or {}):
+        elif task.state in _UNFINISHED_STATES and ON_PARTITION in (task.annotations or {}):
             self._tasks.add(task.key)
 
     def at_workers(self) -> list[WorkerPartitions]:
@@ -135,7 +135,7 @@ def add_page(client: Client) -> str:
     BlockTimeoutError
         If the scheduler does not answer.
     """
-    if not ask(client, client.run_on_scheduler, dask_setup):
+    if not call_client(client, client.run_on_scheduler, dask_setup):
         raise BackendNotUsableError(
             "the scheduler has no dashboard to add a page to: install bokeh beside it "
             "(pip install 'dask[diagnostics]') and start it again"
@@ -157,16 +157,16 @@ def dask_setup(dask_scheduler: Scheduler) -> bool:
     bool
         Whether that could be done; not without bokeh.
     """
-    if PartitionsSeen.name in dask_scheduler.plugins:
+    if PartitionTracker.name in dask_scheduler.plugins:
         return True
-    seen = PartitionsSeen(dask_scheduler)
+    seen = PartitionTracker(dask_scheduler)
     if not add_dashboard_page(dask_scheduler, PAGE, functools.partial(_page, seen)):
         return False
     dask_scheduler.add_plugin(seen)
     return True
 
 
-def _page(seen: PartitionsSeen, scheduler: Scheduler, extra: Any, doc: Any) -> None:
+def _page(seen: PartitionTracker, scheduler: Scheduler, extra: Any, doc: Any) -> None:
     """Fill a document of bokeh, in the scheduler's process; ask again twice a second."""
     from bokeh.models import ColumnDataSource, HoverTool
     from bokeh.plotting import figure

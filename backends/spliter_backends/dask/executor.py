@@ -32,13 +32,13 @@ from spliter import ClientClosedError, InvalidArgumentError, Location, Partition
 from spliter.backend import BlocksMade, ExecutorBase, IntArray
 from spliter_backends.dask.client.batch import BatchSender
 from spliter_backends.dask.client.calls import pickle_call
-from spliter_backends.dask.client.new_collections import assembled
-from spliter_backends.dask.client.scheduler_calls import ask, refuse_closed
+from spliter_backends.dask.client.new_collections import assemble_blocks
+from spliter_backends.dask.client.scheduler_calls import call_client, check_open
 from spliter_backends.dask.client.watch import UnfinishedTasks
-from spliter_backends.dask.scheduler.wants import release_for_client
+from spliter_backends.dask.scheduler.client_keys import release_client_keys
 from spliter_backends.dask.worker.calls import PickledPartition, run_call
-from spliter_backends.dask.worker.fetch import hold
-from spliter_backends.dask.worker.own_tasks import SentSource, put_into_one
+from spliter_backends.dask.worker.fetch import identity
+from spliter_backends.dask.worker.materialize import MaterializableSource, materialize_blocks
 
 
 class DaskExecutor(ExecutorBase):
@@ -62,26 +62,26 @@ class DaskExecutor(ExecutorBase):
     @property
     def client(self) -> Client:
         """The client; ``ClientClosedError`` if it was closed."""
-        return refuse_closed(self._client())
+        return check_open(self._client())
 
     @property
     def is_closed(self) -> bool:
         """Whether the client was closed; see :class:`spliter.backend.CanClose`."""
         try:
-            refuse_closed(self._client())
+            check_open(self._client())
         except ClientClosedError:
             return True
         return False
 
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
         """Return the number of threads of each worker."""
-        threads = ask(self.client, self.client.nthreads)
+        threads = call_client(self.client, self.client.nthreads)
         # A worker that has just gone still needs an entry; its tasks will run elsewhere.
         return {location: max(threads.get(location, 1), 1) for location in locations}
 
     def send_plugin(self) -> None:
         """Have the scheduler run SplIter's plugin, unless it does already."""
-        ask(self.client, self._unfinished.send_plugin)
+        call_client(self.client, self._unfinished.send_plugin)
 
     def available_workers(self) -> Mapping[str, int]:
         """Return the threads of the workers to plan with.
@@ -92,7 +92,7 @@ class DaskExecutor(ExecutorBase):
             Without workers that have been paused for more than a few seconds, unless there are
             no others.
         """
-        workers: Mapping[str, int] = ask(self.client, self._unfinished.available_workers)
+        workers: Mapping[str, int] = call_client(self.client, self._unfinished.available_workers)
         return workers
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:
@@ -120,8 +120,8 @@ class DaskExecutor(ExecutorBase):
     def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
         """Return what each worker may still use before Dask starts to spill."""
         target = dask.config.get("distributed.worker.memory.target") or 1.0
-        free: Mapping[Location, int | None] = ask(
-            self.client, self.client.run_on_scheduler, free_at_workers, list(locations), target
+        free: Mapping[Location, int | None] = call_client(
+            self.client, self.client.run_on_scheduler, free_memory_at, list(locations), target
         )
         return free
 
@@ -131,7 +131,7 @@ class DaskExecutor(ExecutorBase):
         The tasks run, or have run; picking the blocks out of their results is left to
         whoever computes (or persists) the collection.
         """
-        return assembled(results, made)
+        return assemble_blocks(results, made)
 
     def submit(
         self,
@@ -141,10 +141,10 @@ class DaskExecutor(ExecutorBase):
         location: Location | None = None,
     ) -> Future[Any]:
         """Submit a task; see :class:`spliter.backend.Executor`."""
-        refuse_closed(self._client())
+        check_open(self._client())
         keep: list[Any] = []
-        sent_args = [self._as_sent(value, keep) for value in args]
-        sent_kwargs = {name: self._as_sent(value, keep) for name, value in kwargs.items()}
+        sent_args = [self._replace_partition(value, keep) for value in args]
+        sent_kwargs = {name: self._replace_partition(value, keep) for name, value in kwargs.items()}
         call = pickle_call(fn, sent_args, sent_kwargs)
         future = self._sender.add(
             funcname(fn),
@@ -152,14 +152,14 @@ class DaskExecutor(ExecutorBase):
             run_call,
             (call.function, call.arguments, *call.inputs),
             on_partition=bool(keep),
-            needed=(fn, sent_args, sent_kwargs),
+            keep_alive=(fn, sent_args, sent_kwargs),
         )
         if location is not None:
             self._locations[future] = location
-        self._keep_an_eye_on(future, tuple(keep))
+        self._watch(future, tuple(keep))
         return future
 
-    def _as_sent(self, value: Any, keep: list[Any]) -> Any:
+    def _replace_partition(self, value: Any, keep: list[Any]) -> Any:
         """Replace a partition by the future of its block list at its location."""
         if not isinstance(value, Partition) or value.executor is None:
             return value
@@ -169,13 +169,13 @@ class DaskExecutor(ExecutorBase):
                 "is submitted to; pass a future of its result instead"
             )
         source: Any = value.source
-        keep.extend(source.needed())
-        return source.shipped(self, value)
+        keep.extend(source.keep_alive())
+        return source.task_input(self, value)
 
-    def ship(self, partition: PickledPartition, location: Location) -> Future[Any]:
+    def send_partition(self, partition: PickledPartition, location: Location) -> Future[Any]:
         """Send a partition to its location, to be named by later tasks."""
         future = self._sender.add("spliter-partition", location, loads, (partition.data,))
-        self._keep_an_eye_on(future, ())
+        self._watch(future, ())
         return future
 
     def release(self, key: Key) -> None:
@@ -184,13 +184,17 @@ class DaskExecutor(ExecutorBase):
         kept = self._unfinished.forget_kept(key)
         if kept and client is not None and client.status == "running":
             loop: Any = client.loop
-            loop.add_callback(client.run_on_scheduler, release_for_client, [key], client.id)
+            loop.add_callback(client.run_on_scheduler, release_client_keys, [key], client.id)
 
-    def put_into_one(self, source: SentSource, location: Location, needed: Any) -> Future[Any]:
+    def materialize_blocks(
+        self, source: MaterializableSource, location: Location, keep_alive: Any
+    ) -> Future[Any]:
         """Have the blocks of a partition put into one at its location, where Dask keeps it."""
         name = "spliter-materialized"
-        future = self._sender.add(name, location, put_into_one, (dumps(source),), needed=needed)
-        self._keep_an_eye_on(future, needed)
+        future = self._sender.add(
+            name, location, materialize_blocks, (dumps(source),), keep_alive=keep_alive
+        )
+        self._watch(future, keep_alive)
         return future
 
     def copy_to(self, blocks: Sequence[tuple[Location, Future[Any]]]) -> list[Future[Any]]:
@@ -199,15 +203,17 @@ class DaskExecutor(ExecutorBase):
         The pins are strict: a loose one does not keep an idle worker from stealing the task.
         """
         copies = [
-            self._sender.add("spliter-aligned", location, hold, (TaskRef(block.key),), needed=block)
+            self._sender.add(
+                "spliter-aligned", location, identity, (TaskRef(block.key),), keep_alive=block
+            )
             for location, block in blocks
         ]
         self._sender.flush()
         for copy in copies:
-            self._keep_an_eye_on(copy, ())
+            self._watch(copy, ())
         return copies
 
-    def _keep_an_eye_on(self, future: Future[Any], keep: tuple[Any, ...]) -> None:
+    def _watch(self, future: Future[Any], keep: tuple[Any, ...]) -> None:
         self._unfinished.add(future, keep)
 
 
@@ -226,7 +232,7 @@ def _unbound(error: Exception) -> Exception:
     return unbound.with_traceback(traceback)
 
 
-def free_at_workers(
+def free_memory_at(
     addresses: Sequence[str], target: float, dask_scheduler: Any
 ) -> dict[str, int | None]:
     """Run on the scheduler: return the bytes that workers have free below their spill target.

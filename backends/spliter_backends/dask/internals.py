@@ -427,19 +427,19 @@ def register_copies(worker: Any, data: Mapping[Key, Any]) -> None:
     worker.batched_send({"op": "add-keys", "keys": list(data), "stimulus_id": _stimulus("keep")})
 
 
-async def disown_at(worker: Any, address: str, keys: list[Key]) -> None:
+async def report_missing_at(worker: Any, address: str, keys: list[Key]) -> None:
     """Have a worker report to the scheduler that it does not have keys it is listed for."""
     if address == worker.address:
-        disown(keys, worker)
+        report_missing(keys, worker)
         return
     try:
-        await worker.rpc(address).run(function=dumps(disown), kwargs=dumps({"keys": keys}))
+        await worker.rpc(address).run(function=dumps(report_missing), kwargs=dumps({"keys": keys}))
     except OSError:  # it is gone; the scheduler will find out by itself
         return
 
 
-def disown(keys: Sequence[Key], dask_worker: Any) -> None:
-    """Run on a worker's event loop: disown those of `keys` that it does not have."""
+def report_missing(keys: Sequence[Key], dask_worker: Any) -> None:
+    """Run on a worker's event loop: report_missing those of `keys` that it does not have."""
     message = {"op": "release-worker-data", "stimulus_id": _stimulus("not-here")}
     for key in keys:
         if key not in dask_worker.data:

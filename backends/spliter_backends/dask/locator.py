@@ -19,7 +19,7 @@ from spliter import (
     UnsupportedCollectionError,
 )
 from spliter_backends._shared.dask_graph import belongs_to_cluster, block_values, persisted
-from spliter_backends.dask.blocks import DaskBlocks, Member, ViewOf
+from spliter_backends.dask.blocks import CollectionBlocks, DaskBlocks, ViewOf
 from spliter_backends.dask.client.environment import check_environment
 from spliter_backends.dask.executor import DaskExecutor, executor_for_client
 from spliter_backends.dask.internals import holds_pool_thread
@@ -42,16 +42,16 @@ class DaskLocator:
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
         """Have lazy collections computed; see :class:`spliter.backend.PersistsCollections`."""
-        refuse_task_thread()
+        check_thread()
         return persisted(collections)
 
     def open(self, collections: Sequence[Any]) -> DaskBlocks:
         """Open collections whose blocks are futures."""
-        refuse_task_thread()
-        return open_members([_open(collection) for collection in collections])
+        check_thread()
+        return open_collections([_open(collection) for collection in collections])
 
 
-def open_members(members: Sequence[Member], view: ViewOf | None = None) -> DaskBlocks:
+def open_collections(members: Sequence[CollectionBlocks], view: ViewOf | None = None) -> DaskBlocks:
     """Open blocks whose futures have been looked up, of one client.
 
     Parameters
@@ -91,11 +91,11 @@ def waiting_executor(client: Client) -> DaskExecutor:
     return executor
 
 
-def _open(collection: Any) -> Member:
+def _open(collection: Any) -> CollectionBlocks:
     """Look up the futures of one collection."""
     if isinstance(collection, list | tuple):
         parts = [_open_element(value) for value in collection]
-        return Member(BlockGrid.of_unknown_sizes(len(parts)), parts, None)
+        return CollectionBlocks(BlockGrid.of_unknown_sizes(len(parts)), parts, None)
     if not is_dask_collection(collection):
         raise UnsupportedCollectionError(
             f"{type(collection).__name__} is not a Dask collection; collections that are split "
@@ -114,7 +114,7 @@ def _open(collection: Any) -> Member:
             "on the cluster; call x = x.persist() and split that, or use split(x, persist=True) "
             "or backend='local'"
         )
-    return Member(found.grid, found.values, found.nbytes, meta=found.meta)
+    return CollectionBlocks(found.grid, found.values, found.nbytes, meta=found.meta)
 
 
 def _open_element(value: Any) -> Future[Any]:
@@ -161,7 +161,7 @@ def _client_of(futures: Sequence[Future[Any]]) -> Client:
     )
 
 
-def refuse_task_thread() -> None:
+def check_thread() -> None:
     """Refuse to wait in a worker's thread that other tasks may need to finish first."""
     try:
         get_worker()

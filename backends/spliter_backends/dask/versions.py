@@ -10,7 +10,7 @@ import spliter
 VERSION: Final = spliter.__version__
 """Looked up by name at other processes, which takes both packages to be importable there."""
 
-NAMED: Final = 5
+MAX_NAMED: Final = 5
 """Most processes named in a message."""
 
 PAGE: Final = "docs/dask.md"
@@ -43,10 +43,10 @@ def wrong_versions(found: Mapping[str, str | None]) -> str:
     ]
     if not wrong:
         return ""
-    more = [f"{len(wrong) - NAMED} more processes too"] if len(wrong) > NAMED else []
+    more = [f"{len(wrong) - MAX_NAMED} more processes too"] if len(wrong) > MAX_NAMED else []
     return (
-        f"{'; '.join(wrong[:NAMED] + more)}, this program has {spliter.__version__}: install the "
-        f"same version there (pip install 'pyspliter[dask]=={spliter.__version__}') in the "
+        f"{'; '.join(wrong[:MAX_NAMED] + more)}, this program has {spliter.__version__}: install "
+        f"the same version there (pip install 'pyspliter[dask]=={spliter.__version__}') in the "
         f"environment or image of each process; see {PAGE}, "
         "'What the scheduler and the workers need'"
     )

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from spliter import BlockGrid, InvalidArgumentError, Location
 from spliter.backend import count_rows
-from spliter_backends._shared.opened import block_nbytes, cut
+from spliter_backends._shared.readable import block_nbytes, cut
 from spliter_backends.dataclay.client.session import Session
 from spliter_backends.dataclay.collection import DataClayArray
 from spliter_backends.dataclay.executor import current_executor

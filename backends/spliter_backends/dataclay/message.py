@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import cloudpickle
 
-from spliter_backends._shared.sent_errors import SentErrors
+from spliter_backends._shared.error_codec import ErrorCodec
 from spliter_backends.dataclay.quiet import quiet
 
 with quiet():
@@ -224,7 +224,7 @@ def dumps(value: Any) -> bytes:
     return encode(value).join()
 
 
-ERRORS: Final = SentErrors(dumps, decode, "spliter_backends.dataclay.worker.tasks")
+ERRORS: Final = ErrorCodec(dumps, decode, "spliter_backends.dataclay.worker.tasks")
 """Encodes errors of tasks."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spliter.backend import count_rows
-from spliter_backends._shared.opened import block_nbytes
+from spliter_backends._shared.readable import block_nbytes
 from spliter_backends.dataclay.objects import Block
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from spliter import InvalidArgumentError, Location
 from spliter.backend import Executor, ExecutorBase, futures_in, with_results
+from spliter_backends._shared.error_codec import as_task_failure
 from spliter_backends._shared.machine import available_memory, usable_cores
 from spliter_backends._shared.process_blocks import at_location
-from spliter_backends._shared.sent_errors import failure_by
 from spliter_backends._shared.waiting import when_done
 
 LOCATION = Location("local")
@@ -182,7 +182,7 @@ def _run(
     except BaseException as error:  # noqa: BLE001 -- stored in the future
         _thread.in_task = outer
         # sys.exit in a task must not end the program that requests the result.
-        future.set_exception(error if isinstance(error, Exception) else failure_by(error))
+        future.set_exception(error if isinstance(error, Exception) else as_task_failure(error))
     else:
         # Reset first: tasks that wait for this result must be queued, not run inside it.
         _thread.in_task = outer

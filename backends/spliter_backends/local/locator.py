@@ -14,15 +14,15 @@ import numpy as np
 
 from spliter import BlockGrid, LazyCollectionError, UnsupportedCollectionError
 from spliter.backend import Blocks
-from spliter_backends._shared.opened import (
-    Opened,
+from spliter_backends._shared.process_blocks import LocalBlocks
+from spliter_backends._shared.readable import (
+    ReadableCollection,
     is_block,
     open_list,
     open_memmap,
     open_values,
     open_zarr,
 )
-from spliter_backends._shared.process_blocks import LocalBlocks
 from spliter_backends.local.executor import (
     LOCATION,
     LocalExecutor,
@@ -94,7 +94,7 @@ class LocalLocator:
             [self._open(*numbered) for numbered in enumerate(collections)], LOCATION, self._tasks()
         )
 
-    def _open(self, number: int, collection: Any) -> Opened:
+    def _open(self, number: int, collection: Any) -> ReadableCollection:
         if _is_dask(collection):
             return _open_dask(collection)
         if not self.recognises(collection):
@@ -139,7 +139,7 @@ def _is_dask(value: Any) -> bool:
     return hasattr(type(first), "__dask_graph__") and "dask" in _packages(first)
 
 
-def _open_dask(collection: Any) -> Opened:
+def _open_dask(collection: Any) -> ReadableCollection:
     """Open a Dask collection, or a list of delayed values, each of which is one block."""
     from spliter_backends._shared.dask_graph import block_values
 

@@ -14,7 +14,7 @@ from ray.exceptions import GetTimeoutError, ObjectLostError, RayError
 from ray.experimental import get_object_locations
 
 from spliter import BackendNotUsableError, BlockTimeoutError
-from spliter_backends._shared.opened import block_nbytes
+from spliter_backends._shared.readable import block_nbytes
 from spliter_backends._shared.settings import positive_seconds
 from spliter_backends.ray.errors import told
 

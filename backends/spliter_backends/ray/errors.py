@@ -21,9 +21,9 @@ from ray.exceptions import (
 )
 
 from spliter import BlockLostError, BlockTimeoutError, TaskFailedError
-from spliter_backends._shared.sent_errors import SentErrors
+from spliter_backends._shared.error_codec import ErrorCodec
 
-ERRORS: Final = SentErrors(cloudpickle.dumps, cloudpickle.loads, "spliter_backends.ray.worker")
+ERRORS: Final = ErrorCodec(cloudpickle.dumps, cloudpickle.loads, "spliter_backends.ray.worker")
 
 MESSAGE: Final = "_spliter_message"
 """Attribute of an error with the error and its traceback as a message."""

@@ -10,7 +10,7 @@ import ray
 from ray import ObjectRef
 
 from spliter import Partition
-from spliter_backends._shared.sent_errors import result_not_pickled
+from spliter_backends._shared.error_codec import result_not_pickled
 from spliter_backends.ray.cluster import fetched
 from spliter_backends.ray.errors import travelling
 from spliter_backends.ray.source import NodeSource, this_node

@@ -31,10 +31,10 @@ from spliter_backends._shared.dask_graph import (
     block_values,
     persisted,
 )
-from spliter_backends._shared.opened import Opened, block_nbytes
 from spliter_backends._shared.process_blocks import LocalBlocks
-from spliter_backends.dask.blocks import DaskBlocks, Member
-from spliter_backends.dask.locator import open_members, refuse_task_thread
+from spliter_backends._shared.readable import ReadableCollection, block_nbytes
+from spliter_backends.dask.blocks import CollectionBlocks, DaskBlocks
+from spliter_backends.dask.locator import check_thread, open_collections
 from spliter_backends.local.executor import LOCATION, default_executor
 from spliter_backends.xarray.collection import Along, Labelled
 from spliter_backends.xarray.view import Chunked, LabelledView, Recipe
@@ -142,7 +142,7 @@ class _Chunks:
         """Start of each chunk and end of the last one, for each dimension of the grid."""
         return [np.cumsum([0, *sizes]).astype(np.int64) for sizes in self.grid.chunks]
 
-    def beside(self, variable: xr.Variable) -> IntArray:
+    def matching(self, variable: xr.Variable) -> IntArray:
         """Return the chunk of a variable, in C order, that belongs to each block of the grid."""
         assert variable.chunks is not None
         coordinates = np.unravel_index(np.arange(self.grid.nblocks), self.grid.shape)
@@ -280,18 +280,18 @@ def _check_cut_alike(
 
 
 def _opened_on_cluster(chunks: _Chunks, found: Sequence[BlockValues]) -> DaskBlocks:
-    refuse_task_thread()
+    check_thread()
     members = [
-        Member(chunks.grid, _in_order(values, beside), _nbytes(chunks, found))
+        CollectionBlocks(chunks.grid, _in_order(values, matching), _nbytes(chunks, found))
         if number == 0
-        else Member(values.grid, values.values, None, beside)
-        for number, (values, beside) in enumerate(_with_beside(chunks, found))
+        else CollectionBlocks(values.grid, values.values, None, matching)
+        for number, (values, matching) in enumerate(_with_beside(chunks, found))
     ]
-    return open_members(members, chunks.view)
+    return open_collections(members, chunks.view)
 
 
 def _opened_here(chunks: _Chunks, found: Sequence[BlockValues]) -> LocalBlocks:
-    members = [_in_order(values, beside) for values, beside in _with_beside(chunks, found)]
+    members = [_in_order(values, matching) for values, matching in _with_beside(chunks, found)]
     sizes = [[block_nbytes(value) for value in member] for member in members]
     nbytes = np.asarray(sizes, dtype=np.int64).reshape(len(members), -1).sum(axis=0)
 
@@ -300,18 +300,20 @@ def _opened_here(chunks: _Chunks, found: Sequence[BlockValues]) -> LocalBlocks:
         return chunks.recipe.block(labels, [member[position] for member in members])
 
     return LocalBlocks(
-        [Opened(chunks.grid, nbytes, read, chunks.recipe.join)], LOCATION, default_executor()
+        [ReadableCollection(chunks.grid, nbytes, read, chunks.recipe.join)],
+        LOCATION,
+        default_executor(),
     )
 
 
 def _with_beside(
     chunks: _Chunks, found: Sequence[BlockValues]
 ) -> Iterator[tuple[BlockValues, IntArray]]:
-    return zip(found, map(chunks.beside, chunks.variables), strict=True)
+    return zip(found, map(chunks.matching, chunks.variables), strict=True)
 
 
-def _in_order(values: BlockValues, beside: IntArray) -> list[Any]:
-    return [values.values[at] for at in beside.tolist()]
+def _in_order(values: BlockValues, matching: IntArray) -> list[Any]:
+    return [values.values[at] for at in matching.tolist()]
 
 
 def _nbytes(chunks: _Chunks, found: Sequence[BlockValues]) -> IntArray | None:
@@ -321,5 +323,5 @@ def _nbytes(chunks: _Chunks, found: Sequence[BlockValues]) -> IntArray | None:
         if values.nbytes is None:
             return None
         if chunks.recipe.dim in variable.dims:
-            total += values.nbytes[chunks.beside(variable)]
+            total += values.nbytes[chunks.matching(variable)]
     return total

@@ -18,12 +18,12 @@ from spliter import (
     PartitionNotLocalError,
 )
 from spliter.backend import BlocksBase, IntArray, Placement, PlannedPartition, concatenate
-from spliter_backends._shared.opened import open_zarr
+from spliter_backends._shared.readable import open_zarr
 from spliter_backends.dask.blocks import ClientSource
 from spliter_backends.dask.client.scheduler_calls import block_timeout
 from spliter_backends.dask.executor import DaskExecutor
+from spliter_backends.dask.worker.materialize import materialize_here
 from spliter_backends.dask.worker.memory import memory_for
-from spliter_backends.dask.worker.own_tasks import kept_as_one
 
 
 def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
@@ -97,11 +97,11 @@ class StoredSource:
             yield from map(first.read, self.positions.tolist())
             return
         rows = first.grid.rows(self.positions).tolist()
-        last, beside = -1, ()
+        last, matching = -1, ()
         for position, row in zip(self.positions.tolist(), rows, strict=True):
             if row != last:  # adjacent blocks in the same block row share the aligned blocks
-                last, beside = row, tuple(other.read(row) for other in aligned)
-            yield (first.read(position), *beside)
+                last, matching = row, tuple(other.read(row) for other in aligned)
+            yield (first.read(position), *matching)
 
     def materialized(self) -> Any:
         """Return the concatenated blocks, read once for all passes and kept by Dask."""
@@ -112,9 +112,9 @@ class StoredSource:
                 "a partition is materialized in the memory of a Dask worker; give it to a function "
                 "decorated with spliter.task, or to partition.submit(fn)"
             ) from None
-        return kept_as_one(worker, self)
+        return materialize_here(worker, self)
 
-    def put_into_one(self) -> Any:
+    def materialize_blocks(self) -> Any:
         """Return the blocks as one, read anew; the body of a task."""
         with memory_for(get_worker(), self.nbytes):
             return concatenate(self.read())
@@ -175,10 +175,10 @@ class StoredBlocks(BlocksBase[DaskExecutor]):
         """Return nothing: no block is in the cluster's memory."""
         return ()
 
-    def refuse_cancelled(self, partition: Partition) -> None:
+    def check_not_cancelled(self, partition: Partition) -> None:
         """Do nothing: there is no future that could be cancelled."""
 
     def close(self) -> None:
         """Free the concatenated blocks that workers keep."""
         for source in self._made:
-            source.forget()
+            source.release()

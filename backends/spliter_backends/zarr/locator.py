@@ -8,7 +8,7 @@ from typing import Any
 from distributed import get_client
 
 from spliter import BackendNotUsableError, UnsupportedCollectionError
-from spliter_backends.dask.locator import refuse_task_thread, waiting_executor
+from spliter_backends.dask.locator import check_thread, waiting_executor
 from spliter_backends.zarr.blocks import StoredBlocks
 from spliter_backends.zarr.collection import OnWorkers
 
@@ -46,7 +46,7 @@ class ZarrLocator:
                     f"{type(collection).__name__} is not what on_workers(array) returns; wrap "
                     "each Zarr array that is split: split(on_workers(x), on_workers(y))"
                 )
-        refuse_task_thread()
+        check_thread()
         try:
             client = collections[0].client or get_client()
         except ValueError as error:

@@ -25,20 +25,20 @@ from distributed import Client, Future
 from spliter import Location
 from spliter_backends.dask import internals
 from spliter_backends.dask.internals import Row
-from spliter_backends.dask.scheduler.pins import MARK
+from spliter_backends.dask.scheduler.pins import PINNED
 
 ON_PARTITION: Final = "spliter-on-partition"
 """The annotation of tasks on partitions, which the dashboard's page counts."""
 
-SEND_AFTER: Final = 0.001
+QUIET_SECONDS: Final = 0.001
 """Seconds without another task after which a batch is sent: what one task more takes to submit,
 several times."""
 
-LONGEST_WAIT: Final = 0.01
+MAX_DELAY: Final = 0.01
 """Seconds after which a batch is sent although tasks keep coming: as long as Dask's client holds
 back messages of its own."""
 
-LARGEST_BATCH: Final = 4 * 2**20
+MAX_BATCH_NBYTES: Final = 4 * 2**20
 """Bytes of pickled calls from which on a batch is sent; Dask warns of graphs above 10 MB."""
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class _Batch:
         self.rows: list[Row] = []
         self.annotations: dict[str, dict[Key, object]] = {}
         self.futures: dict[Key, Future[Any]] = {}
-        self.needed: list[Any] = []
+        self.keep_alive: list[Any] = []
         self._same: dict[bytes, bytes] = {}
 
     def add(
@@ -87,10 +87,10 @@ class _Batch:
 
     def clear(self) -> None:
         """Release the futures; the coroutine that waits for the batch may outlive them."""
-        self.rows, self.futures, self.needed, self._same = [], {}, [], {}
+        self.rows, self.futures, self.keep_alive, self._same = [], {}, [], {}
 
     def seconds_left(self) -> float:
-        due = min(self.grown + SEND_AFTER, self.begun + LONGEST_WAIT)
+        due = min(self.grown + QUIET_SECONDS, self.begun + MAX_DELAY)
         return due - time.monotonic()
 
 
@@ -120,7 +120,7 @@ class BatchSender:
         args: tuple[Any, ...],
         *,
         on_partition: bool = False,
-        needed: Any = None,
+        keep_alive: Any = None,
     ) -> Future[Any]:
         """Add the task ``fn(*args)`` to the next batch and return its future.
 
@@ -136,7 +136,7 @@ class BatchSender:
             Bytes, strings and Dask's references to other tasks.
         on_partition : bool
             Whether there are partitions among the arguments.
-        needed : object
+        keep_alive : object
             Whatever must stay alive until the task has been sent, futures that it refers to.
 
         Returns
@@ -159,8 +159,8 @@ class BatchSender:
             key = f"{name}-{batch.name}-{len(batch.rows)}"
             future = internals.pending_future(client, key)
             batch.add(future, fn, args, annotations)
-            batch.needed.append(needed)
-            if batch.nbytes >= LARGEST_BATCH:
+            batch.keep_alive.append(keep_alive)
+            if batch.nbytes >= MAX_BATCH_NBYTES:
                 self.flush()
         return future
 
@@ -229,7 +229,7 @@ def _submit(
 def _annotations(location: Location | None, on_partition: bool) -> dict[str, Any]:
     """Return the annotations of a task: the user's, then what pins it to a location."""
     annotations = internals.span_annotation() | dask.get_annotations()
-    annotations[MARK] = location is not None
+    annotations[PINNED] = location is not None
     if location is not None:
         annotations |= {"workers": [location], "allow_other_workers": False}
     if on_partition:

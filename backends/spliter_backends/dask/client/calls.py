@@ -17,7 +17,7 @@ from distributed.protocol.pickle import dumps
 
 from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends.dask.client.functions import pickle_function
-from spliter_backends.dask.worker.calls import Input, PickledPartition
+from spliter_backends.dask.worker.calls import PickledPartition, Placeholder
 from spliter_backends.dask.worker.source import Materialized
 
 
@@ -62,9 +62,9 @@ def pickle_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
     """
     inputs: list[Any] = []
 
-    def placed(value: Any) -> Any:
+    def replace_inputs(value: Any) -> Any:
         if isinstance(value, Materialized):
-            return Materialized(placed(value.partition), placed(value.block))
+            return Materialized(replace_inputs(value.partition), replace_inputs(value.block))
         if not isinstance(value, PickledPartition):
             value = parse_input(value)
             if not isinstance(value, GraphNode):
@@ -72,11 +72,11 @@ def pickle_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
             if not _is_reference(value):
                 dumps(value)  # to be refused here, not when the batch is sent
         inputs.append(value)
-        return Input(len(inputs) - 1)
+        return Placeholder(len(inputs) - 1)
 
     try:
-        placed_args = tuple(map(placed, args))
-        placed_kwargs = {name: placed(value) for name, value in kwargs.items()}
+        placed_args = tuple(map(replace_inputs, args))
+        placed_kwargs = {name: replace_inputs(value) for name, value in kwargs.items()}
         arguments: bytes = dumps((placed_args, placed_kwargs))
         return Call(pickle_function(fn), arguments, tuple(inputs))
     except Exception as cause:

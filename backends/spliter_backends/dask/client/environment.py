@@ -16,17 +16,17 @@ from distributed import Client
 
 from spliter import BackendNotUsableError
 from spliter_backends.dask import versions
-from spliter_backends.dask.client.scheduler_calls import ask
+from spliter_backends.dask.client.scheduler_calls import call_client
 from spliter_backends.dask.versions import wrong_versions
 
-ANSWER_WITHIN: Final = 10.0
+ANSWER_TIMEOUT: Final = 10.0
 """Seconds to wait for the workers' answers. A worker that is busy or stopped for longer is taken
 for one that is well: ``split`` must not hang because of it."""
 
 _checked: weakref.WeakKeyDictionary[Client, set[str]] = weakref.WeakKeyDictionary()
 
 
-async def versions_at(client: Client, workers: list[str] | None = None) -> dict[str, str | None]:
+async def query_versions(client: Client, workers: list[str] | None = None) -> dict[str, str | None]:
     """Ask the processes of a cluster for their versions of SplIter.
 
     Parameters
@@ -49,7 +49,7 @@ async def versions_at(client: Client, workers: list[str] | None = None) -> dict[
         found["scheduler"] = await _answer_of_scheduler(client, name)
     try:
         answers = await asyncio.wait_for(
-            client.run(pydoc.locate, name, workers=workers, on_error="return"), ANSWER_WITHIN
+            client.run(pydoc.locate, name, workers=workers, on_error="return"), ANSWER_TIMEOUT
         )
     except (TimeoutError, OSError):
         answers = {}
@@ -87,7 +87,7 @@ def check_environment(client: Client, workers: Collection[str] | None = None) ->
     new = None if checked is None else set(workers or ()) - checked
     if new is not None and not new:
         return
-    found = ask(client, versions_at, client, None if new is None else sorted(new))
+    found = call_client(client, query_versions, client, None if new is None else sorted(new))
     if wrong := wrong_versions(found):
         raise BackendNotUsableError(wrong)
     _checked.setdefault(client, set()).update(found, new or ())

@@ -19,7 +19,7 @@ import cloudpickle
 from dask.sizeof import sizeof
 from distributed.protocol.pickle import dumps
 
-LARGEST_CAPTURED: Final = 64 * 2**10
+MAX_COMPARED_NBYTES: Final = 64 * 2**10
 """Bytes of a captured value up to which it is compared; comparing larger ones costs as much as
 pickling them."""
 
@@ -80,7 +80,7 @@ def _state_of(value: Any, seen: set[int]) -> object:
     """
     if isinstance(value, ModuleType):
         return value.__name__
-    if not isinstance(value, FunctionType) and sizeof(value) > LARGEST_CAPTURED:
+    if not isinstance(value, FunctionType) and sizeof(value) > MAX_COMPARED_NBYTES:
         raise _CannotCompareError
     try:
         pickled = pickle.dumps(value)

@@ -18,7 +18,7 @@ from dask.typing import Key
 from spliter.backend import UNKNOWN, BlocksMade, IntArray
 
 
-def assembled(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
+def assemble_blocks(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
     """Return a lazy collection over blocks that are in the results of tasks.
 
     Parameters
@@ -37,7 +37,7 @@ def assembled(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
         return _frame(name, results, made)
     from dask.array import Array
 
-    layer = PickedBlocks(name, results, len(made.trailing_shape), made.output)
+    layer = ExtractedBlocks(name, results, len(made.trailing_shape), made.output)
     rows = tuple(float("nan") if count == UNKNOWN else count for count in made.rows)
     chunks = (rows, *((size,) for size in made.trailing_shape))
     graph = HighLevelGraph.from_collections(name, layer, dependencies=())
@@ -55,12 +55,12 @@ def _frame(name: str, results: Sequence[tuple[IntArray, Any]], made: BlocksMade)
         tasks[future.key] = future
         for at, position in enumerate(positions.tolist()):
             key = (name, position)
-            tasks[key] = Task(key, pick, TaskRef(future.key), at, made.output)
+            tasks[key] = Task(key, extract_block, TaskRef(future.key), at, made.output)
     keys = [(name, position) for position in range(len(made.rows))]
     return dd.from_graph(tasks, made.meta, (None,) * (len(keys) + 1), keys, "spliter-blocks")
 
 
-class PickedBlocks(Layer):
+class ExtractedBlocks(Layer):
     """One task per block, which picks it out of a list.
 
     Parameters
@@ -94,7 +94,7 @@ class PickedBlocks(Layer):
         for positions, future in self._results:
             for at, position in enumerate(positions.tolist()):
                 key = (self.name, position, *self._further)
-                tasks[key] = Task(key, pick, future, at, self._output)
+                tasks[key] = Task(key, extract_block, future, at, self._output)
         return tasks
 
     def __getitem__(self, key: Key) -> Task:
@@ -122,7 +122,7 @@ class PickedBlocks(Layer):
         }
 
 
-def pick(result: Any, at: int, output: int | None) -> Any:
+def extract_block(result: Any, at: int, output: int | None) -> Any:
     """Return one block out of what a task has returned; runs on a worker.
 
     Parameters

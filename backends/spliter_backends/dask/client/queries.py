@@ -19,18 +19,18 @@ from distributed import CancelledError, Client, Future
 from spliter import BlockGrid, BlockLostError, BlockTimeoutError
 from spliter.backend import IntArray
 from spliter_backends.dask.client.scheduler_calls import (
-    ask,
     block_timeout,
-    no_answer,
-    refuse_closed,
+    call_client,
+    check_open,
+    no_answer_error,
 )
-from spliter_backends.dask.scheduler.wants import report_to_client
+from spliter_backends.dask.scheduler.client_keys import add_client_keys
 
 BATCH: Final = 10_000
 """Keys per question to the scheduler: bounds the message and how long the scheduler, which
 has one thread, is kept from everybody else's work."""
 
-NAMED: Final = 5
+MAX_NAMED: Final = 5
 """Most blocks named in a message."""
 
 IndexesOf: TypeAlias = Callable[[IntArray], Sequence[tuple[int, ...]]]
@@ -39,7 +39,7 @@ IndexesOf: TypeAlias = Callable[[IntArray], Sequence[tuple[int, ...]]]
 T = TypeVar("T")
 
 
-class Inquiry:
+class BlockQueries:
     """Asks one cluster about futures, from a thread that may wait.
 
     Parameters
@@ -52,7 +52,7 @@ class Inquiry:
         self._client = client
         self.timeout = block_timeout()
 
-    def wait_located(
+    def wait_for_holders(
         self, futures: Sequence[Future[Any]], grid: BlockGrid
     ) -> Mapping[Key, Sequence[str]]:
         """Return the holders of every future, waiting while some are not in memory.
@@ -95,7 +95,7 @@ class Inquiry:
     def _holders(self, futures: Sequence[Future[Any]]) -> Mapping[Key, Sequence[str]]:
         try:
             holders: Mapping[Key, Sequence[str]] = self._sync(
-                self._ask, self._client.who_has, futures
+                self._query, self._client.who_has, futures
             )
         except CancelledError:  # meanwhile: the next wait says so
             return {}
@@ -116,7 +116,7 @@ class Inquiry:
         BlockLostError, BlockTimeoutError
             If some are gone, or do not get ready in time.
         """
-        refuse_closed(self._client)  # which cancelled all futures
+        check_open(self._client)  # which cancelled all futures
         pending = [future for future in futures if future.status in ("pending", "lost")]
         if pending:
             self._request_reports(futures, indexes)
@@ -130,10 +130,10 @@ class Inquiry:
             if len(left) < len(pending):
                 progress = now
                 pending = left
-                self._refuse_failed(futures, indexes)
+                self._check_not_failed(futures, indexes)
             elif now - progress > self.timeout:
                 raise self._timed_out(len(left))
-        self._refuse_failed(futures, indexes)
+        self._check_not_failed(futures, indexes)
 
     def _request_reports(self, futures: Sequence[Future[Any]], indexes: IndexesOf) -> None:
         """Have the scheduler report to this client when pending blocks are in memory.
@@ -150,7 +150,7 @@ class Inquiry:
         self._wait_for_sent_graphs()
         unknown = set(self._sync(self._ask_for_reports, list(pending.values())))
         lost = np.asarray([at for at, key in pending.items() if key in unknown], dtype=np.int64)
-        refuse_lost(indexes(lost))
+        raise_if_lost(indexes(lost))
 
     def _wait_for_sent_graphs(self) -> None:
         """Wait until the scheduler knows the tasks of all graphs that the client has sent.
@@ -164,24 +164,24 @@ class Inquiry:
         try:
             answer.exception(timeout=self.timeout, asynchronous=False)
         except TimeoutError as error:
-            raise no_answer(self.timeout) from error
+            raise no_answer_error(self.timeout) from error
 
     async def _ask_for_reports(self, keys: Sequence[Key]) -> list[Key]:
         unknown: list[Key] = []
         for start in range(0, len(keys), BATCH):
             unknown += await self._client.run_on_scheduler(
-                report_to_client, keys[start : start + BATCH], self._client.id
+                add_client_keys, keys[start : start + BATCH], self._client.id
             )
         return unknown
 
-    def _refuse_failed(self, futures: Sequence[Future[Any]], indexes: IndexesOf) -> None:
+    def _check_not_failed(self, futures: Sequence[Future[Any]], indexes: IndexesOf) -> None:
         failed = next((future for future in futures if future.status == "error"), None)
         if failed is not None:
             # The block's own error; the client has it, so nothing is asked for that.
             error = failed.exception(timeout=self.timeout, asynchronous=False)
             if error is not None:
                 raise error.with_traceback(failed.traceback(self.timeout, asynchronous=False))
-        refuse_cancelled(futures, indexes)
+        check_not_cancelled(futures, indexes)
 
     def sizes(self, futures: Sequence[Future[Any]]) -> IntArray:
         """Return the bytes of each future's result, 0 where the scheduler does not know.
@@ -198,10 +198,10 @@ class Inquiry:
         """
         nbytes = functools.partial(self._client.nbytes, summary=False)
         keys = [future.key for future in futures]
-        sizes: Mapping[Key, int] = self._sync(self._ask, nbytes, keys)
+        sizes: Mapping[Key, int] = self._sync(self._query, nbytes, keys)
         return np.asarray([sizes.get(key, 0) for key in keys], dtype=np.int64)
 
-    async def _ask(
+    async def _query(
         self, question: Callable[..., Awaitable[Mapping[Key, T]]], about: Sequence[Any]
     ) -> dict[Key, T]:
         answer: dict[Key, T] = {}
@@ -210,7 +210,7 @@ class Inquiry:
         return answer
 
     def _sync(self, fn: Callable[..., Awaitable[T]], *args: Any) -> T:
-        answer: T = ask(self._client, fn, *args)
+        answer: T = call_client(self._client, fn, *args)
         return answer
 
     def _timed_out(self, blocks: int) -> BlockTimeoutError:
@@ -221,7 +221,7 @@ class Inquiry:
         )
 
 
-def refuse_cancelled(futures: Sequence[Future[Any]], indexes: IndexesOf) -> None:
+def check_not_cancelled(futures: Sequence[Future[Any]], indexes: IndexesOf) -> None:
     """Raise if blocks were cancelled after they were made or requested.
 
     Parameters
@@ -237,10 +237,10 @@ def refuse_cancelled(futures: Sequence[Future[Any]], indexes: IndexesOf) -> None
         Naming the blocks.
     """
     gone = [at for at, future in enumerate(futures) if future.status == "cancelled"]
-    refuse_lost(indexes(np.asarray(gone, dtype=np.int64)))
+    raise_if_lost(indexes(np.asarray(gone, dtype=np.int64)))
 
 
-def refuse_lost(blocks: Sequence[tuple[int, ...]]) -> None:
+def raise_if_lost(blocks: Sequence[tuple[int, ...]]) -> None:
     """Raise if there are blocks that are lost.
 
     Parameters
@@ -254,7 +254,9 @@ def refuse_lost(blocks: Sequence[tuple[int, ...]]) -> None:
         Naming the blocks.
     """
     if blocks:
-        named = ", ".join(map(str, blocks[:NAMED])) + (", ..." if len(blocks) > NAMED else "")
+        named = ", ".join(map(str, blocks[:MAX_NAMED])) + (
+            ", ..." if len(blocks) > MAX_NAMED else ""
+        )
         raise BlockLostError(
             f"{len(blocks)} block(s) ({named}) were cancelled, dropped by client.restart(), or "
             "lost with the worker they were scattered to; make the collection and split it again",

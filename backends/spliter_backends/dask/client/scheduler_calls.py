@@ -38,7 +38,7 @@ def block_timeout() -> float:
     return seconds
 
 
-def ask(client: Client, fn: Callable[..., Any], *args: Any) -> Any:
+def call_client(client: Client, fn: Callable[..., Any], *args: Any) -> Any:
     """Run a coroutine function on the client's event loop and wait for it, within bounds.
 
     Parameters
@@ -58,15 +58,15 @@ def ask(client: Client, fn: Callable[..., Any], *args: Any) -> Any:
     BlockTimeoutError
         If the scheduler does not answer within ``spliter.block-timeout``.
     """
-    refuse_closed(client)
+    check_open(client)
     timeout = block_timeout()
     try:
         return client.sync(fn, *args, asynchronous=False, callback_timeout=timeout)
     except TimeoutError as error:
-        raise no_answer(timeout) from error
+        raise no_answer_error(timeout) from error
 
 
-def no_answer(timeout: float) -> BlockTimeoutError:
+def no_answer_error(timeout: float) -> BlockTimeoutError:
     """Return the error for a scheduler that has not answered for `timeout` seconds."""
     return BlockTimeoutError(
         f"the scheduler did not answer within {timeout:g} s; the limit is the Dask setting "
@@ -74,7 +74,7 @@ def no_answer(timeout: float) -> BlockTimeoutError:
     )
 
 
-def refuse_closed(client: Client | None) -> Client:
+def check_open(client: Client | None) -> Client:
     """Return a client that can be used.
 
     Raises

@@ -25,7 +25,7 @@ from tornado.ioloop import PeriodicCallback
 
 from spliter.backend import log_event
 from spliter_backends.dask.scheduler.pins import TOPIC, PinPlugin, available_workers
-from spliter_backends.dask.worker.own_tasks import kept_topic
+from spliter_backends.dask.worker.materialize import kept_results_topic
 
 INTERVAL: Final = 1.0
 """Seconds between two passes over the unfinished tasks."""
@@ -108,7 +108,7 @@ class UnfinishedTasks:
         await client.register_plugin(PinPlugin())
         self._has_plugin = True
         client.subscribe_topic(TOPIC, _log_unavailable)
-        client.subscribe_topic(kept_topic(client.id), self._note_kept)
+        client.subscribe_topic(kept_results_topic(client.id), self._note_kept)
 
     def _note_kept(self, event: tuple[float, Key]) -> None:
         _, key = event

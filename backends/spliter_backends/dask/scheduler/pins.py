@@ -1,14 +1,13 @@
-"""Scheduler plugin: run pinned tasks elsewhere when their worker is gone or stays paused.
+"""Scheduler plugin: run pinned tasks elsewhere if their worker leaves or stays paused.
 
-SplIter pins a task strictly to the worker that holds its partition. By itself Dask would keep
-such a task waiting for ever if that worker has left, and as long as the worker is paused. This
-plugin removes pins that SplIter has set, and no others: right away where the worker has left,
-after :data:`PATIENCE` where it is paused. It sees tasks when they arrive, when a worker leaves
-(results lost with it may be needed long after their task has ended, by work of the user's own),
-and once a second while some worker is paused or some task has no worker.
+SplIter pins a task strictly to the worker that holds its partition. A strictly pinned task would
+hang if that worker left, and wait as long as the worker is paused. This plugin removes pins that
+SplIter has set, and no others: immediately if the worker has left, after :data:`PAUSE_TOLERANCE`
+if it is paused. It checks tasks when they arrive, when a worker leaves (results lost with it may be
+needed much later, by tasks of the user's own), and once a second while a worker is paused or a task
+has no worker.
 
-A pin holds again as soon as a worker of that address is there: nothing is remembered about
-workers that have left.
+Departed workers are not recorded: a pin to the address of a new worker is honoured.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from dask.typing import Key
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
-from spliter_backends.dask.scheduler.records import shorten
+from spliter_backends.dask.scheduler.records import prune_records
 
-MARK: Final = "spliter-pinned"
+PINNED: Final = "spliter-pinned"
 """Annotation of all tasks that SplIter submits: whether SplIter has pinned the task."""
 
-PATIENCE: Final = 5.0
+PAUSE_TOLERANCE: Final = 5.0
 """Seconds to wait for a paused worker before its tasks run elsewhere, which means copying the
 blocks from it. Most pauses are over sooner."""
 
@@ -69,8 +68,8 @@ class PinPlugin(SchedulerPlugin):
         self, scheduler: Any, *, annotations: dict[str, dict[Key, Any]], **kwargs: Any
     ) -> None:
         """Run when tasks have arrived, before they are assigned to workers."""
-        self._remove_pins(scheduler.tasks[key] for key in annotations.get(MARK, ()))
-        shorten(scheduler)
+        self._remove_pins(scheduler.tasks[key] for key in annotations.get(PINNED, ()))
+        prune_records(scheduler)
 
     def remove_worker(
         self, scheduler: Any, worker: str, *, stimulus_id: str, **kwargs: Any
@@ -87,7 +86,7 @@ class PinPlugin(SchedulerPlugin):
         Returns
         -------
         dict of str to int
-            Workers that are running, or have been paused for less than :data:`PATIENCE`.
+            Workers that are running, or have been paused for less than :data:`PAUSE_TOLERANCE`.
         """
         workers = self._scheduler.workers
         available = {at: one.nthreads for at, one in workers.items() if self._is_available(at)}
@@ -105,21 +104,21 @@ class PinPlugin(SchedulerPlugin):
         if not running:
             return
         wake: dict[Key, str] = {}
-        given_up: set[str] = set()
+        unpinned: set[str] = set()
         for task in scheduler.unrunnable:
-            given_up |= self._remove_pin(task)
-            if _is_ours(task) or _is_left_behind(task):
+            unpinned |= self._remove_pin(task)
+            if _is_ours(task) or _is_stuck(task):
                 wake[task.key] = "processing"  # where that is not possible yet it stays
         for worker in paused:
             if self._is_available(worker.address):
                 continue
             started = {*worker.executing, *worker.long_running}
             waiting = [task for task in worker.processing if _is_ours(task) and task not in started]
-            given_up |= self._remove_pins(waiting)
+            unpinned |= self._remove_pins(waiting)
             wake.update((task.key, "released") for task in waiting)
         if wake:
             scheduler.transitions(wake, stimulus_id=f"spliter-check-{time.time()}")
-        self._report(given_up)
+        self._report(unpinned)
 
     def _since(self, worker: Any) -> float:
         """Return since when a worker is known to be paused."""
@@ -130,7 +129,7 @@ class PinPlugin(SchedulerPlugin):
         worker = self._scheduler.workers.get(address)
         if worker is None or worker in self._scheduler.running:
             return worker is not None
-        return time.monotonic() - self._since(worker) < PATIENCE
+        return time.monotonic() - self._since(worker) < PAUSE_TOLERANCE
 
     def _remove_pins(self, tasks: Iterable[Any]) -> set[str]:
         """Remove pins of some tasks to workers that are not available; return these workers."""
@@ -171,15 +170,15 @@ def available_workers(dask_scheduler: Any) -> dict[str, int] | None:
 
 def _is_ours(task: Any) -> bool:
     """Whether SplIter has submitted a task."""
-    return bool(task.annotations) and MARK in task.annotations
+    return bool(task.annotations) and PINNED in task.annotations
 
 
 def _is_pinned_by_us(task: Any) -> bool:
     """Whether SplIter has pinned a task; users' own pins are theirs to keep."""
-    return bool(task.annotations) and bool(task.annotations.get(MARK))
+    return bool(task.annotations) and bool(task.annotations.get(PINNED))
 
 
-def _is_left_behind(task: Any) -> bool:
+def _is_stuck(task: Any) -> bool:
     """Whether Dask has forgotten that a task without a worker may run anywhere.
 
     ``Scheduler.bulk_schedule_unrunnable_after_adding_worker`` pays no regard to loose pins

@@ -12,17 +12,17 @@ from typing import Any, Final
 
 from spliter_backends.dask.internals import our_span
 
-MOST_GROUPS: Final = 100
+MAX_GROUPS: Final = 100
 """Groups of tasks from which the span is looked through."""
 
-MOST_MESSAGES: Final = 1_000
+MAX_MESSAGES: Final = 1_000
 """Messages from which on the first ones are forgotten."""
 
 KEPT: Final = 10
 """Groups that are gone, and messages, of which so many stay: Dask asks for the last end of any."""
 
 
-def shorten(scheduler: Any) -> None:
+def prune_records(scheduler: Any) -> None:
     """Forget all but the last groups of our span whose tasks are gone.
 
     Parameters
@@ -33,12 +33,12 @@ def shorten(scheduler: Any) -> None:
     span = our_span(scheduler)
     if span is None:
         return
-    if len(span.groups) > MOST_GROUPS:
+    if len(span.groups) > MAX_GROUPS:
         alive = scheduler.task_groups
         gone = [group for group in span.groups if alive.get(group.name) is not group]
         gone.sort(key=lambda group: group.stop)
         span.groups.difference_update(gone[:-KEPT])
     # An entry for each message, all alike, also where its group has been there all the time.
     messages = span.metadata["collections"]
-    if len(messages) > MOST_MESSAGES:
+    if len(messages) > MAX_MESSAGES:
         del messages[:-KEPT]

@@ -8,13 +8,13 @@ from typing import Any
 
 from distributed.protocol.pickle import loads
 
-from spliter_backends._shared.sent_errors import failure_by
-from spliter_backends.dask.worker.results import refuse_unpicklable
+from spliter_backends._shared.error_codec import as_task_failure
+from spliter_backends.dask.worker.results import check_picklable
 from spliter_backends.dask.worker.source import Materialized, run_at_location
 
 
 @dataclass(frozen=True)
-class Input:
+class Placeholder:
     """Placeholder for an argument that does not travel in the pickled call.
 
     Parameters
@@ -68,22 +68,22 @@ def run_call(function: bytes, arguments: bytes, *inputs: Any) -> Any:
     except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:  # noqa: BLE001 - it would end the worker
-        raise failure_by(error) from None
-    refuse_unpicklable(fn, result)
+        raise as_task_failure(error) from None
+    check_picklable(fn, result)
     return result
 
 
 def _call(fn: Callable[..., Any], arguments: bytes, inputs: Sequence[Any]) -> Any:
     args, kwargs = loads(arguments)
 
-    def filled(value: Any) -> Any:
+    def fill(value: Any) -> Any:
         if isinstance(value, Materialized):
-            return Materialized(filled(value.partition), filled(value.block))
-        if not isinstance(value, Input):
+            return Materialized(fill(value.partition), fill(value.block))
+        if not isinstance(value, Placeholder):
             return value
         value = inputs[value.number]
         return loads(value.data) if isinstance(value, PickledPartition) else value
 
-    filled_args = [filled(value) for value in args]
-    filled_kwargs = {name: filled(value) for name, value in kwargs.items()}
+    filled_args = [fill(value) for value in args]
+    filled_kwargs = {name: fill(value) for name, value in kwargs.items()}
     return run_at_location(fn, filled_args, filled_kwargs)

@@ -62,7 +62,7 @@ def _copied_by_a_task(
     leave_thread_pool()  # the task needs the thread
     remote = [key for key in keys if key not in worker.data]
     name = f"spliter-fetched-{uuid.uuid4().hex}"
-    graph = {name: Task(name, hold, List(*map(TaskRef, keys)))}
+    graph = {name: Task(name, identity, List(*map(TaskRef, keys)))}
     client = get_client()
     with dask.annotate(workers=[worker.address], allow_other_workers=True):
         future = client.get(graph, name, sync=False)
@@ -104,7 +104,7 @@ def leave_thread_pool() -> None:
         secede()
 
 
-def hold(value: Any) -> Any:
+def identity(value: Any) -> Any:
     """Return the argument; run where a block is wanted, it leaves a copy there."""
     return value
 
@@ -131,7 +131,7 @@ async def _gather(
         # (distributed 2026.8): the worker has dropped the key, the scheduler still adds it as a
         # holder. Nothing in Dask corrects them, and a lost key is only made again once no holder
         # is listed.
-        await internals.disown_at(worker, address, claimed[address])
+        await internals.report_missing_at(worker, address, claimed[address])
     if found:
         running = await worker.scheduler.ncores_running()
         _keep(worker, {key: found[key] for key in found if running.keys().isdisjoint(holders[key])})

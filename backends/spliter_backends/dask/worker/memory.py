@@ -32,7 +32,7 @@ MISSING: Final = object()
 """Stands for a value that this worker does not have."""
 
 
-def read_here(worker: Worker, key: Key) -> Any:
+def read_local(worker: Worker, key: Key) -> Any:
     """Read a value from a worker's memory, or from its spill file, in a task's thread.
 
     Parameters
@@ -61,7 +61,7 @@ def read_here(worker: Worker, key: Key) -> Any:
     return MISSING
 
 
-def has_all(worker: Worker, keys: Iterable[Key]) -> bool:
+def holds_all(worker: Worker, keys: Iterable[Key]) -> bool:
     """Tell whether a worker has some values, in memory or spilled.
 
     Parameters
@@ -80,7 +80,7 @@ def has_all(worker: Worker, keys: Iterable[Key]) -> bool:
     return all(key in memory or key in worker.data for key in keys)
 
 
-_one_at_a_time = threading.Lock()
+_concatenation_lock = threading.Lock()
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def memory_for(worker: Worker, nbytes: int) -> Iterator[None]:
             f"the {int(limit)} bytes up to which {worker.address} goes on working; iterate over "
             "its blocks, or split into more partitions_per_location"
         )
-    with _one_at_a_time:
+    with _concatenation_lock:
         yield
 
 

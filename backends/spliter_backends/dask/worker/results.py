@@ -16,7 +16,7 @@ from distributed.protocol import serialize
 from spliter import TaskNotSerializableError
 from spliter.backend import name_of
 
-MOST_PICKLED: Final = 2**20
+MAX_CHECKED_NBYTES: Final = 2**20
 """Bytes after which a result that could be pickled so far is taken for one that can: the check is
 not to take as long as sending it."""
 
@@ -26,7 +26,7 @@ MOST_ELEMENTS: Final = 100
 ATOMS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 
-class _EnoughError(Exception):
+class _LimitReachedError(Exception):
     """So much of a result has been pickled that the rest can be too."""
 
 
@@ -38,12 +38,12 @@ class _Counter:
 
     def write(self, data: Any) -> int:
         self.nbytes += len(data)
-        if self.nbytes > MOST_PICKLED:
-            raise _EnoughError
+        if self.nbytes > MAX_CHECKED_NBYTES:
+            raise _LimitReachedError
         return len(data)
 
 
-def refuse_unpicklable(fn: Callable[..., Any], result: Any) -> None:
+def check_picklable(fn: Callable[..., Any], result: Any) -> None:
     """Raise if a task's result cannot be sent.
 
     Parameters
@@ -60,8 +60,8 @@ def refuse_unpicklable(fn: Callable[..., Any], result: Any) -> None:
 
     Examples
     --------
-    >>> refuse_unpicklable(len, 3)
-    >>> refuse_unpicklable(iter, (number for number in range(3)))
+    >>> check_picklable(len, 3)
+    >>> check_picklable(iter, (number for number in range(3)))
     Traceback (most recent call last):
         ...
     spliter._errors.TaskNotSerializableError: iter returned a generator, which cannot be sent ...
@@ -72,7 +72,7 @@ def refuse_unpicklable(fn: Callable[..., Any], result: Any) -> None:
     pickler = cloudpickle.Pickler(_Counter(), protocol=5, buffer_callback=lambda buffer: None)
     try:
         pickler.dump(result)
-    except _EnoughError:
+    except _LimitReachedError:
         return
     except Exception as cause:  # noqa: BLE001 - any class may raise anything
         if not _is_known_to_dask(result):

@@ -40,8 +40,14 @@ from spliter import (
 from spliter.backend import BlockSource, IntArray, check_rows, concatenate, log_event
 from spliter_backends.dask.internals import call_scheduler
 from spliter_backends.dask.worker.fetch import fetch, leave_thread_pool
-from spliter_backends.dask.worker.memory import MISSING, has_all, memory_for, nbytes_of, read_here
-from spliter_backends.dask.worker.own_tasks import kept_as_one, within
+from spliter_backends.dask.worker.materialize import limit_time, materialize_here
+from spliter_backends.dask.worker.memory import (
+    MISSING,
+    holds_all,
+    memory_for,
+    nbytes_of,
+    read_local,
+)
 
 FETCH_BATCH_NBYTES: Final = 32 * 2**20
 """Blocks read from a peer ahead of their turn: enough to pay for the round trip of many
@@ -52,7 +58,7 @@ MAX_MOVES: Final = 2
 a partition at the other (blocks in motion) would otherwise pass it on for ever."""
 
 _moves: Counter[Key] = Counter()
-_MOVES_KEPT: Final = 10_000
+_MAX_RECORDED_MOVES: Final = 10_000
 
 
 class View(Protocol):
@@ -106,24 +112,24 @@ class WorkerSource:
 
     def read(self) -> Iterator[Any]:
         """Yield the blocks if they are in the memory of the worker this runs on."""
-        return self._here().read()
+        return self._reader().read()
 
     def materialized(self) -> Any:
         """Return the blocks as one if they are in the memory of the worker this runs on."""
-        return self._here().materialized()
+        return self._reader().materialized()
 
-    def put_into_one(self) -> Any:
+    def materialize_blocks(self) -> Any:
         """Return the blocks as one, made anew; the body of a task."""
         worker = get_worker()
-        reading = _Reading(worker, self, fetch=True)
-        reading.settle(planned=worker.address)
-        return reading.joined()
+        reading = _PartitionReader(worker, self, fetch=True)
+        reading.ensure_local(planned=worker.address)
+        return reading.concatenated()
 
     def index(self, at: int) -> tuple[int, ...]:
         """Return the block index of one of the blocks."""
         return tuple(map(int, np.unravel_index(int(self.positions[at]), self.grid_shape)))
 
-    def _here(self) -> _Reading:
+    def _reader(self) -> _PartitionReader:
         try:
             worker = get_worker()
         except ValueError:
@@ -131,7 +137,7 @@ class WorkerSource:
                 "a partition can be iterated at its location only; give it to a function "
                 "decorated with spliter.task, or to partition.submit(fn)"
             ) from None
-        return _Reading(worker, self, fetch=False)
+        return _PartitionReader(worker, self, fetch=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,11 +172,11 @@ def run_at_location(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
         Whatever it returns; whatever it raises is raised.
     """
     worker = get_worker()
-    bound = {name: _arrive(worker, value) for name, value in kwargs.items()}
-    return fn(*[_arrive(worker, value) for value in args], **bound)
+    bound = {name: _bind_argument(worker, value) for name, value in kwargs.items()}
+    return fn(*[_bind_argument(worker, value) for value in args], **bound)
 
 
-class _WithBlock:
+class _MaterializedSource:
     """A source whose blocks as one are there."""
 
     def __init__(self, source: BlockSource, block: Any) -> None:
@@ -186,26 +192,26 @@ class _WithBlock:
         return self._block
 
 
-def _arrive(worker: Worker, value: Any) -> Any:
+def _bind_argument(worker: Worker, value: Any) -> Any:
     if isinstance(value, Materialized):
-        partition = _bound(worker, value.partition, is_one=True)
-        return partition.at_location(_WithBlock(partition.source, value.block))
-    return _bound(worker, value) if isinstance(value, Partition) else value
+        partition = _bind(worker, value.partition, is_one=True)
+        return partition.at_location(_MaterializedSource(partition.source, value.block))
+    return _bind(worker, value) if isinstance(value, Partition) else value
 
 
-def _bound(worker: Worker, partition: Partition, *, is_one: bool = False) -> Partition:
+def _bind(worker: Worker, partition: Partition, *, is_one: bool = False) -> Partition:
     source = partition.source
     if not isinstance(source, WorkerSource):
         return partition
-    reading = _Reading(worker, source, fetch=True)
+    reading = _PartitionReader(worker, source, fetch=True)
     if not is_one:
-        reading.settle(planned=partition.location)
+        reading.ensure_local(planned=partition.location)
     elif worker.address != partition.location:
         reading.report()
     return partition.at_location(reading)
 
 
-class _Reading:
+class _PartitionReader:
     """One task's view of a partition's blocks at one worker."""
 
     def __init__(self, worker: Worker, source: WorkerSource, *, fetch: bool) -> None:
@@ -237,20 +243,20 @@ class _Reading:
         return blocks
 
     def _block(self, at: int, key: Key, fetched: dict[Key, Any]) -> Any:
-        block = read_here(self._worker, key)
-        return self._elsewhere(at, key, fetched) if block is MISSING else block
+        block = read_local(self._worker, key)
+        return self._read_remote(at, key, fetched) if block is MISSING else block
 
     def materialized(self) -> Any:
         """Return the blocks as one, made once for all tasks at this worker."""
         if len(self._source.nbytes) == 1:  # not kept a second time
-            return self.joined()
+            return self.concatenated()
         try:
             get_worker()
         except ValueError:  # a thread of the function's own: its task would hold the pool's thread
-            return self.joined()
-        return kept_as_one(self._worker, self._source)
+            return self.concatenated()
+        return materialize_here(self._worker, self._source)
 
-    def joined(self) -> Any:
+    def concatenated(self) -> Any:
         """Put the blocks into one."""
         source = self._source
         nbytes = sum(
@@ -259,7 +265,7 @@ class _Reading:
         with memory_for(self._worker, nbytes):
             return (concatenate if source.view is None else source.view.join)(self.read())
 
-    def _elsewhere(self, at: int, key: Key, fetched: dict[Key, Any]) -> Any:
+    def _read_remote(self, at: int, key: Key, fetched: dict[Key, Any]) -> Any:
         """Read a block from another worker, a batch of those that follow with it."""
         if not self._fetch_allowed:
             raise PartitionNotLocalError(
@@ -292,9 +298,9 @@ class _Reading:
                     break
         return found
 
-    def settle(self, planned: str) -> None:
+    def ensure_local(self, planned: str) -> None:
         """Make sure, before the user's code starts, that this is the place to run it."""
-        missing = not all(has_all(self._worker, keys) for keys in self._source.members)
+        missing = not all(holds_all(self._worker, keys) for keys in self._source.members)
         if missing or self._worker.address != planned:
             self.report()
         if not missing:
@@ -302,7 +308,7 @@ class _Reading:
         keys = [key for _, key in self._keys()]
         holders = self._wait_in_memory(keys)
         here = self._worker.address
-        running = {here, *self._ask("ncores_running")}
+        running = {here, *self._query("ncores_running")}
         bytes_at: Counter[str] = Counter({here: 0})
         for at, key in self._keys():
             for address in holders[key]:
@@ -320,11 +326,11 @@ class _Reading:
         key = self._worker.get_current_task()
         if _moves[key] >= MAX_MOVES:
             return
-        if len(_moves) > _MOVES_KEPT:  # keys of tasks that never came back
+        if len(_moves) > _MAX_RECORDED_MOVES:  # keys of tasks that never came back
             _moves.clear()
         _moves[key] += 1
         try:
-            self._ask("set_restrictions", worker={key: [address]})
+            self._query("set_restrictions", worker={key: [address]})
         except KeyError:  # the task was cancelled meanwhile
             return
         log_event(
@@ -347,7 +353,7 @@ class _Reading:
             if time.monotonic() > deadline:
                 raise self._timed_out(wanted)
             holders = self._wait_in_memory(wanted)
-            with within(self._source.timeout, self._worker):
+            with limit_time(self._source.timeout, self._worker):
                 found, from_peers = fetch(self._worker, holders, self._source.timeout)
             data.update(found)
             remote += from_peers
@@ -370,7 +376,7 @@ class _Reading:
         fewest = len(keys) + 1
         deadline = 0.0
         while True:
-            holders = self._ask("who_has", keys=keys)
+            holders = self._query("who_has", keys=keys)
             absent = [key for key in keys if not holders.get(key)]
             if not absent:
                 return {key: tuple(holders[key]) for key in keys}
@@ -387,7 +393,7 @@ class _Reading:
             pause = min(pause * 1.5, 0.5)
 
     def _check_not_lost(self, keys: Sequence[Key]) -> None:
-        states = self._ask("get_task_status", keys=keys)
+        states = self._query("get_task_status", keys=keys)
         gone = [key for key in keys if states[key] in (None, "forgotten")]
         erred = [key for key in keys if states[key] == "erred"]
         if gone:
@@ -403,10 +409,10 @@ class _Reading:
                 "client.recreate_error_locally on the collection shows the error",
             )
 
-    def _ask(self, what: str, **question: Any) -> dict[Key, Any]:
+    def _query(self, what: str, **question: Any) -> dict[Key, Any]:
         """Ask the scheduler, from a task's thread."""
         timeout = self._source.timeout
-        with within(timeout, self._worker):
+        with limit_time(timeout, self._worker):
             answer: dict[Key, Any] = call_scheduler(self._worker, what, timeout, **question)
         return answer
 
@@ -420,7 +426,7 @@ class _Reading:
         return BlockLostError(f"{_name(blocks)} {why}", blocks)
 
     def _timed_out(self, keys: Collection[Key]) -> BlockTimeoutError:
-        states = sorted(set(self._ask("get_task_status", keys=list(keys)).values()))
+        states = sorted(set(self._query("get_task_status", keys=list(keys)).values()))
         return BlockTimeoutError(
             f"{_name(self._indexes_of(keys))} did not get into any worker's memory within "
             f"{self._source.timeout:g} s without progress (the scheduler has them as "

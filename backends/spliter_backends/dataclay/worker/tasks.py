@@ -27,8 +27,8 @@ from typing import Any, Final
 import psutil
 
 from spliter import BlockLostError, Partition, TaskNotSerializableError
-from spliter_backends._shared.opened import block_nbytes
-from spliter_backends._shared.sent_errors import result_not_pickled
+from spliter_backends._shared.error_codec import result_not_pickled
+from spliter_backends._shared.readable import block_nbytes
 from spliter_backends.dataclay.message import (
     CLIENT_LENGTH,
     ERRORS,

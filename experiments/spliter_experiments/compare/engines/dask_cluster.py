@@ -14,7 +14,7 @@ from distributed import Client, LocalCluster, Security, Worker, WorkerPlugin
 from distributed.comm import connect
 from distributed.gc import disable_gc_diagnosis
 
-from spliter_backends.dask.client.environment import versions_at
+from spliter_backends.dask.client.environment import query_versions
 from spliter_backends.dask.versions import wrong_versions
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.harness.errors import ClusterError
@@ -115,7 +115,7 @@ def is_on_this_machine(client: Client) -> bool:
 
 def process_versions(client: Client) -> dict[str, str | None]:
     """Return the SplIter version of the scheduler and each worker, None if not installed."""
-    found: dict[str, str | None] = client.sync(versions_at, client, asynchronous=False)
+    found: dict[str, str | None] = client.sync(query_versions, client, asynchronous=False)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from dask.typing import Key
 
 
-async def report_to_client(keys: Sequence[Key], client: str, dask_scheduler: Any) -> list[Key]:
+async def add_client_keys(keys: Sequence[Key], client: str, dask_scheduler: Any) -> list[Key]:
     """Run on the scheduler: report the state of tasks to a client, now and when it changes.
 
     Parameters
@@ -31,7 +31,7 @@ async def report_to_client(keys: Sequence[Key], client: str, dask_scheduler: Any
     return [key for key in keys if key not in tasks]
 
 
-async def release_for_client(keys: Sequence[Key], client: str, dask_scheduler: Any) -> None:
+async def release_client_keys(keys: Sequence[Key], client: str, dask_scheduler: Any) -> None:
     """Run on the scheduler: free results that a client wants no longer, unless others do.
 
     Parameters

@@ -58,7 +58,7 @@ class _Line:
 
 
 @dataclass(frozen=True)
-class SentErrors:
+class ErrorCodec:
     """Converts errors to messages and back, with one backend's pickling.
 
     Parameters
@@ -80,7 +80,7 @@ class SentErrors:
         chain: list[tuple[BaseException, list[_Line]]] = []
         current: BaseException | None = error
         while current is not None and len(chain) < MOST_CAUSES:
-            chain.append((self._picklable(current), self._lines_of(current.__traceback__)))
+            chain.append((self._picklable(current), self._task_lines(current.__traceback__)))
             current = current.__cause__
         return self.dumps(chain)
 
@@ -93,7 +93,7 @@ class SentErrors:
                 f"the task raised an error that cannot be unpickled here ({error!r}); its class "
                 "has to be importable in this program too"
             )
-        errors = [one.with_traceback(_traceback_of(lines)) for one, lines in chain]
+        errors = [one.with_traceback(_build_traceback(lines)) for one, lines in chain]
         for effect, cause in itertools.pairwise(errors):
             effect.__cause__ = cause
         return errors[0]
@@ -101,7 +101,7 @@ class SentErrors:
     def _picklable(self, error: BaseException) -> BaseException:
         """Return the error if it survives pickling, else a `TaskFailedError` that describes it."""
         if not isinstance(error, Exception):
-            return failure_by(error)
+            return as_task_failure(error)
         text = "".join(traceback.format_exception(error)).rstrip()
         try:
             if type(self.loads(self.dumps(error))) is type(error):
@@ -113,7 +113,7 @@ class SentErrors:
             f"the task raised {type(error).__name__}, which cannot be pickled ({why}):\n{text}"
         )
 
-    def _lines_of(self, trace: TracebackType | None) -> list[_Line]:
+    def _task_lines(self, trace: TracebackType | None) -> list[_Line]:
         """Return the lines of the task, without those of the calling backend."""
         frames = list(traceback.walk_tb(trace))
         of_task = [each for each in frames if each[0].f_globals.get("__name__") != self.caller]
@@ -123,7 +123,7 @@ class SentErrors:
         ]
 
 
-def failure_by(error: BaseException) -> TaskFailedError:
+def as_task_failure(error: BaseException) -> TaskFailedError:
     """Convert an error that is no ``Exception``, such as ``SystemExit``, and would end a worker."""
     text = "".join(traceback.format_exception(error)).rstrip()
     if isinstance(error, SystemExit):
@@ -134,15 +134,15 @@ def failure_by(error: BaseException) -> TaskFailedError:
     return TaskFailedError(f"the task raised {type(error).__name__}:\n{text}")
 
 
-def _traceback_of(lines: list[_Line]) -> TracebackType | None:
+def _build_traceback(lines: list[_Line]) -> TracebackType | None:
     made: TracebackType | None = None
     for line in reversed(lines):
-        frame = _frame_named(line)
+        frame = _build_frame(line)
         made = TracebackType(made, frame, frame.f_lasti, line.number)
     return made
 
 
-def _frame_named(line: _Line) -> FrameType:
+def _build_frame(line: _Line) -> FrameType:
     """Return a frame of code with the given file, function and line."""
     code = _CAPTURE.replace(
         co_filename=line.file,

@@ -27,7 +27,7 @@ enough that every thread can hold some in memory."""
 
 
 @dataclass(frozen=True)
-class Opened:
+class ReadableCollection:
     """An opened collection.
 
     Parameters
@@ -98,7 +98,7 @@ def _arrays(values: Any) -> Iterator[np.ndarray[Any, Any]]:
             yield from _arrays(value)
 
 
-def open_list(blocks: Sequence[Any]) -> Opened:
+def open_list(blocks: Sequence[Any]) -> ReadableCollection:
     """Open a list of blocks in memory.
 
     Parameters
@@ -133,10 +133,10 @@ def open_list(blocks: Sequence[Any]) -> Opened:
     further = trailing.pop() if len(trailing) == 1 else ()
     rows = tuple(count_rows(block) for block in kept)
     grid = BlockGrid((rows, *((int(size),) for size in further)))
-    return Opened(grid, _sizes(kept), kept.__getitem__)
+    return ReadableCollection(grid, _sizes(kept), kept.__getitem__)
 
 
-def open_memmap(array: np.memmap[Any, Any], threads: int) -> Opened:
+def open_memmap(array: np.memmap[Any, Any], threads: int) -> ReadableCollection:
     """Open a memory map, with rows cut into blocks of about 32 MiB.
 
     Blocks are smaller if there would be fewer blocks than threads, and have at least one row. They
@@ -163,10 +163,10 @@ def open_memmap(array: np.memmap[Any, Any], threads: int) -> Opened:
     def read(position: int) -> Any:
         return array[starts[position] : starts[position + 1]]
 
-    return Opened(grid, _known(grid, array.itemsize), read)
+    return ReadableCollection(grid, _known(grid, array.itemsize), read)
 
 
-def open_zarr(array: Any) -> Opened:
+def open_zarr(array: Any) -> ReadableCollection:
     """Open a Zarr array; its blocks are its shards, or its chunks if it has none.
 
     Parameters
@@ -188,10 +188,10 @@ def open_zarr(array: Any) -> Opened:
         index = grid.index(position)
         return array[tuple(slice(at[i], at[i + 1]) for at, i in zip(starts, index, strict=True))]
 
-    return Opened(grid, _known(grid, array.dtype.itemsize), read)
+    return ReadableCollection(grid, _known(grid, array.dtype.itemsize), read)
 
 
-def open_values(grid: BlockGrid, values: Sequence[Any]) -> Opened:
+def open_values(grid: BlockGrid, values: Sequence[Any]) -> ReadableCollection:
     """Open blocks in memory with a given grid; count the rows if they are unknown.
 
     Parameters
@@ -211,7 +211,7 @@ def open_values(grid: BlockGrid, values: Sequence[Any]) -> Opened:
         across = max(grid.nblocks // max(grid.shape[0], 1), 1)
         rows = [count_rows(it) if has_rows(it) else UNKNOWN for it in kept[::across]]
         grid = grid.with_row_counts(rows)
-    return Opened(grid, _sizes(kept), kept.__getitem__)
+    return ReadableCollection(grid, _sizes(kept), kept.__getitem__)
 
 
 def cut(length: int, step: int) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spliter_backends._shared.sent_errors import SentErrors
+from spliter_backends._shared.error_codec import ErrorCodec
 
 CALLER = "def run(fn):\n    fn()\n"
 TASK = "def task():\n    raise KeyError('mine')\n"
@@ -24,7 +24,7 @@ def test_only_lines_of_the_calling_module_are_left_out(
     import _engine_tasks  # type: ignore[import-not-found]
     import my_engine_tasks  # type: ignore[import-not-found]
 
-    errors = SentErrors(pickle.dumps, pickle.loads, "_engine_tasks")
+    errors = ErrorCodec(pickle.dumps, pickle.loads, "_engine_tasks")
     with pytest.raises(KeyError) as raised:
         _engine_tasks.run(my_engine_tasks.task)
     arrived = errors.decode(errors.encode(raised.value))

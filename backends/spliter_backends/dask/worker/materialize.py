@@ -11,14 +11,14 @@ from distributed import Worker, get_client
 from distributed.protocol.pickle import dumps, loads
 
 from spliter import BlockTimeoutError
-from spliter_backends.dask.scheduler.pins import MARK
-from spliter_backends.dask.scheduler.wants import report_to_client
+from spliter_backends.dask.scheduler.client_keys import add_client_keys
+from spliter_backends.dask.scheduler.pins import PINNED
 from spliter_backends.dask.worker.fetch import leave_thread_pool, local_result
-from spliter_backends.dask.worker.memory import MISSING, read_here
+from spliter_backends.dask.worker.memory import MISSING, read_local
 
 
 @contextmanager
-def within(timeout: float, worker: Worker) -> Iterator[None]:
+def limit_time(timeout: float, worker: Worker) -> Iterator[None]:
     """Say of a call that timed out who has not answered.
 
     Parameters
@@ -46,7 +46,7 @@ def within(timeout: float, worker: Worker) -> Iterator[None]:
         ) from error
 
 
-class SentSource(Protocol):
+class MaterializableSource(Protocol):
     """What stands for a partition's blocks at a worker; small to pickle."""
 
     @property
@@ -64,12 +64,12 @@ class SentSource(Protocol):
         """Seconds to wait for them."""
         ...
 
-    def put_into_one(self) -> Any:
+    def materialize_blocks(self) -> Any:
         """Return the blocks as one, made anew."""
         ...
 
 
-def put_into_one(data: bytes) -> Any:
+def materialize_blocks(data: bytes) -> Any:
     """Body of a task: return the blocks of a partition as one, which Dask keeps.
 
     Parameters
@@ -81,16 +81,16 @@ def put_into_one(data: bytes) -> Any:
     -------
     block or tuple of block
     """
-    source: SentSource = loads(data)
-    return source.put_into_one()
+    source: MaterializableSource = loads(data)
+    return source.materialize_blocks()
 
 
-def kept_topic(client: str) -> str:
+def kept_results_topic(client: str) -> str:
     """Return the topic on which a client hears of results that are kept in its name."""
     return f"spliter-kept-{client}"
 
 
-def kept_as_one(worker: Worker, source: SentSource) -> Any:
+def materialize_here(worker: Worker, source: MaterializableSource) -> Any:
     """Return the blocks of a partition as one, which Dask keeps until the client releases it.
 
     Parameters
@@ -98,7 +98,7 @@ def kept_as_one(worker: Worker, source: SentSource) -> Any:
     worker : distributed.Worker
         The one that the calling task runs at. They are put into one by a task of their own, which
         runs once, however many tasks call this at the same time.
-    source : SentSource
+    source : MaterializableSource
         The partition's.
 
     Returns
@@ -112,14 +112,14 @@ def kept_as_one(worker: Worker, source: SentSource) -> Any:
         If it takes too long.
     """
     key, timeout = source.materialized_key, source.timeout
-    made = read_here(worker, key)
+    made = read_local(worker, key)
     if made is not MISSING:
         return made
     leave_thread_pool()  # the task needs the thread
     own = get_client()
-    with dask.annotate(**{MARK: True}):
+    with dask.annotate(**{PINNED: True}):
         future = own.submit(
-            put_into_one,
+            materialize_blocks,
             dumps(source),
             key=key,
             workers=[worker.address],
@@ -127,13 +127,13 @@ def kept_as_one(worker: Worker, source: SentSource) -> Any:
             pure=False,
         )
     # The client has this report before it hears that the calling task has ended.
-    worker.log_event(kept_topic(source.client), key)
-    with within(timeout, worker):
+    worker.log_event(kept_results_topic(source.client), key)
+    with limit_time(timeout, worker):
         made = local_result(own, future, timeout)
         # Not before: it goes another way to the scheduler than the task, and could overtake it.
         own.sync(
             own.run_on_scheduler,
-            report_to_client,
+            add_client_keys,
             [key],
             source.client,
             asynchronous=False,
