@@ -253,11 +253,6 @@ def examine(scheduler: str | None = None) -> Report:
     ----------
     scheduler : str, optional
         Address or scheduler file of a Dask cluster whose processes are queried for versions.
-
-    Raises
-    ------
-    ClusterError
-        If that cluster cannot be reached, or Dask is not installed.
     """
     return Report(
         machine=facts(),
@@ -305,15 +300,7 @@ def run(scheduler: str | None, require: str | None, as_json: bool) -> int:
 
 
 def check_required(names: Sequence[str], infos: Sequence[BackendInfo]) -> None:
-    """Check that backends are usable.
-
-    Raises
-    ------
-    OptionError
-        If a name is unknown.
-    ClusterError
-        If a backend is unusable.
-    """
+    """Check that backends are usable."""
     by_name = {info.name: info for info in infos}
     for name in names:
         if name not in by_name:

@@ -174,11 +174,6 @@ def run_comparison(
         Stores each run when it finishes; runs already recorded are not repeated.
     interrupted : callable
         Receives the comparison so far on Ctrl-C, before the cluster is closed.
-
-    Raises
-    ------
-    ExperimentError
-        If the input, the options or the cluster are invalid, or the ways disagree.
     """
     for dataset in datasets:
         app.check(dataset)

@@ -135,11 +135,6 @@ def start_floor(
     ------
     Floor
         The processes.
-
-    Raises
-    ------
-    FloorError
-        At a request, if a process died, failed or did not reply in time.
     """
     # Spawn, because this process has threads, and a fork would share Dask's sockets.
     context = multiprocessing.get_context("spawn")

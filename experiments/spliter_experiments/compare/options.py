@@ -102,13 +102,7 @@ class CommonOptions:
     ] = None
 
     def settings(self, ways: str | None, app: App[Any], command: str) -> Settings:
-        """Return the settings of the comparison.
-
-        Raises
-        ------
-        OptionError
-            If an option has an invalid value.
-        """
+        """Return the settings of the comparison."""
         engine = load_engine(self.backend)
         return Settings(
             engine=engine,
@@ -142,13 +136,7 @@ class CommonOptions:
         return given[engine.address_option]
 
     def choices(self, rows: int, dims: int) -> list[InputChoice]:
-        """Return the inputs to open; generated points have the shape (`rows`, `dims`).
-
-        Raises
-        ------
-        OptionError
-            If ``--datasets`` is out of range, or given together with ``--input``.
-        """
+        """Return the inputs to open; generated points have the shape (`rows`, `dims`)."""
         if not 1 <= self.datasets <= MOST_DATASETS:
             raise OptionError(f"--datasets must be 1 to {MOST_DATASETS}, got {self.datasets}")
         if self.datasets > 1 and self.source is not None:

@@ -66,13 +66,7 @@ class Measure(Protocol):
 def on_cluster(
     scenario: Scenario, runs: Sequence[PlannedRun], address: str | None, listen: Listener
 ) -> Iterator[tuple[PlannedRun, Measurement]]:
-    """Run the runs of one stand on a cluster.
-
-    Raises
-    ------
-    ExperimentError
-        If the cluster cannot be used, or two configurations give different answers.
-    """
+    """Run the runs of one stand on a cluster."""
     first = runs[0]
     kind, app = load_engine(first.engine), app_of(scenario, first)
     choice = InputChoice(None, None, None, first.rows, scenario.parameters.dims, first.seed)
@@ -171,13 +165,7 @@ def _split_seconds(collections: Sequence[Any]) -> float:
 
 
 def _await_workers(engine: Engine, run: PlannedRun, workers: int) -> None:
-    """Wait until this number of workers has joined the cluster.
-
-    Raises
-    ------
-    ClusterError
-        If they do not join in time, or workers or threads differ from the run's.
-    """
+    """Wait until this number of workers has joined the cluster."""
     deadline = time.monotonic() + JOIN_SECONDS
     while engine.workers < workers and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -49,11 +49,6 @@ def measure_costs(scenario: Scenario, rows: Sequence[int]) -> Costs:
         Determines the kernel.
     rows : sequence of int
         Rows of the blocks; kernels are measured with at most `MOST_ROWS`.
-
-    Raises
-    ------
-    PlanError
-        If the scenario has no model.
     """
     check_has_model(scenario)
     per_block = per_row = 0.0

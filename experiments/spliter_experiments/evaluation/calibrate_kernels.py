@@ -58,11 +58,6 @@ def kernel_costs(scenario: Scenario, rows: Sequence[int]) -> tuple[float, float]
         A scenario of the histogram or of k-means.
     rows : sequence of int
         Rows of the blocks; the largest is measured, up to `MOST_ROWS`.
-
-    Raises
-    ------
-    PlanError
-        If the kernel's work is not proportional to rows.
     """
     large = min(max(rows), MOST_ROWS)
     points = GeneratedPoints(large, scenario.parameters.dims, scenario.seed).read(0, large)

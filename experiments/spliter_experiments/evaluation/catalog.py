@@ -1,7 +1,4 @@
-"""Load scenarios: those of the paper's figures, shipped with the package, or the user's files.
-
-Errors in a file state the line.
-"""
+"""Load scenarios: those of the paper's figures, shipped with the package, or the user's files."""
 
 from __future__ import annotations
 
@@ -10,16 +7,10 @@ from importlib import resources
 from pathlib import Path
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
-from spliter_experiments.evaluation._toml_lines import (
-    Place,
-    lines_of,
-    nearest_line,
-    parse_toml,
-)
 from spliter_experiments.evaluation.schema import Scenario
 from spliter_experiments.harness.errors import ScenarioError
+from spliter_experiments.harness.toml_files import mistakes, parse_toml
 
 FIGURES = (*(str(number) for number in range(9, 22)), "table1")
 """Names of all experiments in the paper's evaluation, in its order."""
@@ -29,11 +20,6 @@ FOLDER = "catalog"
 
 def figure_name(text: str) -> str:
     """Normalize the name of a figure.
-
-    Raises
-    ------
-    ScenarioError
-        If there is no such figure.
 
     Examples
     --------
@@ -52,11 +38,6 @@ def figure_name(text: str) -> str:
 def load_scenario(figure: str) -> Scenario:
     """Load a scenario of the paper, or one from a file.
 
-    Raises
-    ------
-    ScenarioError
-        If the figure does not exist, or the file is invalid.
-
     Examples
     --------
     >>> load_scenario("9").parameters.app
@@ -67,13 +48,7 @@ def load_scenario(figure: str) -> Scenario:
 
 
 def read_scenario(figure: str) -> tuple[str, str]:
-    """Return the text of a scenario, and its name for messages.
-
-    Raises
-    ------
-    ScenarioError
-        If it cannot be read.
-    """
+    """Return the text of a scenario, and its name for messages."""
     if not figure.endswith(".toml"):
         name = f"{file_stem(figure_name(figure))}.toml"
         file = resources.files(__package__) / FOLDER / name
@@ -96,32 +71,14 @@ def file_stem(figure: str) -> str:
 
 
 def parse_scenario(text: str, origin: str) -> Scenario:
-    """Parse the text of a scenario.
-
-    Raises
-    ------
-    ScenarioError
-        If it is invalid; lists every mistake with its line.
-    """
+    """Parse the text of a scenario."""
     try:
         return Scenario.model_validate(parse_toml(text))
     except ValidationError as error:
-        lines = lines_of(text)
-        wrong = "\n".join(f"  {_formatted(found, lines)}" for found in error.errors())
+        wrong = mistakes(error, hidden=APPS)
         raise ScenarioError(f"{origin} is not a scenario:\n{wrong}") from error
     except ValueError as error:
         raise ScenarioError(f"{origin} is not TOML: {error}") from error
-
-
-def _formatted(found: ErrorDetails, lines: dict[Place, int]) -> str:
-    """Format an error with its line; pydantic adds the app to the path of a parameter."""
-    place = [key for key in found["loc"] if key not in APPS]
-    line = nearest_line(lines, place)
-    what = found["msg"].removeprefix("Value error, ")
-    given = found["input"]
-    shown = f", got {given!r}" if isinstance(given, str | int | float | bool) else ""
-    at = ".".join(map(str, place))
-    return f"line {line or 1}: {at + ': ' if at else ''}{what}{shown}"
 
 
 APPS = frozenset({"histogram", "kmeans", "csvm", "knn"})

@@ -38,13 +38,7 @@ CANDIDATE_BYTES = 2 * FLOAT_BYTES
 
 
 def predict_neighbors(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
-    """Return the predicted seconds of a nearest-neighbours run.
-
-    Raises
-    ------
-    PlanError
-        If its kernels were not measured, or the configuration has no model.
-    """
+    """Return the predicted seconds of a nearest-neighbours run."""
     kernels = costs.neighbors
     if kernels is None:
         raise PlanError("the kernels of nearest neighbours have not been measured")
@@ -109,13 +103,7 @@ def _forest(run: PlannedRun, costs: Costs, kernels: NeighborCosts) -> float:
 
 
 def check_has_model(scenario: Scenario) -> None:
-    """Reject scenarios without a model.
-
-    Raises
-    ------
-    PlanError
-        If it measures kernels only, or a Cascade SVM.
-    """
+    """Reject scenarios without a model."""
     if scenario.kind == "kernel":
         raise PlanError(
             f"figure {scenario.figure} is about one process; measure it: spliter experiment run"
@@ -127,13 +115,7 @@ def check_has_model(scenario: Scenario) -> None:
 
 
 def predict(scenario: Scenario, run: PlannedRun, costs: Costs) -> float:
-    """Return the predicted seconds of a run.
-
-    Raises
-    ------
-    PlanError
-        If there is no model for it.
-    """
+    """Return the predicted seconds of a run."""
     check_has_model(scenario)
     if run.app == "knn":
         return predict_neighbors(scenario, run, costs)

@@ -152,11 +152,6 @@ def command_of(runs: Sequence[PlannedRun], results_dir: str | Path) -> list[str]
     results_dir : str or Path
         Folder for the records.
 
-    Raises
-    ------
-    PlanError
-        If scenario, size or engine differ.
-
     Examples
     --------
     >>> from spliter_experiments.evaluation import load_scenario, plan_runs
@@ -211,11 +206,6 @@ def plan_runs(
         Scenario argument of the command, if it is not a figure of the paper.
     measured : callable
         Given a run, returns the recorded seconds of such runs, or None.
-
-    Raises
-    ------
-    PlanError
-        If the scenario has no such size, no run remains, or there are too many.
 
     Examples
     --------

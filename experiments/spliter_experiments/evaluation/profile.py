@@ -283,13 +283,7 @@ def fill(profile: Profile, seen: Sequence[tuple[Any, ...]], cores: int) -> None:
 
 
 def write_profile_figure(profile: Profile, folder: Path) -> list[Path]:
-    """Plot measured and predicted times of the passes into ``profile.png`` and ``profile.svg``.
-
-    Raises
-    ------
-    ResultsError
-        If a file cannot be written.
-    """
+    """Plot measured and predicted times of the passes into ``profile.png`` and ``profile.svg``."""
     return save(draw_profile(profile), folder, "profile")
 
 

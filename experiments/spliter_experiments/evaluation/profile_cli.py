@@ -89,13 +89,7 @@ def profile(
 
 
 def run_profiled(script: Path, arguments: Sequence[str]) -> Profile:
-    """Run a program like ``python SCRIPT ARGUMENTS``, and return the profile of its Dask tasks.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or has run no Dask task.
-    """
+    """Run a program like ``python SCRIPT ARGUMENTS``, and return the profile of its Dask tasks."""
     if not script.is_file():
         raise InputError(f"there is no program {script}")
     found = _profile_preload.PROFILE

@@ -97,13 +97,6 @@ def write_report(folder: ResultsFolder, *, page: bool = True) -> list[Path]:
     -------
     list of Path
         The written files.
-
-    Raises
-    ------
-    ResultsError
-        If there are no results, or a file cannot be written.
-    IncompatibleResultsError
-        If results must not be compared.
     """
     records = folder.records()
     files = [folder.write_table(records)]

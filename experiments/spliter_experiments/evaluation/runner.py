@@ -41,13 +41,7 @@ class Request:
 
     @property
     def parsed(self) -> Scenario:
-        """The parsed scenario.
-
-        Raises
-        ------
-        ScenarioError
-            If its text is invalid.
-        """
+        """The parsed scenario."""
         return parse_scenario(self.text, self.scenario)
 
     @property
@@ -56,13 +50,7 @@ class Request:
         return f"{file_stem(self.parsed.figure)}-{self.size}-{self.engine}"
 
     def runs(self) -> list[PlannedRun]:
-        """Return all requested runs.
-
-        Raises
-        ------
-        PlanError
-            If the request does not fit the scenario.
-        """
+        """Return all requested runs."""
         return plan_runs(
             self.parsed,
             self.size,
@@ -77,11 +65,6 @@ class Request:
 def request_for(scenario: str, size: SizeName, engine: str, **chosen: Any) -> Request:
     """Return a request for a figure, or for a scenario file.
 
-    Raises
-    ------
-    ScenarioError
-        If it does not exist.
-
     Examples
     --------
     >>> request_for("fig 9", "laptop", "dask").name
@@ -94,13 +77,7 @@ def request_for(scenario: str, size: SizeName, engine: str, **chosen: Any) -> Re
 
 
 def requests_in(folder: ResultsFolder) -> list[Request]:
-    """Return the requests stored in a folder of results.
-
-    Raises
-    ------
-    ResultsError
-        If there are none, or one cannot be read.
-    """
+    """Return the requests stored in a folder of results."""
     return [_request(plan, folder.path) for plan in folder.plans()]
 
 
@@ -114,13 +91,7 @@ def _request(plan: dict[str, Any], path: Path) -> Request:
 
 
 def pending(request: Request, folder: ResultsFolder, only: Sequence[str] = ()) -> list[PlannedRun]:
-    """Return the unfinished runs.
-
-    Raises
-    ------
-    PlanError
-        If `only` names an unknown run.
-    """
+    """Return the unfinished runs."""
     planned = request.runs()
     unknown = [name for name in only if name not in {run.id for run in planned}]
     if unknown:
@@ -160,11 +131,6 @@ def run_request(
         Command line, recorded with the results.
     bench : callable, optional
         Replaces the scenario's own bench.
-
-    Raises
-    ------
-    ExperimentError
-        If an input, the cluster or the folder cannot be used. Finished runs are kept.
     """
     listen = listen or Listener()
     scenario, here = request.parsed, facts()
@@ -198,11 +164,6 @@ def run_launched(
     -------
     int or None
         Number of executed runs; None if the engine needs no launcher.
-
-    Raises
-    ------
-    ClusterError
-        If a command fails. Finished runs are kept.
     """
     if request.engine == PROCESS:
         return None

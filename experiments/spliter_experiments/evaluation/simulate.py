@@ -64,26 +64,14 @@ def simulate(
     runs: Sequence[PlannedRun],
     costs: Costs,
 ) -> Simulation:
-    """Predict every configuration at every place of a figure's axis.
-
-    Raises
-    ------
-    PlanError
-        If the scenario has no model.
-    """
+    """Predict every configuration at every place of a figure's axis."""
     firsts = [run for run in runs if run.repetition == 1]
     predicted = [predict(scenario, run, costs) for run in firsts]
     return Simulation(scenario, size_name, costs, firsts, predicted)
 
 
 def write_simulation(found: Simulation, folder: Path) -> list[Path]:
-    """Write the predicted figure, and a JSON file of costs and predictions.
-
-    Raises
-    ------
-    ResultsError
-        If a file cannot be written.
-    """
+    """Write the predicted figure, and a JSON file of costs and predictions."""
     target = folder / FOLDER / found.size
     files = write_figure(found.scenario, found.bars(), target, f"{LABEL}; {found.size} size")
     content = {

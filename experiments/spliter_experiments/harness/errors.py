@@ -1,4 +1,7 @@
-"""Errors of the ``spliter`` command; each sets the message and the exit code."""
+"""Errors of the ``spliter`` command; each sets the message and the exit code.
+
+Any function of this package raises them where an input, a folder or a cluster cannot be used.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class IncompatibleResultsError(ResultsError):
 
 
 class ScenarioError(ExperimentError, ValueError):
-    """A scenario is unknown, or its file is invalid; names the line if known."""
+    """A scenario is unknown, or its file is invalid; names the entry."""
 
 
 class PlanError(ExperimentError, ValueError):

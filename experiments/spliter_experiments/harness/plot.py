@@ -79,24 +79,12 @@ class Style:
 
 
 def write_plot(summaries: Sequence[Summary], style: Style, folder: Path, stem: str) -> list[Path]:
-    """Plot into ``<stem>.png`` and ``<stem>.svg``, and return the files.
-
-    Raises
-    ------
-    ResultsError
-        If a file cannot be written.
-    """
+    """Plot into ``<stem>.png`` and ``<stem>.svg``, and return the files."""
     return save(draw(summaries, style), folder, stem)
 
 
 def save(figure: Figure, folder: Path, stem: str) -> list[Path]:
-    """Write a figure as PNG and SVG.
-
-    Raises
-    ------
-    ResultsError
-        If a file cannot be written.
-    """
+    """Write a figure as PNG and SVG."""
     files = [folder / f"{stem}{suffix}" for suffix in SUFFIXES]
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -148,36 +148,18 @@ class ResultsFolder:
         self.path = path
 
     def make(self) -> None:
-        """Create the folder, to fail before any time is spent on runs.
-
-        Raises
-        ------
-        ResultsError
-            If the folder cannot be created.
-        """
+        """Create the folder, to fail before any time is spent on runs."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ResultsError(f"cannot write results to {self.path}: {error}") from error
 
     def append(self, record: Record) -> None:
-        """Write a record atomically.
-
-        Raises
-        ------
-        ResultsError
-            If it cannot be written; the folder is unchanged.
-        """
+        """Write a record atomically."""
         self._write(RUNS, record.run_id, {"schema_version": SCHEMA_VERSION, **asdict(record)})
 
     def keep_plan(self, name: str, plan: Mapping[str, Any]) -> None:
-        """Store a plan: the requested runs.
-
-        Raises
-        ------
-        ResultsError
-            If it cannot be written.
-        """
+        """Store a plan: the requested runs."""
         self._write(PLANS, name, {"schema_version": SCHEMA_VERSION, **plan})
 
     def has_plan(self, name: str) -> bool:
@@ -189,13 +171,7 @@ class ResultsFolder:
         return {file.stem for file in (self.path / RUNS).glob("*.json")}
 
     def plans(self) -> list[dict[str, Any]]:
-        """Return all plans, sorted by name.
-
-        Raises
-        ------
-        ResultsError
-            If there is none, or one cannot be read.
-        """
+        """Return all plans, sorted by name."""
         files = sorted((self.path / PLANS).glob("*.json"))
         if not self.path.is_dir():
             raise ResultsError(f"there is no folder {self.path}; give that of `experiment run`")
@@ -204,15 +180,7 @@ class ResultsFolder:
         return [_read(file) for file in files]
 
     def records(self) -> list[Record]:
-        """Return all records, sorted by run id.
-
-        Raises
-        ------
-        ResultsError
-            If there is none, or one cannot be read.
-        IncompatibleResultsError
-            If a record has another format version, or two records must not be compared.
-        """
+        """Return all records, sorted by run id."""
         files = sorted((self.path / RUNS).glob("*.json"))
         if files:
             found = [_record(_read(file), file) for file in files]
@@ -226,13 +194,7 @@ class ResultsFolder:
         return found
 
     def write_table(self, records: Sequence[Record]) -> Path:
-        """Write all records to `TABLE` and return the file.
-
-        Raises
-        ------
-        ResultsError
-            If it cannot be written.
-        """
+        """Write all records to `TABLE` and return the file."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -250,13 +212,7 @@ class ResultsFolder:
         return file
 
     def check_fits(self, figure: str, size: str, digest: str, here: Facts) -> None:
-        """Check that new runs are comparable with those in the folder.
-
-        Raises
-        ------
-        IncompatibleResultsError
-            If the folder has runs of another scenario, other versions, or another processor.
-        """
+        """Check that new runs are comparable with those in the folder."""
         if not self.done():
             return
         there = self.records()
@@ -345,13 +301,7 @@ def _record(content: Mapping[str, Any], file: Path) -> Record:
 
 
 def check_together(records: Sequence[Record]) -> None:
-    """Check that records may appear in one report.
-
-    Raises
-    ------
-    IncompatibleResultsError
-        If runs of one figure differ in scenario, or any runs differ in versions or processor.
-    """
+    """Check that records may appear in one report."""
     first: dict[tuple[str, ...], Record] = {}
     for record in records:
         if record.figure != COMPARE:
@@ -389,15 +339,7 @@ def frame_of(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def read_table(file: Path) -> list[Record]:
-    """Read records from a results table.
-
-    Raises
-    ------
-    ResultsError
-        If the file is not a results table.
-    IncompatibleResultsError
-        If it has another format version.
-    """
+    """Read records from a results table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -111,13 +111,7 @@ class Judge:
         self._first: tuple[str, Any] | None = None
 
     def hear(self, way: str, answer: Any) -> None:
-        """Compare an answer with the first one.
-
-        Raises
-        ------
-        WaysDisagreeError
-            If they differ.
-        """
+        """Compare an answer with the first one."""
         if self._first is None:
             self._first = (way, answer)
         source, expected = self._first
@@ -196,11 +190,6 @@ def run_rounds(
     ------
     Measurement
         Each run that counts, as soon as it has finished.
-
-    Raises
-    ------
-    WaysDisagreeError
-        If two answers differ.
     """
     order = random.Random(seed)
     left = {name for names in rounds.values() for name in names}

@@ -93,11 +93,6 @@ def draft(request: Request, path: Path, earlier: Sequence[Path] = ()) -> Draft:
         Folder of the submission.
     earlier : sequence of Path
         Folders of results from which running times are estimated.
-
-    Raises
-    ------
-    ExperimentError
-        If the folder is in use, or the request does not fit the site.
     """
     folder = Folder(path)
     if folder.exists():
@@ -140,11 +135,6 @@ def resume(folder: Folder, slurm: Slurm) -> Draft:
         Folder of the submission.
     slurm : Slurm
         Queried for the jobs that have ended.
-
-    Raises
-    ------
-    SubmissionError
-        If no run is missing.
     """
     submission = folder.read()
     going_on = {run for entry in status(folder, slurm) if entry.may_go_on for run in entry.runs}
@@ -176,11 +166,6 @@ def submit(folder: Folder, slurm: Slurm) -> list[JobEntry]:
     -------
     list of JobEntry
         The submitted jobs.
-
-    Raises
-    ------
-    SlurmError
-        If the cluster rejects a job; the jobs before it stay submitted.
     """
     with folder.locked():
         submission = folder.read()
@@ -295,11 +280,6 @@ def collect(folder: Folder, *, write: bool = True) -> Collected:
         Folder of the submission.
     write : bool, default True
         Whether to write the table.
-
-    Raises
-    ------
-    ResultsError
-        If records cannot be read, or must not be compared.
     """
     submission = folder.read()
     results = ResultsFolder(folder.results)

@@ -24,11 +24,6 @@ def seconds_of(folders: Sequence[Path]) -> Measured:
     callable
         Given a run, the longest time of its other repetitions plus a share of the time to load the
         data; None if there are none.
-
-    Raises
-    ------
-    ResultsError
-        If a folder has results that cannot be read.
     """
     alike: dict[tuple[object, ...], list[Record]] = {}
     for folder in folders:

@@ -137,13 +137,7 @@ class Folder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the submission against other commands while the context is open.
-
-        Raises
-        ------
-        SubmissionError
-            If another command holds the lock.
-        """
+        """Lock the submission against other commands while the context is open."""
         self.read()
         with (self.path / f"{FILE}.lock").open("a") as lock:
             try:
@@ -155,13 +149,7 @@ class Folder:
             yield
 
     def read(self) -> Submission:
-        """Read the submission.
-
-        Raises
-        ------
-        SubmissionError
-            If there is none, or it cannot be read.
-        """
+        """Read the submission."""
         path = self.path / FILE
         try:
             return Submission.model_validate_json(path.read_bytes())
@@ -179,13 +167,7 @@ class Folder:
             ) from error
 
     def write(self, submission: Submission) -> None:
-        """Write the submission atomically.
-
-        Raises
-        ------
-        SubmissionError
-            If it cannot be written.
-        """
+        """Write the submission atomically."""
         text = submission.model_dump_json(indent=1)
         draft = self.path / f"{FILE}.{os.getpid()}"
         try:
@@ -199,13 +181,7 @@ class Folder:
             raise SubmissionError(f"cannot write {self.path / FILE}: {error}") from error
 
     def add_scripts(self, scripts: Sequence[Script]) -> None:
-        """Write scripts, and create the folders that their jobs write to.
-
-        Raises
-        ------
-        SubmissionError
-            If they cannot be written.
-        """
+        """Write scripts, and create the folders that their jobs write to."""
         try:
             for folder in ("scripts", "logs", "jobs"):
                 (self.path / folder).mkdir(parents=True, exist_ok=True)

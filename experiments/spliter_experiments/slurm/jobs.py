@@ -147,11 +147,6 @@ def make_jobs(
     list of Job
         In the order in which they run: each starts when the one before has ended, because they
         would share links otherwise. Pieces of the same shape form a job array.
-
-    Raises
-    ------
-    TooMuchError
-        If the site cannot execute a run.
     """
     longest = site.seconds if seconds is None else min(site.seconds, int(seconds))
     for run in runs:

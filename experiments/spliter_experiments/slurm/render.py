@@ -86,11 +86,6 @@ def interface_of(site: Site, network: str | None) -> str:
     network : str or None
         Network, or an interface itself; None for the site's default.
 
-    Raises
-    ------
-    ProfileError
-        If the profile does not map the network to an interface.
-
     Examples
     --------
     >>> from spliter_experiments.slurm.site import load_site
@@ -125,11 +120,6 @@ def render(job: Job, site: Site, choices: Choices, folder: Path) -> Script:
     -------
     Script
         The batch script or, for COMPSs, a script that calls ``enqueue_compss``.
-
-    Raises
-    ------
-    ProfileError
-        If the user did not give an option that the profile requires.
     """
     lacking = [name for name in site.required if not getattr(site, name)]
     if lacking:

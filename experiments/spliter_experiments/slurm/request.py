@@ -63,13 +63,7 @@ class Request(BaseModel):
     hours: float | None = None
 
     def load_site(self) -> Site:
-        """Return the site profile with the user's overrides.
-
-        Raises
-        ------
-        ProfileError
-            If the profile is invalid.
-        """
+        """Return the site profile with the user's overrides."""
         site = load_site(self.site)
         added = {
             "modules": (*site.modules, *self.modules),
@@ -84,13 +78,6 @@ class Request(BaseModel):
         ----------
         measured : callable
             Given a run, returns its time in earlier results in seconds, or None.
-
-        Raises
-        ------
-        ScenarioError
-            If a figure does not exist.
-        PlanError
-            If a scenario does not have the requested runs.
         """
         runs: list[PlannedRun] = []
         for figure in self.figures:
@@ -135,13 +122,6 @@ class Request(BaseModel):
         -------
         list of Script
             In submission order.
-
-        Raises
-        ------
-        TooMuchError
-            If the site cannot execute a run.
-        ProfileError
-            If the profile is invalid, or requires an option that was not given.
         """
         site = self.load_site()
         jobs = make_jobs(

@@ -96,11 +96,6 @@ class Slurm:
         -------
         str
             Number of the job.
-
-        Raises
-        ------
-        SlurmError
-            If SLURM rejects the job.
         """
         out = self._call(submit_command(script, after))
         # The cluster's name may follow after a semicolon.

@@ -35,11 +35,6 @@ Seconds = Annotated[float, typer.Option(help="Bound of the wait.")]
 def address_of(interface: str | None) -> str:
     """Return the IPv4 address of a network interface, such as ``ib0``, or of this host's name.
 
-    Raises
-    ------
-    ServiceError
-        If there is no such interface, or it has no address.
-
     Examples
     --------
     >>> address_of("lo")

@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from spliter_experiments.evaluation._toml_lines import lines_of, nearest_line, parse_toml
+from spliter_experiments.harness.toml_files import mistakes, parse_toml
 from spliter_experiments.slurm.errors import ProfileError
 
 SITES = Path(__file__).parent / "sites"
@@ -159,11 +159,6 @@ def load_site(name_or_path: str) -> Site:
     name_or_path : str
         Name of a profile in the package, or a TOML file.
 
-    Raises
-    ------
-    ProfileError
-        If there is no such profile, or it is invalid; the message has the line.
-
     Examples
     --------
     >>> site = load_site("marenostrum4")
@@ -198,11 +193,6 @@ def parse_site(text: str, name: str, origin: str) -> Site:
     origin : str
         Name of the text in messages.
 
-    Raises
-    ------
-    ProfileError
-        If it is invalid; lists every mistake with its line.
-
     Examples
     --------
     >>> parse_site("nodes 4", "mine", "mine.toml")
@@ -213,13 +203,6 @@ def parse_site(text: str, name: str, origin: str) -> Site:
     try:
         return Site.model_validate({**parse_toml(text), "name": name})
     except ValidationError as error:
-        lines = lines_of(text)
-        wrong = []
-        for found in error.errors():
-            line = nearest_line(lines, found["loc"])
-            at = ".".join(map(str, found["loc"]))
-            what = found["msg"].removeprefix("Value error, ")
-            wrong.append(f"  {f'line {line}: ' if line else ''}{at + ': ' if at else ''}{what}")
-        raise ProfileError("\n".join([f"{origin} is not a site profile:", *wrong])) from error
+        raise ProfileError(f"{origin} is not a site profile:\n{mistakes(error)}") from error
     except ValueError as error:
         raise ProfileError(f"{origin} is not TOML: {error}") from error

@@ -162,11 +162,6 @@ class Remaining:
 def hold_out(points: Points, count: int) -> tuple[Remaining, HeldOut]:
     """Split the rows of a source into training rows and `count` evenly spaced test rows.
 
-    Raises
-    ------
-    InputError
-        If `count` is not between 1 and the number of rows less one.
-
     Examples
     --------
     >>> from spliter_experiments.compare.data.sources import GeneratedPoints

@@ -22,11 +22,6 @@ def no_points(points: Points) -> Floats:
 def cut_rows(rows: int, nblocks: int) -> tuple[int, ...]:
     """Return the sizes of blocks whose row counts differ by at most one.
 
-    Raises
-    ------
-    InputError
-        If there are fewer rows than blocks.
-
     Examples
     --------
     >>> cut_rows(10, 4)

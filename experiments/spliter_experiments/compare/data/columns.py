@@ -60,12 +60,6 @@ def choose_columns(
 ) -> Columns:
     """Resolve the requested columns.
 
-    Raises
-    ------
-    InputError
-        If a column does not exist, is requested twice, is not numeric or holds the labels, or if
-        no column remains.
-
     Examples
     --------
     >>> choose_columns(["a", "b", "c"], [True, False, True], Wanted(), "x.csv").names

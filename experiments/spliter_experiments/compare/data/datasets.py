@@ -155,13 +155,7 @@ def _classes(column: Points) -> tuple[float, ...]:
 
 
 def read_held_out(dataset: Dataset) -> Floats:
-    """Return the held-out points, in memory.
-
-    Raises
-    ------
-    InputError
-        If a value is not finite.
-    """
+    """Return the held-out points, in memory."""
     assert dataset.held_out is not None
     points = dataset.held_out.read(0, dataset.held_out.rows)
     if not np.isfinite(points).all():

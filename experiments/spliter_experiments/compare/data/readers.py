@@ -32,13 +32,7 @@ NUMERIC_KINDS = "biuf"
 
 
 def open_source(source: str, wanted: Wanted) -> AbstractContextManager[Points]:
-    """Open a file by its suffix, or one of scikit-learn's data sets by name.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read as a table of numbers.
-    """
+    """Open a file by its suffix, or one of scikit-learn's data sets by name."""
     if source.startswith(SKLEARN):
         return nullcontext(SklearnPoints.open(source.removeprefix(SKLEARN), wanted))
     path = Path(source).resolve()
@@ -209,13 +203,7 @@ def open_csv(path: Path, wanted: Wanted) -> Iterator[Points]:
 
 @contextmanager
 def open_labels(source: str, name: str) -> Iterator[Points]:
-    """Open a column of labels; text labels become their rank among the sorted labels.
-
-    Raises
-    ------
-    InputError
-            If the column cannot be read.
-    """
+    """Open a column of labels; text labels become their rank among the sorted labels."""
     with ExitStack() as stack:
         try:
             column = stack.enter_context(open_source(source, Wanted(name)))

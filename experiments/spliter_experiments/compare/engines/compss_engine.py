@@ -73,13 +73,7 @@ def tell() -> NodeReport:
 
 @contextmanager
 def connected(choice: ClusterChoice) -> Iterator[Nodes]:
-    """Find the nodes of the COMPSs application whose main program is this process.
-
-    Raises
-    ------
-    ClusterError
-        If this is no main program, a node runs no task in time, or has another SplIter version.
-    """
+    """Find the nodes of the COMPSs application whose main program is this process."""
     if not runtime_is_up():
         raise ClusterError(
             "this is not the main program of a COMPSs application: use the spliter command, which "
@@ -101,13 +95,7 @@ def connected(choice: ClusterChoice) -> Iterator[Nodes]:
 
 
 def _ask_all(listed: int) -> dict[str, NodeReport]:
-    """Run a task at every node.
-
-    Raises
-    ------
-    ClusterError
-        If a node does not run one in time.
-    """
+    """Run a task at every node."""
     count = listed or max(int(compss_get_number_of_resources()), 1)
     told: dict[str, NodeReport] = {}
     deadline = time.monotonic() + START_SECONDS
@@ -262,13 +250,7 @@ def read_rows(source: Rows, start: int, stop: int) -> Any:
 
 @contextmanager
 def connect(choice: ClusterChoice) -> Iterator[CompssEngine]:
-    """Find the nodes of the COMPSs application whose main program is this process.
-
-    Raises
-    ------
-    ClusterError
-        If this is no main program, or its nodes cannot be used.
-    """
+    """Find the nodes of the COMPSs application whose main program is this process."""
     progress = launched_progress()
     progress.tell(START_SECONDS, STARTING)
     with connected(choice) as nodes:

@@ -96,13 +96,6 @@ def launch(choice: ClusterChoice, arguments: Sequence[str]) -> int:
     -------
     int
         Exit status of the command.
-
-    Raises
-    ------
-    ClusterError
-        If there is no ``runcompss``, or the application hangs.
-    OptionError
-        If there are no files at the address.
     """
     runcompss = shutil.which("runcompss")
     if runcompss is None:
@@ -223,13 +216,7 @@ def _kill_leftover_workers(folder: Path) -> None:
 
 @contextmanager
 def connect(choice: ClusterChoice) -> Iterator[Engine]:
-    """Connect to the COMPSs application whose main program is this process.
-
-    Raises
-    ------
-    ClusterError
-        If there is no PyCOMPSs, or its nodes cannot be used.
-    """
+    """Connect to the COMPSs application whose main program is this process."""
     try:
         from spliter_experiments.compare.engines import compss_engine
     except ImportError as error:

@@ -35,11 +35,6 @@ def units_in(file: Path) -> dict[str, int]:
     -------
     dict of str to int
         Units by name of the node, in the order of the file.
-
-    Raises
-    ------
-    OptionError
-        If the file cannot be read, or has no nodes.
     """
     try:
         found = {
@@ -73,11 +68,6 @@ def write_nodes(folder: Path, home: Path, starts: Sequence[int], threads: int) -
     -------
     tuple of Path
         The project file and the resources file.
-
-    Raises
-    ------
-    OptionError
-        If there are more nodes than `MOST_HOSTS`.
     """
     if len(starts) > MOST_HOSTS:
         raise OptionError(f"--workers: at most {MOST_HOSTS} COMPSs nodes on one machine")
@@ -109,11 +99,6 @@ def free_ports(count: int) -> Sequence[int]:
     """Return first ports of `count` runs of `PORTS` free ports.
 
     They are below the ephemeral ports, because workers bind them only seconds later.
-
-    Raises
-    ------
-    ClusterError
-        If there are not enough free ports.
     """
     starts = range(*PORT_RANGE, PORTS)
     free = filter(_is_free, random.sample(starts, len(starts)))

@@ -25,13 +25,7 @@ WORKERS_SECONDS = 30
 
 @contextmanager
 def connected(choice: ClusterChoice) -> Iterator[Client]:
-    """Connect to a cluster with at least one worker, started and stopped here if embedded.
-
-    Raises
-    ------
-    ClusterError
-        If the scheduler or a worker cannot be reached in time.
-    """
+    """Connect to a cluster with at least one worker, started and stopped here if embedded."""
     with ExitStack() as stack:
         if choice.address is None:
             cluster = stack.enter_context(
@@ -131,12 +125,6 @@ class Uninterrupted(WorkerPlugin):
 
 
 def check_versions(versions: Mapping[str, str | None]) -> None:
-    """Check that the scheduler and all workers have this version of SplIter.
-
-    Raises
-    ------
-    ClusterError
-        If one has another version, or none.
-    """
+    """Check that the scheduler and all workers have this version of SplIter."""
     if wrong := wrong_versions(versions):
         raise ClusterError(wrong)

@@ -64,13 +64,6 @@ def persist(
     -------
     dask.array.Array
         Persisted; chunked in rows only.
-
-    Raises
-    ------
-    InputError
-        If the workers cannot read the rows.
-    ClusterError
-        If loading exceeds half an hour.
     """
     chunks = (tuple(row_chunks), *((size,) for size in like.shape[1:]))
     lazy = da.map_blocks(load_rows, source=source, chunks=chunks, dtype=like.dtype, meta=like)
@@ -108,13 +101,7 @@ def _futures(blocks: da.Array | list[Future[Any]]) -> list[Future[Any]]:
 
 
 def wait_for(futures: Sequence[Future[Any]]) -> None:
-    """Wait for tasks.
-
-    Raises
-    ------
-    ClusterError
-        If that takes longer than ten minutes.
-    """
+    """Wait for tasks."""
     try:
         wait(list(futures), timeout=WAIT_SECONDS)
     except TimeoutError as error:
@@ -194,13 +181,7 @@ class DaskEngine:
 
 @contextmanager
 def connect(choice: ClusterChoice) -> Iterator[DaskEngine]:
-    """Connect to a cluster with at least one worker, started and stopped here if embedded.
-
-    Raises
-    ------
-    ClusterError
-        If the scheduler or a worker cannot be reached in time, or has another SplIter.
-    """
+    """Connect to a cluster with at least one worker, started and stopped here if embedded."""
     with connected(choice) as client:
         check_versions(process_versions(client))
         yield DaskEngine(client)

@@ -62,13 +62,7 @@ class Rest:
         return cls(client, current_load(client), {key: min(held[key]) for key in held})
 
     def wait(self, timeout: float = REST_SECONDS) -> None:
-        """Wait until nothing runs, no more is held than at first, and blocks are in place.
-
-        Raises
-        ------
-        ClusterError
-            If that takes longer than `timeout` seconds.
-        """
+        """Wait until nothing runs, no more is held than at first, and blocks are in place."""
         deadline = time.monotonic() + timeout
         while True:
             load = current_load(self.client)

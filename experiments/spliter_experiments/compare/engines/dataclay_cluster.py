@@ -29,13 +29,7 @@ HEALTH_SERVICE = "dataclay.proto.metadata.MetadataService"
 
 @contextmanager
 def connected(choice: ClusterChoice) -> Iterator[DataClayExecutor]:
-    """Connect to a dataClay with at least one backend, started and stopped here if embedded.
-
-    Raises
-    ------
-    ClusterError
-        If it cannot be started or reached in time, or has no backend.
-    """
+    """Connect to a dataClay with at least one backend, started and stopped here if embedded."""
     try:
         if choice.address is None:
             with EmbeddedDataClay(choice.workers, threads=choice.threads) as cluster:
@@ -53,11 +47,6 @@ def connected(choice: ClusterChoice) -> Iterator[DataClayExecutor]:
 def parse_address(address: str) -> tuple[str, int]:
     """Split the address of a metadata service into host and port.
 
-    Raises
-    ------
-    OptionError
-        If the address is not ``HOST:PORT``.
-
     Examples
     --------
     >>> parse_address("127.0.0.1:16587")
@@ -70,13 +59,7 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def knock(host: str, port: int) -> None:
-    """Check that a metadata service answers; dataClay itself would retry forever.
-
-    Raises
-    ------
-    ClusterError
-        If no service answers.
-    """
+    """Check that a metadata service answers; dataClay itself would retry forever."""
     question = health_pb2.HealthCheckRequest(service=HEALTH_SERVICE)
     with grpc.insecure_channel(f"{host}:{port}") as channel:
         try:
@@ -88,13 +71,7 @@ def knock(host: str, port: int) -> None:
 
 
 def backends_of(executor: DataClayExecutor) -> list[Location]:
-    """Return the registered backends.
-
-    Raises
-    ------
-    ClusterError
-        If there are none.
-    """
+    """Return the registered backends."""
     session = executor.session
     found = [Location(str(backend)) for backend in session.wait(session.backend_ids())]
     if not found:
@@ -108,13 +85,7 @@ def hosts_of(executor: DataClayExecutor, backends: list[Location]) -> set[str]:
 
 
 def check_backends(executor: DataClayExecutor, backends: list[Location]) -> None:
-    """Check that all backends have this version of SplIter.
-
-    Raises
-    ------
-    ClusterError
-        If one has another version, or none.
-    """
+    """Check that all backends have this version of SplIter."""
     found = _ask_all(executor, backends, pydoc.locate, "spliter.__version__")
     wrong = [
         f"{backend} has {version}"

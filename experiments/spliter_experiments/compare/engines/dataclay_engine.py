@@ -172,13 +172,7 @@ def make_block(source: Rows, start: int, stop: int) -> ArrayBlock:
 
 @contextmanager
 def connect(choice: ClusterChoice) -> Iterator[DataClayEngine]:
-    """Connect to a dataClay with at least one backend, started and stopped here if embedded.
-
-    Raises
-    ------
-    ClusterError
-        If it cannot be started or reached in time, or a backend has another SplIter.
-    """
+    """Connect to a dataClay with at least one backend, started and stopped here if embedded."""
     with connected(choice) as executor:
         backends = backends_of(executor)
         check_backends(executor, backends)

@@ -48,13 +48,7 @@ class DataClayRest:
         return cls(executor, tuple(backends), kept, tuple(object_ids), homes)
 
     def wait(self, timeout: float = REST_SECONDS) -> None:
-        """Wait until no more results are kept than at first.
-
-        Raises
-        ------
-        ClusterError
-            If that takes longer than `timeout` seconds, or blocks have moved.
-        """
+        """Wait until no more results are kept than at first."""
         deadline = time.monotonic() + timeout
         while (kept := kept_at(self.executor, self.backends)) > self.kept:
             if time.monotonic() > deadline:

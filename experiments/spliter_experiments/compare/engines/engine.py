@@ -54,13 +54,7 @@ class Resting(Protocol):
     """A state of the cluster that it is to return to."""
 
     def wait(self) -> None:
-        """Wait until the cluster is in this state again.
-
-        Raises
-        ------
-        ClusterError
-            If that takes too long.
-        """
+        """Wait until the cluster is in this state again; raise a `ClusterError` after a minute."""
 
 
 class Engine(Protocol):
@@ -86,6 +80,8 @@ class Engine(Protocol):
     ) -> AbstractContextManager[Any]:
         """Load rows at the workers, in blocks, while the context is open.
 
+        An `InputError` says that the workers cannot read them.
+
         Parameters
         ----------
         source : Rows
@@ -102,11 +98,6 @@ class Engine(Protocol):
         ------
         collection
             A collection of the engine, with ``shape`` and ``chunks``.
-
-        Raises
-        ------
-        InputError
-            If the workers cannot read the source.
         """
 
     def call_blocks(
@@ -129,13 +120,7 @@ class Engine(Protocol):
         """Call a function on results of calls: in tasks if these are futures, else here."""
 
     def results(self, pending: Sequence[Any]) -> list[Any]:
-        """Wait for calls and return their results.
-
-        Raises
-        ------
-        ClusterError
-            If that takes longer than ten minutes.
-        """
+        """Wait for calls and return their results; raise a `ClusterError` after ten minutes."""
 
     def share(self, value: Any) -> Any:
         """Send a large argument to the workers once; return a reference to pass in its place."""
@@ -199,13 +184,7 @@ class EngineKind:
     node_is_worker: bool = False
 
     def check(self, placement: Placement) -> None:
-        """Reject a placement that the engine does not support.
-
-        Raises
-        ------
-        OptionError
-            If it is not in `placements`.
-        """
+        """Reject a placement that the engine does not support."""
         if placement not in self.placements:
             raise OptionError(
                 f"--placement {placement} is none of {self.name}'s; take one of "
@@ -214,13 +193,7 @@ class EngineKind:
 
 
 def result_of(future: Any) -> Any:
-    """Wait for a future of any engine and return its result.
-
-    Raises
-    ------
-    ClusterError
-        If that takes longer than ten minutes.
-    """
+    """Wait for a future of any engine and return its result."""
     try:
         return future.result(timeout=WAIT_SECONDS)
     except TimeoutError as error:

@@ -19,13 +19,6 @@ MODULES = {
 def load_engine(name: str) -> EngineKind:
     """Import and return an engine.
 
-    Raises
-    ------
-    OptionError
-        If the name is unknown.
-    ClusterError
-        If the engine is not installed.
-
     Examples
     --------
     >>> load_engine("dask").name

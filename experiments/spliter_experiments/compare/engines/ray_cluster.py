@@ -33,13 +33,7 @@ address; other loopback addresses exist on Linux only, elsewhere Ray uses its de
 
 @contextmanager
 def connected(choice: ClusterChoice) -> Iterator[None]:
-    """Connect this process to a cluster.
-
-    Raises
-    ------
-    ClusterError
-        If it is already connected, or the cluster cannot be started or reached.
-    """
+    """Connect this process to a cluster."""
     if ray.is_initialized():
         raise ClusterError("this process is connected to Ray already; call ray.shutdown() first")
     try:
@@ -86,13 +80,7 @@ def _connect(address: str, options: Mapping[str, Any]) -> None:
 
 
 def nodes_of(choice: ClusterChoice) -> dict[Location, int]:
-    """Return the nodes that run tasks, and the number of concurrent tasks of each.
-
-    Raises
-    ------
-    ClusterError
-        If there are none, or nodes started here are not up in time.
-    """
+    """Return the nodes that run tasks, and the number of concurrent tasks of each."""
     wanted = choice.workers if choice.address is None else 1
     deadline = time.monotonic() + START_SECONDS
     while len(found := usable_nodes()) < wanted:
@@ -103,13 +91,7 @@ def nodes_of(choice: ClusterChoice) -> dict[Location, int]:
 
 
 def check_nodes(nodes: Mapping[Location, int]) -> None:
-    """Check that all nodes have this version of SplIter.
-
-    Raises
-    ------
-    ClusterError
-        If one has another version, or does not answer.
-    """
+    """Check that all nodes have this version of SplIter."""
     wrong = []
     for node in nodes:
         version = "no answer"

@@ -102,13 +102,7 @@ class RayRest:
         return cls(_kept() - may_come(), may_come)
 
     def wait(self, timeout: float = REST_SECONDS) -> None:
-        """Wait until no more objects are kept than at first.
-
-        Raises
-        ------
-        ClusterError
-            If that takes longer than `timeout` seconds.
-        """
+        """Wait until no more objects are kept than at first."""
         deadline = time.monotonic() + timeout
         while (kept := _kept()) > self.kept + self.may_come():
             if time.monotonic() > deadline:
@@ -256,13 +250,7 @@ class RayEngine(ResultsHere):
 
 
 def results(references: Sequence[ObjectRef]) -> list[Any]:
-    """Wait for tasks and return their results.
-
-    Raises
-    ------
-    ClusterError
-        If that takes longer than ten minutes.
-    """
+    """Wait for tasks and return their results."""
     try:
         return list(ray.get(list(references), timeout=WAIT_SECONDS))
     except ray.exceptions.RayTaskError as error:
@@ -295,13 +283,7 @@ def call(kernel: Callable[..., Any], *arguments: Any, **shared: Any) -> Any:
 
 @contextmanager
 def connect(choice: ClusterChoice) -> Iterator[RayEngine]:
-    """Connect to a cluster with at least one node; start and stop it if embedded.
-
-    Raises
-    ------
-    ClusterError
-        If it cannot be started or reached in time, or a node has another SplIter.
-    """
+    """Connect to a cluster with at least one node; start and stop it if embedded."""
     with connected(choice):
         nodes = nodes_of(choice)
         check_nodes(nodes)

@@ -17,13 +17,7 @@ def _on_blocks(engine: Engine, kernel: Any, array: Any) -> list[Any]:
 
 
 def bounds_of(engine: Engine, points: Points, array: Any) -> Floats:
-    """Return the lowest and highest finite value of each column, shape (2, columns).
-
-    Raises
-    ------
-    InputError
-        If a column has no finite value.
-    """
+    """Return the lowest and highest finite value of each column, shape (2, columns)."""
     each = _on_blocks(engine, finite_bounds, array)
     low = np.min([bounds[0] for bounds in each], axis=0)
     high = np.max([bounds[1] for bounds in each], axis=0)
@@ -44,13 +38,7 @@ def count_incomplete(block: Floats) -> int:
 
 
 def check_finite(engine: Engine, points: Points, array: Any) -> None:
-    """Check that all values are finite.
-
-    Raises
-    ------
-    InputError
-        If some are not; lists the columns.
-    """
+    """Check that all values are finite."""
     each = _on_blocks(engine, has_gaps, array)
     gaps = np.any(each, axis=0)
     if gaps.any():

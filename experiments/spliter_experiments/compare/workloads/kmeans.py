@@ -109,11 +109,6 @@ def iterate(
         Given centres, returns the sums of all points by their nearest centre.
     label : callable
         Given centres, labels all points in place and returns the inertia.
-
-    Raises
-    ------
-    InputError
-        If a cluster becomes empty; the ways handle this differently.
     """
     centers = start.centers
     for _ in range(start.iterations):
@@ -239,13 +234,7 @@ class KMeans(App[Start]):
 
 
 def initial_centers(points: Points, clusters: int, seed: int) -> Floats:
-    """Select distinct points at random.
-
-    Raises
-    ------
-    InputError
-        If there are too few distinct points among the candidates.
-    """
+    """Select distinct points at random."""
     generator = np.random.default_rng(seed)
     starts = generator.integers(0, max(points.rows - CANDIDATES, 0) + 1, size=clusters)
     rows = np.concatenate(
