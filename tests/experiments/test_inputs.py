@@ -244,7 +244,8 @@ def test_unreadable_input(make: Callable[[Path], str], complaint: str, tmp_path:
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_bundled_data(name: str) -> None:
-    data, names = load_bundled(name)
+    table = load_bundled(name).data
+    data, names = table.to_numpy(dtype=np.float64), list(table.columns)
     with opened(f"sklearn:{name}") as points:
         assert points.rows == len(data)
         assert points.columns.names == tuple(names[:5])

@@ -16,7 +16,24 @@ from spliter_experiments.harness.errors import InputError
 
 
 @dataclass(frozen=True)
-class TiledPoints:
+class Arranged:
+    """The rows of a source in another arrangement, with the name and columns of the source."""
+
+    points: Points
+
+    @property
+    def origin(self) -> str:
+        """Name of the source."""
+        return self.points.origin
+
+    @property
+    def columns(self) -> Columns:
+        """Columns of the source."""
+        return self.points.columns
+
+
+@dataclass(frozen=True)
+class TiledPoints(Arranged):
     """The rows of a source, repeated up to a number of rows.
 
     Examples
@@ -26,18 +43,12 @@ class TiledPoints:
     (4, 1)
     """
 
-    points: Points
     rows: int
 
     @property
     def origin(self) -> str:
         """Name of the source, marked as repeated."""
         return f"{self.points.origin}, repeated"
-
-    @property
-    def columns(self) -> Columns:
-        """Columns of the source."""
-        return self.points.columns
 
     def read(self, start: int, stop: int) -> Floats:
         """Return rows `start` to `stop` of the repeated rows."""
@@ -52,7 +63,7 @@ class TiledPoints:
 
 
 @dataclass(frozen=True)
-class Shuffled:
+class Shuffled(Arranged):
     """The rows of a source in random order.
 
     Reading any rows loads the whole source into memory.
@@ -66,23 +77,12 @@ class Shuffled:
     True
     """
 
-    points: Points
     seed: int
-
-    @property
-    def origin(self) -> str:
-        """Name of the source."""
-        return self.points.origin
 
     @property
     def rows(self) -> int:
         """Number of rows of the source."""
         return self.points.rows
-
-    @property
-    def columns(self) -> Columns:
-        """Columns of the source."""
-        return self.points.columns
 
     def read(self, start: int, stop: int) -> Floats:
         """Return rows `start` to `stop` of the shuffled rows."""
@@ -100,22 +100,11 @@ def _order(rows: int, seed: int) -> Codes:
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOut(Arranged):
     """Every `step`-th row of a source, the first `rows` of these."""
 
-    points: Points
     step: int
     rows: int
-
-    @property
-    def origin(self) -> str:
-        """Name of the source."""
-        return self.points.origin
-
-    @property
-    def columns(self) -> Columns:
-        """Columns of the source."""
-        return self.points.columns
 
     def read(self, start: int, stop: int) -> Floats:
         """Return rows `start` to `stop` of the rows held out."""
@@ -124,27 +113,16 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class Remaining:
+class Remaining(Arranged):
     """The rows of a source that are not held out, in order."""
 
-    points: Points
     step: int
     held: int
-
-    @property
-    def origin(self) -> str:
-        """Name of the source."""
-        return self.points.origin
 
     @property
     def rows(self) -> int:
         """Number of the remaining rows."""
         return self.points.rows - self.held
-
-    @property
-    def columns(self) -> Columns:
-        """Columns of the source."""
-        return self.points.columns
 
     def read(self, start: int, stop: int) -> Floats:
         """Return rows `start` to `stop` of the remaining rows."""

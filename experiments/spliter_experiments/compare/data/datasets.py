@@ -10,12 +10,7 @@ import numpy as np
 
 from spliter_experiments.compare.data.arranged import Shuffled, TiledPoints
 from spliter_experiments.compare.data.columns import Wanted
-from spliter_experiments.compare.data.readers import (
-    SKLEARN,
-    SklearnTargets,
-    open_labels,
-    open_source,
-)
+from spliter_experiments.compare.data.readers import SKLEARN, open_labels, open_source
 from spliter_experiments.compare.data.sources import (
     Dataset,
     Floats,
@@ -122,14 +117,11 @@ def open_labelled(
     with ExitStack() as stack:
         wanted = Wanted(choice.columns, without=label)
         points = stack.enter_context(open_source(choice.source, wanted))
-        if label is not None:
-            column = stack.enter_context(open_labels(choice.source, label))
-        elif choice.source.startswith(SKLEARN):
-            column = SklearnTargets.open(choice.source.removeprefix(SKLEARN))
-        else:
+        if label is None and not choice.source.startswith(SKLEARN):
             raise OptionError(
                 f"--label NAME has to say which column of {points.origin} holds the classes"
             )
+        column = stack.enter_context(open_labels(choice.source, label))
         classes = _classes(column)
         points, column = (_sized(source, choice.tile) for source in (points, column))
         yield Shuffled(points, choice.seed), Shuffled(column, choice.seed), classes

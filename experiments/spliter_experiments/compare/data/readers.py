@@ -1,21 +1,21 @@
 """Read points from files and from scikit-learn's bundled data sets.
 
 ``.npy`` and ``.zarr`` are read by rows, Parquet by row groups. CSV rows cannot be located without
-reading all previous ones, so a CSV file is converted once to a temporary ``.npy`` file.
+reading all previous ones, so a CSV file, and a data set of scikit-learn, is converted once to a
+temporary ``.npy`` file.
 """
 
 from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from spliter_experiments.compare.data.columns import Columns, Wanted, choose_columns
 from spliter_experiments.compare.data.sources import Floats, Points
@@ -34,7 +34,7 @@ NUMERIC_KINDS = "biuf"
 def open_source(source: str, wanted: Wanted) -> AbstractContextManager[Points]:
     """Open a file by its suffix, or one of scikit-learn's data sets by name."""
     if source.startswith(SKLEARN):
-        return nullcontext(SklearnPoints.open(source.removeprefix(SKLEARN), wanted))
+        return open_frame(load_bundled(source.removeprefix(SKLEARN)).data, wanted, source)
     path = Path(source).resolve()
     opener = _OPENERS.get(path.suffix.lower())
     if opener is None:
@@ -188,43 +188,55 @@ def open_csv(path: Path, wanted: Wanted) -> Iterator[Points]:
         table = pd.read_csv(path, header=None if _all_numbers(first) else 0)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read as CSV: {error}") from error
+    with open_frame(table, wanted, path.name) as points:
+        yield points
+
+
+@contextmanager
+def open_frame(table: Any, wanted: Wanted, origin: str) -> Iterator[Points]:
+    """Write the columns of a DataFrame to a temporary ``.npy`` file and open that."""
+    import pandas as pd
+
     names = [str(name) for name in table.columns]
     numeric = [pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]
-    chosen = choose_columns(names, numeric, wanted, str(path))
+    chosen = choose_columns(names, numeric, wanted, origin)
     values = table.iloc[:, list(chosen.positions)].to_numpy(dtype=np.float64)
-    with tempfile.TemporaryDirectory(prefix="spliter-csv-") as folder:
+    with tempfile.TemporaryDirectory(prefix="spliter-table-") as folder:
         copy = Path(folder) / "table.npy"
         np.save(copy, np.ascontiguousarray(values))
         rows = len(values)
         del table, values  # free memory before the blocks are loaded
         everything = Columns(chosen.names, tuple(range(len(chosen))), chosen.numeric)
-        yield ArrayFilePoints(copy, path.name, rows, everything)
+        yield ArrayFilePoints(copy, origin, rows, everything)
 
 
 @contextmanager
-def open_labels(source: str, name: str) -> Iterator[Points]:
-    """Open a column of labels; text labels become their rank among the sorted labels."""
+def open_labels(source: str, name: str | None) -> Iterator[Points]:
+    """Open a column of labels; text labels become their rank among the sorted labels.
+
+    Without a name, these are the classes of a data set of scikit-learn.
+    """
     with ExitStack() as stack:
+        if name is None:
+            table, origin = load_classes(source.removeprefix(SKLEARN)), f"target of {source}"
+            yield stack.enter_context(open_frame(table, Wanted(), origin))
+            return
         try:
             column = stack.enter_context(open_source(source, Wanted(name)))
         except TextColumnError:
-            column = stack.enter_context(_open_text(Path(source).resolve(), name))
+            path = Path(source).resolve()
+            column = stack.enter_context(open_frame(_text_ranks(path, name), Wanted(), path.name))
         yield column
 
 
-@contextmanager
-def _open_text(path: Path, name: str) -> Iterator[Points]:
-    """Write the ranks of the texts into a temporary ``.npy`` file and open it."""
+def _text_ranks(path: Path, name: str) -> Any:
+    """Return a column of texts as their ranks, NaN where there is none."""
     import pandas as pd
 
     table = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
     texts = table[name] if name in table.columns else table.iloc[:, int(name)]
     codes, _ = pd.factorize(texts, sort=True)
-    values = np.where(codes < 0, np.nan, codes).astype(np.float64)
-    with tempfile.TemporaryDirectory(prefix="spliter-labels-") as folder:
-        copy = Path(folder) / "labels.npy"
-        np.save(copy, values[:, np.newaxis])
-        yield ArrayFilePoints(copy, path.name, len(values), Columns((name,), (0,), 1))
+    return pd.DataFrame({name: np.where(codes < 0, np.nan, codes).astype(np.float64)})
 
 
 def _all_numbers(first: Any) -> bool:
@@ -232,72 +244,17 @@ def _all_numbers(first: Any) -> bool:
     return all(kind.kind in NUMERIC_KINDS for kind in first.dtypes)
 
 
-@dataclass(frozen=True)
-class SklearnPoints:
-    """A data set of scikit-learn, loaded in each process that reads it."""
-
-    name: str
-    rows: int
-    columns: Columns
-
-    @classmethod
-    def open(cls, name: str, wanted: Wanted) -> SklearnPoints:
-        """Load the data set to get its size and columns."""
-        data, names = load_bundled(name)
-        numeric = [True] * len(names)
-        return cls(name, len(data), choose_columns(names, numeric, wanted, SKLEARN + name))
-
-    @property
-    def origin(self) -> str:
-        """Name as given by the user."""
-        return SKLEARN + self.name
-
-    def read(self, start: int, stop: int) -> Floats:
-        """Return rows `start` to `stop`."""
-        data, _ = load_bundled(self.name)
-        return np.array(data[start:stop][:, list(self.columns.positions)], order="C")
+def load_classes(name: str) -> Any:
+    """Return the classes of a scikit-learn data set, as a DataFrame of one column."""
+    if name in BUNDLED and name not in CLASSIFIED:
+        raise InputError(
+            f"{SKLEARN}{name} has no classes; those that have are {', '.join(CLASSIFIED)}"
+        )
+    return load_bundled(name).target.to_frame("target")
 
 
-@dataclass(frozen=True)
-class SklearnTargets:
-    """Classes of a data set of scikit-learn, as a column of numbers."""
-
-    name: str
-    rows: int
-
-    @classmethod
-    def open(cls, name: str) -> SklearnTargets:
-        """Load the data set to get the number of rows."""
-        if name in BUNDLED and name not in CLASSIFIED:
-            raise InputError(
-                f"{SKLEARN}{name} has no classes; those that have are {', '.join(CLASSIFIED)}"
-            )
-        return cls(name, len(_load_bunch(name).target))
-
-    @property
-    def origin(self) -> str:
-        """Name of the data set, marked as target."""
-        return f"target of {SKLEARN}{self.name}"
-
-    @property
-    def columns(self) -> Columns:
-        """The single column."""
-        return Columns(("target",), (0,), 1)
-
-    def read(self, start: int, stop: int) -> Floats:
-        """Return rows `start` to `stop`, shape (stop - start, 1)."""
-        return np.array(_load_bunch(self.name).target[start:stop, np.newaxis], dtype=np.float64)
-
-
-def load_bundled(name: str) -> tuple[npt.NDArray[np.float64], Sequence[str]]:
-    """Return the points and column names of a scikit-learn data set."""
-    bunch = _load_bunch(name)
-    return np.asarray(bunch.data, dtype=np.float64), [str(word) for word in bunch.feature_names]
-
-
-@functools.cache
-def _load_bunch(name: str) -> Any:
-    """Load a scikit-learn data set, once per process."""
+def load_bundled(name: str) -> Any:
+    """Load a scikit-learn data set, with its points as a DataFrame."""
     if name not in BUNDLED:
         raise InputError(f"scikit-learn ships no {name!r}; there are {', '.join(BUNDLED)}")
     try:
@@ -306,7 +263,7 @@ def _load_bunch(name: str) -> Any:
         raise InputError(
             f'{SKLEARN}{name} needs scikit-learn: pip install "pyspliter[apps]"'
         ) from error
-    return getattr(datasets, f"load_{name}")()
+    return getattr(datasets, f"load_{name}")(as_frame=True)
 
 
 def _opened(

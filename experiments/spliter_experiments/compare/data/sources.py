@@ -148,12 +148,7 @@ class GeneratedBlobs:
 
     def classes(self) -> BlobClasses:
         """Return the classes of the points, 0 or 1, as a source."""
-        return BlobClasses(self)
-
-    def class_numbers(self, start: int, stop: int) -> Floats:
-        """Return the classes of rows `start` to `stop`, shape (stop - start, 1)."""
-        uniform = self._uniform.read(start, stop)
-        return (self._numbers(uniform) % 2).astype(np.float64)[:, np.newaxis]
+        return BlobClasses(self.rows, self.dims, self.seed, self.blobs)
 
     def _numbers(self, uniform: Floats) -> Codes:
         """Return the blob number of each row."""
@@ -161,20 +156,8 @@ class GeneratedBlobs:
 
 
 @dataclass(frozen=True)
-class BlobClasses:
-    """Classes of generated blobs, as a column of numbers."""
-
-    blobs: GeneratedBlobs
-
-    @property
-    def origin(self) -> str:
-        """Name of the source."""
-        return self.blobs.origin
-
-    @property
-    def rows(self) -> int:
-        """Number of points."""
-        return self.blobs.rows
+class BlobClasses(GeneratedBlobs):
+    """Classes of generated blobs, 0 or 1, as a column of numbers."""
 
     @property
     def columns(self) -> Columns:
@@ -183,7 +166,8 @@ class BlobClasses:
 
     def read(self, start: int, stop: int) -> Floats:
         """Return rows `start` to `stop`, shape (stop - start, 1)."""
-        return self.blobs.class_numbers(start, stop)
+        numbers = self._numbers(self._uniform.read(start, stop))
+        return (numbers % 2).astype(np.float64)[:, np.newaxis]
 
 
 @dataclass(frozen=True)
