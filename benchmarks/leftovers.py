@@ -178,14 +178,8 @@ def settled(
 ) -> Census:
     """Count until the counts are stable, and return the last ones.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of a cluster whose scheduler is in this process.
-    patience : float
-        Maximum time in seconds.
-    is_quiet : callable, optional
-        Returns whether to stop; by default counting stops when the counts stay the same.
+    The scheduler has to be in this process. `is_quiet` decides instead whether to stop; in any case
+    the counting ends after `patience` seconds.
     """
     deadline = time.monotonic() + patience
     found = census(client)

@@ -72,13 +72,7 @@ def seconds(call: Callable[[], Any]) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Command line; that of the process by default.
-    """
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=7)

@@ -49,15 +49,7 @@ MOST_TRACED = 10**6
 
 
 def placement_of(blocks: int, locations: int, replicas: int, seed: int) -> Placement:
-    """Return a placement with blocks of random size, each at adjacent locations.
-
-    Parameters
-    ----------
-    blocks, locations, replicas : int
-        Numbers of each; every block has `replicas` holders.
-    seed : int
-        Seed of the random numbers.
-    """
+    """Return a placement with blocks of random size, each at `replicas` adjacent locations."""
     random = np.random.default_rng(seed)
     first = random.integers(0, locations, blocks)
     holders = (first[:, None] + np.arange(replicas)) % locations
@@ -313,13 +305,7 @@ def kmeans(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one of the commands.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Command line; that of the process by default.
-    """
+    """Run one of the commands."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     commands = parser.add_subparsers(required=True)
     curve = commands.add_parser("planner", help="the planner and the indexes, without an engine")

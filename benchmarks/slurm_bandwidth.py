@@ -140,22 +140,7 @@ def _run(*command: str) -> None:
 
 
 def measure(rate: str, rows: int, repetitions: int) -> pd.DataFrame:
-    """Run the experiment on a new cluster.
-
-    Parameters
-    ----------
-    rate : str
-        Bandwidth of each link.
-    rows : int
-        Points on each node.
-    repetitions : int
-        Runs of each configuration.
-
-    Returns
-    -------
-    DataFrame
-        A row per run, with the columns of the records of ``spliter experiment``.
-    """
+    """Run the experiment on a new cluster with `rows` points on each node; return its records."""
     with (
         tempfile.TemporaryDirectory(prefix="spliter-bandwidth-") as name,
         virtual_slurm(nodes=4, cores=2, make=partial(NamespaceSlurm, rate=rate)) as cluster,

@@ -182,17 +182,8 @@ def run(
 ) -> Outcome:
     """Run a program, and count at intervals what is left.
 
-    Parameters
-    ----------
-    program : Program
-        Starts the tasks.
-    client : distributed.Client
-        Client of a cluster whose scheduler is in this process.
-    options : Options
-        The command line.
-    control : mapping of str to Memory, optional
-        Accepted growth of memory by place, in addition to the margin; by default memory is not
-        checked.
+    The scheduler has to be in this process. Memory may grow by a margin more than that of the
+    `control`, by place; without a control it is not checked.
     """
     for _ in range(2):
         run_tasks(program, WARM_TASKS)
@@ -265,13 +256,7 @@ def in_fresh_process(program: Callable[..., Outcome], *arguments: Any) -> Outcom
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return 1 if something was left behind.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Command line; that of the process by default.
-    """
+    """Run the command; return 1 if something was left behind."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--tasks", type=int, default=100_000)
     parser.add_argument("--looks", type=int, default=10, help="how often to count")

@@ -247,13 +247,7 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], wi
 
 
 def examine(scheduler: str | None = None) -> Report:
-    """Collect the report.
-
-    Parameters
-    ----------
-    scheduler : str, optional
-        Address or scheduler file of a Dask cluster whose processes are queried for versions.
-    """
+    """Collect the report, with the versions at a Dask cluster if one is given."""
     return Report(
         machine=facts(),
         backends=spliter.backends(),
@@ -279,10 +273,8 @@ def _versions_at(scheduler: str) -> Mapping[str, str | None]:
 def run(scheduler: str | None, require: str | None, as_json: bool) -> int:
     """Print the report and check what was required.
 
-    Returns
-    -------
-    int
-        The exit code: 2 if a required backend cannot be used, or the cluster has another version.
+    Returns the exit code: 2 if a required backend cannot be used, or the cluster has another
+    version.
     """
     try:
         report = examine(scheduler)

@@ -160,20 +160,9 @@ def run_comparison(
 ) -> Comparison:
     """Run every way of an app in interleaved rounds, for each number of blocks per core.
 
-    Parameters
-    ----------
-    app : App
-        Poses the problem.
-    settings : Settings
-        Common options.
-    datasets : sequence of Dataset
-        Data sets of the same number of rows; round numbers continue from one to the next.
-    listener : Listener
-        Receives the progress.
-    folder : ResultsFolder, optional
-        Stores each run when it finishes; runs already recorded are not repeated.
-    interrupted : callable
-        Receives the comparison so far on Ctrl-C, before the cluster is closed.
+    All data sets have the same number of rows, and round numbers continue from one to the next.
+    Runs that the folder holds are not repeated. On Ctrl-C `interrupted` receives the comparison so
+    far, before the cluster is closed.
     """
     for dataset in datasets:
         app.check(dataset)

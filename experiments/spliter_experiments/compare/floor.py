@@ -51,16 +51,9 @@ class Floor:
         self._timeout = timeout
 
     def load(self, points: Rows, row_chunks: Sequence[int], *aligned: Rows) -> None:
-        """Load consecutive blocks into each process.
+        """Load consecutive blocks of `row_chunks` rows into each process.
 
-        Parameters
-        ----------
-        points : Rows
-            Source of the rows.
-        row_chunks : sequence of int
-            Rows of each block.
-        *aligned : Rows
-            Further rows, such as labels; blocks are then tuples.
+        With `aligned` rows, such as labels, blocks are tuples.
         """
         ends = np.cumsum(row_chunks)
         ranges = [(int(end) - rows, int(end)) for end, rows in zip(ends, row_chunks, strict=True)]
@@ -69,30 +62,16 @@ class Floor:
         self._ask([("load", sources, [ranges[i] for i in share]) for share in shares])
 
     def call(self, kernel: Callable[..., Any], *args: Any, on: str = BLOCKS) -> list[Any]:
-        """Run a kernel in all processes in parallel and return the list of results.
+        """Run ``kernel(value, *args)`` in all processes in parallel and return the list of results.
 
-        Parameters
-        ----------
-        kernel : callable
-            Called as ``kernel(value, *args)``.
-        *args
-            Further arguments, the same in every process.
-        on : str
-            Name of the stored value to pass; by default the list of blocks.
+        The value is the one stored under the name `on`, by default the list of blocks.
         """
         return self._ask([("call", kernel, on, args)] * len(self._processes))
 
     def keep(self, name: str, kernel: Callable[..., Any], *args: Any) -> None:
         """Run ``kernel(blocks, *args)`` in all processes and store each result there.
 
-        Parameters
-        ----------
-        name : str
-            Name of the stored result; it is kept until blocks are loaded or dropped.
-        kernel : callable
-            Receives the list of blocks.
-        *args
-            Further arguments, the same in every process.
+        It is kept under its name until blocks are loaded or dropped.
         """
         self._ask([("keep", kernel, name, args)] * len(self._processes))
 
@@ -120,21 +99,9 @@ class Floor:
 def start_floor(
     processes: int, timeout: float = ANSWER_SECONDS, threads: int = 1
 ) -> Iterator[Floor]:
-    """Start plain processes; they exit with the context.
+    """Start plain processes with a limit of threads each; they exit with the context.
 
-    Parameters
-    ----------
-    processes : int
-        Number of processes.
-    timeout : float
-        Maximum wait for a reply, in seconds.
-    threads : int
-        Thread limit of each process; 1 suits one process per core.
-
-    Yields
-    ------
-    Floor
-        The processes.
+    A request raises a `FloorError` if a process died, failed or did not reply in `timeout` seconds.
     """
     # Spawn, because this process has threads, and a fork would share Dask's sockets.
     context = multiprocessing.get_context("spawn")

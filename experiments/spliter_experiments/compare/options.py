@@ -162,13 +162,7 @@ def ways_option(app: str) -> Any:
 def with_common_options(
     command: Callable[Concatenate[CommonOptions, P], None],
 ) -> Callable[..., None]:
-    """Add the common options to a typer command.
-
-    Parameters
-    ----------
-    command : callable
-        Receives the common options as first argument, and its own options after it.
-    """
+    """Add the common options to a typer command, which receives them as its first argument."""
     hints = get_type_hints(CommonOptions, include_extras=True)
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     common = [

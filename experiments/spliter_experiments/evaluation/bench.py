@@ -48,19 +48,7 @@ class Measure(Protocol):
     def __call__(
         self, scenario: Scenario, runs: Sequence[PlannedRun], address: str | None, listen: Listener
     ) -> Iterator[tuple[PlannedRun, Measurement]]:
-        """Run a stand.
-
-        Parameters
-        ----------
-        scenario : Scenario
-            Scenario of the runs.
-        runs : sequence of PlannedRun
-            Runs of one stand.
-        address : str or None
-            Address of the user's cluster; None to start one.
-        listen : Listener
-            Receives the progress.
-        """
+        """Run a stand on the user's cluster, or on one started for it."""
 
 
 def on_cluster(

@@ -41,15 +41,7 @@ TRANSFER_BYTES = 64 * 10**6
 
 
 def measure_costs(scenario: Scenario, rows: Sequence[int]) -> Costs:
-    """Measure all costs on this machine.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        Determines the kernel.
-    rows : sequence of int
-        Rows of the blocks; kernels are measured with at most `MOST_ROWS`.
-    """
+    """Measure all costs on this machine, for blocks and parts of these numbers of rows."""
     check_has_model(scenario)
     per_block = per_row = 0.0
     neighbors = None

@@ -50,14 +50,9 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def kernel_costs(scenario: Scenario, rows: Sequence[int]) -> tuple[float, float]:
-    """Return the kernel's seconds per block and per row.
+    """Return the kernel's seconds per block and per row, for the histogram or k-means.
 
-    Parameters
-    ----------
-    scenario : Scenario
-        A scenario of the histogram or of k-means.
-    rows : sequence of int
-        Rows of the blocks; the largest is measured, up to `MOST_ROWS`.
+    The largest of the blocks is measured, up to `MOST_ROWS`.
     """
     large = min(max(rows), MOST_ROWS)
     points = GeneratedPoints(large, scenario.parameters.dims, scenario.seed).read(0, large)
@@ -80,15 +75,7 @@ def _kernel(scenario: Scenario, points: Floats) -> Callable[[Floats], object]:
 
 
 def neighbor_costs(scenario: Scenario, rows: Sequence[int]) -> NeighborCosts:
-    """Measure building, querying and merging of trees.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        A scenario of nearest neighbours.
-    rows : sequence of int
-        Rows of the trees; trees of up to `MOST_ROWS` are built.
-    """
+    """Measure building, querying and merging of trees of up to `MOST_ROWS` rows."""
     asked = scenario.parameters
     assert isinstance(asked, NeighborsParameters)
     large = max(min(max(rows), MOST_ROWS), 4 * FEWEST_ROWS)

@@ -152,23 +152,10 @@ def _merging(costs: Costs, results: int) -> float:
 def most_blocks_per_core(
     scenario: Scenario, run: PlannedRun, costs: Costs, slack: float
 ) -> tuple[int, int] | None:
-    """Return the largest number of blocks per core within a time limit, and the rows per block.
+    """Return the largest number of blocks per core, a power of two, and the rows per block.
 
-    Parameters
-    ----------
-    scenario : Scenario
-        Scenario of the run.
-    run : PlannedRun
-        Configuration, nodes and data.
-    costs : Costs
-        Measured costs.
-    slack : float
-        Accepted increase over the time with one block per core, as a share of it.
-
-    Returns
-    -------
-    tuple of int or None
-        Blocks per core, a power of two, and rows per block; None if only one block per core fits.
+    Up to it the predicted time is at most a share of `slack` above that with one block per core;
+    None if only one block per core fits.
     """
     least = predict(scenario, replace(run, blocks=run.cores), costs)
     found = None

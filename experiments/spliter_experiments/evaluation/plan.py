@@ -144,13 +144,7 @@ class PlannedRun:
 def command_of(runs: Sequence[PlannedRun], results_dir: str | Path) -> list[str]:
     """Return one command that executes runs of one scenario, size and engine.
 
-    Parameters
-    ----------
-    runs : sequence of PlannedRun
-        At least one. The caller adds the cluster's address, as ``--scheduler-file FILE`` or
-        ``--address ADDRESS``.
-    results_dir : str or Path
-        Folder for the records.
+    The caller adds the cluster's address, as ``--scheduler-file FILE`` or ``--address ADDRESS``.
 
     Examples
     --------
@@ -190,18 +184,12 @@ def plan_runs(
 
     Parameters
     ----------
-    scenario : Scenario
-        The experiment.
-    size : str
-        ``"full"`` or ``"laptop"``.
+    scenario, size
+        The experiment, and one of its sizes.
     engine : str
-        Name of the engine; ignored for kernels, which run in this process.
-    configurations : sequence of str, optional
-        Only these; by default those of the scenario that the engine supports.
-    repetitions : int, optional
-        Replaces the scenario's number.
-    nodes : sequence of int, optional
-        Only these numbers of nodes.
+        Ignored for kernels, which run in this process.
+    configurations, repetitions, nodes
+        In place of the scenario's, or of the configurations that the engine supports.
     called : str, optional
         Scenario argument of the command, if it is not a figure of the paper.
     measured : callable

@@ -69,16 +69,7 @@ def write_figure(
 ) -> list[Path]:
     """Plot a figure into ``figNN.png`` and ``figNN.svg``.
 
-    Parameters
-    ----------
-    scenario : Scenario
-        Determines title, axes and kind of the plot.
-    bars : sequence of Summary
-        Values to plot.
-    folder : Path
-        Folder of the files.
-    note : str
-        Second line of the title: the measured system, or that values are predicted.
+    The note is the second line of the title: the measured system, or that values are predicted.
     """
     return write_plot(bars, style_of(scenario, note), folder, file_stem(scenario.figure))
 
@@ -91,13 +82,7 @@ def style_of(scenario: Scenario, note: str) -> Style:
 
 
 def write_report(folder: ResultsFolder, *, page: bool = True) -> list[Path]:
-    """Plot all experiments in a folder and, with `page`, write the page and the summary.
-
-    Returns
-    -------
-    list of Path
-        The written files.
-    """
+    """Plot all experiments in a folder and, with `page`, write the page; return the files."""
     records = folder.records()
     files = [folder.write_table(records)]
     sections = []

@@ -115,22 +115,8 @@ def run_request(
 ) -> int:
     """Execute the unfinished runs, and return their number.
 
-    Parameters
-    ----------
-    request : Request
-        Requested runs.
-    folder : ResultsFolder
-        Folder for the records.
-    only : sequence of str
-        Only runs with these ids.
-    address : str, optional
-        Address of the user's cluster; by default one is started for every stand.
-    listen : Listener, optional
-        Receives the progress.
-    command : str
-        Command line, recorded with the results.
-    bench : callable, optional
-        Replaces the scenario's own bench.
+    Without an address, a cluster is started for every stand. The command is recorded with the
+    results. `bench` replaces the scenario's own. If a run fails, the finished ones are kept.
     """
     listen = listen or Listener()
     scenario, here = request.parsed, facts()
@@ -160,10 +146,8 @@ def run_launched(
 ) -> int | None:
     """Execute the unfinished runs, each stand in a command inside the engine's launcher.
 
-    Returns
-    -------
-    int or None
-        Number of executed runs; None if the engine needs no launcher.
+    Returns the number of executed runs, or None if the engine needs no launcher. If a command
+    fails, the finished runs are kept.
     """
     if request.engine == PROCESS:
         return None

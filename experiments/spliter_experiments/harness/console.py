@@ -93,15 +93,10 @@ def progress() -> Iterator[Listener]:
 
 @contextmanager
 def remembered_interrupt() -> Iterator[Callable[[], None]]:
-    """Record Ctrl-C while the context is open.
+    """Record Ctrl-C; yields a function that raises ``KeyboardInterrupt`` if it was pressed.
 
-    ``KeyboardInterrupt`` is lost where exceptions are ignored: in finalizers, and in callbacks of
-    the garbage collector, of which Dask has one.
-
-    Yields
-    ------
-    callable
-        Raises ``KeyboardInterrupt`` if Ctrl-C was pressed; call it between steps.
+    Call it between steps: ``KeyboardInterrupt`` is lost where exceptions are ignored, in finalizers
+    and in callbacks of the garbage collector, of which Dask has one.
     """
     pressed = threading.Event()
 

@@ -171,25 +171,18 @@ def run_rounds(
     seed: int | str,
     step: Callable[[str, int], None] = lambda _, __: None,
 ) -> Iterator[Measurement]:
-    """Warm up each way that has runs left, then run the rounds.
+    """Warm up each way that has runs left, run the rounds, and yield each run.
 
     Parameters
     ----------
-    bench : Bench
-        Measures each run.
-    contenders : sequence of Contender
-        All ways.
+    bench, contenders
+        Measure each run; all ways.
     rounds : mapping of int to sequence of str
         For each round, from 1, the names of the ways left to run in it.
     seed : int or str
         Seed of the order of the ways.
     step : callable
         Called after each run with the way's name and the round, 0 for the warm-up.
-
-    Yields
-    ------
-    Measurement
-        Each run that counts, as soon as it has finished.
     """
     order = random.Random(seed)
     left = {name for names in rounds.values() for name in names}

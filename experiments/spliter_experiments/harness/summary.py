@@ -49,14 +49,9 @@ class Summary:
 
 
 def winsorized(values: Sequence[float], limits: tuple[float, float]) -> npt.NDArray[np.float64]:
-    """Clip the lowest and highest values to their neighbours, and sort.
+    """Clip these shares of the lowest and highest values to their neighbours, and sort.
 
-    Parameters
-    ----------
-    values : sequence of float
-        Fewer than `FEWEST` values are only sorted.
-    limits : tuple of float
-        Shares of values to clip at the lower and the upper end.
+    Fewer than `FEWEST` values are only sorted.
 
     Examples
     --------
@@ -77,14 +72,7 @@ def summarise(
 ) -> list[Summary]:
     """Summarize runs per engine, configuration and x value, sorted along the x-axis.
 
-    Parameters
-    ----------
-    records : sequence of Record
-        The runs.
-    configurations : sequence of str
-        Order of the configurations at each x value.
-    winsorize : tuple of float
-        Shares of the lowest and highest runs to clip.
+    At each x value they are in the order of `configurations`.
     """
     groups: dict[tuple[float, str, int], list[Record]] = {}
     for record in records:

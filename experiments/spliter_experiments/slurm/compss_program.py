@@ -15,17 +15,8 @@ from pathlib import Path
 def main(runs_file: str, work: str) -> int:
     """Run all stands, and append their exit statuses to ``ends.tsv``, as batch scripts do.
 
-    Parameters
-    ----------
-    runs_file : str
-        JSON list of stands with ``name`` and ``words``, the arguments after ``spliter``.
-    work : str
-        Folder of the job.
-
-    Returns
-    -------
-    int
-        1 if a stand failed, else 0.
+    The file is a JSON list of stands with ``name`` and ``words``, the arguments after ``spliter``.
+    Returns 1 if a stand failed, else 0.
     """
     from spliter_experiments.cli import app
 

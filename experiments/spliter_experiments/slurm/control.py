@@ -85,14 +85,7 @@ class PieceStatus:
 def draft(request: Request, path: Path, earlier: Sequence[Path] = ()) -> Draft:
     """Plan and render a new submission, without writing anything.
 
-    Parameters
-    ----------
-    request : Request
-        Requested runs.
-    path : Path
-        Folder of the submission.
-    earlier : sequence of Path
-        Folders of results from which running times are estimated.
+    Running times are estimated from the results in the `earlier` folders.
     """
     folder = Folder(path)
     if folder.exists():
@@ -127,15 +120,7 @@ def _entries(scripts: Sequence[Script], attempt: int = 0) -> tuple[JobEntry, ...
 
 
 def resume(folder: Folder, slurm: Slurm) -> Draft:
-    """Plan and render jobs for missing runs without a live job, without writing anything.
-
-    Parameters
-    ----------
-    folder : Folder
-        Folder of the submission.
-    slurm : Slurm
-        Queried for the jobs that have ended.
-    """
+    """Plan and render jobs for missing runs without a live job, without writing anything."""
     submission = folder.read()
     going_on = {run for entry in status(folder, slurm) if entry.may_go_on for run in entry.runs}
     settled = going_on | ResultsFolder(folder.results).done()
@@ -150,22 +135,10 @@ def resume(folder: Folder, slurm: Slurm) -> Draft:
 
 
 def submit(folder: Folder, slurm: Slurm) -> list[JobEntry]:
-    """Submit the jobs without a number, each after the job it depends on.
+    """Submit the jobs without a number, each after the job it depends on, and return them.
 
     Each job's number is written before the next job is submitted. A job submitted before an
-    interruption is found by its name.
-
-    Parameters
-    ----------
-    folder : Folder
-        Folder of the submission.
-    slurm : Slurm
-        The cluster.
-
-    Returns
-    -------
-    list of JobEntry
-        The submitted jobs.
+    interruption is found by its name. If the cluster rejects one, those before it stay submitted.
     """
     with folder.locked():
         submission = folder.read()
@@ -273,13 +246,6 @@ def collect(folder: Folder, *, write: bool = True) -> Collected:
     """Write all records to one table, and return what is missing, with logs.
 
     Needs no SLURM: each run was recorded when it finished, whatever happened to its job.
-
-    Parameters
-    ----------
-    folder : Folder
-        Folder of the submission.
-    write : bool, default True
-        Whether to write the table.
     """
     submission = folder.read()
     results = ResultsFolder(folder.results)

@@ -12,18 +12,10 @@ from spliter_experiments.slurm.request import Measured
 
 
 def seconds_of(folders: Sequence[Path]) -> Measured:
-    """Return a function that estimates a run's time from earlier results.
+    """Return a function that estimates a run's time from folders of results or submissions.
 
-    Parameters
-    ----------
-    folders : sequence of Path
-        Folders of results, or of submissions.
-
-    Returns
-    -------
-    callable
-        Given a run, the longest time of its other repetitions plus a share of the time to load the
-        data; None if there are none.
+    It is the longest time of the run's other repetitions plus a share of the time to load the data;
+    None if there are none.
     """
     alike: dict[tuple[object, ...], list[Record]] = {}
     for folder in folders:

@@ -129,24 +129,10 @@ class Job:
 def make_jobs(
     runs: Sequence[PlannedRun], site: Site, *, seconds: float | None = None, prefix: str = ""
 ) -> list[Job]:
-    """Group runs into jobs.
+    """Group runs into jobs, in the order in which they run.
 
-    Parameters
-    ----------
-    runs : sequence of PlannedRun
-        In execution order.
-    site : Site
-        Limits of a job.
-    seconds : float, optional
-        Maximum time limit, if shorter than the site's.
-    prefix : str
-        Prefix of the job names.
-
-    Returns
-    -------
-    list of Job
-        In the order in which they run: each starts when the one before has ended, because they
-        would share links otherwise. Pieces of the same shape form a job array.
+    Each job starts when the one before has ended, because they would share links otherwise. Pieces
+    of the same shape form a job array. `seconds` is a time limit if shorter than the site's.
     """
     longest = site.seconds if seconds is None else min(site.seconds, int(seconds))
     for run in runs:

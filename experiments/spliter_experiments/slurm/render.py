@@ -77,14 +77,9 @@ class Script:
 
 
 def interface_of(site: Site, network: str | None) -> str:
-    """Return the interface of a network at a site.
+    """Return the interface of a network at a site, or of the site's default network.
 
-    Parameters
-    ----------
-    site : Site
-        Maps networks to interfaces.
-    network : str or None
-        Network, or an interface itself; None for the site's default.
+    A network that the site does not name is an interface itself.
 
     Examples
     --------
@@ -103,23 +98,9 @@ def interface_of(site: Site, network: str | None) -> str:
 
 
 def render(job: Job, site: Site, choices: Choices, folder: Path) -> Script:
-    """Render one job.
+    """Render a job as a batch script or, for COMPSs, as a script that calls ``enqueue_compss``.
 
-    Parameters
-    ----------
-    job : Job
-        The runs and their cluster.
-    site : Site
-        Where it will run.
-    choices : Choices
-        The user's further choices.
-    folder : Path
-        Absolute path of the submission, the same on all nodes.
-
-    Returns
-    -------
-    Script
-        The batch script or, for COMPSs, a script that calls ``enqueue_compss``.
+    `folder` is the absolute path of the submission, the same on all nodes.
     """
     lacking = [name for name in site.required if not getattr(site, name)]
     if lacking:

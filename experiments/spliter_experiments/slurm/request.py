@@ -72,13 +72,7 @@ class Request(BaseModel):
         return site.model_copy(update={**self.overrides, **added})
 
     def plan(self, measured: Measured) -> list[PlannedRun]:
-        """Return all runs.
-
-        Parameters
-        ----------
-        measured : callable
-            Given a run, returns its time in earlier results in seconds, or None.
-        """
+        """Return all runs; `measured` returns the seconds of a run in earlier results, or None."""
         runs: list[PlannedRun] = []
         for figure in self.figures:
             runs += plan_runs(
@@ -107,22 +101,7 @@ class Request(BaseModel):
         )
 
     def scripts(self, runs: Collection[PlannedRun], folder: Path, prefix: str) -> list[Script]:
-        """Render the jobs of runs.
-
-        Parameters
-        ----------
-        runs : collection of PlannedRun
-            Runs of the plan.
-        folder : Path
-            Folder of the submission.
-        prefix : str
-            Prefix of the job names.
-
-        Returns
-        -------
-        list of Script
-            In submission order.
-        """
+        """Render the jobs of runs, in submission order."""
         site = self.load_site()
         jobs = make_jobs(
             list(runs),

@@ -83,20 +83,7 @@ class Slurm:
     seconds: float = COMMAND_SECONDS
 
     def submit(self, script: str, after: str | None) -> str:
-        """Submit a batch script.
-
-        Parameters
-        ----------
-        script : str
-            Path of the script.
-        after : str or None
-            Number of the job that must end first, successfully or not.
-
-        Returns
-        -------
-        str
-            Number of the job.
-        """
+        """Submit a batch script, to start when another job has ended, and return its number."""
         out = self._call(submit_command(script, after))
         # The cluster's name may follow after a semicolon.
         number = out.strip().partition(";")[0]
@@ -120,12 +107,9 @@ class Slurm:
         return sorted(set(out.split()))
 
     def states(self, job_ids: Sequence[str]) -> list[JobState]:
-        """Return the states of jobs; SLURM forgets jobs some time after they have ended.
+        """Return the states of jobs, and of each task of a job array.
 
-        Parameters
-        ----------
-        job_ids : sequence of str
-            Numbers of jobs; each task of a job array gets its own state.
+        SLURM forgets jobs some time after they have ended.
         """
         if not job_ids:
             return []

@@ -152,12 +152,7 @@ def site_names() -> tuple[str, ...]:
 
 
 def load_site(name_or_path: str) -> Site:
-    """Load a profile.
-
-    Parameters
-    ----------
-    name_or_path : str
-        Name of a profile in the package, or a TOML file.
+    """Load a profile of the package by its name, or one from a TOML file.
 
     Examples
     --------
@@ -182,16 +177,7 @@ def load_site(name_or_path: str) -> Site:
 
 
 def parse_site(text: str, name: str, origin: str) -> Site:
-    """Parse the text of a profile.
-
-    Parameters
-    ----------
-    text : str
-        TOML.
-    name : str
-        Name of the site.
-    origin : str
-        Name of the text in messages.
+    """Parse a profile; `origin` names it in messages.
 
     Examples
     --------

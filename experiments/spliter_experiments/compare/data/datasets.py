@@ -58,21 +58,10 @@ class InputChoice:
 
 @contextmanager
 def open_points(choice: InputChoice, most: int | None = None, extra: int = 0) -> Iterator[Points]:
-    """Open points while the context is open.
+    """Open points while the context is open: at least one row and one column.
 
-    Parameters
-    ----------
-    choice : InputChoice
-        Requested input.
-    most : int or None
-        Maximum number of columns if the user selects none.
-    extra : int
-        Points to generate in addition, for the app to hold out.
-
-    Yields
-    ------
-    Points
-        With at least one row and one column.
+    If the user selects no columns, there are `most` at most. `extra` more points are generated, for
+    the app to hold out.
     """
     if choice.source is None:
         # Validate the requested rows alone: zero plus `extra` would pass.
@@ -89,23 +78,9 @@ def open_labelled(
 ) -> Iterator[tuple[Points, Points, tuple[float, ...]]]:
     """Open points and their classes while the context is open.
 
-    Rows of an input are shuffled: many inputs are sorted by class, and training on blocks of one
-    class is a different problem.
-
-    Parameters
-    ----------
-    choice : InputChoice
-        Requested input.
-    label : str or None
-        Column of the classes; None for generated points and scikit-learn's data sets, which have
-        their own.
-    extra : int
-        Points to generate in addition, for the app to hold out.
-
-    Yields
-    ------
-    tuple of Points, Points and tuple of float
-        The points, a column of their class values, and the distinct class values.
+    Yields the points, a column of their class values, and the distinct values. Rows of an input are
+    shuffled: many inputs are sorted by class, and training on blocks of one class is a different
+    problem. `extra` more points are generated, for the app to hold out.
     """
     if choice.source is None:
         if label is not None:

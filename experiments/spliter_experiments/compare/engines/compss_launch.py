@@ -82,20 +82,10 @@ def launcher() -> Launch | None:
 
 
 def launch(choice: ClusterChoice, arguments: Sequence[str]) -> int:
-    """Run the command inside COMPSs.
+    """Run the command with these arguments inside COMPSs, and return its exit status.
 
-    Parameters
-    ----------
-    choice : ClusterChoice
-        Its address is a resources file, with ``project.xml`` next to it; without an address, nodes
-        are started on this machine.
-    arguments : sequence of str
-        Arguments of the command.
-
-    Returns
-    -------
-    int
-        Exit status of the command.
+    The address is a resources file, with ``project.xml`` next to it; without an address, nodes are
+    started on this machine.
     """
     runcompss = shutil.which("runcompss")
     if runcompss is None:

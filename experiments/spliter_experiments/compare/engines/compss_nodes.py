@@ -29,13 +29,7 @@ MOST_HOSTS = 250
 
 
 def units_in(file: Path) -> dict[str, int]:
-    """Read the computing units (concurrent tasks) of each node from a resources file.
-
-    Returns
-    -------
-    dict of str to int
-        Units by name of the node, in the order of the file.
-    """
+    """Read the computing units (concurrent tasks) of each node from a resources file."""
     try:
         found = {
             str(node.get("Name")): sum(
@@ -51,23 +45,10 @@ def units_in(file: Path) -> dict[str, int]:
 
 
 def write_nodes(folder: Path, home: Path, starts: Sequence[int], threads: int) -> tuple[Path, Path]:
-    """Write the project and resources files for nodes on this machine.
+    """Write the project and the resources file for nodes on this machine, and return them.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the files, and of the nodes' working directories.
-    home : Path
-        Installation folder of COMPSs.
-    starts : sequence of int
-        First port of each node.
-    threads : int
-        Computing units of each node.
-
-    Returns
-    -------
-    tuple of Path
-        The project file and the resources file.
+    `folder` also gets the nodes' working directories. Each node starts at one of the ports `starts`
+    and has `threads` computing units.
     """
     if len(starts) > MOST_HOSTS:
         raise OptionError(f"--workers: at most {MOST_HOSTS} COMPSs nodes on one machine")

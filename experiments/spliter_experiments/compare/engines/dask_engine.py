@@ -56,14 +56,9 @@ def persist(
     like: npt.NDArray[Any],
     placement: Placement = Placement.EVEN,
 ) -> da.Array:
-    """Load rows into the workers' memory.
+    """Load rows into the workers' memory, as an array chunked in rows only.
 
     Blocks of the same number are at the same worker, except with :attr:`Placement.DASK`.
-
-    Returns
-    -------
-    dask.array.Array
-        Persisted; chunked in rows only.
     """
     chunks = (tuple(row_chunks), *((size,) for size in like.shape[1:]))
     lazy = da.map_blocks(load_rows, source=source, chunks=chunks, dtype=like.dtype, meta=like)

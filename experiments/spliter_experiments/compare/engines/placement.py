@@ -27,21 +27,7 @@ class Placement(StrEnum):
 
 
 def seats(nblocks: int, cores: Mapping[PlaceT, int], placement: Placement) -> list[PlaceT]:
-    """Return the location of each block.
-
-    Parameters
-    ----------
-    nblocks : int
-        Number of blocks.
-    cores : mapping of location to int
-        Cores of each location, at least one.
-    placement : Placement
-        :attr:`Placement.EVEN` or :attr:`Placement.CONTIGUOUS`.
-
-    Returns
-    -------
-    list of location
-        In the order of the blocks.
+    """Return the location of each block, by even or contiguous placement.
 
     Examples
     --------

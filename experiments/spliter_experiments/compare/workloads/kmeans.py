@@ -101,14 +101,9 @@ def iterate(
 ) -> Clustering:
     """Run Lloyd's algorithm with the given implementations of its two steps.
 
-    Parameters
-    ----------
-    start : Start
-        Initial centres and iteration limit.
-    add_up : callable
-        Given centres, returns the sums of all points by their nearest centre.
-    label : callable
-        Given centres, labels all points in place and returns the inertia.
+    `add_up` returns the sums of all points by their nearest centre, `label` labels all points in
+    place and returns the inertia. The ways handle empty clusters differently, so these are an
+    `InputError`.
     """
     centers = start.centers
     for _ in range(start.iterations):

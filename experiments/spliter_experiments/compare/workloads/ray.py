@@ -54,10 +54,7 @@ def histogram_streamed(site: RaySite, edges: Edges) -> Answer:
 def consumers(site: RaySite) -> Callable[..., list[Any]]:
     """Split the dataset into one stream per core, with the cores' nodes as locality hints.
 
-    Returns
-    -------
-    callable
-        Runs a kernel on every stream and returns the list of results.
+    Returns a function that runs a kernel on every stream and returns the list of results.
     """
     nodes = site.engine.nodes
     seats = list(itertools.chain.from_iterable([node] * cpus for node, cpus in nodes.items()))

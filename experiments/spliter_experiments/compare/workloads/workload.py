@@ -62,20 +62,11 @@ class Site(Generic[EngineT_co]):
     def contender_in_processes(
         self, way: str, run: Callable[[Floor], Answer], *aligned: Rows
     ) -> Contender:
-        """Return a way that runs in plain processes.
+        """Return a way that runs in plain processes, with `aligned` rows next to the points.
 
-        The processes hold the points only while they are measured: next to the blocks on the
-        cluster and a rechunked copy, they would otherwise be in memory three times.
-
-        Parameters
-        ----------
-        way : str
-            ``FLOOR`` for one process per core, each with its share of the blocks, or ``SKLEARN``
-            for one process with all rows in one block.
-        run : callable
-            The timed call; receives the processes, with the points loaded.
-        *aligned : Rows
-            Rows to load with the points.
+        ``FLOOR`` has one process per core, each with its share of the blocks, ``SKLEARN`` one with
+        all rows in one block. They hold the points only while they are measured: next to the
+        blocks on the cluster and a rechunked copy, they would otherwise be in memory three times.
         """
         processes = self.floor if way == FLOOR else self.machine
         assert processes is not None
