@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +160,25 @@ def _why_not_usable(name: str) -> str:
         if info.name == name:
             return info.reason
     return f"there is no backend {name!r}"
+
+
+@pytest.fixture(scope="session")
+def dask_cluster() -> Iterator[Any]:
+    """Start two workers of one thread, for all tests that leave them as they were."""
+    from tests.dask_backend.conftest import start_processes
+
+    with start_processes() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client(dask_cluster: Any) -> Iterator[Any]:
+    """Client of the shared cluster; one for each file, and the default one in it."""
+    from distributed import Client
+
+    with Client(dask_cluster) as connected:
+        connected.wait_for_workers(2, timeout=60)
+        yield connected
 
 
 def wait_until_made(file: Path) -> None:

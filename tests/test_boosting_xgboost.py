@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from sklearn.metrics import roc_auc_score
 from spliter import AlignmentError, InvalidArgumentError, split
 from spliter_apps.boosting import TrainersMissingError, train_xgboost
 from spliter_experiments.compare.engines.dask_meter import ClusterMeter
-from tests.dask_backend.conftest import start
 from tests.dask_workers import workers_of
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask")]
@@ -32,12 +30,6 @@ pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask")]
 PARAMS = {"objective": "binary:logistic", "max_depth": 4, "eta": 0.3, "nthread": 1}
 ROUNDS = 15
 TRAIN = 6000
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with ExitStack() as stack:
-        yield start(stack, n_workers=2)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ import pytest
 pytest.importorskip("distributed")
 
 import dask.array as da
-from distributed import Client, LocalCluster, wait
+from distributed import Client, wait
 from sklearn.exceptions import ConvergenceWarning
 
 from spliter import reduce, split
@@ -54,8 +54,8 @@ Program = Callable[[], Any]
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    """Client of a cluster of two workers of one thread, which sends a pass in one message.
+def client(dask_cluster: Any) -> Iterator[Client]:
+    """Client that sends a pass in one message.
 
     However slow this machine is: tasks that are submitted one after the other do not wait for
     each other 1 ms, but a hundred times that.
@@ -63,8 +63,7 @@ def client() -> Iterator[Client]:
     with (
         patch.object(dask_batch, "QUIET_SECONDS", 0.1),
         patch.object(dask_batch, "MAX_DELAY", 10.0),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
-        Client(cluster) as connected,
+        Client(dask_cluster) as connected,
     ):
         yield connected
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -14,28 +12,22 @@ import pytest
 pytest.importorskip("distributed")
 
 import dask.array as da
-from distributed import Client
 from sklearn.svm import SVC
 
 from spliter import split
 from tests.csvm_suite import CascadeSVMTests, cascading, dataset
-from tests.dask_backend.conftest import start as start_cluster
 from tests.dask_backend.placing import ShuffledCollections, shuffled, shuffled_array
 from tests.engine_cases import CASCADE_SVM, one_case_of
 from tests.histogram_suite import cut
 from tests.kmeans_data import heights
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.backend("dask"),
+    pytest.mark.timeout(120),
+    pytest.mark.usefixtures("client"),
+]
 
 Array = npt.NDArray[Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def client() -> Iterator[Client]:
-    with ExitStack() as stack:
-        client = start_cluster(stack)
-        client.wait_for_workers(2, timeout=60)
-        yield client
 
 
 @one_case_of(*CASCADE_SVM)

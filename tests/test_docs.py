@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,35 +28,41 @@ ENGINES = {
 }
 """The engine that the examples of a page run on, where that is not Dask."""
 
+APPLICATIONS = {
+    "boosting",
+    "cascade-svm",
+    "k-means",
+    "models",
+    "nearest-neighbours",
+    "scikit-learn",
+}
+"""Pages that only a change of an application needs."""
+
 PACKAGES = {"boosting": "xgboost", "scikit-learn": "dask_ml", "xarray-zarr": "zarr"}
 """What else the examples of a page import, where the extra `apps` has not got it."""
 
 
-def test_there_are_pages_with_examples() -> None:
-    assert {
-        "cascade-svm.md",
-        "concepts.md",
-        "dataclay.md",
-        "errors.md",
-        "from-dask.md",
-        "k-means.md",
-        "local.md",
-        "memory.md",
-        "models.md",
-        "nearest-neighbours.md",
-        "parquet.md",
-        "partitions.md",
-        "scikit-learn.md",
-        "your-own-loop.md",
-    } <= {page.name for page in PAGES}
+def marks(page: Path) -> list[pytest.MarkDecorator]:
+    engine = pytest.mark.backend(ENGINES.get(page.stem, "dask"))
+    return [engine, pytest.mark.thorough] if page.stem in APPLICATIONS else [engine]
+
+
+@pytest.fixture(autouse=True)
+def _workers_start_soon() -> Iterator[None]:
+    if importlib.util.find_spec("distributed") is None:
+        yield
+        return
+    import dask
+
+    from tests.dask_backend.conftest import FORKED
+
+    with dask.config.set(FORKED):
+        yield
 
 
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, marks=pytest.mark.backend(ENGINES.get(page.stem, "dask")), id=page.stem)
-        for page in PAGES
-    ],
+    [pytest.param(page, marks=marks(page), id=page.stem) for page in PAGES],
 )
 def test_examples_of_page(page: Path) -> None:
     needed = PACKAGES.get(page.stem)

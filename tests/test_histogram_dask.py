@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,22 +20,17 @@ from distributed import Client
 
 from spliter import BackendNotUsableError, InvalidArgumentError, LazyCollectionError, split
 from spliter_apps import histogramdd
-from tests.dask_backend.conftest import start
 from tests.dask_workers import workers_of
 from tests.engine_cases import HISTOGRAM, one_case_of
 from tests.histogram_suite import HistogramTests, assert_same, cut, points
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.backend("dask"),
+    pytest.mark.timeout(120),
+    pytest.mark.usefixtures("client"),
+]
 
 Array = npt.NDArray[Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def client() -> Iterator[Client]:
-    with ExitStack() as stack:
-        client = start(stack)
-        client.wait_for_workers(2, timeout=60)
-        yield client
 
 
 def same(block: Any) -> Any:

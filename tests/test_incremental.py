@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -56,15 +54,6 @@ def test_same_as_a_loop_in_one_process(blocks: tuple[list[Any], list[Any], list[
 
 class TestOnDask:
     pytestmark = pytest.mark.backend("dask")
-
-    @pytest.fixture(scope="class")
-    @staticmethod
-    def client() -> Iterator[Any]:
-        pytest.importorskip("distributed")
-        from tests.dask_backend.conftest import start
-
-        with ExitStack() as stack:
-            yield start(stack)
 
     @staticmethod
     def futures(client: Any, column: list[Any]) -> list[Any]:

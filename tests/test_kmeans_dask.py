@@ -6,7 +6,6 @@ import gc
 import pickle
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -29,17 +28,13 @@ from tests.histogram_suite import cut
 from tests.kmeans_data import dataset, heights
 from tests.kmeans_suite import KMeansTests
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.backend("dask"),
+    pytest.mark.timeout(120),
+    pytest.mark.usefixtures("client"),
+]
 
 Array = npt.NDArray[Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def client() -> Iterator[Client]:
-    with ExitStack() as stack:
-        client = start_cluster(stack)
-        client.wait_for_workers(2, timeout=60)
-        yield client
 
 
 @one_case_of(*KMEANS)
@@ -113,6 +108,7 @@ def test_no_block_moves(client: Client) -> None:
         assert fetched() == 1
 
 
+@pytest.mark.thorough
 def test_workers_that_die_under_way_and_afterwards_change_nothing() -> None:
     points = np.random.default_rng(0).normal(size=(120_000, 8))
     settings: dict[str, Any] = {"init": points[:8], "n_init": 1, "max_iter": 25, "tol": 0}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -28,21 +26,17 @@ from spliter_apps import (
     KNeighborsRegressor,
     NearestNeighbors,
 )
-from tests.dask_backend.conftest import start
 from tests.dask_backend.test_dask_split import held, until
 from tests.dask_backend.test_persist import counted
 
-pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.backend("dask"),
+    pytest.mark.timeout(120),
+    pytest.mark.usefixtures("client"),
+]
 
 Array = npt.NDArray[Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def client() -> Iterator[Client]:
-    with ExitStack() as stack:
-        client = start(stack)
-        client.wait_for_workers(2, timeout=60)
-        yield client
 
 
 def iris() -> tuple[Array, Array]:

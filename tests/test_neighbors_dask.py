@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -29,17 +28,13 @@ from tests.kmeans_data import heights
 from tests.neighbors_data import by_distance_and_number, dataset, lattice
 from tests.neighbors_suite import NeighborsTests
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.backend("dask"),
+    pytest.mark.timeout(120),
+    pytest.mark.usefixtures("client"),
+]
 
 Array = npt.NDArray[Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def client() -> Iterator[Client]:
-    with ExitStack() as stack:
-        client = start(stack)
-        client.wait_for_workers(2, timeout=60)
-        yield client
 
 
 @one_case_of(*NEIGHBORS)
@@ -200,6 +195,7 @@ def broken(left: Array, right: Array) -> float:
     raise ArithmeticError("no distance")
 
 
+@pytest.mark.thorough
 def test_trees_lost_with_their_worker_are_built_again() -> None:
     points, queries = lattice(), lattice(20, seed=1)
     expected = by_distance_and_number(points, queries, 5)

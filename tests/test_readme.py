@@ -23,7 +23,11 @@ def test_there_are_two_programs() -> None:
 
 
 @pytest.mark.backend("dask")
-@pytest.mark.parametrize("program", PROGRAMS, ids=["per-block", "split"])
+@pytest.mark.parametrize(
+    "program",
+    [pytest.param(PROGRAMS[0], marks=pytest.mark.thorough), PROGRAMS[1]],
+    ids=["per-block", "split"],
+)
 def test_program_runs_as_printed(
     program: str, tmp_path: Path, run_python: RunPython, monkeypatch: pytest.MonkeyPatch
 ) -> None:

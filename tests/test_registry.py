@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -90,12 +92,23 @@ def printed(run_python: RunPython, program: str) -> str:
 
 
 TRY = """
-import spliter
-try:
-    print({what})
-except spliter.SplIterError as error:
-    print(f"{{type(error).__name__}}: {{error}}")
+import json, spliter
+
+def tried(what):
+    try:
+        return what()
+    except spliter.SplIterError as error:
+        return f"{{type(error).__name__}}: {{error}}"
+
+print(json.dumps([tried(what) for what in ({whats},)]))
 """
+
+
+def tried(run_python: RunPython, *expressions: str, before: str = "") -> list[Any]:
+    """Return the values of expressions, or the errors they raise, in one fresh interpreter."""
+    whats = ", ".join(f"lambda: {expression}" for expression in expressions)
+    found: list[Any] = json.loads(printed(run_python, before + TRY.format(whats=whats)))
+    return found
 
 
 def test_a_third_party_backend_is_found_by_type_and_by_name(
@@ -139,12 +152,13 @@ def test_two_backends_that_want_a_collection_are_both_named(
     install: Path, run_python: RunPython
 ) -> None:
     entry_points(install, greedy="shelves:GREEDY")
-    said = printed(run_python, TRY.format(what="spliter.split([[1]])"))
+    said, nblocks = tried(
+        run_python, "spliter.split([[1]])", "spliter.split([[1]], backend='greedy').nblocks"
+    )
     assert said.startswith("BackendNotUsableError: several backends ('greedy', 'local')")
     assert "a list of a list of int" in said
     assert "backend=NAME" in said
-    chosen = TRY.format(what="spliter.split([[1]], backend='greedy').nblocks")
-    assert printed(run_python, chosen) == "1"
+    assert nblocks == 1
 
 
 @pytest.mark.parametrize(
@@ -159,13 +173,17 @@ def test_a_broken_backend_is_named_and_does_not_stop_the_others(
     target: str, why: str, install: Path, run_python: RunPython
 ) -> None:
     entry_points(install, broken=target)
-    said = printed(run_python, TRY.format(what="spliter.split([[1]], backend='broken')"))
+    said, nblocks, told = tried(
+        run_python,
+        "spliter.split([[1]], backend='broken')",
+        "spliter.split([[1]]).nblocks",
+        "[info.reason for info in spliter.backends() if info.name == 'broken'][0]",
+    )
     assert said.startswith("BackendNotUsableError: ")
     assert target in said
     assert why in said
-    assert printed(run_python, TRY.format(what="spliter.split([[1]]).nblocks")) == "1"
-    told = "[info.reason for info in spliter.backends() if info.name == 'broken'][0]"
-    assert why in printed(run_python, TRY.format(what=told))
+    assert why in told
+    assert nblocks == 1
 
 
 def test_a_broken_backend_is_imported_once_and_named_by_backends(
@@ -199,7 +217,7 @@ def test_a_backend_that_cannot_take_part_in_a_split_is_refused(
     install: Path, run_python: RunPython
 ) -> None:
     entry_points(install, tasks="shelves:TASKS_ONLY")
-    said = printed(run_python, TRY.format(what="spliter.split([[1]], backend='tasks')"))
+    (said,) = tried(run_python, "spliter.split([[1]], backend='tasks')")
     assert said.startswith("BackendNotUsableError: backend 'tasks' ")
 
 
@@ -225,13 +243,17 @@ for name in {blocked}:
 
 def test_a_missing_engine_names_the_extra(run_python: RunPython) -> None:
     without = WITHOUT.format(blocked=["distributed", "dask"])
-    said = printed(run_python, without + TRY.format(what="spliter.split([[1]], backend='dask')"))
+    said, dask, local = tried(
+        run_python,
+        "spliter.split([[1]], backend='dask')",
+        "[[info.usable, info.extra] for info in spliter.backends() if info.name == 'dask']",
+        "[info.usable for info in spliter.backends() if info.name == 'local']",
+        before=without,
+    )
     assert said.startswith("BackendNotUsableError: backend 'dask' is not usable here: ")
     assert 'pip install "pyspliter[dask]"' in said
-    told = "[(info.usable, info.extra) for info in spliter.backends() if info.name == 'dask']"
-    assert printed(run_python, without + TRY.format(what=told)) == "[(False, 'dask')]"
-    told = "[info.usable for info in spliter.backends() if info.name == 'local']"
-    assert printed(run_python, without + TRY.format(what=told)) == "[True]"
+    assert dask == [[False, "dask"]]
+    assert local == [True]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("zarr") is None, reason="zarr is not installed")
@@ -244,27 +266,28 @@ import zarr
 from spliter_backends.zarr import on_workers
 array = zarr.create_array("memory://a", shape=(4,), chunks=(2,), dtype="i4")
 """
-    said = printed(
-        run_python, without + program + TRY.format(what="spliter.split(on_workers(array))")
-    )
+    (said,) = tried(run_python, "spliter.split(on_workers(array))", before=without + program)
     assert said.endswith('pip install "pyspliter[dask,zarr]"')
 
 
 def test_everything_but_dask_works_without_dask(run_python: RunPython) -> None:
     without = WITHOUT.format(blocked=["distributed", "dask", "zarr", "pandas", "scipy"])
-    program = without + TRY.format(what="spliter.split([[1, 2], [3]]).nblocks")
-    assert printed(run_python, program) == "2"
+    assert tried(run_python, "spliter.split([[1, 2], [3]]).nblocks", before=without) == [2]
 
 
 @pytest.mark.backend("dask")
 def test_dask_without_a_cluster_needs_no_distributed(run_python: RunPython) -> None:
     without = WITHOUT.format(blocked=["distributed"])
     make = "import dask.array as da\nx = da.ones(6, chunks=2)\n"
-    there = without + make + TRY.format(what="spliter.split(x.persist(scheduler='sync')).nblocks")
-    assert printed(run_python, there) == "3"
-    lazy = without + make + TRY.format(what="spliter.split(x)")
-    assert printed(run_python, lazy).startswith("LazyCollectionError: ")
-    assert "persist" in printed(run_python, lazy)
+    there, lazy = tried(
+        run_python,
+        "spliter.split(x.persist(scheduler='sync')).nblocks",
+        "spliter.split(x)",
+        before=without + make,
+    )
+    assert there == 3
+    assert lazy.startswith("LazyCollectionError: ")
+    assert "persist" in lazy
 
 
 def test_splitting_lists_imports_no_engine(run_python: RunPython) -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("xarray")
 pytest.importorskip("distributed")
 
 import xarray as xr
-from distributed import Client, LocalCluster
+from distributed import Client
 
 from spliter import (
     AlignmentError,
@@ -32,12 +32,9 @@ pytestmark = [pytest.mark.backend("xarray"), pytest.mark.backend("dask")]
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        # With a default client, what is in this process would have to go to its cluster.
-        Client(cluster, set_as_default=False) as client,
-    ):
+def cluster(dask_cluster: Any) -> Iterator[Client]:
+    # With a default client, what is in this process would have to go to its cluster.
+    with Client(dask_cluster, set_as_default=False) as client:
         yield client
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -35,12 +34,6 @@ from tests.counting_store import CountingStore
 from tests.dask_backend.conftest import start
 
 pytestmark = [pytest.mark.backend("zarr"), pytest.mark.backend("dask")]
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with ExitStack() as stack:
-        yield start(stack)
 
 
 @pytest.fixture

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ pytest.importorskip("distributed")
 
 import dask
 from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 
 from tests.dask_backend.without import OFF
 
@@ -23,14 +23,24 @@ if OFF:  # in the processes that tests start, too
 
 StartCluster = Callable[..., Client]
 
+FORKED = {"distributed.worker.multiprocessing-method": "forkserver"}
+"""Setting by which workers start from a process that has imported most of what they need."""
+
+
+def start_processes(n_workers: int = 2, **options: Any) -> LocalCluster:
+    """Start a cluster of worker processes, by default of one thread each."""
+    settings = {"threads_per_worker": 1, "dashboard_address": ":0"} | options
+    # Memory shared with the process they start from would count as the workers' own.
+    with dask.config.set({} if options.get("memory_limit") else FORKED):
+        return LocalCluster(n_workers=n_workers, **settings)
+
 
 def start(stack: ExitStack, *, restarts: bool = True, n_workers: int = 2, **options: Any) -> Client:
     """Start a cluster of worker processes and a client, both closed with the stack.
 
     With ``restarts=False`` nobody starts a worker again that has died.
     """
-    settings = {"threads_per_worker": 1, "dashboard_address": ":0"} | options
-    cluster = stack.enter_context(LocalCluster(n_workers=n_workers if restarts else 0, **settings))
+    cluster = stack.enter_context(start_processes(n_workers if restarts else 0, **options))
     client: Client = stack.enter_context(Client(cluster))
     if not restarts:
         for _ in range(n_workers):
@@ -39,31 +49,31 @@ def start(stack: ExitStack, *, restarts: bool = True, n_workers: int = 2, **opti
     return client
 
 
-def start_worker(client: Client, port: int = 0) -> subprocess.Popen[bytes]:
+def start_worker(client: Client, port: int = 0) -> BaseProcess:
     """Start one more worker process, without a nanny; at a free port by default."""
     address = client.scheduler_info()["address"]
-    command = [sys.executable, "-m", "distributed.cli.dask_worker", address]
+    with dask.config.set(FORKED):
+        process: BaseProcess = get_mp_context().Process(target=run_worker, args=(address, port))
+    process.start()
+    return process
+
+
+def run_worker(address: str, port: int) -> None:
+    """Body of such a process."""
+    from distributed.cli.dask_worker import main
+
+    silent = os.open(os.devnull, os.O_WRONLY)
+    for output in (1, 2):
+        os.dup2(silent, output)
     options = ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--worker-port", str(port)]
     preload = ["--preload", "tests.dask_backend.without"] if OFF else []
-    return subprocess.Popen(
-        [*command, *options, *preload],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    main([address, *options, *preload])
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: BaseProcess) -> None:
     """End a worker process, dead or alive."""
     process.kill()
-    process.wait()
-
-
-@pytest.fixture(scope="package")
-def client() -> Iterator[Client]:
-    """Client of a cluster for tests that harm nothing; one for all files of this folder."""
-    with ExitStack() as stack:
-        yield start(stack)
+    process.join()
 
 
 @pytest.fixture

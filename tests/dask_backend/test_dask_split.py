@@ -33,6 +33,7 @@ from spliter_backends.dask.blocks import MAX_INLINE_BLOCKS
 from spliter_backends.dask.executor import executor_for_client
 from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, received, spread, total
+from tests.dask_workers import workers_of
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(60)]
 
@@ -77,17 +78,16 @@ def test_nothing_moves(client: Client) -> None:
     assert received(client) != before
 
 
-def test_managed_memory_is_not_counted_twice(start_cluster: Any) -> None:
-    client = start_cluster(n_workers=1)
+def test_managed_memory_is_not_counted_twice(client: Client) -> None:
+    def managed(dask_scheduler: Any) -> int:
+        return sum(worker.nbytes for worker in dask_scheduler.workers.values())
+
+    before = client.run_on_scheduler(managed)
     x = da.ones(10_000_000, chunks=100_000).persist()
     wait(x)
     parts = split(x)
     client.gather(parts.map(programs.nothing))
-
-    def managed(dask_scheduler: Any) -> int:
-        return sum(worker.nbytes for worker in dask_scheduler.workers.values())
-
-    assert client.run_on_scheduler(managed) < 1.01 * x.nbytes
+    assert client.run_on_scheduler(managed) - before < 1.01 * x.nbytes
 
 
 # --- several collections ---
@@ -99,9 +99,8 @@ def dot(partition: Partition) -> float:
     return sum(float((x.sum(axis=1) * y).sum()) for x, y in partition)
 
 
-def test_aligned_collections_follow_the_first(start_cluster: Any) -> None:
-    client = start_cluster(n_workers=2)
-    first, second = sorted(client.scheduler_info()["workers"])
+def test_aligned_collections_follow_the_first(client: Client) -> None:
+    first, second = workers_of(client)
     rng = np.random.default_rng(0)
     data, labels = rng.random((100, 3)), rng.random(100)
     xs = [client.scatter(data[i : i + 10], workers=[first]) for i in range(0, 100, 10)]
@@ -120,13 +119,12 @@ def test_aligned_collections_follow_the_first(start_cluster: Any) -> None:
     assert received(client)[first][0] == before
 
 
-def test_an_idle_worker_does_not_steal_copies_of_aligned_blocks(start_cluster: Any) -> None:
-    client = start_cluster(n_workers=2)
-    first, second = sorted(client.scheduler_info()["workers"])
+def test_an_idle_worker_does_not_steal_copies_of_aligned_blocks(client: Client) -> None:
+    first, second = workers_of(client)
     xs = [client.scatter(np.full((10, 3), i), workers=[first]) for i in range(10)]
     ys = [client.scatter(np.full(10, i), workers=[second]) for i in range(10)]
-    # The copies wait behind this, long enough for Dask to look for work for the other worker.
-    busy = client.submit(time.sleep, 1.5, workers=[first])
+    # The copies wait behind this; Dask looks for work for the other worker ten times a second.
+    busy = client.submit(time.sleep, 0.5, workers=[first], pure=False)
     parts = split(xs, ys)
     assert busy.done()
     client.gather(parts.map(dot))
@@ -162,18 +160,18 @@ def test_misaligned_collections_of_unknown_sizes(client: Client) -> None:
 # --- callers ---
 
 
-def test_asynchronous_client(start_cluster: Any) -> None:
-    address = start_cluster().scheduler_info()["address"]
+def test_asynchronous_client(client: Client) -> None:
+    address = client.scheduler_info()["address"]
 
     async def program() -> None:
-        async with Client(address, asynchronous=True) as client:
-            x = client.persist(da.arange(100, chunks=10))
+        async with Client(address, asynchronous=True) as mine:
+            x = mine.persist(da.arange(100, chunks=10))
             with pytest.raises(BackendNotUsableError, match="to_thread"):
                 split(x)
             parts = await asyncio.to_thread(split, x)
             combined = reduce(operator.add, [total(part) for part in parts])
             assert await combined == 4950
-            assert await client.gather(combined) == 4950
+            assert await mine.gather(combined) == 4950
 
     asyncio.run(program())
 

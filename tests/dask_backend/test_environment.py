@@ -16,7 +16,6 @@ from distributed import Client, wait
 
 import spliter
 from spliter import BackendNotUsableError, gather, split
-from tests.dask_backend.conftest import stop
 from tests.dask_backend.programs import total
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(120)]
@@ -66,7 +65,8 @@ def cluster(tmp_path: Path) -> Iterator[tuple[Path, Start]]:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
-            stack.callback(stop, process)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
 
         yield address, begin
 
