@@ -83,20 +83,31 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--expect-backends: " + "; ".join(missing))
 
 
-@pytest.hookimpl(tryfirst=True)  # before tests are deselected, and xdist reads the groups
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark thorough tests; keep tests that share a cluster in one process (``--dist loadgroup``).
-
-    These are the tests of a file, or of a folder whose ``conftest.py`` has the cluster.
-    """
+    """Mark thorough tests."""
     for item in items:
         if THOROUGH & set(item.path.relative_to(config.rootpath).parts):
             item.add_marker("thorough")
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    for item in items:
-        together = item.path.parent if item.path.parent.name == "ray_backend" else item.path
-        item.add_marker(pytest.mark.xdist_group(str(together.relative_to(config.rootpath))))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run the tests of a file, which share a cluster, in one process; those of Ray all in one.
+
+    Not by ``xdist_group``: from pytest 9.2 on xdist 3.8 ignores that mark.
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    def scope_of(nodeid: str) -> str:
+        folder, _, file = nodeid.split("::", 1)[0].rpartition("/")
+        return folder if folder.endswith("ray_backend") else f"{folder}/{file}"
+
+    # In the order of the files: those with the longest tests are among the first.
+    config.option.loadscopereorder = False
+    scheduler: Any = LoadFileScheduling(config, log)
+    scheduler._split_scope = scope_of
+    return scheduler
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
