@@ -66,25 +66,7 @@ EXTENSIONS: Final = (
 
 @dataclass(frozen=True)
 class Options:
-    """Values of the command line.
-
-    Parameters
-    ----------
-    tasks : int
-        Approximate number of tasks to start.
-    looks : int
-        Number of counts in between.
-    blocks : int
-        Blocks of the collection.
-    patience : float
-        Maximum wait in seconds until the cluster is idle.
-    control : bool
-        Whether growth is compared with that of plain Dask; otherwise with none.
-    spans : bool
-        Whether Dask records bursts of tasks.
-    leak : int
-        Number of 1 kB objects that each use leaks on purpose, in each process.
-    """
+    """Values of the command line."""
 
     tasks: int
     looks: int

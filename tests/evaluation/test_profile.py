@@ -14,9 +14,7 @@ from spliter_experiments.evaluation.profile import (
     LEAST_SECONDS,
     Profile,
     Seen,
-    draw_profile,
     profiled,
-    write_profile_figure,
 )
 from spliter_experiments.evaluation.profile_cli import profile_table, run_profiled
 from spliter_experiments.harness.errors import InputError
@@ -146,20 +144,6 @@ def test_a_second_pass_begins_where_a_block_is_read_again() -> None:
     assert all(one.span < 2 for one in found.passes())
 
 
-def test_figure_of_a_profile(tmp_path: Path) -> None:
-    found = Profile(tasks(100, each=0.001, gap=0.009), cores=2)
-    (axes,) = draw_profile(found).axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == [
-        "f, now",
-        "f, split (predicted)",
-    ]
-    files = write_profile_figure(found, tmp_path / "out")
-    assert [file.suffix for file in files] == [".png", ".svg"]
-    assert all(file.stat().st_size for file in files)
-    (empty,) = draw_profile(Profile(cores=1)).axes
-    assert not empty.patches
-
-
 @pytest.mark.parametrize("width", [60, 80])
 def test_table_can_be_read_on_a_narrow_terminal(width: int) -> None:
     name = "histogram_of_a_block"
@@ -177,7 +161,7 @@ def test_table_can_be_read_on_a_narrow_terminal(width: int) -> None:
 def test_profile_command(tmp_path: Path, closing: str) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM + closing)
-    words = ["profile", str(program), "--output", str(tmp_path / "out"), "--", "20"]
+    words = ["profile", str(program), "--", "20"]
     result = CliRunner().invoke(app, words)
     for left in list(SpecCluster._instances):
         left.close()
@@ -185,7 +169,6 @@ def test_profile_command(tmp_path: Path, closing: str) -> None:
     said = " ".join(result.output.split())
     assert "60 tasks on 2 cores, 20 blocks read, 0 moved" in said
     assert "Splitting would " in said
-    assert (tmp_path / "out" / "profile.png").exists()
 
 
 LOCAL = """

@@ -56,16 +56,9 @@ def test_files_of_a_report(tmp_path: Path) -> None:
         "figures/laptop/fig09.png",
         "figures/laptop/fig09.svg",
         "report.html",
-        "report.md",
     ]
     assert (results.path / files[1]).read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (results.path / files[2]).read_text()
-
-
-def test_figures_without_the_page(tmp_path: Path) -> None:
-    results = pretended(tmp_path)
-    write_report(results, page=False)
-    assert not (results.path / "report.html").exists()
 
 
 def test_the_page_needs_no_other_file(tmp_path: Path) -> None:
@@ -97,16 +90,6 @@ def test_the_page_has_table_reading_and_verdict(tmp_path: Path) -> None:
     assert "Holds on dask: one task per block gets slower (2.00 times" in text
     assert "2 of 3 findings of the paper hold here." in text
     assert "planned runs are missing" not in text
-
-
-def test_the_summary_shows_figures_that_are_there(tmp_path: Path) -> None:
-    results = pretended(tmp_path)
-    write_report(results)
-    text = (results.path / "report.md").read_text()
-    shown = re.findall(r"!\[.*?\]\((.*?)\)", text)
-    assert shown == ["figures/laptop/fig09.png"]
-    assert (results.path / shown[0]).exists()
-    assert text.count("\n- ") == 3
 
 
 def test_missing_runs_are_said(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_sweep_of_two_scenarios_on_four_nodes(
         assert (piece / "nodes.txt").read_text().split() == ["node1", "node2", "node3", "node4"]
         assert [status for _, status in statuses(piece)] == [0]
         assert last_state(piece) == "ended 0"
-    plotted = spliter("experiment", "plot", folder / "results")
+    plotted = spliter("experiment", "report", folder / "results")
     assert plotted.exit_code == 0, plotted.output
     assert {file.suffix for file in (folder / "results").rglob("fig*.*g")} == {".png", ".svg"}
     assert "no run of" in refused("submit", folder, "--resume")

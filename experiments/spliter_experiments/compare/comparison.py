@@ -47,21 +47,7 @@ NOT_COMPUTED = ("command", "cluster", "rounds")
 
 @dataclass(frozen=True)
 class Settings:
-    """Options common to all comparisons.
-
-    Parameters
-    ----------
-    ways : tuple of str or None
-        Names of the ways to run; None for all available ones.
-    blocks_per_core : tuple of int
-        The comparison is repeated for each of these.
-    rounds, seed : int
-        Number of rounds, warm-up not counted; seed of the order of the ways.
-    placement : Placement
-        Distribution of the blocks over the workers.
-    command : str
-        Command line, recorded with the results.
-    """
+    """Options common to all comparisons; without `ways`, all available ones run."""
 
     engine: EngineKind
     cluster: ClusterChoice

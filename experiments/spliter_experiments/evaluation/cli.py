@@ -1,4 +1,4 @@
-"""Commands of ``spliter experiment``: run, plot, report and predict the paper's figures."""
+"""Commands of ``spliter experiment``: run, report and predict the paper's figures."""
 
 from __future__ import annotations
 
@@ -147,13 +147,6 @@ def resume(
                 note(f"{request.name}: {total(pending(request, results))}")
             else:
                 _run(request, results, (), _cluster(request, scheduler_file, address))
-
-
-@app.command()
-def plot(folder: FolderArgument) -> None:
-    """Draw the figures of the experiments in a folder, as PNG and SVG."""
-    with errors_reported():
-        _note_written(write_report(ResultsFolder(folder), page=False))
 
 
 @app.command()

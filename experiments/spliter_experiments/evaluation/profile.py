@@ -23,13 +23,9 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from distributed import Client, Scheduler, SchedulerPlugin
-from matplotlib.figure import Figure
-
-from spliter_experiments.harness.plot import save
 
 WORTH = 1.25
 """Minimum speed-up at which splitting is recommended."""
@@ -280,41 +276,3 @@ def fill(profile: Profile, seen: Sequence[tuple[Any, ...]], cores: int) -> None:
     """Add the tasks recorded by a scheduler."""
     profile.tasks += [Seen(*entry) for entry in seen]
     profile.cores = max(profile.cores, cores)
-
-
-def write_profile_figure(profile: Profile, folder: Path) -> list[Path]:
-    """Plot measured and predicted times of the passes into ``profile.png`` and ``profile.svg``."""
-    return save(draw_profile(profile), folder, "profile")
-
-
-def draw_profile(profile: Profile) -> Figure:
-    """Return a figure of the passes by name, split into work and overhead."""
-    figure = Figure(figsize=(8, 1.6 + 0.9 * max(len(_by_name(profile)), 1)), layout="constrained")
-    axes = figure.subplots()
-    labels: list[str] = []
-    for name, passes in _by_name(profile).items():
-        work = sum(found.work for found in passes)
-        rows = (
-            (f"{name}, now", sum(found.span for found in passes), "#d55e00"),
-            (f"{name}, split (predicted)", sum(found.split for found in passes), "#0072b2"),
-        )
-        for label, seconds, colour in rows:
-            place = len(labels)
-            axes.barh(place, work, color="#bbbbbb")
-            axes.barh(place, max(seconds - work, 0.0), left=work, color=colour)
-            labels.append(label)
-    axes.set_yticks(range(len(labels)), labels)
-    axes.invert_yaxis()
-    axes.set_xlabel("seconds (grey: the work on all cores; colour: what the tasks add)")
-    axes.set_title(profile.verdict(), fontsize=9, loc="left", wrap=True, parse_math=False)
-    for side in "top", "right":
-        axes.spines[side].set_visible(False)
-    return figure
-
-
-def _by_name(profile: Profile) -> dict[str, list[Pass]]:
-    found: dict[str, list[Pass]] = {}
-    for one in profile.passes():
-        if one.can_be_split:
-            found.setdefault(one.name, []).append(one)
-    return found

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spliter_experiments.evaluation import _profile_preload
-from spliter_experiments.evaluation.profile import Pass, Profile, Seen, write_profile_figure
+from spliter_experiments.evaluation.profile import Pass, Profile, Seen
 from spliter_experiments.harness.console import errors_reported, note
 from spliter_experiments.harness.errors import InputError
 from spliter_experiments.harness.table import Grid, seconds, size
@@ -74,9 +74,6 @@ def profile(
     arguments: Annotated[
         list[str] | None, typer.Argument(help="What the program is given, after --.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="Folder for the figure (PNG and SVG).")
-    ] = None,
 ) -> None:
     """Run a program, count its blocks, tasks and bytes, and say whether splitting would help."""
     with errors_reported():
@@ -84,8 +81,6 @@ def profile(
         console = Console(markup=False)
         console.print(profile_table(found))
         console.print(found.verdict(), highlight=False, markup=False)
-        if output is not None:
-            note(f"written: {', '.join(map(str, write_profile_figure(found, output)))}")
 
 
 def run_profiled(script: Path, arguments: Sequence[str]) -> Profile:

@@ -1,4 +1,4 @@
-"""Report a folder of results: figures, one self-contained HTML page, and a Markdown summary.
+"""Report a folder of results: figures, and one self-contained HTML page.
 
 Each figure is shown with its table, the paper's reading of it, and for each of the paper's findings
 whether it holds here, with the measured ratio.
@@ -28,7 +28,6 @@ from spliter_experiments.harness.table import Grid
 from spliter_experiments.harness.table import size as bytes_said
 
 PAGE = "report.html"
-SUMMARY = "report.md"
 TEMPLATE = "report.html.j2"
 FIGURES_FOLDER = "figures"
 
@@ -41,7 +40,6 @@ class Section:
     size: str
     note: str
     picture: str
-    file: Path
     tables: list[Grid]
     findings: list[Finding]
     missing: int
@@ -81,8 +79,8 @@ def style_of(scenario: Scenario, note: str) -> Style:
     return Style(title, LABELS[scenario.x], kind, scenario.y, scenario.axis)
 
 
-def write_report(folder: ResultsFolder, *, page: bool = True) -> list[Path]:
-    """Plot all experiments in a folder and, with `page`, write the page; return the files."""
+def write_report(folder: ResultsFolder) -> list[Path]:
+    """Plot all experiments in a folder and write the page; return the files."""
     records = folder.records()
     files = [folder.write_table(records)]
     sections = []
@@ -105,16 +103,12 @@ def write_report(folder: ResultsFolder, *, page: bool = True) -> list[Path]:
                 size,
                 note,
                 _embedded(next(file for file in pictures if file.suffix == ".svg")),
-                next(file for file in pictures if file.suffix == ".png").relative_to(folder.path),
                 [table for table in tables if table is not None],
                 findings(scenario, bars),
                 missing,
             )
         )
-    if page:
-        files.append(_write(folder.path / PAGE, _page(sections, records)))
-        files.append(_write(folder.path / SUMMARY, _summary(sections)))
-    return files
+    return [*files, _write(folder.path / PAGE, _page(sections, records))]
 
 
 def _asked(folder: ResultsFolder) -> dict[tuple[str, str], tuple[Scenario, int]]:
@@ -161,17 +155,6 @@ def _page(sections: Sequence[Section], records: Sequence[Record]) -> str:
         runs=len(records),
         held=[finding for section in sections for finding in section.findings],
     )
-
-
-def _summary(sections: Sequence[Section]) -> str:
-    """Return figures and verdicts as Markdown, for inclusion in other pages."""
-    parts = [
-        f"### {section.heading}. {section.scenario.title}\n\n"
-        f"![{section.heading}: {section.scenario.title}]({section.file.as_posix()})\n\n"
-        + "\n".join(f"- {finding.sentence}" for finding in section.findings)
-        for section in sections
-    ]
-    return "\n\n".join(parts) + "\n"
 
 
 def _write(file: Path, text: str) -> Path:

@@ -182,14 +182,11 @@ class ResultsFolder:
     def records(self) -> list[Record]:
         """Return all records, sorted by run id."""
         files = sorted((self.path / RUNS).glob("*.json"))
-        if files:
-            found = [_record(_read(file), file) for file in files]
-        elif (self.path / TABLE).exists():
-            found = read_table(self.path / TABLE)
-        elif not self.path.is_dir():
+        if not self.path.is_dir():
             raise ResultsError(f"there is no folder {self.path}; give that of `experiment run`")
-        else:
+        if not files:
             raise ResultsError(f"{self.path} holds no finished run; spliter experiment resume")
+        found = [_record(_read(file), file) for file in files]
         check_together(found)
         return found
 
@@ -277,17 +274,13 @@ def _read(file: Path) -> dict[str, Any]:
         raise ResultsError(
             f"{file} cannot be read ({error!r}); remove it and run spliter experiment resume"
         ) from error
-    _check_version(version, file)
-    assert isinstance(content, dict)
-    return content
-
-
-def _check_version(version: Any, file: Path) -> None:
     if version != SCHEMA_VERSION:
         raise IncompatibleResultsError(
             f"{file} is of version {version} of the format of results; this is version "
             f"{SCHEMA_VERSION}: use the SplIter that wrote it, or another folder"
         )
+    assert isinstance(content, dict)
+    return content
 
 
 def _record(content: Mapping[str, Any], file: Path) -> Record:
@@ -336,21 +329,3 @@ def frame_of(records: Sequence[Record]) -> pd.DataFrame:
 
     rows = [{**asdict(record), "versions": json.dumps(record.versions)} for record in records]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
-
-
-def read_table(file: Path) -> list[Record]:
-    """Read records from a results table."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(file)
-        version = (table.schema.metadata or {}).get(VERSION_KEY, b"none").decode()
-        _check_version(int(version) if version.isdecimal() else version, file)
-        frame = table.to_pandas()
-        rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-        return [_record({**row, "versions": json.loads(row["versions"])}, file) for row in rows]
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        if isinstance(error, ResultsError):
-            raise
-        raise ResultsError(f"{file} is not a table of results: {error}") from error

@@ -17,32 +17,10 @@ Measured = Callable[[PlannedRun], float | None]
 
 
 class Request(BaseModel):
-    """Requested runs, and options of their jobs.
+    """Requested runs, and options of their jobs: those of ``spliter slurm render``.
 
-    Parameters
-    ----------
-    figures : tuple of str
-        Figures, or absolute paths of scenario files.
-    size : str
-        ``full`` or ``laptop``.
-    backend : str
-        Name of the engine.
-    configurations, nodes : tuple
-        Only these; None for all.
-    repetitions : int or None
-        Replaces the scenario's number.
-    site : str
-        Name of a profile, or absolute path of a profile file.
-    overrides : mapping of str to str
-        Replaced entries of the profile: account, qos, partition, constraint, venv, python.
-    modules, prolog : tuple of str
-        Modules to load and shell lines to run, after those of the profile.
-    network : str or None
-        One of the site's networks, or an interface by name.
-    nodelist, exclude : str
-        Nodes to use and to avoid.
-    hours : float or None
-        Maximum time limit to request.
+    Files are named by absolute paths. `overrides` replace entries of the profile; `modules` and
+    `prolog` are added to those of the profile.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

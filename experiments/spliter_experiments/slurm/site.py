@@ -33,58 +33,11 @@ SCRATCH = r"^(?:[^\x00-\x1f\"`\\$]|\$[A-Za-z_{])+$"
 
 
 class Site(BaseModel):
-    """Profile of one cluster. Sizes are per node.
+    """Profile of one cluster; sizes are per node.
 
-    Parameters
-    ----------
-    name : str
-        Stem of the profile's file name.
-    description : str
-        Text for users.
-    nodes : int
-        Maximum number of nodes of a job.
-    sockets, cores_per_socket : int
-        Processors, and cores of each.
-    memory_gib : float
-        Memory that the programs of a job may use in total.
-    hours : float
-        Maximum time limit of a job.
-    partition, account, qos, constraint : str
-        Values of these options of ``sbatch``; empty to omit the option.
-    exclusive : bool
-        Whether a job has its nodes to itself.
-    required : tuple of str
-        Which of partition, account and qos the user must give.
-    interfaces : mapping of str to str
-        Network interfaces: ``fabric`` (Omni-Path, InfiniBand) and ``ethernet``. Without one,
-        services use the address of the host's name.
-    network : str
-        Default network; empty for none.
-    batch_options : tuple of str
-        Further options of ``sbatch``, such as ``--switches=1``.
-    step_options : tuple of str
-        Options of every ``srun``. Since SLURM 20.11 steps need ``--overlap`` to share cores.
-    worker_options : tuple of str
-        Options of the ``srun`` that starts workers: binding to cores.
-    modules : tuple of str
-        Modules to load, after unloading those of the login shell.
-    venv : str
-        Virtual environment to activate; empty for none.
-    python : str
-        Python interpreter.
-    environment : mapping of str to str
-        Environment variables to export.
-    prolog, epilog : tuple of str
-        Shell lines to run before the services start and after they have ended.
-    scratch : str
-        Folder on each node's local disk, where workers spill. The job's shell expands variables,
-        and nothing else.
-    array_limit : int
-        Maximum number of concurrent tasks of a job array; 0 for no limit.
-    compss_options : tuple of str
-        Further options of ``enqueue_compss``.
-    compss_modules : tuple of str
-        Additional modules for COMPSs.
+    ``sites/generic.toml`` explains every entry but ``compss_options``, further options of
+    ``enqueue_compss``, and ``compss_modules``, additional modules for it. The job's shell expands
+    variables in ``scratch``, and nothing else.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -26,19 +26,7 @@ MOST_CLASSES = 100
 
 @dataclass(frozen=True)
 class InputChoice:
-    """Requested input data.
-
-    Parameters
-    ----------
-    source : str or None
-        A file or ``sklearn:NAME``; None to generate points.
-    columns : str or None
-        Comma-separated names or numbers of columns; None for the numeric ones.
-    tile : int or None
-        Repeat the rows of the source up to this number.
-    rows, dims, seed : int
-        Shape and seed of generated points.
-    """
+    """Requested input data: options of ``spliter compare``, or the shape of generated points."""
 
     source: str | None
     columns: str | None
