@@ -91,7 +91,7 @@ def test_backends_with_another_version_are_refused(
     monkeypatch.setattr(spliter, "__version__", "9.9")
     result = compare("sum", "--address", address)
     assert result.exit_code == 2
-    assert "backends without spliter 9.9" in " ".join(result.stderr.split())
+    assert "there is no spliter 9.9 everywhere" in " ".join(result.stderr.split())
 
 
 def test_nobody_answers_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:

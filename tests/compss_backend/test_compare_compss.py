@@ -134,4 +134,4 @@ def test_kernels_of_one_node_count(engine: CompssEngine) -> None:
     spent = engine.counter.reading().since(before)
     assert spent.tasks == 2, "one to make the block, one on it"
     assert spent.nbytes is None, "COMPSs does not tell"
-    assert Counter(engine.nodes.units.values()) == {2: 3}
+    assert Counter(engine.capacities.values()) == {2: 3}

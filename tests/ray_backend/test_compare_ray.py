@@ -24,7 +24,7 @@ WAYS = [(name, way) for name, way in all_ways(ENGINE) if way not in OFF_CLUSTER]
 
 @pytest.fixture(scope="module")
 def posed(nodes: RayNodes) -> Iterator[dict[str, Posed]]:
-    engine = RayEngine({Location(node): 1 for node in nodes.ids}, here=True)
+    engine = RayEngine({Location(node): 1 for node in nodes.ids}, on_this_machine=True)
     with ExitStack() as stack:
         yield {name: stack.enter_context(pose(ENGINE, name, engine, {})) for name in APPS}
 

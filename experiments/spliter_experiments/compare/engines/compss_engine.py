@@ -43,18 +43,17 @@ from spliter_experiments.compare.engines.compss_watch import (
     launched_progress,
     launched_resources,
 )
-from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice, ResultsHere
+from spliter_experiments.compare.engines.engine import (
+    WAIT_SECONDS,
+    ClusterChoice,
+    ResultsHere,
+    check_versions,
+    chunks_of,
+    read_errors_named,
+)
 from spliter_experiments.compare.engines.placement import Placement
-from spliter_experiments.harness.errors import ClusterError, ExperimentError, InputError
+from spliter_experiments.harness.errors import ClusterError
 from spliter_experiments.harness.runner import Reading
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """Tasks that each node runs at once, and whether all nodes are this host."""
-
-    units: Mapping[Location, int]
-    on_this_machine: bool
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,8 @@ def tell() -> NodeReport:
 
 
 @contextmanager
-def connected(choice: ClusterChoice) -> Iterator[Nodes]:
-    """Find the nodes of the COMPSs application whose main program is this process."""
+def connected(choice: ClusterChoice) -> Iterator[tuple[Mapping[Location, int], bool]]:
+    """Find the nodes of this application and their tasks at once; whether all are this host."""
     if not runtime_is_up():
         raise ClusterError(
             "this is not the main program of a COMPSs application: use the spliter command, which "
@@ -86,10 +85,10 @@ def connected(choice: ClusterChoice) -> Iterator[Nodes]:
     configure(computing_units=sizes.pop() if len(sizes) == 1 else before.computing_units)
     try:
         told = _ask_all(len(listed))
-        _check(told)
+        check_versions("compss", {one.node: one.version for one in told.values()})
         names = [Location(name) for name in sorted(told)]
         here = {one.host for one in told.values()} == {socket.gethostname()}
-        yield Nodes(EXECUTOR.capacities(names), here)
+        yield EXECUTOR.capacities(names), here
     finally:
         configure(computing_units=before.computing_units)
 
@@ -108,19 +107,6 @@ def _ask_all(listed: int) -> dict[str, NodeReport]:
         asked = make_blocks(tell, [()] * count, nodes="in turn")
         told |= {one.node: one for one in asked.gather()}
     return told
-
-
-def _check(told: Mapping[str, NodeReport]) -> None:
-    wrong = [
-        f"{one.node} has {one.version}"
-        for one in told.values()
-        if one.version != spliter.__version__
-    ]
-    if wrong:
-        raise ClusterError(
-            f"COMPSs nodes without spliter {spliter.__version__}: {'; '.join(wrong)}; install "
-            "the same version there, with its extras [experiments,compss]"
-        )
 
 
 @dataclass(frozen=True)
@@ -159,23 +145,8 @@ class TaskMeter:
 class CompssEngine(ResultsHere):
     """Nodes of a COMPSs application; implements :class:`.engine.Engine`."""
 
-    nodes: Nodes
     progress: Progress
     counter: TaskMeter = field(default_factory=TaskMeter)
-
-    @property
-    def cores(self) -> int:
-        """Number of tasks that run at the same time."""
-        return sum(self.nodes.units.values())
-
-    @property
-    def workers(self) -> int:
-        """Number of nodes."""
-        return len(self.nodes.units)
-
-    def is_on_this_machine(self) -> bool:
-        """Return whether all nodes are this host."""
-        return self.nodes.on_this_machine
 
     @contextmanager
     def persisted(
@@ -191,19 +162,11 @@ class CompssEngine(ResultsHere):
         calls = [
             (source, start, start + rows) for start, rows in zip(starts, row_chunks, strict=True)
         ]
-        chunks = (tuple(row_chunks), *((size,) for size in like.shape[1:]))
         nodes: Literal["in turn"] | None = None if placement is Placement.COMPSS else "in turn"
-        blocks = make_blocks(read_rows, calls, chunks=chunks, nodes=nodes)
-        try:
+        blocks = make_blocks(read_rows, calls, chunks=chunks_of(row_chunks, like), nodes=nodes)
+        with read_errors_named(source):
             for block in blocks:
                 known_facts(block)
-        except ExperimentError:
-            raise
-        except Exception as error:
-            raise InputError(
-                f"the workers cannot read {source.origin}: {error}; a file has to be at the same "
-                "path on every node"
-            ) from error
         try:
             yield blocks
         finally:
@@ -253,6 +216,6 @@ def connect(choice: ClusterChoice) -> Iterator[CompssEngine]:
     """Find the nodes of the COMPSs application whose main program is this process."""
     progress = launched_progress()
     progress.tell(START_SECONDS, STARTING)
-    with connected(choice) as nodes:
+    with connected(choice) as (capacities, on_this_machine):
         progress.tell(WAIT_SECONDS, "loading the first blocks")
-        yield CompssEngine(nodes, progress)
+        yield CompssEngine(capacities, on_this_machine, progress)

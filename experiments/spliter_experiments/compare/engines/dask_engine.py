@@ -22,7 +22,12 @@ from spliter_experiments.compare.engines.dask_cluster import (
     process_versions,
 )
 from spliter_experiments.compare.engines.dask_meter import ClusterMeter, Rest
-from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice, EngineKind
+from spliter_experiments.compare.engines.engine import (
+    WAIT_SECONDS,
+    ClusterChoice,
+    EngineKind,
+    chunks_of,
+)
 from spliter_experiments.compare.engines.placement import Placement, seats
 from spliter_experiments.harness.errors import ClusterError, InputError
 
@@ -60,8 +65,9 @@ def persist(
 
     Blocks of the same number are at the same worker, except with :attr:`Placement.DASK`.
     """
-    chunks = (tuple(row_chunks), *((size,) for size in like.shape[1:]))
-    lazy = da.map_blocks(load_rows, source=source, chunks=chunks, dtype=like.dtype, meta=like)
+    lazy = da.map_blocks(
+        load_rows, source=source, chunks=chunks_of(row_chunks, like), dtype=like.dtype, meta=like
+    )
     with _pins(client, len(row_chunks), placement):
         # Not optimized, because the placement refers to the block keys.
         array: da.Array = lazy.persist(optimize_graph=False)

@@ -8,8 +8,6 @@ or the client is not counted. Neither is P2P shuffle traffic, but no way here ma
 
 from __future__ import annotations
 
-import gc
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +16,9 @@ from typing import Any, NamedTuple
 
 from distributed import Client, Future, Scheduler, SchedulerPlugin, Worker, WorkerPlugin
 
+from spliter_experiments.compare.engines.engine import REST_SECONDS, wait_until_idle
 from spliter_experiments.harness.errors import ClusterError
 from spliter_experiments.harness.runner import Reading
-
-REST_SECONDS = 60.0
-POLL_SECONDS = 0.03
 
 UNFINISHED = frozenset({"waiting", "processing", "queued", "no-worker"})
 """Scheduler states of tasks that occupy workers, or may do so at any moment."""
@@ -63,23 +59,20 @@ class Rest:
 
     def wait(self, timeout: float = REST_SECONDS) -> None:
         """Wait until nothing runs, no more is held than at first, and blocks are in place."""
-        deadline = time.monotonic() + timeout
-        while True:
-            load = current_load(self.client)
-            away = 0
-            if load.unfinished == 0:
-                away = self.client.run_on_scheduler(put_back, homes=dict(self.homes))
-                if not away and load.tasks <= self.load.tasks and load.copies <= self.load.copies:
-                    return
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"the cluster is not at rest after {timeout:g} s: {load.unfinished} tasks "
-                    f"unfinished, {load.tasks} tasks remembered (before: {self.load.tasks}), "
-                    f"{load.copies} results held (before: {self.load.copies}), {away} blocks away "
-                    "from where they were; did a worker die, or does someone else use the cluster?"
-                )
-            gc.collect()  # futures in reference cycles hold results
-            time.sleep(POLL_SECONDS)
+        wait_until_idle(self._found, timeout)
+
+    def _found(self) -> str:
+        load = current_load(self.client)
+        away = 0
+        if load.unfinished == 0:
+            away = self.client.run_on_scheduler(put_back, homes=dict(self.homes))
+            if not away and load.tasks <= self.load.tasks and load.copies <= self.load.copies:
+                return ""
+        return (
+            f"{load.unfinished} tasks unfinished, {load.tasks} tasks remembered (before: "
+            f"{self.load.tasks}), {load.copies} results held (before: {self.load.copies}), {away} "
+            "blocks away from where they were"
+        )
 
 
 def current_load(client: Client) -> Load:

@@ -11,12 +11,11 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-import spliter
 from spliter import BackendNotUsableError, Location
 from spliter_backends.dataclay.cluster import EmbeddedDataClay
 from spliter_backends.dataclay.executor import DataClayExecutor, current_executor
 from spliter_backends.dataclay.quiet import quiet
-from spliter_experiments.compare.engines.engine import ClusterChoice, result_of
+from spliter_experiments.compare.engines.engine import ClusterChoice, check_versions, result_of
 from spliter_experiments.harness.errors import ClusterError, OptionError
 
 with quiet():
@@ -87,16 +86,7 @@ def hosts_of(executor: DataClayExecutor, backends: list[Location]) -> set[str]:
 def check_backends(executor: DataClayExecutor, backends: list[Location]) -> None:
     """Check that all backends have this version of SplIter."""
     found = _ask_all(executor, backends, pydoc.locate, "spliter.__version__")
-    wrong = [
-        f"{backend} has {version}"
-        for backend, version in zip(backends, found, strict=True)
-        if version != spliter.__version__
-    ]
-    if wrong:
-        raise ClusterError(
-            f"backends without spliter {spliter.__version__}: {'; '.join(wrong)}; install "
-            "the same version there, with its extras [experiments,dataclay]"
-        )
+    check_versions("dataclay", dict(zip(backends, found, strict=True)))
 
 
 def _ask_all(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,10 +30,11 @@ from spliter_experiments.compare.engines.engine import (
     ClusterChoice,
     EngineKind,
     ResultsHere,
+    chunks_of,
+    read_errors_named,
     result_of,
 )
 from spliter_experiments.compare.engines.placement import Placement, seats
-from spliter_experiments.harness.errors import ExperimentError, InputError
 
 with quiet():
     from dataclay.event_loop import get_dc_event_loop
@@ -58,29 +59,11 @@ class DataClayEngine(ResultsHere):
 
     Parameters
     ----------
-    capacities : mapping of str to int
-        For each backend, the number of concurrent active methods.
-    on_this_machine : bool
-        Whether all backends run on this host.
+    executor : DataClayExecutor
+        Runs SplIter's own tasks.
     """
 
     executor: DataClayExecutor
-    capacities: Mapping[Location, int]
-    on_this_machine: bool
-
-    @property
-    def cores(self) -> int:
-        """Number of active methods that run at the same time."""
-        return sum(self.capacities.values())
-
-    @property
-    def workers(self) -> int:
-        """Number of backends."""
-        return len(self.capacities)
-
-    def is_on_this_machine(self) -> bool:
-        """Return whether all backends run on this host."""
-        return self.on_this_machine
 
     @contextmanager
     def persisted(
@@ -98,20 +81,12 @@ class DataClayEngine(ResultsHere):
                 backends, row_starts(row_chunks), row_chunks, strict=True
             )
         ]
-        try:
+        with read_errors_named(source):
             objects = tuple(result_of(future) for future in loading)
-        except ExperimentError:
-            raise
-        except Exception as error:
-            raise InputError(
-                f"the backends cannot read {source.origin}: {error}; a file has to be at the same "
-                "path on the machine of every backend"
-            ) from error
         ids = tuple(block._dc_meta.id for block in objects)
-        chunks = (tuple(row_chunks), *((size,) for size in like.shape[1:]))
         row_nbytes = like.itemsize * int(np.prod(like.shape[1:]))
         nbytes = np.asarray(row_chunks, dtype=np.int64) * row_nbytes
-        array = LoadedArray(ids, chunks, like.dtype, nbytes, objects)
+        array = LoadedArray(ids, chunks_of(row_chunks, like), like.dtype, nbytes, objects)
         try:
             yield array
         finally:
@@ -177,7 +152,7 @@ def connect(choice: ClusterChoice) -> Iterator[DataClayEngine]:
         backends = backends_of(executor)
         check_backends(executor, backends)
         here = hosts_of(executor, backends) == {socket.gethostname()}
-        yield DataClayEngine(executor, executor.capacities(backends), here)
+        yield DataClayEngine(executor.capacities(backends), here, executor)
 
 
 ENGINE = EngineKind(

@@ -8,8 +8,6 @@ backend needs passes through this process.
 
 from __future__ import annotations
 
-import gc
-import time
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +16,9 @@ from typing import Any
 
 from spliter import Location
 from spliter_backends.dataclay.executor import DataClayExecutor
+from spliter_experiments.compare.engines.engine import REST_SECONDS, wait_until_idle
 from spliter_experiments.harness.errors import ClusterError
 from spliter_experiments.harness.runner import Reading
-
-REST_SECONDS = 60.0
-POLL_SECONDS = 0.03
 
 
 @dataclass(frozen=True)
@@ -49,15 +45,7 @@ class DataClayRest:
 
     def wait(self, timeout: float = REST_SECONDS) -> None:
         """Wait until no more results are kept than at first."""
-        deadline = time.monotonic() + timeout
-        while (kept := kept_at(self.executor, self.backends)) > self.kept:
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"the backends are not at rest after {timeout:g} s: they keep {kept} results "
-                    f"(before: {self.kept}); does someone else use this dataClay?"
-                )
-            gc.collect()  # futures in reference cycles hold results
-            time.sleep(POLL_SECONDS)
+        wait_until_idle(self._found, timeout)
         moved = sum(
             now != home
             for now, home in zip(_holders(self.executor, self.object_ids), self.homes, strict=True)
@@ -67,6 +55,10 @@ class DataClayRest:
                 f"{moved} of {len(self.homes)} blocks are not at the backend where they were "
                 "loaded; does someone else use this dataClay?"
             )
+
+    def _found(self) -> str:
+        kept = kept_at(self.executor, self.backends)
+        return "" if kept <= self.kept else f"{kept} results are kept (before: {self.kept})"
 
 
 def kept_at(executor: DataClayExecutor, backends: Sequence[Location]) -> int:

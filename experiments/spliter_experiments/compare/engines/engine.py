@@ -5,19 +5,29 @@ Each engine is a module with an :class:`EngineKind`; :mod:`.loading` finds it by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy.typing as npt
 
+from spliter import Location, __version__
 from spliter_experiments.compare.data.sources import Rows
 from spliter_experiments.compare.engines.placement import Placement
-from spliter_experiments.harness.errors import ClusterError, OptionError
+from spliter_experiments.harness.errors import (
+    ClusterError,
+    ExperimentError,
+    InputError,
+    OptionError,
+)
 from spliter_experiments.harness.runner import Reading
 
 WAIT_SECONDS = 600
+REST_SECONDS = 60.0
+POLL_SECONDS = 0.03
 
 
 @dataclass(frozen=True)
@@ -132,8 +142,34 @@ class Engine(Protocol):
         """Count tasks and bytes while the context is open."""
 
 
+@dataclass(frozen=True)
 class ResultsHere:
-    """Mixin for engines whose calls return results, not futures; results are merged here."""
+    """Base of engines whose calls return results, not futures; results are merged here.
+
+    Parameters
+    ----------
+    capacities : mapping of Location to int
+        For each location, the number of tasks that run at the same time.
+    on_this_machine : bool
+        Whether all locations are on this host.
+    """
+
+    capacities: Mapping[Location, int]
+    on_this_machine: bool
+
+    @property
+    def cores(self) -> int:
+        """Number of tasks that run at the same time."""
+        return sum(self.capacities.values())
+
+    @property
+    def workers(self) -> int:
+        """Number of locations."""
+        return len(self.capacities)
+
+    def is_on_this_machine(self) -> bool:
+        """Return whether all locations are on this host."""
+        return self.on_this_machine
 
     def call_each(self, function: Callable[..., Any], *lists: Any, **shared: Any) -> list[Any]:
         """Call a function in this process."""
@@ -198,3 +234,45 @@ def result_of(future: Any) -> Any:
         return future.result(timeout=WAIT_SECONDS)
     except TimeoutError as error:
         raise ClusterError(f"no result after {WAIT_SECONDS} s") from error
+
+
+def wait_until_idle(found: Callable[[], str], timeout: float) -> None:
+    """Wait until nothing is found that a run has left; `found` describes it."""
+    deadline = time.monotonic() + timeout
+    while left := found():
+        if time.monotonic() > deadline:
+            raise ClusterError(
+                f"the cluster is not at rest after {timeout:g} s: {left}; did a worker die, or "
+                "does someone else use the cluster?"
+            )
+        gc.collect()  # futures in reference cycles hold results
+        time.sleep(POLL_SECONDS)
+
+
+def check_versions(engine: str, found: Mapping[str, object]) -> None:
+    """Check that all locations have this version of SplIter."""
+    wrong = [f"{at} has {version}" for at, version in found.items() if version != __version__]
+    if wrong:
+        raise ClusterError(
+            f"there is no spliter {__version__} everywhere: {'; '.join(wrong)}; install the same "
+            f"version there, with its extras [experiments,{engine}]"
+        )
+
+
+@contextmanager
+def read_errors_named(source: Rows) -> Iterator[None]:
+    """Turn an error of a worker that reads a source into an `InputError`."""
+    try:
+        yield
+    except ExperimentError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"the workers cannot read {source.origin}: {error}; a file has to be at the same path "
+            "on every worker"
+        ) from error
+
+
+def chunks_of(row_chunks: Sequence[int], like: npt.NDArray[Any]) -> tuple[tuple[int, ...], ...]:
+    """Return the chunks of an array that is divided in rows only, like an empty block."""
+    return (tuple(row_chunks), *((size,) for size in like.shape[1:]))

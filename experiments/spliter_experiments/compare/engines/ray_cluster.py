@@ -13,11 +13,10 @@ from typing import Any
 import psutil
 import ray
 
-import spliter
 from spliter import Location
 from spliter_backends.ray.blocks import affinity
 from spliter_backends.ray.cluster import usable_nodes
-from spliter_experiments.compare.engines.engine import ClusterChoice
+from spliter_experiments.compare.engines.engine import ClusterChoice, check_versions
 from spliter_experiments.harness.errors import ClusterError
 
 START_SECONDS = 60
@@ -92,19 +91,14 @@ def nodes_of(choice: ClusterChoice) -> dict[Location, int]:
 
 def check_nodes(nodes: Mapping[Location, int]) -> None:
     """Check that all nodes have this version of SplIter."""
-    wrong = []
+    found = {}
     for node in nodes:
         version = "no answer"
         with suppress(Exception):
             asked = version_here.options(scheduling_strategy=affinity(node)).remote()
             version = ray.get(asked, timeout=CHECK_SECONDS)
-        if version != spliter.__version__:
-            wrong.append(f"{node[:8]} has {version}")
-    if wrong:
-        raise ClusterError(
-            f"nodes without spliter {spliter.__version__}: {'; '.join(wrong)}; install "
-            "the same version there, with its extras [experiments,ray]"
-        )
+        found[node[:8]] = version
+    check_versions("ray", found)
 
 
 @ray.remote  # type: ignore[untyped-decorator]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import gc
-import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,10 +21,14 @@ from spliter_backends.ray.errors import told
 from spliter_experiments.compare.data.blocks import row_starts
 from spliter_experiments.compare.data.sources import Rows
 from spliter_experiments.compare.engines.engine import (
+    REST_SECONDS,
     WAIT_SECONDS,
     ClusterChoice,
     EngineKind,
     ResultsHere,
+    chunks_of,
+    read_errors_named,
+    wait_until_idle,
 )
 from spliter_experiments.compare.engines.placement import Placement, seats
 from spliter_experiments.compare.engines.ray_cluster import (
@@ -35,11 +37,8 @@ from spliter_experiments.compare.engines.ray_cluster import (
     nodes_of,
     on_this_machine,
 )
-from spliter_experiments.harness.errors import ClusterError, ExperimentError, InputError
+from spliter_experiments.harness.errors import ClusterError
 from spliter_experiments.harness.runner import Reading
-
-REST_SECONDS = 60.0
-POLL_SECONDS = 0.03
 
 
 def node_stats() -> Iterator[Any]:
@@ -103,15 +102,13 @@ class RayRest:
 
     def wait(self, timeout: float = REST_SECONDS) -> None:
         """Wait until no more objects are kept than at first."""
-        deadline = time.monotonic() + timeout
-        while (kept := _kept()) > self.kept + self.may_come():
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"the nodes are not at rest after {timeout:g} s: they keep {kept} objects "
-                    f"(before: {self.kept}); does someone else use this Ray cluster?"
-                )
-            gc.collect()  # references in cycles hold results
-            time.sleep(POLL_SECONDS)
+        wait_until_idle(self._found, timeout)
+
+    def _found(self) -> str:
+        kept = _kept()
+        if kept <= self.kept + self.may_come():
+            return ""
+        return f"{kept} objects are kept (before: {self.kept})"
 
 
 def _kept() -> int:
@@ -152,31 +149,11 @@ class RayEngine(ResultsHere):
 
     Parameters
     ----------
-    nodes : mapping of Location to int
-        Number of concurrent tasks of each node.
-    here : bool
-        Whether all nodes are on this host.
     pinned : bool
         Whether tasks get affinity to the node of their block.
     """
 
-    nodes: Mapping[Location, int]
-    here: bool
     pinned: bool = False
-
-    @property
-    def cores(self) -> int:
-        """Number of tasks that run at the same time."""
-        return sum(self.nodes.values())
-
-    @property
-    def workers(self) -> int:
-        """Number of nodes."""
-        return len(self.nodes)
-
-    def is_on_this_machine(self) -> bool:
-        """Return whether all nodes are this host."""
-        return self.here
 
     @contextmanager
     def persisted(
@@ -187,7 +164,7 @@ class RayEngine(ResultsHere):
         placement: Placement,
     ) -> Iterator[LoadedArray]:
         """Read rows by tasks at the nodes; Ray frees them when unreferenced."""
-        places = seats(len(row_chunks), self.nodes, placement)
+        places = seats(len(row_chunks), self.capacities, placement)
         given = ray.put(source)
         blocks = tuple(
             read_rows.options(scheduling_strategy=affinity(place)).remote(
@@ -195,17 +172,9 @@ class RayEngine(ResultsHere):
             )
             for place, start, rows in zip(places, row_starts(row_chunks), row_chunks, strict=True)
         )
-        try:
+        with read_errors_named(source):
             self.call_tasks(touched, [(block,) for block in blocks], places)
-        except ExperimentError:
-            raise
-        except Exception as error:
-            raise InputError(
-                f"the nodes cannot read {source.origin}: {error}; a file has to be at the same "
-                "path on every node"
-            ) from error
-        chunks = (tuple(row_chunks), *((size,) for size in like.shape[1:]))
-        yield LoadedArray(blocks, chunks, like.dtype, tuple(places))
+        yield LoadedArray(blocks, chunks_of(row_chunks, like), like.dtype, tuple(places))
 
     def call_tasks(
         self,

@@ -56,7 +56,7 @@ def consumers(site: RaySite) -> Callable[..., list[Any]]:
 
     Returns a function that runs a kernel on every stream and returns the list of results.
     """
-    nodes = site.engine.nodes
+    nodes = site.engine.capacities
     seats = list(itertools.chain.from_iterable([node] * cpus for node, cpus in nodes.items()))
     streams = site.array.dataset.streaming_split(len(seats), locality_hints=seats)
 
