@@ -79,17 +79,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of one program.
-
-    Parameters
-    ----------
-    complaints : list of str
-        Counts and growth beyond the limits.
-    used : int
-        Number of uses of the cluster.
-    growth : dict of str to Memory
-        Growth of memory by place.
-    """
+    """Complaints of one program, its uses of the cluster, and the growth of memory by place."""
 
     complaints: list[str]
     used: int

@@ -45,15 +45,7 @@ def plant(pieces: int) -> None:
 
 
 class WithSplits:
-    """Uses of Splits: made, iterated in several ways, and dropped.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of the cluster.
-    blocks : int
-        Number of blocks of the collection.
-    """
+    """Uses of Splits of a collection: made, iterated in several ways, and dropped."""
 
     def __init__(self, client: Client, blocks: int) -> None:
         self.client = client
@@ -140,11 +132,6 @@ class WithoutSplits:
 
     The next four start when these are forgotten. Otherwise Dask sometimes merges many bursts into
     one, and keeps one record for all.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of the cluster.
     """
 
     def __init__(self, client: Client) -> None:
@@ -169,17 +156,7 @@ class WithoutSplits:
 
 
 class Leaky:
-    """The uses of another program, each followed by a leak in every process.
-
-    Parameters
-    ----------
-    program : Program
-        The other program.
-    client : distributed.Client
-        Client of the cluster.
-    pieces : int
-        Number of leaked objects per use.
-    """
+    """The uses of another program, each followed by a leak of objects in every process."""
 
     def __init__(self, program: Program, client: Client, pieces: int) -> None:
         self.client = client

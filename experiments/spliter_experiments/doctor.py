@@ -59,14 +59,7 @@ def missing_packages() -> list[str]:
 class Requirement:
     """A requirement of a backend besides its Python package.
 
-    Parameters
-    ----------
-    backend, what : str
-        Names of the backend and of the requirement.
-    found : str
-        Version or location; empty if it is missing or unsuitable.
-    advice : str
-        What to do if it is missing.
+    What is found is its version or location, empty if it is missing or unsuitable.
     """
 
     backend: str
@@ -120,20 +113,8 @@ NARROWEST = 30
 class Report:
     """Findings of ``spliter doctor``.
 
-    Parameters
-    ----------
-    machine : Facts
-        Versions of the packages installed, and the machine.
-    backends : sequence of BackendInfo
-        Every backend, usable or not.
-    needs : sequence of Requirement
-        Further requirements of some engines.
-    missing : sequence of str
-        Missing packages of the other commands.
-    scheduler : str or None
-        Address or scheduler file of the Dask cluster to check.
-    cluster : mapping of str to (str or None), optional
-        SplIter's version at the scheduler and each worker of that cluster.
+    `missing` are packages of the other commands. With a `scheduler`, `cluster` has the version of
+    SplIter at the scheduler and each worker of that Dask cluster.
     """
 
     machine: Facts

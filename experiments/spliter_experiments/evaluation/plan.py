@@ -59,37 +59,12 @@ START_SECONDS: Mapping[SizeName, float] = {"full": 20.0, "laptop": 6.0}
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run of a plan.
+    """A run of a plan; `RECORDED` are columns of its record.
 
-    Parameters
-    ----------
-    id : str
-        Unique name, the same in every plan of the scenario.
-    scenario : str
-        Scenario argument of the command: a figure, or a file.
-    figure, app, size : str
-        Figure of the paper, name of the app, ``"full"`` or ``"laptop"``.
-    engine, configuration, way : str
-        Engine, configuration, and its name in ``spliter compare``.
-    nodes, workers, threads : int
-        Nodes, worker processes on all nodes, threads per worker.
-    blocks, blocks_per_node : int
-        Number of blocks in total and on each node.
-    rows, queries : int
-        Points, and queries of nearest neighbours, on all nodes.
-    repetition : int
-        From 1.
-    seed : int
-        Seed of the data and of the order of the runs.
-    x : float
-        Position on the x-axis of the figure.
-    memory_bytes : int
-        Estimated memory per node.
-    estimated_seconds : float
-        Estimate from recorded runs, else from the paper, else from the scenario; includes a share
-        of the time to start the cluster and load the data.
-    repetitions : int or None
-        Number of repetitions if it differs from the scenario's.
+    Workers, blocks, rows and queries are those on all nodes. The id is the same in every plan of
+    the scenario. The estimate of the seconds is from recorded runs, else from the paper, else from
+    the scenario, with a share of the time to start the cluster and load the data; that of the
+    memory is per node. `repetitions` is None unless their number differs from the scenario's.
     """
 
     id: str

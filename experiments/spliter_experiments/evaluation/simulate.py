@@ -32,17 +32,7 @@ SLACK = 0.25
 
 @dataclass(frozen=True)
 class Simulation:
-    """Predictions for a figure.
-
-    Parameters
-    ----------
-    costs : Costs
-        Measured costs that the predictions are based on.
-    runs : list of PlannedRun
-        One run per configuration and place of the axis.
-    predicted : list of float
-        Predicted seconds of each run.
-    """
+    """Predicted seconds of a run per configuration and place of the axis, and their costs."""
 
     scenario: Scenario
     size: str

@@ -20,14 +20,8 @@ from spliter_experiments.harness.errors import ExperimentError
 class Listener:
     """Callbacks that report the progress of a measurement.
 
-    Parameters
-    ----------
-    begin : callable
-        Receives the number of planned runs.
-    step : callable
-        Receives a description of the current step and the number of runs it finished.
-    note : callable
-        Receives remarks for the user.
+    They receive the number of planned runs, each step with the number of runs that it finished, and
+    remarks for the user.
     """
 
     begin: Callable[[int], None] = field(default=lambda _: None)

@@ -29,19 +29,7 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Facts:
-    """Package versions and machine properties.
-
-    Parameters
-    ----------
-    versions : mapping of str to str
-        Versions of Python, SplIter and the installed `PACKAGES`.
-    system, processor : str
-        Operating system and model of the processor.
-    cores : int
-        Cores that this process may use.
-    memory : int
-        Bytes of memory that this process may use.
-    """
+    """Versions of Python, SplIter and the `PACKAGES`; cores and bytes that this process may use."""
 
     versions: Mapping[str, str]
     system: str

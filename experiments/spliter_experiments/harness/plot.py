@@ -53,21 +53,10 @@ STICKS_OUT = 4.0
 
 @dataclass(frozen=True)
 class Style:
-    """Title, axes and scale of a plot.
+    """Title, axes and scale of a plot, and text below it.
 
-    Parameters
-    ----------
-    title, caption : str
-        Text above and below the plot.
-    x : str
-        Label of the x-axis.
-    kind : str
-        ``"bars"`` or ``"lines"``.
-    y : str
-        ``"seconds"`` or ``"blocks-per-second"``.
-    scale : str
-        Scale of the y-axis: ``"linear"``, ``"log"``, or ``"cut"`` to cut outlying bars and write
-        their values on them. Lines with ``"log"`` have a logarithmic x-axis too.
+    The scale ``"cut"`` cuts outlying bars and writes their values on them. Lines with ``"log"``
+    have a logarithmic x-axis too.
     """
 
     title: str

@@ -136,13 +136,7 @@ def digest_of(plan: Mapping[str, Any]) -> str:
 
 
 class ResultsFolder:
-    """Folder of records and plans.
-
-    Parameters
-    ----------
-    path : Path
-        Created at the first write.
-    """
+    """Folder of records and plans; created at the first write."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

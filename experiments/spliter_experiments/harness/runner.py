@@ -52,16 +52,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to compute the result.
+    """One way to compute the result, with untimed calls before and after it.
 
-    Parameters
-    ----------
-    run : callable
-        The timed call.
-    prepare, release : callable
-        Called before and after `run`, not timed.
-    on_cluster : bool
-        Whether `run` starts tasks on the cluster; if not, tasks and bytes are not recorded.
+    Tasks and bytes are not recorded unless it runs on the cluster.
     """
 
     name: str
@@ -73,18 +66,10 @@ class Contender:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One run of one way.
+    """One run of one way, with the seconds of its separately timed phases.
 
-    Parameters
-    ----------
-    round : int
-        Number of the round, from 1.
-    tasks, nbytes, peak : int or None
-        Tasks, bytes sent between workers, peak memory of the workers; None if not counted.
-    phases : mapping of str to float
-        Seconds of the separately timed phases.
-    position : int
-        Position in the order of all runs, from 0.
+    Tasks, bytes sent between workers and peak memory of the workers are None if not counted. Rounds
+    count from 1, positions in the order of all runs from 0.
     """
 
     round: int
@@ -98,13 +83,7 @@ class Measurement:
 
 
 class Judge:
-    """Compares all answers with the first one.
-
-    Parameters
-    ----------
-    same : callable
-        ``same(a, b)`` returns whether two answers are equal.
-    """
+    """Compares all answers with the first one."""
 
     def __init__(self, same: Callable[[Any, Any], bool]) -> None:
         self._same = same
@@ -126,16 +105,8 @@ class Judge:
 class Bench:
     """Environment of the runs of one cluster and data set.
 
-    Parameters
-    ----------
-    judge : Judge
-        Compares the answers.
-    reading : callable
-        Reads the counters of the cluster.
-    rest : callable
-        Waits until the cluster has returned to its initial state.
-    memory : callable or None
-        Returns the bytes that the workers hold now, to record the peak of each run.
+    It reads the counters of the cluster, waits until that has returned to its initial state, and
+    samples the bytes that the workers hold.
     """
 
     judge: Judge

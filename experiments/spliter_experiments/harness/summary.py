@@ -18,20 +18,9 @@ PHASES = ("init", "split", "rechunk", "iterate")
 
 @dataclass(frozen=True)
 class Summary:
-    """Statistics of all runs of one configuration at one x value.
+    """Medians of all runs of one configuration at one x value, and quartiles of their seconds.
 
-    Parameters
-    ----------
-    x : float
-        Position on the x-axis.
-    blocks, runs : int
-        Number of blocks, and of runs.
-    median, lower, upper : float
-        Median and quartiles of the seconds.
-    phases : mapping of str to float
-        Median seconds of the separately timed phases.
-    tasks, nbytes, peak : int or None
-        Medians of the counters; peak in bytes.
+    The phases are those timed separately; `peak` is in bytes.
     """
 
     engine: str

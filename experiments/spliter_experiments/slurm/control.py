@@ -24,17 +24,7 @@ FORGOTTEN = "GONE"
 
 @dataclass(frozen=True)
 class Draft:
-    """A submission that is not written yet.
-
-    Parameters
-    ----------
-    folder : Folder
-        Destination.
-    submission : Submission
-        Includes the new jobs.
-    scripts : tuple of Script
-        Scripts of the new jobs.
-    """
+    """A submission with new jobs that is not written yet, and the scripts of these jobs."""
 
     folder: Folder
     submission: Submission
@@ -48,18 +38,9 @@ class Draft:
 
 @dataclass(frozen=True)
 class PieceStatus:
-    """State of a piece of a job.
+    """State of a piece of a job, as SLURM names it, `UNSEEN` or `FORGOTTEN`.
 
-    Parameters
-    ----------
-    number : int
-        Number of the piece in the job.
-    state : str
-        State as SLURM names it, `UNSEEN` or `FORGOTTEN`.
-    elapsed, detail : str
-        Time it has run; reason why it waits, or how it ended.
-    done : int
-        Number of its runs that are recorded.
+    The detail says why it waits, or how it ended; `done` counts its recorded runs.
     """
 
     job: JobEntry
@@ -224,16 +205,9 @@ def _piece_status(
 
 @dataclass(frozen=True)
 class Collected:
-    """Result of collecting a submission.
+    """Table of all records, if any, and ids of the recorded and the missing runs.
 
-    Parameters
-    ----------
-    table : Path or None
-        File of all records; None without records.
-    done, missing : tuple of str
-        Run ids.
-    logs : mapping of str to str
-        File name and last lines of the logs of pieces with missing runs.
+    The logs are file names and last lines of pieces with missing runs.
     """
 
     table: Path | None

@@ -28,26 +28,10 @@ FILE = "submission.json"
 
 
 class JobEntry(BaseModel):
-    """One job of a submission.
+    """One job of a submission: its requested nodes and seconds, and the run ids of its pieces.
 
-    Parameters
-    ----------
-    name : str
-        Name in SLURM, unique in the submission.
-    script : str
-        File under ``scripts``.
-    pieces : tuple of tuple of str
-        Run ids of each task of the job array; a job without an array has one piece.
-    nodes, seconds : int
-        Requested nodes and time limit.
-    engine : str
-        Engine of its runs.
-    attempt : int
-        0 for the first submission, then counted up with each resume.
-    after : str or None
-        Name of the job that must end first.
-    job_id : str or None
-        Number in SLURM; None before it is submitted.
+    A job array has several pieces. The number is None before the job is submitted. Attempts count
+    resumes; `after` is the name of the job that must end first.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -75,21 +59,7 @@ class JobEntry(BaseModel):
 
 
 class Submission(BaseModel):
-    """Jobs of a submission folder, with their state.
-
-    Parameters
-    ----------
-    schema_version : int
-        Version of the file format.
-    tag : str
-        Unique prefix of the job names.
-    request : Request
-        The user's request.
-    runs : tuple of str
-        Ids of all runs.
-    jobs : tuple of JobEntry
-        In submission order; jobs of later attempts come last.
-    """
+    """Jobs of a submission folder in submission order; their names begin with the tag."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -52,12 +52,7 @@ class Shape(NamedTuple):
 class Stand:
     """Runs executed by one command, which loads the data once and interleaves the runs.
 
-    Parameters
-    ----------
-    name : str
-        Unique in its piece.
-    runs : tuple of PlannedRun
-        All runs of one stand of the plan, or a part of them if they exceed a job's time limit.
+    They are a part of a stand of the plan if all of it would exceed a job's time limit.
     """
 
     name: str
@@ -75,15 +70,7 @@ class Stand:
 
 @dataclass(frozen=True)
 class Piece:
-    """Stands that share a job, or a task of a job array.
-
-    Parameters
-    ----------
-    number : int
-        Index in the job array.
-    stands : tuple of Stand
-        In execution order.
-    """
+    """Stands that share a job, or a task of a job array."""
 
     number: int
     stands: tuple[Stand, ...]
@@ -96,19 +83,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Job:
-    """One batch script.
-
-    Parameters
-    ----------
-    name : str
-        Unique in its submission.
-    shape : Shape
-        Size of its cluster.
-    pieces : tuple of Piece
-        One per task of the job array; a job without an array has one.
-    seconds : int
-        Time limit, the same for all pieces.
-    """
+    """One batch script; its time limit is the same for all pieces, the tasks of a job array."""
 
     name: str
     shape: Shape

@@ -35,15 +35,8 @@ _ADDRESSES = {
 class Choices:
     """The user's choices in addition to the site profile.
 
-    Parameters
-    ----------
-    interface : str
-        Network interface for all services; empty for the address of the host's name.
-    nodelist, exclude : str
-        Nodes to use and to avoid, in SLURM's notation; empty for any.
-    plan_options : tuple of str
-        Options of ``spliter experiment run`` that the runs were planned with; stored with the
-        results.
+    Services use the address of the host's name without an `interface`. The runs were planned with
+    the `plan_options` of ``spliter experiment run``, which are stored with the results.
     """
 
     interface: str = ""
@@ -54,13 +47,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Script:
-    """A rendered job.
-
-    Parameters
-    ----------
-    files : mapping of str to str
-        Contents by file name; the script itself comes first.
-    """
+    """A rendered job: contents by file name, the script itself first."""
 
     job: Job
     files: Mapping[str, str]

@@ -69,15 +69,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True)
 class Slurm:
-    """A SLURM cluster, used through its commands.
-
-    Parameters
-    ----------
-    environment : mapping of str to str, optional
-        Environment of the commands; by default that of this process.
-    seconds : float, default 60
-        Timeout of each command.
-    """
+    """A SLURM cluster, used through its commands, each with a timeout in seconds."""
 
     environment: Mapping[str, str] | None = None
     seconds: float = COMMAND_SECONDS

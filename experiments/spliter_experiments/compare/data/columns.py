@@ -11,16 +11,10 @@ from spliter_experiments.harness.options import words
 
 @dataclass(frozen=True)
 class Wanted:
-    """Requested columns of an input.
+    """Requested columns of an input, by comma-separated names or numbers.
 
-    Parameters
-    ----------
-    text : str or None
-        Comma-separated names or numbers; None selects the first numeric columns.
-    most : int or None
-        Maximum number of columns if `text` is None.
-    without : str or None
-        Name or number of the label column, which must not be selected.
+    Without a text these are the first `most` numeric ones. The column `without`, that of the
+    labels, must not be among them.
     """
 
     text: str | None = None
@@ -30,16 +24,9 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Columns:
-    """Selected columns of an input.
+    """Selected columns of an input: names and positions, and how many numeric ones the input has.
 
-    Parameters
-    ----------
-    names : tuple of str
-        Names, or numbers if the input has no names.
-    positions : tuple of int
-        Positions in the input.
-    numeric : int
-        Number of numeric columns in the input.
+    Columns of an input without names are named by their numbers.
     """
 
     names: tuple[str, ...]

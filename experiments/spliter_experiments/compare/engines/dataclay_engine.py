@@ -42,12 +42,9 @@ with quiet():
 
 @dataclass(frozen=True, eq=False)
 class LoadedArray(DataClayArray):
-    """A collection of :class:`ArrayBlock` objects.
+    """A collection of :class:`ArrayBlock` objects, with references to them.
 
-    Parameters
-    ----------
-    objects : tuple of ArrayBlock
-        References to the blocks; looking one up by its id takes a remote call.
+    Looking one up by its id would take a remote call.
     """
 
     objects: tuple[ArrayBlock, ...]
@@ -55,13 +52,7 @@ class LoadedArray(DataClayArray):
 
 @dataclass(frozen=True)
 class DataClayEngine(ResultsHere):
-    """A connected dataClay; implements :class:`.engine.Engine`.
-
-    Parameters
-    ----------
-    executor : DataClayExecutor
-        Runs SplIter's own tasks.
-    """
+    """A connected dataClay; implements :class:`.engine.Engine`."""
 
     executor: DataClayExecutor
 

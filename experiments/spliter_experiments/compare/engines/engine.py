@@ -32,14 +32,9 @@ POLL_SECONDS = 0.03
 
 @dataclass(frozen=True)
 class ClusterChoice:
-    """Cluster requested by the user.
+    """Cluster requested by the user, by its address.
 
-    Parameters
-    ----------
-    address : str or None
-        Address of the user's cluster; None to start one.
-    workers, threads : int
-        Processes, and threads per process, of the cluster to start.
+    Without one, a cluster of `workers` processes of `threads` threads each is started.
     """
 
     address: str | None

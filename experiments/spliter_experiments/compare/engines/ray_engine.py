@@ -145,13 +145,7 @@ class LoadedArray(RayArray):
 
 @dataclass(frozen=True)
 class RayEngine(ResultsHere):
-    """A Ray cluster; implements :class:`.engine.Engine`.
-
-    Parameters
-    ----------
-    pinned : bool
-        Whether tasks get affinity to the node of their block.
-    """
+    """A Ray cluster whose tasks may be pinned to the node of their block."""
 
     pinned: bool = False
 

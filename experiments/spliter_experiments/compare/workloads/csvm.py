@@ -147,16 +147,10 @@ ESTIMATOR: dict[str, Callable[[Site[Engine], Trial], Answer]] = {
 
 @dataclass(frozen=True)
 class CascadeSvm(App[Trial]):
-    """Comparison of Cascade SVMs.
+    """Comparison of Cascade SVMs, trained on the classes in the column `label`.
 
-    Parameters
-    ----------
-    label : str or None
-        Column that holds the classes.
-    iterations : int
-        Maximum number of iterations.
-    tol : float
-        Relative change of the dual objective below which the cascade ends.
+    The cascade ends after `iterations`, or when the dual objective changes by less than a share of
+    `tol`.
     """
 
     label: str | None

@@ -72,16 +72,8 @@ PAPER = Scheme(arity=2, doubtful=False, retrains=True)
 class Training:
     """Training parameters, the same for all ways.
 
-    Parameters
-    ----------
-    svc : SVC
-        Untrained, with a number for gamma.
-    iterations : int
-        Maximum number of iterations of the cascade.
-    tol : float
-        Relative change of the dual objective below which the cascade ends.
-    rows : int
-        Number of training rows.
+    The SVC is not trained and has a number for gamma. `iterations` and `tol` are those of the whole
+    cascade; `rows` is the number of all training rows.
     """
 
     svc: SVC

@@ -35,14 +35,9 @@ CANDIDATES = 16
 
 @dataclass(frozen=True)
 class Start:
-    """Initial state and iteration limit, the same for all ways.
+    """Initial centres, shape (clusters, columns), and iteration limit, the same for all ways.
 
-    Parameters
-    ----------
-    centers : ndarray of float64, shape (clusters, columns)
-        Initial centres.
-    iterations : int
-        Number of iterations; fewer only if the centres stop moving.
+    There are fewer iterations only if the centres stop moving.
     """
 
     centers: Floats
@@ -51,14 +46,9 @@ class Start:
 
 @dataclass(frozen=True)
 class Clustering:
-    """Result of a way.
+    """Result of a way: centres in the order of the initial ones, and the inertia.
 
-    Parameters
-    ----------
-    centers : ndarray of float64, shape (clusters, columns)
-        Centres, in the order of the initial ones.
-    inertia : float or None
-        Sum of squared distances to the nearest centre; None if a way defines it differently.
+    The inertia is None if a way defines it differently.
     """
 
     centers: Floats

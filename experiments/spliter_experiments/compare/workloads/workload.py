@@ -27,22 +27,9 @@ EngineT_co = TypeVar("EngineT_co", bound=Engine, covariant=True)
 class Site(Generic[EngineT_co]):
     """Data loaded on an engine, which ways run on.
 
-    Parameters
-    ----------
-    engine : Engine
-        The connected engine.
-    dataset : Dataset
-        Sources of the points, labels and held-out rows.
-    array : collection of float64, shape (rows, columns)
-        The points, as a collection of the engine.
-    labels : collection of int64, shape (rows,), or None
-        Classes, each block at the location of its points.
-    floor : Floor or None
-        One plain process per core, for the way ``floor``.
-    machine : Floor or None
-        One plain process with a thread per core, for the way ``sklearn``.
-    note : callable
-        Receives remarks about the data.
+    The array of the points, shape (rows, columns), and the labels are collections of the engine,
+    each block of labels at the location of its points. `floor` has a plain process per core and
+    `machine` one with a thread per core, for the ways in plain processes.
     """
 
     engine: EngineT_co
