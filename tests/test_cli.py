@@ -128,7 +128,6 @@ def test_help_lists_the_ways_and_shows_the_defaults_of_each_app() -> None:
         (["--output", "/dev/null/results"], "cannot write results"),
         (["--rows", "many"], "Invalid value for '--rows'"),
         (["--scheduler", "magic://somewhere:1"], "no scheduler answers"),
-        (["--scheduler", "tcp://somewhere:1", "--embedded"], "either --scheduler or --embedded"),
         (["--address", "somewhere:1"], "--address does not go with --backend dask"),
         (["--placement", "dataclay"], "--placement dataclay is none of dask's"),
         (["--backend", "magic"], "--backend: there is no 'magic'; take one of dask, dataclay"),

@@ -69,7 +69,7 @@ def test_every_way_on_a_running_dataclay(app_name: str, address: str, tmp_path: 
 
 def test_embedded_dataclay_and_nothing_of_its_own_on_the_terminal(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "spliter_experiments", "compare", "histogram"]
-    options = ["--backend", "dataclay", "--embedded", "--workers", "3", *APPS["histogram"]]
+    options = ["--backend", "dataclay", "--workers", "3", *APPS["histogram"]]
     done = subprocess.run(
         [*command, *options, "--sweep", "1,4", "--rounds", "2"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, SOURCE_ROOTS))},
@@ -108,7 +108,6 @@ def test_nobody_answers_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "complaint"),
     [
         (["--address", "somewhere"], "--address takes HOST:PORT"),
-        (["--address", "somewhere:1", "--embedded"], "either --address or --embedded"),
         (["--scheduler", "tcp://somewhere:1"], "--scheduler does not go with --backend dataclay"),
         (["--placement", "dask"], "--placement dask is none of dataclay's"),
         (["--ways", "rechunk-p2p"], "no way 'rechunk-p2p'; the ways are spliter, per-block, floor"),

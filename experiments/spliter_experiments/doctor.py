@@ -134,26 +134,24 @@ class Report:
     def as_text(self, width: int) -> str:
         """Return the report as tables of plain text for a terminal of `width` columns."""
         machine = self.machine
-        parts = [
-            table(
+        tables: list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = [
+            (
                 "Backends",
                 ("name", "usable", "version", "why not, and what to do"),
                 [
                     (info.name, yes_no(info.usable), info.version or "-", advice(info))
                     for info in self.backends
                 ],
-                width,
             ),
-            table(
+            (
                 "What engines need besides",
                 ("for", "what", "found", "where, or what to do"),
                 [
                     (need.backend, need.what, yes_no(bool(need.found)), need.found or need.advice)
                     for need in self.needs
                 ],
-                width,
             ),
-            table(
+            (
                 "This machine",
                 ("what", "value"),
                 [
@@ -163,22 +161,16 @@ class Report:
                     ("memory", f"{machine.memory / 1e9:.1f} GB"),
                     *machine.versions.items(),
                 ],
-                width,
             ),
         ]
         if self.cluster is not None:
-            rows = [
+            rows: list[tuple[str, ...]] = [
                 (process, version or "-", yes_no(version == spliter.__version__))
                 for process, version in sorted(self.cluster.items())
             ]
-            parts.append(
-                table(
-                    f"Scheduler and workers of {self.scheduler}",
-                    ("process", "spliter", "same as here"),
-                    rows,
-                    width,
-                )
-            )
+            headings = ("process", "spliter", "same as here")
+            tables.append((f"Scheduler and workers of {self.scheduler}", headings, rows))
+        parts = [table(*content, width) for content in tables]
         if self.missing:
             parts.append(
                 f"The other commands also need {', '.join(self.missing)}: "

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -107,7 +108,7 @@ def start_floor(
     context = multiprocessing.get_context("spawn")
     members: list[_FloorProcess] = []
     try:
-        with _environment(dict.fromkeys(THREAD_LIMITS, str(threads))):
+        with mock.patch.dict(os.environ, dict.fromkeys(THREAD_LIMITS, str(threads))):
             for _ in range(processes):
                 ours, theirs = context.Pipe()
                 process = context.Process(target=serve, args=(theirs,), daemon=True)
@@ -176,18 +177,3 @@ def _end(process: BaseProcess) -> None:
         process.kill()
         process.join(END_SECONDS)
     process.close()
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Set environment variables while the context is open, for processes started in it."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

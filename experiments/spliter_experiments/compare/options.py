@@ -74,10 +74,6 @@ class CommonOptions:
             "the resources file, with project.xml beside it. Without it, a cluster is started."
         ),
     ] = None
-    embedded: Annotated[
-        bool,
-        typer.Option("--embedded", help="Start a cluster here, which is done anyway without one."),
-    ] = False
     workers: Annotated[int, typer.Option(help="Processes of the cluster started here.")] = 2
     threads: Annotated[int, typer.Option(help="Threads in each of them.")] = 1
     blocks_per_core: Annotated[int, typer.Option(help="Blocks that each core gets.")] = 48
@@ -131,8 +127,6 @@ class CommonOptions:
                     f"{option} does not go with --backend {engine.name}; its clusters are told by "
                     f"{engine.address_option}"
                 )
-            if self.embedded:
-                raise OptionError(f"either {option} or --embedded, not both")
         return given[engine.address_option]
 
     def choices(self, rows: int, dims: int) -> list[InputChoice]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from spliter import split
 from spliter_experiments.compare.data.blocks import cut_rows
@@ -42,13 +42,11 @@ SPLITS = 3
 """Number of timed splits per stand; the median is recorded."""
 
 
-class Measure(Protocol):
-    """Function that runs the runs of one stand and yields each when it has finished."""
-
-    def __call__(
-        self, scenario: Scenario, runs: Sequence[PlannedRun], address: str | None, listen: Listener
-    ) -> Iterator[tuple[PlannedRun, Measurement]]:
-        """Run a stand on the user's cluster, or on one started for it."""
+Measure: TypeAlias = Callable[
+    [Scenario, Sequence[PlannedRun], str | None, Listener],
+    Iterator[tuple[PlannedRun, Measurement]],
+]
+"""Runs the runs of one stand, on the cluster at an address or a new one; yields each."""
 
 
 def on_cluster(

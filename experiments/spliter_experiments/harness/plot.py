@@ -10,7 +10,7 @@ from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from spliter_experiments.harness.errors import ResultsError
 from spliter_experiments.harness.summary import Summary
@@ -216,8 +216,6 @@ def _draw_lines(axes: Axes, summaries: Sequence[Summary], style: Style) -> None:
 def _plain_seconds(axes: Axes, summaries: Sequence[Summary]) -> None:
     """Set ticks at 1, 2 and 5 times each power of ten, as plain numbers."""
     medians = [one.median for one in summaries]
-    low, high = min(medians) / 1.5, max(medians) * 1.5
-    ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
-    axes.set_ylim(low, high)
-    axes.set_yticks([tick for tick in ticks if low <= tick <= high])
+    axes.set_ylim(min(medians) / 1.5, max(medians) * 1.5)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -130,12 +130,6 @@ class TaskMeter:
 
     own: int = 0
 
-    def __enter__(self) -> TaskMeter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Do nothing: there is no state to restore."""
-
     def reading(self) -> Reading:
         """Return the number of started tasks."""
         return Reading(self.own + started(), None)
@@ -201,9 +195,9 @@ class CompssEngine(ResultsHere):
         """Return the state without tasks; COMPSs does not move blocks by itself."""
         return CompssRest(self.progress)
 
-    def meter(self) -> TaskMeter:
+    def meter(self) -> AbstractContextManager[TaskMeter]:
         """Return the task counter."""
-        return self.counter
+        return nullcontext(self.counter)
 
 
 def read_rows(source: Rows, start: int, stop: int) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,12 +61,6 @@ class RayMeter:
     """
 
     executed: dict[bytes, int] = field(default_factory=dict)
-
-    def __enter__(self) -> RayMeter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Do nothing: there is no state to restore."""
 
     def reading(self) -> Reading:
         """Return tasks executed, and bytes created in object stores."""
@@ -207,9 +201,9 @@ class RayEngine(ResultsHere):
         """Return the current state; datasets of the collections may be created later."""
         return RayRest.now(lambda: sum(array.blocks_of_dataset for array in collections))
 
-    def meter(self) -> RayMeter:
+    def meter(self) -> AbstractContextManager[RayMeter]:
         """Return a counter of tasks, and of bytes created in object stores."""
-        return RayMeter()
+        return nullcontext(RayMeter())
 
 
 def results(references: Sequence[ObjectRef]) -> list[Any]:
