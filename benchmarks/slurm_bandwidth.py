@@ -23,12 +23,15 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import pandas as pd
-
+from spliter_experiments.harness.records import Record, ResultsFolder
+from spliter_experiments.harness.summary import summarise
+from spliter_experiments.harness.table import summary_grid
 from tests.slurm.cluster import LOGIN, VirtualSlurm, virtual_slurm
 
 ROOT = Path(__file__).resolve().parent.parent
 JOB_SECONDS = 1200
+
+CONFIGURATIONS = ("baseline", "rechunk", "spliter")
 
 SCENARIO = """
 schema_version = 1
@@ -139,7 +142,7 @@ def _run(*command: str) -> None:
     subprocess.run(command, check=True, timeout=30)
 
 
-def measure(rate: str, rows: int, repetitions: int) -> pd.DataFrame:
+def measure(rate: str, rows: int, repetitions: int) -> list[Record]:
     """Run the experiment on a new cluster with `rows` points on each node; return its records."""
     with (
         tempfile.TemporaryDirectory(prefix="spliter-bandwidth-") as name,
@@ -164,23 +167,14 @@ def measure(rate: str, rows: int, repetitions: int) -> pd.DataFrame:
         for log in (sweep / "logs").iterdir():
             sys.stderr.write(log.read_text(errors="replace"))
         cluster.call(*spliter, "collect", str(sweep), seconds=60)
-        return pd.read_parquet(sweep / "results" / "results.parquet")
+        return ResultsFolder(sweep / "results").records()
 
 
-def report(rate: str, records: pd.DataFrame) -> None:
+def report(rate: str, records: Sequence[Record]) -> None:
     """Print medians, quartiles, ratios and bytes moved."""
-    seconds = records.pivot_table(index="repetition", columns="configuration", values="seconds")
-    ratios = seconds.div(seconds["spliter"], axis=0)
+    summaries = summarise(records, CONFIGURATIONS)
     print(f"links: {rate}")
-    print(f"{'':12} {'seconds (quartiles)':>24} {'over SplIter (quartiles)':>26} {'MB moved':>9}")
-    for name in seconds:
-        moved = records.loc[records.configuration == name, "bytes_moved"].median() / 1e6
-        print(f"{name:12} {_spread(seconds[name]):>24} {_spread(ratios[name]):>26} {moved:9.1f}")
-
-
-def _spread(values: pd.Series[float]) -> str:
-    low, middle, high = values.quantile([0.25, 0.5, 0.75])
-    return f"{middle:.3f} ({low:.3f} to {high:.3f})"
+    print("\n".join(summary_grid(summaries, "blocks per core").markdown()))
 
 
 def main() -> int:
