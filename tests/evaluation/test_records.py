@@ -15,6 +15,7 @@ import pytest
 
 from spliter_experiments.evaluation.runner import run_request
 from spliter_experiments.harness.errors import IncompatibleResultsError, ResultsError
+from spliter_experiments.harness.files import clear_partial
 from spliter_experiments.harness.records import (
     COLUMNS,
     VERSION_KEY,
@@ -142,6 +143,6 @@ def test_what_a_killed_runner_left_half_written_is_cleared(tmp_path: Path) -> No
     elsewhere = results.path / "runs" / f".x.elsewhere.{ended.pid}.partial"
     for file in left, alive, elsewhere:
         file.write_text("{")
-    results.clear_partial()
+    clear_partial(results.path)
     assert [file.exists() for file in (left, alive, elsewhere)] == [False, True, True]
     assert len(results.records()) == 12

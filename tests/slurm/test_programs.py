@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from spliter_experiments.harness.files import write_whole
 from spliter_experiments.slurm import compss_program
 from spliter_experiments.slurm.errors import ServiceError
 from spliter_experiments.slurm.folder import last_state
@@ -23,7 +24,6 @@ from spliter_experiments.slurm.services import (
     dask_ready,
     dataclay_ready,
     keep_port,
-    publish,
 )
 from spliter_experiments.slurm.site import load_site
 from tests.conftest import RunPython
@@ -52,7 +52,7 @@ def test_port_is_kept_from_others_and_not_from_the_service() -> None:
 
 
 def test_published_file_is_whole(tmp_path: Path) -> None:
-    publish(tmp_path / "store", "127.0.0.1:7")
+    write_whole(tmp_path / "store", "127.0.0.1:7")
     assert [file.name for file in tmp_path.iterdir()] == ["store"]
     assert (tmp_path / "store").read_text() == "127.0.0.1:7"
 

@@ -108,7 +108,7 @@ def write_report(folder: ResultsFolder) -> list[Path]:
                 missing,
             )
         )
-    return [*files, _write(folder.path / PAGE, _page(sections, records))]
+    return [*files, write_text(folder.path / PAGE, _page(sections, records))]
 
 
 def _asked(folder: ResultsFolder) -> dict[tuple[str, str], tuple[Scenario, int]]:
@@ -157,7 +157,8 @@ def _page(sections: Sequence[Section], records: Sequence[Record]) -> str:
     )
 
 
-def _write(file: Path, text: str) -> Path:
+def write_text(file: Path, text: str) -> Path:
+    """Write a file and return it."""
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -24,6 +24,7 @@ from spliter_experiments.evaluation.schema import Scenario, SizeName
 from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.errors import ClusterError, PlanError, ResultsError
 from spliter_experiments.harness.facts import facts
+from spliter_experiments.harness.files import clear_partial
 from spliter_experiments.harness.records import ResultsFolder, record_of
 
 
@@ -126,7 +127,7 @@ def run_request(
     # A job that executes some runs of a plan must not overwrite the plan.
     if not only or not folder.has_plan(request.name):
         folder.keep_plan(request.name, asdict(request))
-    folder.clear_partial()
+    clear_partial(folder.path)
     bench = bench or (in_process if scenario.kind == "kernel" else on_cluster)
     listen.begin(len(todo))
     for runs in visits_of(todo, scenario.sizes[request.size].visits, scenario.seed):

@@ -15,10 +15,9 @@ from rich.table import Table
 from spliter_experiments.evaluation.costs import Costs
 from spliter_experiments.evaluation.model import most_blocks_per_core, predict
 from spliter_experiments.evaluation.plan import PlannedRun
-from spliter_experiments.evaluation.report import write_figure
+from spliter_experiments.evaluation.report import write_figure, write_text
 from spliter_experiments.evaluation.schema import Scenario
 from spliter_experiments.evaluation.tables import LABELS
-from spliter_experiments.harness.errors import ResultsError
 from spliter_experiments.harness.summary import Summary
 from spliter_experiments.harness.table import Grid, seconds, size
 
@@ -74,12 +73,8 @@ def write_simulation(found: Simulation, folder: Path) -> list[Path]:
             for run, value in zip(found.runs, found.predicted, strict=True)
         },
     }
-    file = target / f"{files[0].stem}.json"
-    try:
-        file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ResultsError(f"cannot write {file}: {error}") from error
-    return [*files, file]
+    text = json.dumps(content, indent=1) + "\n"
+    return [*files, write_text(target / f"{files[0].stem}.json", text)]
 
 
 def costs_table(costs: Costs) -> Table:

@@ -12,20 +12,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
-import socket
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-import psutil
-
 from spliter_experiments.harness.errors import IncompatibleResultsError, ResultsError
 from spliter_experiments.harness.facts import Facts
+from spliter_experiments.harness.files import write_whole
 from spliter_experiments.harness.runner import Measurement
 
 if TYPE_CHECKING:
@@ -193,12 +189,11 @@ class ResultsFolder:
         version = {VERSION_KEY: str(SCHEMA_VERSION).encode()}
         table = table.replace_schema_metadata({**(table.schema.metadata or {}), **version})
         file = self.path / TABLE
-        partial = _temporary_name(file)
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink)
         try:
-            pq.write_table(table, partial)
-            partial.replace(file)
+            write_whole(file, sink.getvalue().to_pybytes())
         except OSError as error:
-            partial.unlink(missing_ok=True)
             raise ResultsError(f"cannot write {file}: {error}") from error
         return file
 
@@ -219,45 +214,15 @@ class ResultsFolder:
         other = replace(last, run_id="a run here", versions=here.versions, processor=here.processor)
         check_together([last, other])
 
-    def clear_partial(self) -> None:
-        """Remove partial files left by killed runners of this host."""
-        for file in self.path.glob(f"*/.*.{socket.gethostname()}.*.partial"):
-            pid = file.name.split(".")[-2]
-            if pid.isdecimal() and not psutil.pid_exists(int(pid)):
-                file.unlink(missing_ok=True)
-
     def _write(self, kind: str, name: str, content: Mapping[str, Any]) -> None:
         file = self.path / kind / f"{name}.json"
-        partial = _temporary_name(file)
-        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("w", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            partial.replace(file)
-            _sync_folder(file.parent)
+            write_whole(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
         except OSError as error:
-            with suppress(OSError):
-                partial.unlink()
             raise ResultsError(
                 f"cannot write {file}: {error.strerror or error}; nothing else is lost: make room "
                 f"and go on with spliter experiment resume {self.path}"
             ) from error
-
-
-def _temporary_name(file: Path) -> Path:
-    return file.with_name(f".{file.stem}.{socket.gethostname()}.{os.getpid()}.partial")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Flush a folder, so that the new name of a file is on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from spliter_experiments.evaluation.tables import total
 from spliter_experiments.harness.console import errors_reported, note
 from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.options import parse_counts, words
+from spliter_experiments.harness.table import Grid
 from spliter_experiments.slurm import control
 from spliter_experiments.slurm.errors import SubmissionError
 from spliter_experiments.slurm.folder import Folder, Submission
@@ -144,9 +142,8 @@ def status(folder: FolderArgument) -> None:
     with errors_reported():
         entries = control.status(Folder(folder), Slurm())
         headings = ("job", "number", "state", "elapsed", "recorded", "remark")
-        table = _table(f"Jobs of {folder}", headings)
-        for entry in entries:
-            table.add_row(
+        rows = tuple(
+            (
                 entry.job.name,
                 entry.job.number_of(entry.number) or "-",
                 entry.state,
@@ -154,7 +151,9 @@ def status(folder: FolderArgument) -> None:
                 f"{entry.done} of {len(entry.runs)}",
                 entry.detail if entry.detail != "None" else "",
             )
-        Console(markup=False).print(table)
+            for entry in entries
+        )
+        _print_table(f"Jobs of {folder}", Grid(headings, rows))
 
 
 @slurm.command()
@@ -180,10 +179,8 @@ def _show_draft(draft: control.Draft, site: Site, with_scripts: bool) -> None:
     jobs = [script.job for script in draft.scripts]
     runs = [run for job in jobs for run in job.runs]
     headings = ("job", "tasks", "runs", "nodes", "cores", "GiB/node", "limit")
-    table = _table(f"{len(jobs)} jobs on {site.name}", headings)
-    table.caption = total(runs)
-    for job in jobs:
-        table.add_row(
+    rows = tuple(
+        (
             job.name,
             str(len(job.pieces)),
             str(len(job.runs)),
@@ -192,7 +189,9 @@ def _show_draft(draft: control.Draft, site: Site, with_scripts: bool) -> None:
             f"{max(run.memory_bytes for run in job.runs) / GIB:.3g}",
             clock(job.seconds),
         )
-    Console(markup=False).print(table)
+        for job in jobs
+    )
+    _print_table(f"{len(jobs)} jobs on {site.name}", Grid(headings, rows, total(runs)))
     for job in jobs:
         if over := spilling(job, site):
             note(f"{job.name}: up to {over:.3g} GiB on a node more than there are may be spilled")
@@ -218,13 +217,11 @@ def _show_commands(folder: Folder, submission: Submission) -> None:
             _print(shlex.join(submit_command(script, after)))
 
 
-def _table(title: str, headings: Sequence[str]) -> Table:
-    """Return a table that fits a terminal; job names are never cut, so that they can be copied."""
-    table = Table(title=title, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    table.title_justify = table.caption_justify = "left"
-    for heading in headings:
-        table.add_column(heading, no_wrap=heading == "job")
-    return table
+def _print_table(title: str, grid: Grid) -> None:
+    """Print a table; job names are never cut, so that they can be copied."""
+    table = grid.terminal(title)
+    table.columns[0].no_wrap = True
+    Console(markup=False).print(table)
 
 
 def _absolute(text: str) -> str:

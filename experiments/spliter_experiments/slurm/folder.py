@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from spliter_experiments.harness.files import write_whole
 from spliter_experiments.slurm.errors import SubmissionError
 from spliter_experiments.slurm.render import RESULTS, Script
 from spliter_experiments.slurm.request import Request
@@ -138,16 +138,9 @@ class Folder:
 
     def write(self, submission: Submission) -> None:
         """Write the submission atomically."""
-        text = submission.model_dump_json(indent=1)
-        draft = self.path / f"{FILE}.{os.getpid()}"
         try:
-            with draft.open("w", encoding="utf-8") as stream:
-                stream.write(text + "\n")
-                stream.flush()
-                os.fsync(stream.fileno())
-            draft.replace(self.path / FILE)
+            write_whole(self.path / FILE, submission.model_dump_json(indent=1) + "\n")
         except OSError as error:
-            draft.unlink(missing_ok=True)
             raise SubmissionError(f"cannot write {self.path / FILE}: {error}") from error
 
     def add_scripts(self, scripts: Sequence[Script]) -> None:

@@ -18,6 +18,7 @@ from typing import Annotated
 import typer
 
 from spliter_experiments.harness.errors import ExperimentError
+from spliter_experiments.harness.files import write_whole
 from spliter_experiments.slurm.errors import ServiceError
 
 LOOK_SECONDS = 0.2
@@ -69,13 +70,6 @@ def keep_port(address: str) -> int:
     return port
 
 
-def publish(file: Path, text: str) -> None:
-    """Write a file atomically."""
-    draft = file.with_name(f"{file.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(file)
-
-
 def _become(command: Sequence[str], settings: Mapping[str, str]) -> None:
     from spliter_backends.dataclay.cluster.services import environment
 
@@ -93,7 +87,7 @@ def store(file: OutputFile, interface: Interface = None) -> None:
         raise ServiceError(f"there is no key-value store for dataClay; {STORE_HINT}")
     address = address_of(interface)
     port = keep_port(address)
-    publish(file, f"{address}:{port}")
+    write_whole(file, f"{address}:{port}")
     options = {"--port": str(port), "--bind": address, "--protected-mode": "no", "--save": ""}
     _become([*found.command, *(word for pair in options.items() for word in pair)], {})
 
@@ -105,7 +99,7 @@ def metadata(file: OutputFile, store: Address, interface: Interface = None) -> N
 
     address = address_of(interface)
     port = keep_port(address)
-    publish(file, f"{address}:{port}")
+    write_whole(file, f"{address}:{port}")
     settings = {
         "DATACLAY_METADATA_HOST": address,
         "DATACLAY_METADATA_PORT": str(port),

@@ -14,7 +14,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy.typing as npt
 
-from spliter import Location, __version__
+import spliter
+from spliter import Location
 from spliter_experiments.compare.data.sources import Rows
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.harness.errors import (
@@ -246,11 +247,13 @@ def wait_until_idle(found: Callable[[], str], timeout: float) -> None:
 
 def check_versions(engine: str, found: Mapping[str, object]) -> None:
     """Check that all locations have this version of SplIter."""
-    wrong = [f"{at} has {version}" for at, version in found.items() if version != __version__]
+    wrong = [
+        f"{at} has {version}" for at, version in found.items() if version != spliter.__version__
+    ]
     if wrong:
         raise ClusterError(
-            f"there is no spliter {__version__} everywhere: {'; '.join(wrong)}; install the same "
-            f"version there, with its extras [experiments,{engine}]"
+            f"there is no spliter {spliter.__version__} everywhere: {'; '.join(wrong)}; install "
+            f"the same version there, with its extras [experiments,{engine}]"
         )
 
 
