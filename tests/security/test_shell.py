@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from spliter_experiments.harness.errors import ProfileError
 from spliter_experiments.slurm import site
-from spliter_experiments.slurm.errors import ProfileError
 from spliter_experiments.slurm.jobs import Job, make_jobs
 from spliter_experiments.slurm.render import Choices, Script, render
 from spliter_experiments.slurm.site import Site, load_site, parse_site

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from spliter_experiments.evaluation import PlannedRun
+from spliter_experiments.harness.errors import SlurmError, SubmissionError
 from spliter_experiments.harness.records import Record, ResultsFolder
 from spliter_experiments.slurm import control
-from spliter_experiments.slurm.errors import SlurmError, SubmissionError
 from spliter_experiments.slurm.folder import Folder
 from spliter_experiments.slurm.request import Request
 from spliter_experiments.slurm.scheduler import Slurm

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from spliter_experiments.harness.errors import ServiceError
 from spliter_experiments.harness.files import write_whole
 from spliter_experiments.slurm import compss_program
-from spliter_experiments.slurm.errors import ServiceError
 from spliter_experiments.slurm.folder import last_state
 from spliter_experiments.slurm.jobs import make_jobs
 from spliter_experiments.slurm.render import Choices, render

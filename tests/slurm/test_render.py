@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from spliter_experiments.evaluation import FIGURES
-from spliter_experiments.slurm.errors import ProfileError
+from spliter_experiments.harness.errors import ProfileError
 from spliter_experiments.slurm.jobs import Job, make_jobs
 from spliter_experiments.slurm.render import Choices, Script, interface_of, render
 from spliter_experiments.slurm.request import Request

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spliter_experiments.slurm.errors import ProfileError
+from spliter_experiments.harness.errors import ProfileError
 from spliter_experiments.slurm.render import interface_of
 from spliter_experiments.slurm.site import load_site, parse_site, site_names
 

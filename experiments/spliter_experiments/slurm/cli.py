@@ -12,11 +12,10 @@ from rich.console import Console
 
 from spliter_experiments.evaluation.tables import total
 from spliter_experiments.harness.console import errors_reported, note
-from spliter_experiments.harness.errors import OptionError
+from spliter_experiments.harness.errors import OptionError, SubmissionError
 from spliter_experiments.harness.options import parse_counts, words
 from spliter_experiments.harness.table import Grid
 from spliter_experiments.slurm import control
-from spliter_experiments.slurm.errors import SubmissionError
 from spliter_experiments.slurm.folder import Folder, Submission
 from spliter_experiments.slurm.jobs import spilling
 from spliter_experiments.slurm.render import clock

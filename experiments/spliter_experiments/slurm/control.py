@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spliter_experiments.harness.records import ResultsFolder
-from spliter_experiments.slurm.earlier import seconds_of
-from spliter_experiments.slurm.errors import SlurmError, SubmissionError
+from spliter_experiments.evaluation import PlannedRun
+from spliter_experiments.harness.errors import SlurmError, SubmissionError
+from spliter_experiments.harness.records import Record, ResultsFolder
 from spliter_experiments.slurm.folder import Folder, JobEntry, Submission, last_state
 from spliter_experiments.slurm.render import Script, clock
-from spliter_experiments.slurm.request import Request
+from spliter_experiments.slurm.request import Measured, Request
 from spliter_experiments.slurm.scheduler import JobState, Slurm
 
 LOG_LINES = 15
@@ -246,3 +246,36 @@ def _log(folder: Folder, job: JobEntry, number: int) -> dict[str, str]:
     except OSError:
         return {}
     return {name: "\n".join(text.splitlines()[-LOG_LINES:])}
+
+
+def seconds_of(folders: Sequence[Path]) -> Measured:
+    """Return a function that estimates a run's time from folders of results or submissions.
+
+    It is the longest time of the run's other repetitions plus a share of the time to load the data;
+    None if there are none.
+    """
+    alike: dict[tuple[object, ...], list[Record]] = {}
+    for folder in folders:
+        for record in _records(folder):
+            alike.setdefault(_kind(record), []).append(record)
+    took = {
+        kind: max(found.seconds for found in those)
+        + max(found.init_seconds for found in those) / len(those)
+        for kind, those in alike.items()
+    }
+    return lambda run: took.get(_kind(run))
+
+
+def _kind(run: Record | PlannedRun) -> tuple[object, ...]:
+    return (
+        *(run.figure, run.size, run.engine, run.configuration),
+        *(run.nodes, run.workers, run.threads, run.blocks, run.rows),
+    )
+
+
+def _records(folder: Path) -> list[Record]:
+    results = Folder(folder).results if Folder(folder).exists() else folder
+    there = ResultsFolder(results)
+    if Folder(folder).exists() and not there.done():
+        return []
+    return there.records()

@@ -19,8 +19,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from spliter_experiments.harness.errors import SubmissionError
 from spliter_experiments.harness.files import write_whole
-from spliter_experiments.slurm.errors import SubmissionError
 from spliter_experiments.slurm.render import RESULTS, Script
 from spliter_experiments.slurm.request import Request
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from spliter_experiments.evaluation import PlannedRun, command_of
 from spliter_experiments.evaluation.plan import stands_of
-from spliter_experiments.slurm.errors import TooMuchError
+from spliter_experiments.harness.errors import TooMuchError
 from spliter_experiments.slurm.site import GIB, Site
 
 START_SECONDS = 120

@@ -12,7 +12,7 @@ from typing import Any
 
 import jinja2
 
-from spliter_experiments.slurm.errors import ProfileError
+from spliter_experiments.harness.errors import ProfileError
 from spliter_experiments.slurm.jobs import START_SECONDS, Job, Stand
 from spliter_experiments.slurm.site import Site
 

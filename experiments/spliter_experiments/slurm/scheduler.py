@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from spliter_experiments.slurm.errors import SlurmError
+from spliter_experiments.harness.errors import SlurmError
 
 COMMAND_SECONDS = 60
 

@@ -17,9 +17,8 @@ from typing import Annotated
 
 import typer
 
-from spliter_experiments.harness.errors import ExperimentError
+from spliter_experiments.harness.errors import ExperimentError, ServiceError
 from spliter_experiments.harness.files import write_whole
-from spliter_experiments.slurm.errors import ServiceError
 
 LOOK_SECONDS = 0.2
 ANSWER_SECONDS = 5.0

@@ -20,8 +20,8 @@ from pydantic import (
     model_validator,
 )
 
+from spliter_experiments.harness.errors import ProfileError
 from spliter_experiments.harness.toml_files import mistakes, parse_toml
-from spliter_experiments.slurm.errors import ProfileError
 
 SITES = Path(__file__).parent / "sites"
 """Folder of the profiles in the package."""
@@ -137,7 +137,7 @@ def parse_site(text: str, name: str, origin: str) -> Site:
     >>> parse_site("nodes 4", "mine", "mine.toml")
     Traceback (most recent call last):
         ...
-    spliter_experiments.slurm.errors.ProfileError: mine.toml is not TOML: Expected '=' ...
+    spliter_experiments.harness.errors.ProfileError: mine.toml is not TOML: Expected '=' ...
     """
     try:
         return Site.model_validate({**parse_toml(text), "name": name})
