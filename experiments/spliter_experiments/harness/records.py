@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from spliter_experiments.harness.errors import IncompatibleResultsError, ResultsError
 from spliter_experiments.harness.facts import Facts
@@ -41,49 +41,43 @@ RUNS, PLANS, TABLE = "runs", "plans", "results.parquet"
 
 @dataclass(frozen=True)
 class Record:
-    """A finished run: columns of the results table and their meaning."""
+    """A finished run: a row of the results table; ``docs/experiments.md`` explains the columns."""
 
-    run_id: Annotated[str, "names the run, the same in every plan of the scenario"]
-    figure: Annotated[str, "of the paper; compare for `spliter compare`"]
-    app: Annotated[str, "histogram, kmeans, csvm, knn or sum"]
-    size: Annotated[str, "full or laptop; empty for `spliter compare`"]
-    plan_digest: Annotated[str, "hash of all that decides what is computed"]
-    engine: Annotated[str, "dask, dataclay, ...; process for kernels"]
-    configuration: Annotated[str, "baseline, rechunk, spliter, ...; the way for `spliter compare`"]
-    way: Annotated[str, "what `spliter compare` calls the configuration"]
-    nodes: Annotated[int, "nodes"]
-    workers: Annotated[int, "worker processes on all nodes"]
-    threads: Annotated[int, "threads of each worker"]
-    blocks: Annotated[int, "blocks on all nodes"]
-    blocks_per_core: Annotated[float, "blocks for each thread of each worker"]
-    rows: Annotated[int, "points on all nodes"]
-    queries: Annotated[int, "queries of nearest neighbours, 0 elsewhere"]
-    repetition: Annotated[int, "from 1"]
-    seed: Annotated[int, "of the data, and of the order of the runs"]
-    position: Annotated[int, "place among the runs of its stand, warm-up not counted, from 0"]
-    x: Annotated[float, "place on the axis of the figure"]
-    started_at: Annotated[str, "UTC, ISO 8601"]
-    seconds: Annotated[float, "what the run took, without loading the data"]
-    init_seconds: Annotated[float, "to load the data, once for all runs of a stand"]
-    split_seconds: Annotated[
-        float | None, "of SplIter: one split, measured apart at the same stand"
-    ]
-    rechunk_seconds: Annotated[float | None, "of rechunking: until all chunks were there"]
-    iterate_seconds: Annotated[float, "the rest of `seconds`: tasks and their reduction"]
-    tasks: Annotated[int | None, "tasks run on the cluster; none where nothing counts them"]
-    bytes_moved: Annotated[int | None, "bytes of results sent from worker to worker"]
-    peak_memory_bytes: Annotated[
-        int | None, "most memory that all workers together were seen to hold"
-    ]
-    host: Annotated[str, "where the runner ran"]
-    system: Annotated[str, "operating system and architecture"]
-    processor: Annotated[str, "model"]
-    host_cores: Annotated[int, "cores that the runner may use"]
-    host_memory: Annotated[int, "bytes of memory that it may use"]
-    versions: Annotated[
-        Mapping[str, str], "JSON: versions of Python, SplIter and all packages that take part"
-    ]
-    command: Annotated[str, "command line of the runner"]
+    run_id: str
+    figure: str
+    app: str
+    size: str
+    plan_digest: str
+    engine: str
+    configuration: str
+    way: str
+    nodes: int
+    workers: int
+    threads: int
+    blocks: int
+    blocks_per_core: float
+    rows: int
+    queries: int
+    repetition: int
+    seed: int
+    position: int
+    x: float
+    started_at: str
+    seconds: float
+    init_seconds: float
+    split_seconds: float | None
+    rechunk_seconds: float | None
+    iterate_seconds: float
+    tasks: int | None
+    bytes_moved: int | None
+    peak_memory_bytes: int | None
+    host: str
+    system: str
+    processor: str
+    host_cores: int
+    host_memory: int
+    versions: Mapping[str, str]
+    command: str
 
 
 COLUMN_TYPES: Mapping[Any, str] = {
