@@ -88,7 +88,7 @@ def write_report(folder: ResultsFolder) -> list[Path]:
         mine = [record for record in records if (record.figure, record.size) == (figure, size)]
         if not mine:
             continue
-        bars = summarise(mine, scenario.configurations, scenario.winsorize)
+        bars = summarise(mine, scenario.configurations, winsorize=True)
         note = _note(size, mine)
         pictures = write_figure(scenario, bars, folder.path / FIGURES_FOLDER / size, note)
         files += pictures

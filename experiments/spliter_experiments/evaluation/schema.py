@@ -17,7 +17,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
     model_validator,
@@ -260,8 +259,6 @@ class Scenario(Model):
         Quantity on the y-axis: ``seconds`` or ``blocks-per-second``.
     axis : str
         ``linear``, ``log``, or ``cut`` to cut outlying bars and write their values on them.
-    winsorize : tuple of float
-        Shares of the lowest and highest runs to clip.
     seed : int
         Seed of the data and of the order of the runs.
     """
@@ -273,9 +270,6 @@ class Scenario(Model):
     configurations: Annotated[tuple[Configuration, ...], Field(min_length=1)]
     y: Literal["seconds", "blocks-per-second"] = "seconds"
     axis: Literal["linear", "log", "cut"] = "linear"
-    winsorize: tuple[
-        Annotated[NonNegativeFloat, Field(lt=0.5)], Annotated[NonNegativeFloat, Field(lt=0.5)]
-    ] = (0.0, 0.3)
     seed: int = 420
     parameters: Parameters
     sizes: dict[SizeName, Size]

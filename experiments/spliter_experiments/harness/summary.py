@@ -13,6 +13,9 @@ from spliter_experiments.harness.records import Record
 FEWEST = 5
 """Minimum number of runs to winsorize, as in the analysis of the paper's authors."""
 
+CLIPPED = 0.3
+"""Share of the highest values that winsorizing clips, as in that analysis."""
+
 PHASES = ("init", "split", "rechunk", "iterate")
 
 
@@ -37,27 +40,28 @@ class Summary:
     peak: int | None = None
 
 
-def winsorized(values: Sequence[float], limits: tuple[float, float]) -> npt.NDArray[np.float64]:
-    """Clip these shares of the lowest and highest values to their neighbours, and sort.
+def winsorized(values: Sequence[float]) -> npt.NDArray[np.float64]:
+    """Clip the highest values to the next smaller one, and sort.
 
     Fewer than `FEWEST` values are only sorted.
 
     Examples
     --------
-    >>> winsorized([1, 2, 3, 4, 5, 6, 7, 8, 9, 99], (0, 0.3)).tolist()
+    >>> winsorized([1, 2, 3, 4, 5, 6, 7, 8, 9, 99]).tolist()
     [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 7.0, 7.0, 7.0]
     """
     found = np.sort(np.asarray(values, dtype=np.float64))
     if len(found) < FEWEST:
         return found
-    low, high = (int(share * len(found)) for share in limits)
-    return np.clip(found, found[low], found[len(found) - 1 - high])
+    clipped: npt.NDArray[np.float64]
+    clipped = np.minimum(found, found[len(found) - 1 - int(CLIPPED * len(found))])
+    return clipped
 
 
 def summarise(
     records: Sequence[Record],
     configurations: Sequence[str],
-    winsorize: tuple[float, float] = (0.0, 0.0),
+    winsorize: bool = False,
 ) -> list[Summary]:
     """Summarize runs per engine, configuration and x value, sorted along the x-axis.
 
@@ -70,9 +74,10 @@ def summarise(
     return [_summary(groups[key], winsorize) for key in sorted(groups)]
 
 
-def _summary(runs: Sequence[Record], winsorize: tuple[float, float]) -> Summary:
+def _summary(runs: Sequence[Record], winsorize: bool) -> Summary:
     first = runs[0]
-    seconds = winsorized([run.seconds for run in runs], winsorize)
+    taken = [run.seconds for run in runs]
+    seconds = winsorized(taken) if winsorize else np.array(taken)
     lower, median, upper = np.quantile(seconds, [0.25, 0.5, 0.75])
     parts = {name: _median([getattr(run, f"{name}_seconds") for run in runs]) for name in PHASES}
     return Summary(
