@@ -95,6 +95,7 @@ class DaskTests(BackendTests):
         self.client.replicate(futures_of(collection)[:1], n=N_WORKERS)
 
 
+@pytest.mark.thorough
 @pytest.mark.backend("dask")
 class TestFutures(DaskTests):
     """A list of futures, of whose values Dask knows nothing."""

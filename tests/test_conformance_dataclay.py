@@ -87,6 +87,7 @@ class TestArrays(DataClayTests):
         assert sum(self.collect(futures)) == 3
 
 
+@pytest.mark.thorough
 @pytest.mark.backend("dataclay")
 class TestPersistentObjects(DataClayTests):
     """A list of persistent objects, of whose sizes the client knows nothing."""

@@ -278,6 +278,7 @@ IN_AN_ENGINE_WITH_THREADS = """
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("first", "passes"), [("", True), ("del BackendHooks.pytestmark", False)])
 def test_an_engine_whose_threads_draw_random_numbers(
     first: str, passes: bool, tmp_path: Path

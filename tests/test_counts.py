@@ -195,6 +195,7 @@ def written(found: dict[str, dict[str, Counts]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.thorough
 def test_counts_are_those_written_down(found: dict[str, dict[str, Counts]]) -> None:
     if os.environ.get("UPDATE_COUNTS"):
         EXPECTED.write_text(written(found), encoding="utf-8")

@@ -42,11 +42,10 @@ class TestDask(ShuffledCollections, KMeansTests):
     """Arrays, each chunk of which is at a worker drawn at random."""
 
 
-@pytest.mark.parametrize("n_blocks", [7, 200])
-def test_list_of_futures(n_blocks: int) -> None:
+def test_list_of_futures() -> None:
     points = dataset("digits")
     weights = np.random.default_rng(0).random(len(points))
-    rows = heights(len(points), n_blocks)
+    rows = heights(len(points), 200)
     found = KMeans(10, random_state=0).fit(
         shuffled(cut(points, rows)), sample_weight=shuffled(cut(weights, rows))
     )
@@ -156,40 +155,6 @@ def test_a_pickled_estimator_predicts_without_the_cluster() -> None:
     again = pickle.loads(pickle.dumps(kmeans))
     assert not hasattr(again, "labels_")
     np.testing.assert_array_equal(again.predict(points), kmeans.labels_.compute())
-
-
-def test_first_centres_are_dealt_out_in_a_bounded_number_of_passes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from spliter_apps.kmeans import seeding
-
-    passes: list[str] = []
-
-    def counting(name: str) -> Any:
-        started = getattr(seeding, name)
-
-        def begin(*args: Any) -> Any:
-            passes.append(name)
-            return started(*args)
-
-        return begin
-
-    for name in ("measure", "sample"):
-        monkeypatch.setattr(seeding, name, counting(name))
-    points = dataset("digits")
-    x = da.from_array(points, chunks=(100, 64)).persist()
-    with split(x) as parts:
-        n = len(parts)
-        KMeans(20, init="k-means++", max_iter=1, random_state=0).fit(parts)
-        assert passes == ["measure"] * n * 20
-        passes.clear()
-        KMeans(20, init="k-means||", max_iter=1, random_state=0).fit(parts)
-        assert sorted(passes) == ["measure"] * n * 5 + ["sample"] * n * 5
-        # The default: of few clusters scikit-learn's draws, of many a bounded number of passes.
-        for n_clusters, expected in ((16, ["measure"] * n * 16), (17, sorted(passes))):
-            passes.clear()
-            KMeans(n_clusters, max_iter=1, random_state=0).fit(parts)
-            assert sorted(passes) == expected
 
 
 def test_other_columns_are_told_before_anything_runs() -> None:

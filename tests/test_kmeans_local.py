@@ -265,3 +265,36 @@ def test_a_split_of_three_collections() -> None:
 def test_not_a_collection() -> None:
     with pytest.raises((ValueError, UnsupportedCollectionError)):
         KMeans(3).fit("points")
+
+
+def test_first_centres_are_dealt_out_in_a_bounded_number_of_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from spliter_apps.kmeans import seeding
+
+    passes: list[str] = []
+
+    def counting(name: str) -> Any:
+        started = getattr(seeding, name)
+
+        def begin(*args: Any) -> Any:
+            passes.append(name)
+            return started(*args)
+
+        return begin
+
+    for name in ("measure", "sample"):
+        monkeypatch.setattr(seeding, name, counting(name))
+    points = dataset("digits")
+    with split(cut(points, heights(len(points), 7))) as parts:
+        n = len(parts)
+        KMeans(20, init="k-means++", max_iter=1, random_state=0).fit(parts)
+        assert passes == ["measure"] * n * 20
+        passes.clear()
+        KMeans(20, init="k-means||", max_iter=1, random_state=0).fit(parts)
+        assert sorted(passes) == ["measure"] * n * 5 + ["sample"] * n * 5
+        # The default: of few clusters scikit-learn's draws, of many a bounded number of passes.
+        for n_clusters, expected in ((16, ["measure"] * n * 16), (17, sorted(passes))):
+            passes.clear()
+            KMeans(n_clusters, max_iter=1, random_state=0).fit(parts)
+            assert sorted(passes) == expected

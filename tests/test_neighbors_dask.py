@@ -42,10 +42,9 @@ class TestDask(ShuffledCollections, NeighborsTests):
     """Arrays, each chunk of which is at a worker drawn at random."""
 
 
-@pytest.mark.parametrize("n_blocks", [7, 200])
-def test_list_of_futures(n_blocks: int) -> None:
+def test_list_of_futures() -> None:
     points, labels = dataset("digits")
-    rows = heights(len(points), n_blocks)
+    rows = heights(len(points), 200)
     x, t = shuffled(cut(points, rows)), shuffled(cut(labels, rows))
     ours = KNeighborsClassifier(3).fit(x, t)
     here = KNeighborsClassifier(3).fit(points, labels)

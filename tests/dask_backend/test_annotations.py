@@ -15,7 +15,7 @@ from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, spread
 from tests.dask_workers import workers_of
 
-pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 
 def total_and_annotations(partition: Any) -> tuple[int, dict[str, Any]]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from typing import Any
 
 import dask.array as da
@@ -13,10 +12,9 @@ from distributed import Client, wait
 
 import spliter
 from spliter import ClientClosedError, split
-from tests.dask_backend.conftest import start
 from tests.dask_backend.programs import total
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 
 class Closed:
@@ -33,10 +31,9 @@ class Closed:
 
 
 @pytest.fixture(scope="module")
-def closed() -> Iterator[Closed]:
+def closed(dask_cluster: Any) -> Closed:
     """What is left of a closed client."""
-    with ExitStack() as stack:
-        yield Closed(start(stack))
+    return Closed(Client(dask_cluster))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import dask
@@ -15,7 +14,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import sparse
-from distributed import Client
+from distributed import Client, Event
 
 import spliter
 from spliter import (
@@ -30,7 +29,7 @@ from spliter_backends.dask.client.scheduler_calls import call_client
 from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, spread, total
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 
 @task
@@ -169,12 +168,15 @@ def test_pending_blocks_are_waited_for(client: Client) -> None:
     assert sum(client.gather(split(x).map(total))) == 4950
 
 
-def test_blocks_that_take_too_long(start_cluster: Any) -> None:
-    client = start_cluster(n_workers=1)
-    with dask.config.set({"spliter.block-timeout": "1s"}):
-        future = client.submit(time.sleep, 10)
+def test_blocks_that_take_too_long(client: Client) -> None:
+    def block() -> bool:
+        return bool(Event("late").wait(timeout=60))
+
+    with dask.config.set({"spliter.block-timeout": "300ms"}):
+        future = client.submit(block, pure=False)
         with pytest.raises(spliter.BlockTimeoutError, match=r"spliter\.block-timeout"):
             split([future])
+    Event("late").set()
 
 
 def test_scheduler_that_does_not_answer(client: Client) -> None:

@@ -26,7 +26,7 @@ from spliter_backends.dask.client import functions as dask_functions
 from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, spread, total
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 PARTITIONS = 8
 
@@ -352,16 +352,16 @@ def test_a_message_that_cannot_be_sent_ends_its_futures(
 def test_a_long_block_list_is_sent_once(client: Client) -> None:
     """Later tasks name it: their graphs do not grow with the blocks."""
     sizes: dict[int, list[int]] = {}
-    for nblocks in (16, 2000):
+    for nblocks in (16, 600):
         parts = split(da.ones(nblocks, chunks=1).persist())
         for _ in range(3):
             sizes.setdefault(nblocks, []).append(bytes_sent(client, parts))
-    assert sizes[2000][0] > 10 * sizes[16][0]  # the list itself, once
-    assert sizes[2000][2] < 1.1 * sizes[16][2]
+    assert sizes[600][0] > 5 * sizes[16][0]  # the list itself, once
+    assert sizes[600][2] < 1.1 * sizes[16][2]
 
 
 def test_a_short_block_list_takes_no_task_of_its_own(client: Client) -> None:
-    short, long = (split(da.ones(nblocks, chunks=1).persist()) for nblocks in (16, 2000))
+    short, long = (split(da.ones(nblocks, chunks=1).persist()) for nblocks in (16, 600))
     named = [
         [lists_named(client, parts.map(programs.nothing)) for _ in range(2)]
         for parts in (short, long)

@@ -22,7 +22,7 @@ from spliter import (
 )
 from tests.dask_backend.programs import spread
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 
 def test_an_array_in_memory_next_to_a_dask_array(client: Client) -> None:

@@ -35,7 +35,7 @@ from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, received, spread, total
 from tests.dask_workers import workers_of
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 
 # --- order, numbers, sizes ---

@@ -30,7 +30,7 @@ from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import expected, kill, spread, total, where
 from tests.dask_workers import wait_until_running, workers_of
 
-pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 
 def wait_for_workers_to_be(client: Client, number: int) -> None:

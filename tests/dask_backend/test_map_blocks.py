@@ -17,7 +17,7 @@ from spliter import InvalidArgumentError, split
 from tests.dask_backend.programs import spread
 from tests.dask_backend.test_dask_split import held, until
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 FRAME = pd.DataFrame(
     {"a": np.arange(60), "b": np.arange(60) / 4, "c": pd.Categorical(["x", "y", "z"] * 20)},

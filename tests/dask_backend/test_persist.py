@@ -19,7 +19,7 @@ from tests.dask_backend import programs
 from tests.dask_backend.programs import total
 from tests.dask_backend.test_dask_split import held, until
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 
 @task

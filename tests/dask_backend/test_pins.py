@@ -20,7 +20,7 @@ from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import expected, kill, spread, total
 from tests.dask_workers import workers_of
 
-pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from distributed import Client
 
 from spliter import TaskFailedError, TaskNotSerializableError, gather, split
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 
 def raise_it(partition: Any, error: BaseException) -> None:

@@ -17,7 +17,7 @@ from spliter import BlockLostError, split
 from tests.conftest import RunPython
 from tests.dask_backend import programs
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 
 def total_of_pickled(collection: bytes) -> int:

@@ -348,11 +348,11 @@ class TestTasks:
 def test_many_objects_are_located_with_one_question(
     cluster: EmbeddedDataClay, executor: DataClayExecutor
 ) -> None:
-    x = from_array(np.arange(5000), chunks=1, backends=cluster.backend_ids)
+    x = from_array(np.arange(500), chunks=1, backends=cluster.backend_ids)
     before = total_over(cluster, programs.locate_calls)
     found = executor.session.wait(executor.session.locate(x.object_ids))
     assert total_over(cluster, programs.locate_calls) - before == 1
-    assert found == [cluster.backend_ids[at % 3] for at in range(5000)]
+    assert found == [cluster.backend_ids[at % 3] for at in range(500)]
     x.delete()
 
 

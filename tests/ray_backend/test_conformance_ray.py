@@ -151,6 +151,7 @@ def put_together() -> Iterator[list[Any]]:
         yield made
 
 
+@pytest.mark.thorough
 class TestReferences(RayTests):
     """A list of references to objects that tasks have put into the stores of their nodes."""
 
