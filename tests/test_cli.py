@@ -124,11 +124,10 @@ def test_help_lists_the_ways_and_shows_the_defaults_of_each_app() -> None:
         (["--workers", "0"], "--workers and --threads must be at least 1"),
         (["--rows", "0"], "--rows and --dims must be at least 1"),
         (["--columns", "a"], "go with --input"),
-        (["--scheduler", "nowhere"], "neither an address"),
+        (["--address", "nowhere"], "neither an address"),
         (["--output", "/dev/null/results"], "cannot write results"),
         (["--rows", "many"], "Invalid value for '--rows'"),
-        (["--scheduler", "magic://somewhere:1"], "no scheduler answers"),
-        (["--address", "somewhere:1"], "--address does not go with --backend dask"),
+        (["--address", "magic://somewhere:1"], "no scheduler answers"),
         (["--placement", "dataclay"], "--placement dataclay is none of dask's"),
         (["--backend", "magic"], "--backend: there is no 'magic'; take one of dask, dataclay"),
     ],
@@ -151,13 +150,13 @@ def test_engine_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_file_that_is_no_scheduler_file(tmp_path: Path) -> None:
     for text in ("{", "{}", "[1]"):
         (tmp_path / "scheduler.json").write_text(text, encoding="utf-8")
-        result = compare("--scheduler", str(tmp_path / "scheduler.json"))
+        result = compare("--address", str(tmp_path / "scheduler.json"))
         assert result.exit_code == 2
         assert "is not a scheduler file" in " ".join(result.stderr.split())
 
 
 def test_fewer_rows_than_blocks_is_told_before_anything_is_loaded(cluster: LocalCluster) -> None:
-    result = compare("--scheduler", cluster.scheduler_address, "--rows", "10")
+    result = compare("--address", cluster.scheduler_address, "--rows", "10")
     assert result.exit_code == 2
     assert "10 rows cannot be cut into 96 blocks" in " ".join(result.stderr.split())
 
@@ -167,7 +166,7 @@ def test_scheduler_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPa
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
-        result = compare("--scheduler", f"tcp://127.0.0.1:{deaf.getsockname()[1]}")
+        result = compare("--address", f"tcp://127.0.0.1:{deaf.getsockname()[1]}")
     assert result.exit_code == 2
     assert "no scheduler answers at tcp://127.0.0.1" in " ".join(result.stderr.split())
 
@@ -175,7 +174,7 @@ def test_scheduler_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPa
 def test_cluster_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_cluster, "WORKERS_SECONDS", 0.5)
     with LocalCluster(n_workers=0, dashboard_address=":0") as empty:
-        result = compare("--scheduler", empty.scheduler_address)
+        result = compare("--address", empty.scheduler_address)
     assert result.exit_code == 2
     assert "has no worker after 0.5 s" in " ".join(result.stderr.split())
 
@@ -184,7 +183,7 @@ def test_workers_with_another_version_are_refused(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spliter, "__version__", "9.9")
-    result = compare("--scheduler", cluster.scheduler_address)
+    result = compare("--address", cluster.scheduler_address)
     assert result.exit_code == 2
     assert "this program has 9.9" in " ".join(result.stderr.split())
 

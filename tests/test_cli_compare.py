@@ -49,7 +49,7 @@ def test_rounds_before_an_interrupt_are_kept(
     monkeypatch.setattr(compare_cli, "progress", progress)
     monkeypatch.setattr("logging.disable", lambda: None)  # the command ends; this process does not
     result = compare(
-        "--scheduler", cluster.scheduler_address, "--rows", "300", "--bins", "2",
+        "--address", cluster.scheduler_address, "--rows", "300", "--bins", "2",
         "--ways", "spliter,per-block", "--blocks-per-core", "3", "--rounds", "5",
         "--output", str(tmp_path),
     )  # fmt: skip
@@ -61,7 +61,7 @@ def test_rounds_before_an_interrupt_are_kept(
 
 def test_a_finished_run_is_not_measured_twice(cluster: LocalCluster, tmp_path: Path) -> None:
     common = [
-        "--scheduler", cluster.scheduler_address, "--rows", "300", "--bins", "2",
+        "--address", cluster.scheduler_address, "--rows", "300", "--bins", "2",
         "--ways", "spliter,per-block", "--blocks-per-core", "3", "--output", str(tmp_path),
     ]  # fmt: skip
     assert compare(*common, "--rounds", "1").exit_code == 0
@@ -146,7 +146,7 @@ def test_file_on_the_users_own_cluster(cluster: LocalCluster, tmp_path: Path) ->
     frame = pd.DataFrame({"x": np.arange(60.0), "name": "text", "y": np.arange(60) % 7})
     frame.to_parquet(tmp_path / "points.parquet")
     result = compare(
-        "--scheduler", cluster.scheduler_address, "--input", str(tmp_path / "points.parquet"),
+        "--address", cluster.scheduler_address, "--input", str(tmp_path / "points.parquet"),
         "--columns", "y,x", "--ways", "spliter,dask", "--output", str(tmp_path / "out"), *SMALL,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -161,7 +161,7 @@ def test_scheduler_file(cluster: LocalCluster, tmp_path: Path) -> None:
     file = tmp_path / "scheduler.json"
     file.write_text(json.dumps({"address": cluster.scheduler_address}), encoding="utf-8")
     result = compare(
-        "--scheduler", str(file), "--input", "sklearn:iris", "--ways", "per-block", *SMALL
+        "--address", str(file), "--input", "sklearn:iris", "--ways", "per-block", *SMALL
     )
     assert result.exit_code == 0, result.output
     assert "sklearn:iris: 150 x 4" in result.stdout
@@ -169,7 +169,7 @@ def test_scheduler_file(cluster: LocalCluster, tmp_path: Path) -> None:
 
 def test_columns_left_out_by_default_are_told(cluster: LocalCluster) -> None:
     result = compare(
-        "--scheduler", cluster.scheduler_address, "--input", "sklearn:breast_cancer",
+        "--address", cluster.scheduler_address, "--input", "sklearn:breast_cancer",
         "--tile", "1000", "--bins", "3", "--ways", "spliter,floor", *SMALL,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -186,9 +186,7 @@ def test_wrong_way_is_caught(cluster: LocalCluster, monkeypatch: pytest.MonkeyPa
         return Answer(counts)
 
     monkeypatch.setattr(Histogram, "by_parts", staticmethod(one_too_many))
-    result = compare(
-        "--scheduler", cluster.scheduler_address, "--rows", "100", "--bins", "2", *SMALL
-    )
+    result = compare("--address", cluster.scheduler_address, "--rows", "100", "--bins", "2", *SMALL)
     assert result.exit_code == 1
     said = " ".join(result.stderr.split())
     assert "not all ways gave the same result" in said
@@ -199,7 +197,7 @@ def test_floor_is_left_out_where_workers_are_elsewhere(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dask_engine, "is_on_this_machine", lambda _: False)
-    common = ["--scheduler", cluster.scheduler_address, "--rows", "50", "--bins", "2", *SMALL]
+    common = ["--address", cluster.scheduler_address, "--rows", "50", "--bins", "2", *SMALL]
     result = compare(*common)
     assert result.exit_code == 0, result.output
     assert "floor is left out" in result.stderr
@@ -222,7 +220,7 @@ def test_every_way_of_the_other_apps_with_files(
     app_name: str, cluster: LocalCluster, tmp_path: Path
 ) -> None:
     result = run(
-        "compare", app_name, "--scheduler", cluster.scheduler_address, *APPS[app_name],
+        "compare", app_name, "--address", cluster.scheduler_address, *APPS[app_name],
         "--blocks-per-core", "3", "--rounds", "1", "--output", str(tmp_path),
     )  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -238,7 +236,7 @@ def test_every_way_of_the_other_apps_with_files(
 
 def test_real_data_with_several_classes(cluster: LocalCluster) -> None:
     result = run(
-        "compare", "csvm", "--scheduler", cluster.scheduler_address, "--input", "sklearn:iris",
+        "compare", "csvm", "--address", cluster.scheduler_address, "--input", "sklearn:iris",
         "--tile", "300", "--ways", "spliter,per-block,sklearn", *SMALL,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -253,7 +251,7 @@ def test_table_with_a_label_and_all_its_other_columns(
     frame["kind"] = (frame["a"] > 0.5).astype(int)
     frame.to_csv(tmp_path / "table.csv", index=False)
     result = run(
-        "compare", "csvm", "--scheduler", cluster.scheduler_address,
+        "compare", "csvm", "--address", cluster.scheduler_address,
         "--input", str(tmp_path / "table.csv"), "--label", "kind", "--output", str(tmp_path),
         "--ways", "spliter,floor", *SMALL,
     )  # fmt: skip
@@ -270,7 +268,7 @@ def test_labels_that_are_text(suffix: str, cluster: LocalCluster, tmp_path: Path
     file = tmp_path / f"table.{suffix}"
     frame.to_csv(file, index=False) if suffix == "csv" else frame.to_parquet(file)
     result = run(
-        "compare", "csvm", "--scheduler", cluster.scheduler_address, "--input", str(file),
+        "compare", "csvm", "--address", cluster.scheduler_address, "--input", str(file),
         "--label", "kind", "--ways", "spliter,sklearn", *SMALL,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -290,7 +288,7 @@ def test_rows_that_a_histogram_leaves_out_are_told(cluster: LocalCluster, tmp_pa
     points[[3, 40], 1] = np.nan
     np.save(tmp_path / "gaps.npy", points)
     result = compare(
-        "--scheduler", cluster.scheduler_address, "--input", str(tmp_path / "gaps.npy"),
+        "--address", cluster.scheduler_address, "--input", str(tmp_path / "gaps.npy"),
         "--bins", "2", "--ways", "spliter,floor", *SMALL,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -302,7 +300,7 @@ def test_points_with_gaps_are_refused(cluster: LocalCluster, tmp_path: Path) -> 
     points[40, 1] = np.nan
     np.save(tmp_path / "gaps.npy", points)
     result = run(
-        "compare", "kmeans", "--scheduler", cluster.scheduler_address,
+        "compare", "kmeans", "--address", cluster.scheduler_address,
         "--input", str(tmp_path / "gaps.npy"), *SMALL,
     )  # fmt: skip
     assert result.exit_code == 2
@@ -311,7 +309,7 @@ def test_points_with_gaps_are_refused(cluster: LocalCluster, tmp_path: Path) -> 
 
 def test_way_that_is_not_installed(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask, "why_no_dask_ml", lambda client: "it is not there")
-    common = ["--scheduler", cluster.scheduler_address, *APPS["kmeans"], *SMALL]
+    common = ["--address", cluster.scheduler_address, *APPS["kmeans"], *SMALL]
     asked = run("compare", "kmeans", *common, "--ways", "dask-ml")
     assert asked.exit_code == 2
     assert "--ways dask-ml: it is not there" in " ".join(asked.stderr.split())

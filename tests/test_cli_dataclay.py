@@ -108,7 +108,6 @@ def test_nobody_answers_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "complaint"),
     [
         (["--address", "somewhere"], "--address takes HOST:PORT"),
-        (["--scheduler", "tcp://somewhere:1"], "--scheduler does not go with --backend dataclay"),
         (["--placement", "dask"], "--placement dask is none of dataclay's"),
         (["--ways", "rechunk-p2p"], "no way 'rechunk-p2p'; the ways are spliter, per-block, floor"),
         (["--workers", "0"], "--workers and --threads must be at least 1"),

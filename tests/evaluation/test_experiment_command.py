@@ -104,19 +104,9 @@ def test_kernels_are_run_in_this_process(tmp_path: Path) -> None:
         (["show", "9", "--backend", "spark"], "no backend 'spark'"),
         (["resume", "nowhere"], "there is no folder nowhere"),
         (["report", "nowhere"], "there is no folder nowhere"),
-        (
-            ["run", "9", "--results", "x", "--scheduler-file", "a", "--address", "b"],
-            "either --scheduler-file or --address",
-        ),
-        (
-            ["run", "9", "--results", "x", "--scheduler-file", "a", "--backend", "dataclay"],
-            "--scheduler-file does not go with --backend dataclay",
-        ),
     ],
 )
 def test_what_cannot_be(words: list[str], message: str) -> None:
-    if "dataclay" in words:
-        pytest.importorskip("dataclay", reason="dataClay is not installed")
     said = " ".join(run(*words, code=2).output.split())
     assert "Error: " in said
     assert message in said
@@ -143,7 +133,7 @@ def test_a_scheduler_that_does_not_answer(tmp_path: Path) -> None:
 def test_a_scheduler_file_that_is_none(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.json"
     file.write_text("{}")
-    words = ["run", written(tmp_path), "--results", tmp_path / "out", "--scheduler-file", file]
+    words = ["run", written(tmp_path), "--results", tmp_path / "out", "--address", file]
     assert "is not a scheduler file" in " ".join(run(*words, code=2).output.split())
 
 

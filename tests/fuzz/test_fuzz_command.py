@@ -46,7 +46,7 @@ RENDER = [
     *("--site", "--backend", "--configurations", "--earlier"),
 ]
 COMPARE = [
-    *("--input", "--columns", "--tile", "--seed", "--backend", "--scheduler", "--address"),
+    *("--input", "--columns", "--tile", "--seed", "--backend", "--address"),
     *("--workers", "--threads", "--blocks-per-core", "--sweep", "--placement", "--rounds"),
     *("--rows", "--dims", "--datasets"),
 ]

@@ -159,7 +159,7 @@ def test_command_compares_on_a_cluster_with_tls(
     address = client.scheduler_info()["address"]
     with dask.config.set(certificates):
         done = run(
-            *("compare", "sum", "--scheduler", address, "--rows", "1000", "--rounds", "1"),
+            *("compare", "sum", "--address", address, "--rows", "1000", "--rounds", "1"),
             *("--blocks-per-core", "2", "--ways", "spliter,per-block"),
         )
     assert done.exit_code == 0, done.output

@@ -13,7 +13,7 @@ import typer
 
 from spliter_experiments.compare.comparison import Settings
 from spliter_experiments.compare.data.datasets import InputChoice
-from spliter_experiments.compare.engines.engine import ClusterChoice, EngineKind
+from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.compare.engines.loading import MODULES, load_engine
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.compare.registry import ways_on
@@ -61,17 +61,12 @@ class CommonOptions:
     backend: Annotated[str, typer.Option(help=f"What to compare on: {' or '.join(MODULES)}.")] = (
         "dask"
     )
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            help="Use this Dask cluster: ADDRESS or scheduler FILE. Without it, one is started."
-        ),
-    ] = None
     address: Annotated[
         str | None,
         typer.Option(
-            help="Use this dataClay: HOST:PORT of its metadata service; or these nodes of COMPSs: "
-            "the resources file, with project.xml beside it. Without it, a cluster is started."
+            help="Use this cluster: ADDRESS or scheduler FILE of Dask, HOST:PORT of dataClay's "
+            "metadata service, ADDRESS of Ray, the resources FILE of COMPSs with project.xml "
+            "beside it. Without it, a cluster is started."
         ),
     ] = None
     workers: Annotated[int, typer.Option(help="Processes of the cluster started here.")] = 2
@@ -102,7 +97,7 @@ class CommonOptions:
         engine = load_engine(self.backend)
         return Settings(
             engine=engine,
-            cluster=ClusterChoice(self._address(engine), self.workers, self.threads),
+            cluster=ClusterChoice(self.address, self.workers, self.threads),
             ways=None if ways is None else parse_ways(ways, ways_on(engine, app)),
             blocks_per_core=self._blockings(),
             rounds=self.rounds,
@@ -115,19 +110,6 @@ class CommonOptions:
         if self.sweep is None:
             return (self.blocks_per_core,)
         return tuple(sorted(set(parse_counts("--sweep", self.sweep))))
-
-    def _address(self, engine: EngineKind) -> str | None:
-        """Return the address of the user's cluster; reject the options of other engines."""
-        given = {"--scheduler": self.scheduler, "--address": self.address}
-        for option, value in given.items():
-            if value is None:
-                continue
-            if option != engine.address_option:
-                raise OptionError(
-                    f"{option} does not go with --backend {engine.name}; its clusters are told by "
-                    f"{engine.address_option}"
-                )
-        return given[engine.address_option]
 
     def choices(self, rows: int, dims: int) -> list[InputChoice]:
         """Return the inputs to open; generated points have the shape (`rows`, `dims`)."""

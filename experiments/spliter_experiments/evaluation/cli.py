@@ -13,10 +13,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from spliter_experiments.compare.engines.loading import MODULES, load_engine
+from spliter_experiments.compare.engines.loading import MODULES
 from spliter_experiments.evaluation.calibrate import measure_costs
 from spliter_experiments.evaluation.catalog import FIGURES, load_scenario
-from spliter_experiments.evaluation.plan import PROCESS, PlannedRun
+from spliter_experiments.evaluation.plan import PlannedRun
 from spliter_experiments.evaluation.report import write_report
 from spliter_experiments.evaluation.runner import (
     Request,
@@ -64,11 +64,8 @@ OnlyConfigurations = Annotated[
 ]
 OnlyNodes = Annotated[str | None, typer.Option("--nodes", help="Only these numbers of nodes.")]
 Repetitions = Annotated[int | None, typer.Option(help="Runs of each configuration that count.")]
-SchedulerFile = Annotated[
-    str | None, typer.Option("--scheduler-file", help="Of your Dask cluster (also its address).")
-]
 Address = Annotated[
-    str | None, typer.Option(help="Of your cluster, HOST:PORT; of COMPSs, its file.")
+    str | None, typer.Option(help="Of your cluster, as `spliter compare` takes it.")
 ]
 
 
@@ -117,7 +114,6 @@ def run(
     nodes: OnlyNodes = None,
     repetitions: Repetitions = None,
     only: Annotated[list[str] | None, typer.Option(help="Only the run of this name.")] = None,
-    scheduler_file: SchedulerFile = None,
     address: Address = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan only.")] = False,
 ) -> None:
@@ -129,13 +125,12 @@ def run(
         if dry_run:
             Console(markup=False).print(plan_table(todo, request.name))
             return
-        _run(request, folder, only or (), _cluster(request, scheduler_file, address))
+        _run(request, folder, only or (), address)
 
 
 @app.command()
 def resume(
     folder: FolderArgument,
-    scheduler_file: SchedulerFile = None,
     address: Address = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is left only.")] = False,
 ) -> None:
@@ -146,7 +141,7 @@ def resume(
             if dry_run:
                 note(f"{request.name}: {total(pending(request, results))}")
             else:
-                _run(request, results, (), _cluster(request, scheduler_file, address))
+                _run(request, results, (), address)
 
 
 @app.command()
@@ -212,19 +207,6 @@ def _request(
         nodes=None if nodes is None else parse_counts("--nodes", nodes),
         repetitions=repetitions,
     )
-
-
-def _cluster(request: Request, scheduler_file: str | None, address: str | None) -> str | None:
-    """Return the address of the user's cluster; reject two options, or another engine's."""
-    if scheduler_file is not None and address is not None:
-        raise OptionError("either --scheduler-file or --address, not both")
-    if scheduler_file is not None and request.engine != PROCESS:
-        option = load_engine(request.engine).address_option
-        if option != "--scheduler":
-            raise OptionError(
-                f"--scheduler-file does not go with --backend {request.engine}; take --address"
-            )
-    return scheduler_file or address
 
 
 def _run(

@@ -119,7 +119,7 @@ class PlannedRun:
 def command_of(runs: Sequence[PlannedRun], results_dir: str | Path) -> list[str]:
     """Return one command that executes runs of one scenario, size and engine.
 
-    The caller adds the cluster's address, as ``--scheduler-file FILE`` or ``--address ADDRESS``.
+    The caller adds the cluster's address, as ``--address ADDRESS``.
 
     Examples
     --------

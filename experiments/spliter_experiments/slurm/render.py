@@ -26,7 +26,7 @@ WORKER_SHARE = 0.95
 """Memory limit of a Dask worker as a share of its part of the node's memory."""
 
 _ADDRESSES = {
-    "dask": '--scheduler-file "$scheduler_file"',
+    "dask": '--address "$scheduler_file"',
     "dataclay": '--address "$(< "$metadata_file")"',
 }
 

@@ -217,7 +217,6 @@ def connect(choice: ClusterChoice) -> Iterator[Engine]:
 
 ENGINE = EngineKind(
     name="compss",
-    address_option="--address",
     placements=frozenset({Placement.EVEN, Placement.COMPSS}),
     connect=connect,
     launcher=launcher,

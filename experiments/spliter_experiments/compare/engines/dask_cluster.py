@@ -86,7 +86,7 @@ def _address_of(scheduler: str) -> str:
         if ":" in scheduler:
             return scheduler
         raise ClusterError(
-            f"--scheduler {scheduler}: neither an address (tcp://HOST:PORT) nor a scheduler file"
+            f"{scheduler} is neither an address (tcp://HOST:PORT) nor a scheduler file"
         )
     try:
         address = json.loads(path.read_text(encoding="utf-8"))["address"]

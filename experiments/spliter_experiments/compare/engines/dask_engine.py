@@ -190,7 +190,6 @@ def connect(choice: ClusterChoice) -> Iterator[DaskEngine]:
 
 ENGINE = EngineKind(
     name="dask",
-    address_option="--scheduler",
     placements=frozenset({Placement.EVEN, Placement.CONTIGUOUS, Placement.DASK}),
     connect=connect,
     own_ways="spliter_experiments.compare.workloads.dask",

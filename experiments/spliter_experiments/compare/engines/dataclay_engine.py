@@ -148,7 +148,6 @@ def connect(choice: ClusterChoice) -> Iterator[DataClayEngine]:
 
 ENGINE = EngineKind(
     name="dataclay",
-    address_option="--address",
     placements=frozenset({Placement.EVEN, Placement.CONTIGUOUS, Placement.DATACLAY}),
     connect=connect,
 )

@@ -192,8 +192,6 @@ class EngineKind:
     ----------
     name : str
         Value of ``--backend``.
-    address_option : str
-        Command-line option for the address of a cluster.
     placements : frozenset of Placement
         Supported placements.
     connect : callable
@@ -208,7 +206,6 @@ class EngineKind:
     """
 
     name: str
-    address_option: str
     placements: frozenset[Placement]
     connect: Callable[[ClusterChoice], AbstractContextManager[Engine]]
     own_ways: str | None = None

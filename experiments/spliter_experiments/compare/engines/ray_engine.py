@@ -249,7 +249,6 @@ def connect(choice: ClusterChoice) -> Iterator[RayEngine]:
 
 ENGINE = EngineKind(
     name="ray",
-    address_option="--address",
     placements=frozenset({Placement.EVEN, Placement.CONTIGUOUS}),
     connect=connect,
     own_ways="spliter_experiments.compare.workloads.ray",
