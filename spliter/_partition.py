@@ -48,10 +48,10 @@ class Partition:
 
     __slots__ = (
         "__weakref__",
-        "_as_one",
         "_closed",
         "_executor",
         "_indexes",
+        "_materializes",
         "_nbytes",
         "_passes",
         "_resolve_items",
@@ -78,7 +78,7 @@ class Partition:
         source: BlockSource,
         executor: Executor | None = None,
         resolve_items: weakref.WeakMethod[Callable[[], BlockGrid]] | None = None,
-        as_one: bool = False,
+        materialize: bool = False,
     ) -> None:
         self.location = location
         self.location_number = 0
@@ -88,7 +88,7 @@ class Partition:
         self._source = source
         self._executor = executor
         self._resolve_items = resolve_items
-        self._as_one = as_one
+        self._materializes = materialize
         self._passes = 0
         self._closed = False
 
@@ -120,7 +120,7 @@ class Partition:
             If this process is not the partition's location.
         """
         self._check_open()
-        return iter((self.materialize(),)) if self._as_one else self._source.read()
+        return iter((self.materialize(),)) if self._materializes else self._source.read()
 
     def materialize(self) -> Any:
         """Return all blocks concatenated along axis 0; only at their location, no transfers.
@@ -344,13 +344,13 @@ class Partition:
         Returns
         -------
         bool
-            Argument `as_one` of :meth:`at_location`.
+            Argument `materialize` of :meth:`at_location`.
         """
         self._passes += 1
         return self.materialization.applies_to(self._passes)
 
     def at_location(
-        self, source: BlockSource | None = None, *, as_one: bool | None = None
+        self, source: BlockSource | None = None, *, materialize: bool | None = None
     ) -> Partition:
         """Return this partition in the form for its location: iterable, not submittable.
 
@@ -360,7 +360,7 @@ class Partition:
         ----------
         source : BlockSource, optional
             Another source of the same blocks.
-        as_one : bool, optional
+        materialize : bool, optional
             Whether iteration yields one block; unchanged by default.
 
         Returns
@@ -373,7 +373,7 @@ class Partition:
             self._indexes,
             self._nbytes,
             source or self._source,
-            as_one=self._as_one if as_one is None else as_one,
+            materialize=self._materializes if materialize is None else materialize,
         )
 
     @property
@@ -402,7 +402,7 @@ class Partition:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as a reference, without the executor."""
         reference = (self.location, self._indexes, self._nbytes, self._source)
-        return Partition, (*reference, None, None, self._as_one)
+        return Partition, (*reference, None, None, self._materializes)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> IntArray:
         """Refuse conversion to an array, which would silently copy all blocks.

@@ -209,7 +209,7 @@ def test_owner_that_forked_and_was_killed_leaves_nothing(
     while list(tmp_path.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert list(tmp_path.iterdir()) == []
-    # The guard removes the folder before it ends.
+    # The watchdog removes the folder before it ends.
     while len(processes_with(tmp_path)) > 1 and time.monotonic() < deadline:
         time.sleep(0.05)
     left = [other for other in processes_with(tmp_path) if OWNER not in other.cmdline()]

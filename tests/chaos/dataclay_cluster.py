@@ -17,7 +17,7 @@ from spliter import Location
 from spliter_backends.dataclay import DataClayArray, distribute
 from spliter_backends.dataclay.cluster import EmbeddedDataClay
 from spliter_backends.dataclay.executor import current_executor
-from spliter_backends.dataclay.quiet import quiet
+from spliter_backends.dataclay.output import suppress_output
 from tests.chaos.cases import WORKERS, Case, Fault
 from tests.chaos.programs import Array, Collections
 from tests.chaos.runner import NoTargetError, cut, pick
@@ -39,7 +39,7 @@ class DataClayCluster:
 
     def __init__(self) -> None:
         self._cluster = EmbeddedDataClay(WORKERS).start()
-        with quiet():
+        with suppress_output():
             self._cluster.client()
         self._alive = list(self._cluster.backend_ids)
         self._collections: list[DataClayArray] = []
@@ -86,7 +86,7 @@ class DataClayCluster:
         """Return how many results, transfers and materialized partitions the backends keep."""
         session = current_executor().session
         return sum(
-            session.wait(session.peer(one).ask("kept"), FAULT_SECONDS) for one in self._alive
+            session.wait(session.peer(one).request("kept"), FAULT_SECONDS) for one in self._alive
         )
 
     def _call(self, backend: uuid.UUID, fn: Callable[[], Any]) -> Any:

@@ -99,10 +99,10 @@ class TestOnNodes(CompssTests):
     def test_put_together_once_and_apart_from_the_blocks(self) -> None:
         collection = self.encoded([2] * (4 * self.n_locations))
         with split(collection, partitions_per_location=1, materialize=True) as parts:
-            before = self.nodes.submitted_count("together")
+            before = self.nodes.submitted_count("concatenate")
             for _ in range(3):
                 assert self.collect(parts.map(_programs.mark)) == [0] * len(parts)
-            assert self.nodes.submitted_count("together") == before + len(parts)
+            assert self.nodes.submitted_count("concatenate") == before + len(parts)
             found = self.collect(parts.map(_programs.contents))
             assert sorted(
                 int(item) for content in found for _, block in content for item in block

@@ -18,7 +18,7 @@ from dataclay.backend.api import BackendAPI
 from dataclay.config import get_runtime
 
 from spliter import Partition
-from spliter_backends.dataclay.worker import tasks as station
+from spliter_backends.dataclay.worker import tasks
 
 _received: Counter[str] = Counter()
 
@@ -30,7 +30,7 @@ def count_received() -> int:
     """
     if not _received:
         _received["since"] = 0
-        register, adopt = BackendAPI.register_objects, station.ANSWERS["adopt"]
+        register, adopt = BackendAPI.register_objects, tasks.HANDLERS["adopt"]
 
         async def counted_register(self: Any, *args: Any, **kwargs: Any) -> None:
             _received["registered"] += 1
@@ -41,7 +41,7 @@ def count_received() -> int:
             return adopt(transfer)
 
         BackendAPI.register_objects = counted_register
-        station.ANSWERS["adopt"] = counted_adopt
+        tasks.HANDLERS["adopt"] = counted_adopt
     return _received.total()
 
 
@@ -100,7 +100,7 @@ def identity(value: Any) -> int:
 
 def kept() -> int:
     """Return how many things this backend keeps for clients."""
-    return int(station.ANSWERS["kept"]())
+    return int(tasks.HANDLERS["kept"]())
 
 
 def threads() -> int:
@@ -117,12 +117,12 @@ def wait_for(started: Path, ended: Path) -> None:
 
 def leased() -> int:
     """Return how many partition objects and copies of blocks this backend keeps for clients."""
-    return len(station._objects)
+    return len(tasks._objects)
 
 
 def leases() -> int:
     """Return how many clients have a lease at this backend."""
-    return len(station.LEASES)
+    return len(tasks.LEASES)
 
 
 def objects() -> int:
@@ -229,7 +229,7 @@ _calls: Counter[str] = Counter()
 
 
 def _count_calls() -> None:
-    call, locate = BackendAPI.call_active_method, station.ANSWERS["locate"]
+    call, locate = BackendAPI.call_active_method, tasks.HANDLERS["locate"]
 
     async def counted_call(
         self: Any, object_id: Any, method: str, *args: Any, **kwargs: Any
@@ -242,7 +242,7 @@ def _count_calls() -> None:
         return bytes(locate(object_ids))
 
     BackendAPI.call_active_method = counted_call
-    station.ANSWERS["locate"] = counted_locate
+    tasks.HANDLERS["locate"] = counted_locate
 
 
 def calls_of(what: str) -> int:

@@ -33,7 +33,7 @@ from spliter import (
     split,
 )
 from spliter_backends.dataclay import DataClayArray, from_array, generate
-from spliter_backends.dataclay.client.backend_calls import ObjectAwayError
+from spliter_backends.dataclay.client.backend_calls import ObjectMissingError
 from spliter_backends.dataclay.cluster import EmbeddedDataClay
 from spliter_backends.dataclay.executor import current_executor
 from tests.conftest import wait_until_made
@@ -193,7 +193,7 @@ def test_silent_backend_is_waited_for(
 def test_silent_backend_is_not_waited_for_for_ever(
     cluster: EmbeddedDataClay, three: tuple[uuid.UUID, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spliter_backends.dataclay.client.backend_calls.SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr("spliter_backends.dataclay.client.backend_calls.MAX_SILENCE_SECONDS", 0.1)
     partition = by_location(split(put(three)), three[0])[0]
     process = submitted_at(partition, programs.process).result(timeout=60)
     future = partition.submit(programs.pause)
@@ -249,7 +249,7 @@ class TestTasksThatEndBadly:
             (DataClayException, ("Stream removed",)),
             (ObjectNotFound, (uuid.UUID(int=1),)),
             (ObjectWithWrongBackendIdError, (uuid.UUID(int=1), set())),
-            (ObjectAwayError, ()),
+            (ObjectMissingError, ()),
             (BlockLostError, ("the object does not exist",)),
         ],
     )

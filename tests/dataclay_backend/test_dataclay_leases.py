@@ -181,7 +181,7 @@ def test_tasks_on_all_threads_do_not_keep_renewals_out(
     session = current_executor().session
     peer = session.peer(cluster.backend_ids[0])
     try:
-        session.wait(peer.at_station("renew", session.name, session.lease_seconds), timeout=30)
+        session.wait(peer.call_handler("renew", session.name, session.lease_seconds), timeout=30)
     finally:
         ends.touch()
     assert [future.result(timeout=60) for future in busy] == [None] * threads

@@ -38,7 +38,7 @@ class RayNodes:
     """Nodes of one CPU each, the first of which is the head, with this process connected to it."""
 
     def __init__(self) -> None:
-        with quiet():
+        with suppress_output():
             self._cluster = Cluster(
                 initialize_head=True,
                 head_node_args={**_node(), "include_dashboard": False, "_system_config": SETTINGS},
@@ -57,7 +57,7 @@ class RayNodes:
     def add(self, num_cpus: int = 1) -> tuple[Any, str]:
         """Start one more node; return its handle and its id."""
         before = set(alive())
-        with quiet():
+        with suppress_output():
             node = self._cluster.add_node(**{**_node(), "num_cpus": num_cpus})
         until(lambda: len(alive()) > len(before))
         (name,) = set(alive()) - before
@@ -66,13 +66,13 @@ class RayNodes:
     def kill(self, node: Any) -> None:
         """End a node as a crash would, and wait until Ray has noticed."""
         before = len(alive())
-        with quiet():
+        with suppress_output():
             self._cluster.remove_node(node, allow_graceful=False)
         until(lambda: len(alive()) < before)
 
     def end(self) -> None:
         """End everything."""
-        with quiet():
+        with suppress_output():
             ray.shutdown()
             self._cluster.shutdown()
 
@@ -99,7 +99,7 @@ def until(holds: Callable[[], bool], seconds: float = DEADLINE) -> None:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def suppress_output() -> Iterator[None]:
     """Let Ray start and end processes with the warnings that go with it."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     with warnings.catch_warnings():

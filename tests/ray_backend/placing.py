@@ -42,10 +42,10 @@ class ShuffledCollections:
 
     def collection(self, array: npt.NDArray[Any], rows: Sequence[int]) -> Any:
         """Return an array cut along its rows, each block at a node drawn at random."""
-        pieces, nodes = cut(array, rows), alive()
-        drawn = np.random.default_rng(len(rows)).integers(0, len(nodes), len(pieces))
-        chunks = (tuple(map(len, pieces)), *((size,) for size in array.shape[1:]))
-        return RayArray(tuple(put_at(nodes, pieces, drawn.tolist())), chunks, array.dtype)
+        separate_blocks, nodes = cut(array, rows), alive()
+        drawn = np.random.default_rng(len(rows)).integers(0, len(nodes), len(separate_blocks))
+        chunks = (tuple(map(len, separate_blocks)), *((size,) for size in array.shape[1:]))
+        return RayArray(tuple(put_at(nodes, separate_blocks, drawn.tolist())), chunks, array.dtype)
 
     def blocks(self, blocks: Sequence[Any]) -> Any:
         """Return a list of references to blocks of any kind."""

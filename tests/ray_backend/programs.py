@@ -95,7 +95,7 @@ def put_all(blocks: list[Any]) -> list[Any]:
 
 
 @ray.remote  # type: ignore[untyped-decorator]
-def filled(rows: int, value: int) -> Any:
+def fill_placeholders(rows: int, value: int) -> Any:
     """Make a block."""
     return np.full(rows, value)
 

@@ -15,7 +15,7 @@ from spliter_experiments.compare.engines.ray_engine import ENGINE, RayEngine
 from spliter_experiments.compare.ways import OFF_CLUSTER
 from tests.conftest import RunPython
 from tests.experiments.call_ways import APPS, NBLOCKS, Posed, all_ways, check_ways, pose
-from tests.ray_backend.cluster import N_NODES, RayNodes, quiet
+from tests.ray_backend.cluster import N_NODES, RayNodes, suppress_output
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("ray"), pytest.mark.timeout(200)]
 
@@ -43,7 +43,7 @@ def test_ways_are_complete() -> None:
 def test_answers_are_those_of_one_task_per_block(
     name: str, way: str, posed: dict[str, Posed]
 ) -> None:
-    with quiet():  # Ray Data warns of its own settings
+    with suppress_output():  # Ray Data warns of its own settings
         found = posed[name].answer(way)
     assert posed[name].app.same(found, posed[name].answer("per-block"))
 

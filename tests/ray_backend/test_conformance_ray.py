@@ -22,7 +22,7 @@ from spliter.testing._hooks import Block, whole
 from spliter_backends.ray import RayArray
 from spliter_backends.ray import blocks as ray_blocks
 from spliter_backends.ray import worker as ray_tasks
-from spliter_backends.ray.cluster import places_of
+from spliter_backends.ray.cluster import query_locations
 from tests.ray_backend import programs
 from tests.ray_backend.cluster import N_NODES, RayNodes, until
 from tests.ray_backend.placing import at, put_at
@@ -72,8 +72,8 @@ class RayTests(BackendTests):
         ):
             (sentinel,) = put_at([other], [np.zeros(1)], [0])
             ray.get(programs.read.options(scheduling_strategy=at(node)).remote(sentinel))
-            until(lambda one=sentinel: copies([one]) == 2)  # type: ignore[misc]
-        return float(copies(self.placed))
+            until(lambda one=sentinel: copy_blocks([one]) == 2)  # type: ignore[misc]
+        return float(copy_blocks(self.placed))
 
     def move_something(self, collection: Any) -> None:
         first = getattr(collection, "blocks", collection)[0]
@@ -117,9 +117,9 @@ class RayTests(BackendTests):
         until(lambda: stored() <= before)
 
 
-def copies(references: Sequence[ObjectRef]) -> int:
+def copy_blocks(references: Sequence[ObjectRef]) -> int:
     """Return how many nodes have each object, added up."""
-    return sum(len(place.nodes) for place in places_of(references).values())
+    return sum(len(place.nodes) for place in query_locations(references).values())
 
 
 def stored() -> int:
@@ -139,7 +139,7 @@ def stored() -> int:
 def put_together() -> Iterator[list[Any]]:
     """Note the tasks that put blocks together."""
     made: list[Any] = []
-    original: Any = ray_tasks.TOGETHER
+    original: Any = ray_tasks.CONCATENATE
 
     class Noting:
         def options(self, **given: Any) -> Any:

@@ -26,7 +26,10 @@ ROWS = 50_000
 
 def test_process_of_a_task_ends(nodes: RayNodes, tmp_path: Path) -> None:
     there = NodeAffinitySchedulingStrategy(node_id=nodes.ids[1], soft=False)
-    blocks = [programs.filled.options(scheduling_strategy=there).remote(ROWS, i) for i in range(3)]
+    blocks = [
+        programs.fill_placeholders.options(scheduling_strategy=there).remote(ROWS, i)
+        for i in range(3)
+    ]
     (partition,) = split(blocks)
     future = partition.submit(programs.kill_once, str(tmp_path / "marker"))
     assert future.result(WAIT) == 3 * ROWS
@@ -48,7 +51,10 @@ def test_process_ends_that_owns_blocks(nodes: RayNodes) -> None:
 def test_blocks_are_made_again(nodes: RayNodes) -> None:
     handle, name = nodes.add()
     there = NodeAffinitySchedulingStrategy(node_id=name, soft=True)
-    blocks = [programs.filled.options(scheduling_strategy=there).remote(ROWS, i) for i in range(3)]
+    blocks = [
+        programs.fill_placeholders.options(scheduling_strategy=there).remote(ROWS, i)
+        for i in range(3)
+    ]
     parts = split([*blocks, *put_at(nodes.ids, [np.ones(2, int)], [0])])
     assert name in parts.locations
     old = list(parts)
@@ -62,7 +68,10 @@ def test_node_ends_under_a_task(nodes: RayNodes, tmp_path: Path) -> None:
     handle, name = nodes.add()
     there = NodeAffinitySchedulingStrategy(node_id=name, soft=True)
     (partition,) = split(
-        [programs.filled.options(scheduling_strategy=there).remote(ROWS, i) for i in range(2)]
+        [
+            programs.fill_placeholders.options(scheduling_strategy=there).remote(ROWS, i)
+            for i in range(2)
+        ]
     )
     assert partition.location == name
     started, go = tmp_path / "started", tmp_path / "go"

@@ -34,7 +34,7 @@ from spliter_backends.ray import RayArray
 from spliter_backends.ray import cluster as ray_cluster
 from spliter_backends.ray.future import RayFuture
 from tests.ray_backend import programs
-from tests.ray_backend.cluster import STORE_BYTES, RayNodes, quiet
+from tests.ray_backend.cluster import STORE_BYTES, RayNodes, suppress_output
 from tests.ray_backend.placing import at, put_at
 
 pytestmark = [pytest.mark.backend("ray"), pytest.mark.timeout(120)]
@@ -45,9 +45,9 @@ WAIT = 60
 def large(nodes: RayNodes, n: int) -> list[ObjectRef]:
     """Make blocks of 400 kB, by tasks on the nodes in turn."""
     return [
-        programs.filled.options(scheduling_strategy=at(nodes.ids[i % len(nodes.ids)])).remote(
-            50_000, i
-        )
+        programs.fill_placeholders.options(
+            scheduling_strategy=at(nodes.ids[i % len(nodes.ids)])
+        ).remote(50_000, i)
         for i in range(n)
     ]
 
@@ -84,7 +84,7 @@ def test_results_of_tasks_are_read_where_they_are(nodes: RayNodes) -> None:
 
 
 def test_small_results_are_nowhere_and_are_shared_out(nodes: RayNodes) -> None:
-    blocks = [programs.filled.remote(10, i) for i in range(12)]
+    blocks = [programs.fill_placeholders.remote(10, i) for i in range(12)]
     parts = split(blocks)
     # Up to 100 kB Ray keeps results in the memory of the program that asked for them.
     assert parts.locations == tuple(nodes.ids)
@@ -111,7 +111,7 @@ def test_blocks_on_a_node_that_runs_nothing_are_read_elsewhere(nodes: RayNodes) 
 
 
 def test_a_partition_larger_than_the_object_store(nodes: RayNodes) -> None:
-    there = programs.filled.options(scheduling_strategy=at(nodes.ids[1]))
+    there = programs.fill_placeholders.options(scheduling_strategy=at(nodes.ids[1]))
     rows, n = 3_000_000, 8
     blocks = [there.remote(rows, number) for number in range(n)]
     (partition,) = parts = split(blocks)
@@ -121,7 +121,7 @@ def test_a_partition_larger_than_the_object_store(nodes: RayNodes) -> None:
 
 
 def test_dataset_of_ray_data(nodes: RayNodes) -> None:
-    with quiet():  # it warns of settings that are its own defaults
+    with suppress_output():  # it warns of settings that are its own defaults
         import ray.data
 
         context = ray.data.DataContext.get_current()
@@ -131,7 +131,7 @@ def test_dataset_of_ray_data(nodes: RayNodes) -> None:
         dataset = lazy.materialize()
     with pytest.raises(LazyCollectionError, match="materialize"):
         split(lazy)
-    with quiet():
+    with suppress_output():
         computed = split(lazy, persist=True)
     assert computed.grid.extent == (1000,)
     parts = split(dataset)
@@ -157,7 +157,7 @@ def ids_of(partition: Partition) -> list[int]:
 
 
 def test_blocks_are_waited_for_and_their_own_error_is_raised(nodes: RayNodes) -> None:
-    blocks = [programs.filled.remote(10, 1), programs.failing.remote("no block")]
+    blocks = [programs.fill_placeholders.remote(10, 1), programs.failing.remote("no block")]
     with pytest.raises(ArithmeticError, match="no block") as raised:
         split(blocks)
     assert type(raised.value) is ArithmeticError
@@ -187,7 +187,7 @@ def test_a_place_that_the_owner_hears_of_late(
 
 def test_blocks_that_nobody_makes(nodes: RayNodes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ray_cluster.TIMEOUT_VARIABLE, "0.5")
-    waiting = programs.filled.options(resources={"nowhere": 1}).remote(1, 1)
+    waiting = programs.fill_placeholders.options(resources={"nowhere": 1}).remote(1, 1)
     with pytest.raises(BlockTimeoutError, match=r"none got ready in 0\.5 s"):
         split([waiting])
     ray.cancel(waiting)

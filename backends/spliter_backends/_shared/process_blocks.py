@@ -196,5 +196,5 @@ def at_location(argument: Any) -> Any:
     return argument.at_location(
         # A submitted task reads its blocks even if the Split is closed before it runs.
         source.pinned() if isinstance(source, LocalSource) else source,
-        as_one=argument.begin_pass(),
+        materialize=argument.begin_pass(),
     )

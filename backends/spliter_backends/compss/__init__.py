@@ -5,14 +5,14 @@
 ``locator``     finds the blocks of ds-arrays, of collections made by tasks, of lists of futures
 ``blocks``      client-side blocks of a Split: locations and transfer counters
 ``executor``    submits each call as one PyCOMPSs task
-``payload``     pickles a call
+``call_pickling``  pickles a call
 ``tasks``       the PyCOMPSs tasks
 ``worker``      the body of these tasks
 ``source``      the blocks of a partition: sent by the main program, read by a task
 ``outcome``     results, errors and reports of tasks
 ``future``      PyCOMPSs' future with ``result()``
 ``persistent``  tasks over persistent objects of dataClay
-``contents``    reads the contents of such objects inside a task
+``persistent_contents``  reads the contents of such objects inside a task
 ``settings``    settings of this backend
 ``api``         the functions of PyCOMPSs that are used, or advice if it is missing
 ``storage/``    the storage interface in Java, to be compiled next to the COMPSs runtime
@@ -48,9 +48,9 @@ def _executor_over(blocks: Blocks) -> Executor:
         isinstance(blocks, LocalBlocks) and not runtime_is_up()
     ):
         return EXECUTOR
-    from spliter_backends.compss.persistent import CompssOverPersistent
+    from spliter_backends.compss.persistent import CompssPersistentExecutor
 
-    return CompssOverPersistent(blocks)
+    return CompssPersistentExecutor(blocks)
 
 
 BACKEND = Backend("compss", CompssLocator(), executor_of_future, _executor_over)

@@ -30,35 +30,35 @@ from spliter_backends.compss.api import (
 )
 from spliter_backends.compss.outcome import hosts, splits
 from spliter_backends.compss.settings import settings
-from spliter_backends.compss.source import AwaySource, Layout
-from spliter_backends.compss.worker import BlockFacts
+from spliter_backends.compss.source import Layout, RemoteSource
+from spliter_backends.compss.worker import BlockMetadata
 
-_facts: Final[weakref.WeakKeyDictionary[Any, BlockFacts]] = weakref.WeakKeyDictionary()
-"""Facts about blocks, by their (first) future."""
+_metadata: Final[weakref.WeakKeyDictionary[Any, BlockMetadata]] = weakref.WeakKeyDictionary()
+"""Metadata of blocks, by their (first) future."""
 
-_pending_facts: Final[weakref.WeakKeyDictionary[Any, tuple[Any, int | None]]] = (
+_pending_metadata: Final[weakref.WeakKeyDictionary[Any, tuple[Any, int | None]]] = (
     weakref.WeakKeyDictionary()
 )
-"""Futures of facts by block, and the index if the future is a list of facts."""
+"""Futures of metadata by block, and the index if the future is a list."""
 
 
-def promise(block: Any, facts: Any, which: int | None = None) -> None:
-    """Register a future with facts about a block.
+def register_metadata(block: Any, metadata: Any, which: int | None = None) -> None:
+    """Register the future of a block's metadata.
 
     Parameters
     ----------
     block : future
         The block.
-    facts : future
-        Future of a :class:`BlockFacts`, or of a list of them.
+    metadata : future
+        Future of a :class:`BlockMetadata`, or of a list of them.
     which : int, optional
         Index into the list.
     """
-    _pending_facts[block] = facts, which
+    _pending_metadata[block] = metadata, which
 
 
-def known_facts(block: Any) -> BlockFacts | None:
-    """Return the facts about a block; wait for the task that makes it if that reports them.
+def known_metadata(block: Any) -> BlockMetadata | None:
+    """Return a block's metadata; wait for the task that makes it if that reports them.
 
     Parameters
     ----------
@@ -67,21 +67,21 @@ def known_facts(block: Any) -> BlockFacts | None:
 
     Returns
     -------
-    BlockFacts or None
+    BlockMetadata or None
         ``None`` if no task reports them.
     """
     if not isinstance(block, Future):
         return None
-    if block in _pending_facts:
-        future, which = _pending_facts[block]
+    if block in _pending_metadata:
+        future, which = _pending_metadata[block]
         found = future.result()
-        _facts[block] = found if which is None else found[which]
-        del _pending_facts[block]
-    return _facts.get(block)
+        _metadata[block] = found if which is None else found[which]
+        del _pending_metadata[block]
+    return _metadata.get(block)
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
+class CollectionBlocks:
     """One of the collections that are split together.
 
     Parameters
@@ -125,42 +125,42 @@ class CompssSource:
 
     def read(self) -> Any:
         """Raise `PartitionNotLocalError`."""
-        return AwaySource(self._planned.location).read()
+        return RemoteSource(self._planned.location).read()
 
     def materialized(self) -> Any:
         """Raise `PartitionNotLocalError`."""
         return self.read()
 
-    def shipped(
+    def task_inputs(
         self, partition: Partition, start: int, constraints: Any
     ) -> tuple[Layout, Sequence[Any]]:
         """Return the objects to pass to a task, and their layout."""
         members = self._blocks.members
         positions = self._planned.positions.tolist()
-        objects = [piece for position in positions for piece in members[0].blocks[position]]
+        objects = [part for position in positions for part in members[0].blocks[position]]
         for member in members[1:]:
-            objects += [piece for row in self._rows for piece in member.blocks[row]]
+            objects += [part for row in self._rows for part in member.blocks[row]]
         wanted = partition.begin_pass()
-        as_one = wanted and len(partition) > 1
+        is_concatenated = wanted and len(partition) > 1
         layout = Layout(
-            start=0 if as_one else start,
+            start=0 if is_concatenated else start,
             nblocks=len(partition),
             columns=tuple(member.columns for member in members),
             indexes=tuple(partition.get_indexes()),
-            as_one=False,
+            is_concatenated=False,
             location=self._planned.location,
             token=self._blocks.token,
             number=self._number,
             known=self._blocks.located_by != "round-robin",
-            seen_as_one=wanted,
+            iterates_concatenated=wanted,
         )
-        if not as_one:
+        if not is_concatenated:
             return layout, objects
         if self._one is None:
-            self._one = tasks.start("together", constraints, uuid.uuid4().hex, layout, objects)
-        return layout.read_from_one(start), [self._one]
+            self._one = tasks.start("concatenate", constraints, uuid.uuid4().hex, layout, objects)
+        return layout.with_one_input(start), [self._one]
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Delete the concatenated blocks."""
         if self._one is not None:
             compss_delete_object(self._one)
@@ -171,7 +171,7 @@ class CompssSource:
             tasks.delete_later(self._one)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return AwaySource, (self._planned.location,)
+        return RemoteSource, (self._planned.location,)
 
 
 class CompssBlocks(BlocksBase[Executor]):
@@ -188,7 +188,7 @@ class CompssBlocks(BlocksBase[Executor]):
         Runs tasks over them.
     """
 
-    def __init__(self, members: Sequence[Member], executor: Executor) -> None:
+    def __init__(self, members: Sequence[CollectionBlocks], executor: Executor) -> None:
         super().__init__([member.grid for member in members], executor)
         self.members = tuple(members)
         self.token = uuid.uuid4().hex
@@ -197,7 +197,7 @@ class CompssBlocks(BlocksBase[Executor]):
         self._planned: list[PlannedPartition] = []
         self._counted_aligned: set[tuple[int, int, str]] = set()
         self._fetched: set[tuple[int, str]] = set()
-        self._facts: list[list[BlockFacts]] = []
+        self._metadata: list[list[BlockMetadata]] = []
         splits[self.token] = self
 
     def locate(self) -> Placement:
@@ -208,34 +208,34 @@ class CompssBlocks(BlocksBase[Executor]):
         Placement
             Locations are COMPSs' names of the nodes, marked if they are assumed.
         """
-        if not self._facts:
-            self._facts = [self._facts_of(member) for member in self.members]
-        first = self._facts[0]
+        if not self._metadata:
+            self._metadata = [self._metadata_of(member) for member in self.members]
+        first = self._metadata[0]
         nbytes = self.members[0].nbytes
         if nbytes is None:
-            nbytes = np.fromiter((facts.nbytes for facts in first), np.int64, len(first))
-        return Placement.of([(facts.host,) for facts in first], nbytes)
+            nbytes = np.fromiter((metadata.nbytes for metadata in first), np.int64, len(first))
+        return Placement.of([(metadata.host,) for metadata in first], nbytes)
 
-    def _facts_of(self, member: Member) -> list[BlockFacts]:
-        found = [known_facts(pieces[0]) for pieces in member.blocks]
-        unknown = [number for number, facts in enumerate(found) if facts is None]
+    def _metadata_of(self, member: CollectionBlocks) -> list[BlockMetadata]:
+        found = [known_metadata(parts[0]) for parts in member.blocks]
+        unknown = [number for number, metadata in enumerate(found) if metadata is None]
         if member is self.members[0]:
             self.located_by = settings().locate if unknown else "made"
         if self.located_by == "round-robin":
-            nodes = nodes_known()
+            nodes = known_nodes()
             return [
-                facts or BlockFacts(f"{nodes[number % len(nodes)]} (in turn)", 0, -1)
-                for number, facts in enumerate(found)
+                metadata or BlockMetadata(f"{nodes[number % len(nodes)]} (in turn)", 0, -1)
+                for number, metadata in enumerate(found)
             ]
         asked = [
             tasks.start("describe", {}, uuid.uuid4().hex, list(member.blocks[number]))
             for number in unknown
         ]
         for number, answer in zip(unknown, asked, strict=True):
-            found[number] = facts = answer.result()
+            found[number] = metadata = answer.result()
             if isinstance(member.blocks[number][0], Future):
-                _facts[member.blocks[number][0]] = facts
-        return [facts for facts in found if facts is not None]
+                _metadata[member.blocks[number][0]] = metadata
+        return [metadata for metadata in found if metadata is not None]
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[CompssSource]:
         """Return one source per planned partition, in order; count aligned blocks elsewhere."""
@@ -252,13 +252,15 @@ class CompssBlocks(BlocksBase[Executor]):
         if self.located_by == "round-robin":
             return
         for row in rows:
-            for number, facts in enumerate(self._facts[1:], start=1):
+            for number, metadata in enumerate(self._metadata[1:], start=1):
                 place = (number, row, str(location))
-                if facts[row].host != location and place not in self._counted_aligned:
+                if metadata[row].host != location and place not in self._counted_aligned:
                     self._counted_aligned.add(place)
-                    self.counter.add(Movement(aligned_blocks=1, aligned_nbytes=facts[row].nbytes))
+                    self.counter.add(
+                        Movement(aligned_blocks=1, aligned_nbytes=metadata[row].nbytes)
+                    )
 
-    def ran_away(self, partition: int, host: str) -> None:
+    def record_move(self, partition: int, host: str) -> None:
         """Count the blocks of a partition as fetched by a node, unless they are already there.
 
         Parameters
@@ -279,11 +281,11 @@ class CompssBlocks(BlocksBase[Executor]):
         for reference in self._sources:
             source = reference()
             if source is not None:
-                source.forget()
-        self.members = tuple(Member(m.grid, (), m.nbytes, None) for m in self.members)
+                source.release()
+        self.members = tuple(CollectionBlocks(m.grid, (), m.nbytes, None) for m in self.members)
 
 
-def nodes_known() -> Sequence[str]:
+def known_nodes() -> Sequence[str]:
     """Return the nodes to assign blocks of unknown location to, in turn.
 
     Returns
@@ -294,5 +296,5 @@ def nodes_known() -> Sequence[str]:
     if settings().nodes:
         return settings().nodes
     count = max(int(compss_get_number_of_resources()), 1)
-    heard_of = sorted(hosts)
-    return heard_of if len(heard_of) >= count else [f"node-{n}" for n in range(1, count + 1)]
+    reported = sorted(hosts)
+    return reported if len(reported) >= count else [f"node-{n}" for n in range(1, count + 1)]

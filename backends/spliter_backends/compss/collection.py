@@ -10,7 +10,7 @@ from spliter import BlockGrid, InvalidArgumentError
 from spliter.backend import UNKNOWN, BlocksMade, IntArray
 from spliter_backends.compss import tasks
 from spliter_backends.compss.api import runtime_is_up
-from spliter_backends.compss.blocks import known_facts, promise
+from spliter_backends.compss.blocks import known_metadata, register_metadata
 from spliter_backends.compss.future import CompssFuture
 
 
@@ -30,7 +30,9 @@ class CompssCollection(Sequence[Any]):
 
     def __init__(self, blocks: Sequence[Any], grid: BlockGrid) -> None:
         if len(blocks) != grid.nblocks:
-            raise InvalidArgumentError(f"{len(blocks)} blocks for a grid of {grid.shape}")
+            raise InvalidArgumentError(
+                f"got {len(blocks)} blocks for a grid of {grid.shape}; pass one per cell"
+            )
         self._blocks = tuple(blocks)
         self._grid = grid
 
@@ -98,7 +100,7 @@ class CompssCollection(Sequence[Any]):
         chunks = [self._row_counts(), *self._grid.chunks[1:]]
         if len(chunks) != 2 or any(UNKNOWN in sizes for sizes in chunks):
             raise InvalidArgumentError(
-                f"a ds-array has two axes of known sizes; this has a grid of {self._grid.shape}"
+                f"a ds-array needs two axes of known sizes; this grid is {self._grid.shape}"
             )
         across = self._grid.shape[1]
         rows = [list(self._blocks[at : at + across]) for at in range(0, len(self), across)]
@@ -110,8 +112,8 @@ class CompssCollection(Sequence[Any]):
     def _row_counts(self) -> tuple[int, ...]:
         if self._grid.has_known_items:
             return self._grid.chunks[0]
-        facts = [known_facts(block) for block in self._blocks]
-        return tuple(UNKNOWN if fact is None else fact.rows for fact in facts)
+        metadata = [known_metadata(block) for block in self._blocks]
+        return tuple(UNKNOWN if fact is None else fact.rows for fact in metadata)
 
 
 def _regular_size(sizes: Sequence[int]) -> int:
@@ -119,12 +121,12 @@ def _regular_size(sizes: Sequence[int]) -> int:
     inner = set(sizes[1:-1]) or {max(sizes)}
     if len(inner) > 1 or max(sizes) > max(inner):
         raise InvalidArgumentError(
-            f"a ds-array has blocks of one size, but for a smaller first and last one; got {sizes}"
+            f"a ds-array needs blocks of one size, except the first and the last; got {sizes}"
         )
     return inner.pop()
 
 
-def assembled(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> CompssCollection:
+def assemble_blocks(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> CompssCollection:
     """Return blocks made by tasks as a collection; one task per result separates its blocks.
 
     See :meth:`.executor.CompssExecutor.assemble`.
@@ -133,8 +135,8 @@ def assembled(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Comp
     for positions, future in results:
         places = positions.tolist()
         if runtime_is_up():
-            *pieces, facts = tasks.start(
-                "spread",
+            *parts, metadata = tasks.start(
+                "separate",
                 {},
                 uuid.uuid4().hex,
                 made.output,
@@ -142,11 +144,11 @@ def assembled(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Comp
                 [future],
                 returns=[CompssFuture] * (len(places) + 1),
             )
-            for which, piece in enumerate(pieces):
-                promise(piece, facts, which)
+            for which, part in enumerate(parts):
+                register_metadata(part, metadata, which)
         else:
             value = future.result()
-            pieces = value if made.output is None else value[made.output]
-        for place, piece in zip(places, pieces, strict=True):
-            blocks[place] = piece
+            parts = value if made.output is None else value[made.output]
+        for place, part in zip(places, parts, strict=True):
+            blocks[place] = part
     return CompssCollection(blocks, BlockGrid((made.rows, *((n,) for n in made.trailing_shape))))

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from spliter import BlockGrid, InvalidArgumentError
 from spliter_backends.compss.api import runtime_is_up
-from spliter_backends.compss.blocks import promise
+from spliter_backends.compss.blocks import register_metadata
 from spliter_backends.compss.collection import CompssCollection
 from spliter_backends.compss.executor import EXECUTOR
 from spliter_backends.compss.settings import settings
@@ -59,11 +59,11 @@ def make_blocks(
     base = "make_in_turn" if nodes == IN_TURN else "make"
     blocks = []
     for given, constraints in zip(calls, _constraints(nodes, len(calls)), strict=True):
-        block, facts = EXECUTOR.start(base, fn, given, {}, constraints)
+        block, metadata = EXECUTOR.start(base, fn, given, {}, constraints)
         if runtime_is_up():
-            promise(block, facts)
+            register_metadata(block, metadata)
         else:
-            facts.result()  # raises the error of `fn`
+            metadata.result()  # raises the error of `fn`
         blocks.append(block)
     unknown = BlockGrid.of_unknown_sizes(len(blocks))
     grid = unknown if chunks is None else BlockGrid.from_chunks(chunks)

@@ -25,10 +25,10 @@ from spliter_backends.compss.api import (
     compss_wait_on,
     runtime_is_up,
 )
-from spliter_backends.compss.collection import assembled
+from spliter_backends.compss.call_pickling import pickle_call
+from spliter_backends.compss.collection import assemble_blocks
 from spliter_backends.compss.future import CompssFuture
 from spliter_backends.compss.outcome import TaskFailure, TaskResult, futures, hosts
-from spliter_backends.compss.payload import packed
 from spliter_backends.compss.settings import settings
 from spliter_backends.compss.source import Layout
 from spliter_backends.compss.worker import Call
@@ -111,18 +111,18 @@ class CompssExecutor(ExecutorBase):
         future, or list of future
             One per return value of the task.
         """
-        tasks.delete_unwanted()
+        tasks.delete_scheduled()
         key = uuid.uuid4().hex
         if not runtime_is_up():
             here = [_local_argument(argument) for argument in args]
             named = {name: _local_argument(argument) for name, argument in kwargs.items()}
-            at_once = Call(_call_here, (fn, here, named), {})
+            at_once = Call(_call_locally, (fn, here, named), {})
             return self._registered(key, tasks.start(base, constraints, key, at_once))
-        payload = packed(fn, args, kwargs, self._shipped)
-        if payload.inputs:
-            given = (key, payload.content, payload.inputs)
+        pickled = pickle_call(fn, args, kwargs, self._check_and_convert)
+        if pickled.inputs:
+            given = (key, pickled.content, pickled.inputs)
             return self._registered(key, tasks.start(f"{base}_with", constraints, *given))
-        return self._registered(key, tasks.start(base, constraints, key, payload.content))
+        return self._registered(key, tasks.start(base, constraints, key, pickled.content))
 
     def _registered(self, key: str, returned: Any) -> Any:
         """Register futures by key; without a runtime, convert return values to done futures."""
@@ -161,7 +161,7 @@ class CompssExecutor(ExecutorBase):
         software = settings().pins.get(location) if location is not None else None
         return {} if software is None else {"app_software": software}
 
-    def _shipped(self, partition: Partition, start: int) -> tuple[Layout, Sequence[Any]]:
+    def _check_and_convert(self, partition: Partition, start: int) -> tuple[Layout, Sequence[Any]]:
         if not isinstance(partition.executor, CompssExecutor):
             raise InvalidArgumentError(
                 "the partition belongs to another backend than the one the task is submitted to; "
@@ -186,10 +186,10 @@ class CompssExecutor(ExecutorBase):
         """
         source: Any = partition.source
         found: tuple[Layout, Sequence[Any]]
-        found = source.shipped(partition, start, self._pin(partition.location))
+        found = source.task_inputs(partition, start, self._pin(partition.location))
         return found
 
-    def arriving(self, partition: Partition) -> Partition:
+    def readable_partition(self, partition: Partition) -> Partition:
         """Return an iterable partition for a task that runs in this process (for the backend)."""
         found: Partition = at_location(partition)
         return found
@@ -222,16 +222,16 @@ class CompssExecutor(ExecutorBase):
         CompssCollection
             PyCOMPSs futures, one per block, made by one task per partition.
         """
-        return assembled(results, made)
+        return assemble_blocks(results, made)
 
 
 def _local_argument(argument: Any) -> Any:
     if isinstance(argument, Partition) and isinstance(argument.executor, CompssExecutor):
-        return argument.executor.arriving(argument)
+        return argument.executor.readable_partition(argument)
     return argument
 
 
-def _call_here(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _call_locally(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Make a call in this process, with futures replaced by their results."""
     return fn(
         *map(_with_results, args), **{name: _with_results(value) for name, value in kwargs.items()}

@@ -6,7 +6,7 @@ from typing import Any
 
 from spliter import BlockLostError, Location, TaskFailedError
 from spliter_backends.compss.api import Future, compss_wait_on
-from spliter_backends.compss.outcome import task_error_in
+from spliter_backends.compss.outcome import unwrap_task_error
 
 
 class CompssFuture(Future):  # type: ignore[misc]
@@ -43,22 +43,22 @@ class CompssFuture(Future):  # type: ignore[misc]
                 value = compss_wait_on(self)
             except Exception as raised:
                 # PyCOMPSs wraps errors raised by unpickling.
-                error = task_error_in(raised)
+                error = unwrap_task_error(raised)
                 if error is None:
                     raise
                 self._outcome = None, error
             else:
                 if value is self:
                     raise BlockLostError(
-                        "PyCOMPSs does not know this future any more: it was deleted "
-                        "(compss_delete_object), or the application it was made in has stopped"
+                        "PyCOMPSs has no record of this future: it was deleted "
+                        "(compss_delete_object), or its application has ended; run the task again"
                     )
                 if self._outcome is None:
                     if value is None:  # a None result would have set the outcome
                         raise TaskFailedError(
                             "COMPSs has no result for this task: it failed or was cancelled, and "
-                            "COMPSs ends the application. Its messages ([ERRMGR]) and the folder "
-                            "jobs of its log say why"
+                            "COMPSs ends the application. See its messages ([ERRMGR]) and the "
+                            "folder jobs of its log"
                         )
                     self._outcome = value, None
         return self._outcome

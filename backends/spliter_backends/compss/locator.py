@@ -13,11 +13,11 @@ from spliter.backend import Blocks
 from spliter_backends._shared.process_blocks import LocalBlocks
 from spliter_backends._shared.readable import ReadableCollection, is_block, open_list, open_values
 from spliter_backends.compss.api import Future, runtime_is_up
-from spliter_backends.compss.blocks import CompssBlocks, Member
+from spliter_backends.compss.blocks import CollectionBlocks, CompssBlocks
 from spliter_backends.compss.collection import CompssCollection
 from spliter_backends.compss.executor import EXECUTOR
 from spliter_backends.compss.outcome import host_name
-from spliter_backends.compss.source import side_by_side
+from spliter_backends.compss.source import concatenate_columns
 
 
 class CompssLocator:
@@ -63,7 +63,7 @@ class CompssLocator:
         members = [_open(*numbered) for numbered in enumerate(collections)]
         if runtime_is_up():
             return CompssBlocks(members, EXECUTOR)
-        return LocalBlocks(list(map(_opened_here, members)), Location(host_name()), EXECUTOR)
+        return LocalBlocks(list(map(_readable, members)), Location(host_name()), EXECUTOR)
 
 
 def _is_dsarray(value: Any) -> bool:
@@ -74,24 +74,26 @@ def _is_dsarray(value: Any) -> bool:
     return isinstance(value, Array)
 
 
-def _open(number: int, collection: Any) -> Member:
+def _open(number: int, collection: Any) -> CollectionBlocks:
     if _is_dsarray(collection):
         return _open_dsarray(collection)
     if isinstance(collection, CompssCollection):
         nbytes = None
-        return Member(collection.grid, [(block,) for block in collection], nbytes, collection)
+        return CollectionBlocks(
+            collection.grid, [(block,) for block in collection], nbytes, collection
+        )
     if isinstance(collection, list | tuple) and collection:
         return _open_list(collection)
     which = f"aligned collection {number}" if number else "the collection"
     article = "an empty" if isinstance(collection, list | tuple) else "a"
     raise UnsupportedCollectionError(
-        f"{which} is {article} {type(collection).__name__}, in which the COMPSs backend finds no "
-        "blocks; it takes dislib ds-arrays, what make_blocks returns, and lists of PyCOMPSs "
-        "futures or of blocks"
+        f"{which} is {article} {type(collection).__name__}, which the COMPSs backend does not "
+        "support; pass a dislib ds-array, a result of make_blocks, or a list of PyCOMPSs futures "
+        "or blocks"
     )
 
 
-def _open_list(blocks: Sequence[Any]) -> Member:
+def _open_list(blocks: Sequence[Any]) -> CollectionBlocks:
     for position, block in enumerate(blocks):
         if not (isinstance(block, Future) or is_block(block)):
             raise UnsupportedCollectionError(
@@ -101,12 +103,14 @@ def _open_list(blocks: Sequence[Any]) -> Member:
             )
     if any(isinstance(block, Future) for block in blocks):
         grid = BlockGrid.of_unknown_sizes(len(blocks))
-        return Member(grid, [(block,) for block in blocks], None, blocks)
-    opened = open_list(blocks)
-    return Member(opened.grid, [(block,) for block in blocks], opened.nbytes, blocks)
+        return CollectionBlocks(grid, [(block,) for block in blocks], None, blocks)
+    unpickle_call = open_list(blocks)
+    return CollectionBlocks(
+        unpickle_call.grid, [(block,) for block in blocks], unpickle_call.nbytes, blocks
+    )
 
 
-def _open_dsarray(array: Any) -> Member:
+def _open_dsarray(array: Any) -> CollectionBlocks:
     """Open a ds-array; its blocks are its rows of blocks.
 
     dislib's own algorithms use rows of blocks too; a task concatenates several columns of blocks
@@ -115,7 +119,7 @@ def _open_dsarray(array: Any) -> Member:
     rows = array.shape[0]
     chunks = _sizes(rows, array._top_left_shape[0], array._reg_shape[0], array._n_blocks[0])
     grid = BlockGrid((chunks, (int(array.shape[1]),)))
-    return Member(grid, [tuple(row) for row in array._blocks], None, array)
+    return CollectionBlocks(grid, [tuple(row) for row in array._blocks], None, array)
 
 
 def _sizes(extent: int, first: int, regular: int, count: int) -> tuple[int, ...]:
@@ -124,16 +128,16 @@ def _sizes(extent: int, first: int, regular: int, count: int) -> tuple[int, ...]
     return tuple(int(end - start) for start, end in itertools.pairwise([0, *ends, extent]))
 
 
-def _opened_here(member: Member) -> ReadableCollection:
+def _readable(member: CollectionBlocks) -> ReadableCollection:
     """Open blocks that are in this process, as all blocks are without a runtime."""
     if member.columns == 1:
-        return open_values(member.grid, [pieces[0] for pieces in member.blocks])
-    first = open_values(member.grid, [pieces[0] for pieces in member.blocks])
+        return open_values(member.grid, [parts[0] for parts in member.blocks])
+    first = open_values(member.grid, [parts[0] for parts in member.blocks])
     nbytes = sum(
         open_values(member.grid, column).nbytes for column in zip(*member.blocks, strict=True)
     )
     return ReadableCollection(
         first.grid,
         np.asarray(nbytes, dtype=np.int64),
-        lambda position: side_by_side(member.blocks[position]),
+        lambda position: concatenate_columns(member.blocks[position]),
     )

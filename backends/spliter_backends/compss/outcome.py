@@ -3,10 +3,10 @@
 PyCOMPSs pickles the return value of a task into a file and unpickles it in the main program, when
 it waits for it, or in the next task. Unpickling an outcome has side effects::
 
-    worker: run() ──> TaskResult(value, news) ──pickled──> main program: the value itself;
-                                                           news recorded, future settled
+    worker: run() ──> TaskResult(value, report) ─pickled──> main program: the value itself;
+                                                           report recorded, future settled
                                                     └────> next task: the value itself;
-                                                           news forwarded with its own outcome
+                                                           report forwarded with its own outcome
     worker: run() ──> TaskFailure(error) ──────pickled──> main program: the error is raised
                                                     └────> next task: TaskFailure, forwarded
 
@@ -38,14 +38,14 @@ ERRORS: Final = ErrorCodec(
 )
 """Encodes errors as return values: a task that raises would end the COMPSs application."""
 
-MOST_NEWS: Final = 1000
+MAX_UNSENT_REPORTS: Final = 1000
 """Maximum number of unsent reports a worker buffers for its next task with a result."""
 
 PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), np.generic)
 
 
 @dataclass(frozen=True)
-class HostFacts:
+class HostResources:
     """Last reported state of a node.
 
     Parameters
@@ -61,26 +61,26 @@ class HostFacts:
 
 
 @dataclass(frozen=True)
-class News:
+class TaskReport:
     """Report of one or several tasks.
 
     Parameters
     ----------
-    hosts : dict of str to HostFacts
+    hosts : dict of str to HostResources
         Nodes where they ran.
     away : frozenset of (str, int, str)
         Split, number of the partition, and node, for tasks that ran elsewhere than planned.
     """
 
-    hosts: dict[str, HostFacts] = field(default_factory=dict)
+    hosts: dict[str, HostResources] = field(default_factory=dict)
     away: frozenset[tuple[str, int, str]] = frozenset()
 
-    def and_also(self, other: News) -> News:
+    def merged(self, other: TaskReport) -> TaskReport:
         """Return both reports merged; `other` takes precedence."""
-        return News({**self.hosts, **other.hosts}, self.away | other.away)
+        return TaskReport({**self.hosts, **other.hosts}, self.away | other.away)
 
 
-class Awaiting(Protocol):
+class SettableFuture(Protocol):
     """A future that can be settled."""
 
     def settle(self, value: Any, error: BaseException | None) -> None:
@@ -88,27 +88,27 @@ class Awaiting(Protocol):
         ...
 
 
-class TellsOfMoves(Protocol):
+class MoveRecorder(Protocol):
     """Blocks of a Split, which count fetched blocks."""
 
-    def ran_away(self, partition: int, host: str) -> None:
+    def record_move(self, partition: int, host: str) -> None:
         """Count a partition's blocks as fetched by another node."""
         ...
 
 
-hosts: dict[str, HostFacts] = {}
+hosts: dict[str, HostResources] = {}
 """In the main program: last report of each node."""
 
-futures: weakref.WeakValueDictionary[str, Awaiting] = weakref.WeakValueDictionary()
+futures: weakref.WeakValueDictionary[str, SettableFuture] = weakref.WeakValueDictionary()
 """In the main program: pending futures by key."""
 
-splits: weakref.WeakValueDictionary[str, TellsOfMoves] = weakref.WeakValueDictionary()
+splits: weakref.WeakValueDictionary[str, MoveRecorder] = weakref.WeakValueDictionary()
 """In the main program: Splits by token."""
 
 _last_error: list[BaseException] = []
 """In the main program: the last error that arrived, to recognise it in PyCOMPSs' wrapper."""
 
-_unsent_reports: deque[News] = deque(maxlen=MOST_NEWS)
+_unsent_reports: deque[TaskReport] = deque(maxlen=MAX_UNSENT_REPORTS)
 
 
 def host_name() -> str:
@@ -116,7 +116,7 @@ def host_name() -> str:
     return os.environ.get("COMPSS_HOSTNAMES", "").split(",")[0] or "this process"
 
 
-def news_of_here(away: frozenset[tuple[str, int, str]] = frozenset()) -> News:
+def local_report(away: frozenset[tuple[str, int, str]] = frozenset()) -> TaskReport:
     """Return the report of a task, merged with the reports that its arguments brought.
 
     Parameters
@@ -124,25 +124,25 @@ def news_of_here(away: frozenset[tuple[str, int, str]] = frozenset()) -> News:
     away : frozenset of (str, int, str)
         Its partitions that were planned at another node.
     """
-    found = News({host_name(): HostFacts(usable_cores(), available_memory())}, away)
+    found = TaskReport({host_name(): HostResources(usable_cores(), available_memory())}, away)
     while _unsent_reports:
-        found = _unsent_reports.popleft().and_also(found)
+        found = _unsent_reports.popleft().merged(found)
     return found
 
 
-def at_a_worker() -> bool:
+def is_worker() -> bool:
     """Return whether this process runs tasks for a COMPSs runtime."""
     context: Any = sys.modules.get("pycompss.util.context")
     return context is not None and bool(context.CONTEXT.in_worker())
 
 
-def record(news: News) -> None:
+def record(report: TaskReport) -> None:
     """Record a report in the main program."""
-    hosts.update(news.hosts)
-    for token, partition, host in news.away:
+    hosts.update(report.hosts)
+    for token, partition, host in report.away:
         split = splits.get(token)
         if split is not None:
-            split.ran_away(partition, host)
+            split.record_move(partition, host)
 
 
 @dataclass(frozen=True)
@@ -157,18 +157,18 @@ class TaskResult:
         Whether `value` is pickled.
     key : str
         Key of the future.
-    news : News
+    report : TaskReport
         Report of the task.
     """
 
     value: Any
     pickled: bool
     key: str
-    news: News
+    report: TaskReport
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Unpickle by :func:`arrive`."""
-        return arrive, (self.value, self.pickled, self.key, self.news)
+        """Unpickle by :func:`unpickle_result`."""
+        return unpickle_result, (self.value, self.pickled, self.key, self.report)
 
 
 @dataclass(frozen=True)
@@ -181,17 +181,17 @@ class TaskFailure:
         The error, pickled.
     key : str
         Key of the future.
-    news : News
+    report : TaskReport
         Report of the task.
     """
 
     error: bytes
     key: str
-    news: News
+    report: TaskReport
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Unpickle by :func:`arrive_failed`."""
-        return arrive_failed, (self.error, self.key, self.news)
+        """Unpickle by :func:`unpickle_failure`."""
+        return unpickle_failure, (self.error, self.key, self.report)
 
 
 class FailedInputError(Exception):
@@ -202,7 +202,7 @@ class FailedInputError(Exception):
         self.failure = failure
 
 
-def result_of(value: Any, key: str, news: News) -> TaskResult | TaskFailure:
+def result_of(value: Any, key: str, report: TaskReport) -> TaskResult | TaskFailure:
     """Return a value in the form that a task returns.
 
     Parameters
@@ -211,7 +211,7 @@ def result_of(value: Any, key: str, news: News) -> TaskResult | TaskFailure:
         Return value of the user's function.
     key : str
         Key of the future.
-    news : News
+    report : TaskReport
         Report of the task.
 
     Returns
@@ -219,32 +219,32 @@ def result_of(value: Any, key: str, news: News) -> TaskResult | TaskFailure:
     TaskResult or TaskFailure
         A failure if the value cannot be pickled: COMPSs would end the application.
     """
-    if not at_a_worker():
-        return TaskResult(value, False, key, news)  # it stays in this process
+    if not is_worker():
+        return TaskResult(value, False, key, report)  # it stays in this process
     if isinstance(value, PLAIN) or (type(value) is np.ndarray and not value.dtype.hasobject):
-        return TaskResult(value, False, key, news)
+        return TaskResult(value, False, key, report)
     try:
-        return TaskResult(cloudpickle.dumps(value, protocol=5), True, key, news)
+        return TaskResult(cloudpickle.dumps(value, protocol=5), True, key, report)
     except Exception as cause:  # noqa: BLE001 -- a __reduce__ may raise anything
         error = result_not_pickled(value, cause)
         error.__cause__ = cause
-        return TaskFailure(ERRORS.encode(error), key, news)
+        return TaskFailure(ERRORS.encode(error), key, report)
 
 
-def arrive(value: Any, pickled: bool, key: str, news: News) -> Any:
+def unpickle_result(value: Any, pickled: bool, key: str, report: TaskReport) -> Any:
     """Unpickle a :class:`TaskResult` to its value; record its report and settle its future."""
     found = pickle.loads(value) if pickled else value
-    if at_a_worker():
-        _unsent_reports.append(news)
+    if is_worker():
+        _unsent_reports.append(report)
         return found
-    record(news)
+    record(report)
     future = futures.pop(key, None)
     if future is not None:
         future.settle(found, None)
     return found
 
 
-def arrive_failed(message: bytes, key: str, news: News) -> TaskFailure:
+def unpickle_failure(message: bytes, key: str, report: TaskReport) -> TaskFailure:
     """Unpickle a :class:`TaskFailure`: raise the error in the main program.
 
     Returns
@@ -257,9 +257,9 @@ def arrive_failed(message: bytes, key: str, news: News) -> TaskFailure:
     BaseException
         The error of the task.
     """
-    if at_a_worker():
-        return TaskFailure(message, key, news)
-    record(news)
+    if is_worker():
+        return TaskFailure(message, key, report)
+    record(report)
     error = ERRORS.decode(message)
     future = futures.pop(key, None)
     if future is not None:
@@ -268,7 +268,7 @@ def arrive_failed(message: bytes, key: str, news: News) -> TaskFailure:
     raise error
 
 
-def task_error_in(raised: BaseException) -> BaseException | None:
+def unwrap_task_error(raised: BaseException) -> BaseException | None:
     """Return the task's error that PyCOMPSs has wrapped, or None if it is another error."""
     found: BaseException | None = raised
     while found is not None and found not in _last_error:

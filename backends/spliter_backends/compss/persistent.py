@@ -19,19 +19,19 @@ from typing import Any, Final
 from spliter import BackendNotUsableError, BlockTimeoutError, Location, Partition
 from spliter.backend import Blocks
 from spliter_backends.compss.api import storage_is_configured
-from spliter_backends.compss.contents import Persistent
 from spliter_backends.compss.executor import CompssExecutor
+from spliter_backends.compss.persistent_contents import PersistentObjects
 from spliter_backends.compss.settings import settings as compss_settings
-from spliter_backends.compss.source import GivenSource, Layout
+from spliter_backends.compss.source import InputSource, Layout
 
-NODES_OF_BACKENDS: Final = "SPLITER_COMPSS_WORKERS"
+NODES_VARIABLE: Final = "SPLITER_COMPSS_WORKERS"
 """Line of the storage interface's file with ``<backend id>=<node>`` for each backend of dataClay;
 dataClay's half of the interface exports the lines of that file as environment variables."""
 
-ASKED_AT_ONCE: Final = 256
+MAX_CONCURRENT_REQUESTS: Final = 256
 """Maximum number of concurrent requests to dataClay's metadata service."""
 
-ASKED_SECONDS: Final = 60
+REQUEST_TIMEOUT: Final = 60
 """Timeout of each batch of requests."""
 
 
@@ -43,7 +43,7 @@ def nodes_of_backends() -> dict[str, str]:
     >>> nodes_of_backends()
     {}
     """
-    pairs = re.split(r"[,\s]+", os.environ.get(NODES_OF_BACKENDS, "").strip())
+    pairs = re.split(r"[,\s]+", os.environ.get(NODES_VARIABLE, "").strip())
     named = (pair.partition("=") for pair in pairs if pair)
     return {backend.lower(): node for backend, _, node in named}
 
@@ -54,19 +54,19 @@ async def _objects(ids: Sequence[uuid.UUID]) -> list[Any]:
     runtime = get_runtime()
     found: list[Any] = []
     try:
-        for start in range(0, len(ids), ASKED_AT_ONCE):
-            some = ids[start : start + ASKED_AT_ONCE]
-            async with asyncio.timeout(ASKED_SECONDS):
+        for start in range(0, len(ids), MAX_CONCURRENT_REQUESTS):
+            some = ids[start : start + MAX_CONCURRENT_REQUESTS]
+            async with asyncio.timeout(REQUEST_TIMEOUT):
                 found += await asyncio.gather(*map(runtime.get_object_by_id, some))
     except TimeoutError:
         raise BlockTimeoutError(
-            f"dataClay's metadata service did not answer within {ASKED_SECONDS} s which class "
-            f"objects are of, {len(ids)} of them; see whether it is up"
+            f"dataClay's metadata service did not return the classes of {len(ids)} objects within "
+            f"{REQUEST_TIMEOUT} s; check that it is running"
         ) from None
     return found
 
 
-class CompssOverPersistent(CompssExecutor):
+class CompssPersistentExecutor(CompssExecutor):
     """Runs PyCOMPSs tasks over blocks opened by dataClay's locator.
 
     Parameters
@@ -82,13 +82,13 @@ class CompssOverPersistent(CompssExecutor):
 
     def __init__(self, blocks: Blocks) -> None:
         super().__init__()
-        opened: Any = blocks
-        if not hasattr(opened, "object_ids"):
+        unpickle_call: Any = blocks
+        if not hasattr(unpickle_call, "object_ids"):
             raise BackendNotUsableError(
-                "the COMPSs backend runs tasks over its own collections and those of dataClay; "
-                f"these blocks are a {type(blocks).__name__}"
+                f"the COMPSs backend cannot run tasks over {type(blocks).__name__}; split a "
+                "collection of COMPSs or of dataClay"
             )
-        self._blocks = opened
+        self._blocks = unpickle_call
         self._objects: dict[uuid.UUID, Any] = {}
 
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
@@ -125,10 +125,12 @@ class CompssOverPersistent(CompssExecutor):
             self._objects.update(zip(unknown, found, strict=True))
         return [self._objects[object_id] for object_id in ids]
 
-    def arriving(self, partition: Partition) -> Partition:
+    def readable_partition(self, partition: Partition) -> Partition:
         """Return a partition that a task in this process reads from dataClay."""
         layout = self._layout(partition, 0, tuple(self._ids(partition)))
-        return partition.at_location(GivenSource(layout, ()), as_one=layout.seen_as_one)
+        return partition.at_location(
+            InputSource(layout, ()), materialize=layout.iterates_concatenated
+        )
 
     def _ids(self, partition: Partition) -> list[uuid.UUID]:
         positions = partition.indexes.positions
@@ -148,11 +150,11 @@ class CompssOverPersistent(CompssExecutor):
             nblocks=len(partition),
             columns=(1,) * len(self._blocks.grids),
             indexes=tuple(partition.get_indexes()),
-            as_one=False,
+            is_concatenated=False,
             location=partition.location,
             token="",
             number=0,
             known=False,
-            seen_as_one=partition.begin_pass(),
-            persistent=Persistent(ids, service),
+            iterates_concatenated=partition.begin_pass(),
+            persistent=PersistentObjects(ids, service),
         )

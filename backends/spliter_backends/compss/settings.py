@@ -83,6 +83,8 @@ def configure(**changes: Any) -> CompssSettings:
     before = settings()
     known = {entry.name for entry in dataclasses.fields(CompssSettings)}
     if unknown := changes.keys() - known:
-        raise InvalidArgumentError(f"no settings {sorted(unknown)}; there are {sorted(known)}")
+        raise InvalidArgumentError(
+            f"unknown settings {sorted(unknown)}; choose from {sorted(known)}"
+        )
     _current[0] = dataclasses.replace(before, **changes)
     return before

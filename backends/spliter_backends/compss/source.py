@@ -19,8 +19,8 @@ import numpy as np
 
 from spliter import PartitionNotLocalError
 from spliter.backend import check_rows, concatenate, count_rows
-from spliter_backends.compss.contents import Contents, Persistent
 from spliter_backends.compss.outcome import FailedInputError, TaskFailure
+from spliter_backends.compss.persistent_contents import PersistentContents, PersistentObjects
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Layout:
         For each aligned collection, the number of inputs per block, side by side.
     indexes : tuple of tuple of int
         Block indexes, for messages.
-    as_one : bool
+    is_concatenated : bool
         Whether there is one input, with all blocks concatenated.
     location : str
         Planned location of the partition.
@@ -45,7 +45,7 @@ class Layout:
         Token of the Split, and number of the partition in it.
     known : bool
         Whether the blocks are known to be at the location, so that a task reports another node.
-    seen_as_one : bool
+    iterates_concatenated : bool
         Whether iteration yields one concatenated block.
     persistent : Persistent or None
         Ids and service of the blocks if they are persistent objects.
@@ -55,28 +55,30 @@ class Layout:
     nblocks: int
     columns: tuple[int, ...]
     indexes: tuple[tuple[int, ...], ...]
-    as_one: bool
+    is_concatenated: bool
     location: str
     token: str
     number: int
     known: bool
-    seen_as_one: bool = False
-    persistent: Persistent | None = None
+    iterates_concatenated: bool = False
+    persistent: PersistentObjects | None = None
 
     @property
     def ninputs(self) -> int:
         """Number of inputs."""
         if self.persistent is not None and self.persistent.ids:
             return 0
-        return 1 if self.as_one else self.nblocks * sum(self.columns)
+        return 1 if self.is_concatenated else self.nblocks * sum(self.columns)
 
-    def read_from_one(self, start: int) -> Layout:
+    def with_one_input(self, start: int) -> Layout:
         """Return the layout of the same partition, passed as one input."""
-        return dataclasses.replace(self, start=start, as_one=True, seen_as_one=True)
+        return dataclasses.replace(
+            self, start=start, is_concatenated=True, iterates_concatenated=True
+        )
 
 
 @dataclass(frozen=True)
-class AwaySource:
+class RemoteSource:
     """Source of a partition away from its blocks; other sources are pickled as this one."""
 
     location: str
@@ -84,9 +86,8 @@ class AwaySource:
     def read(self) -> Any:
         """Raise `PartitionNotLocalError`."""
         raise PartitionNotLocalError(
-            f"this partition's blocks are in the hands of COMPSs (at {self.location}), not in "
-            "this process; give the partition to a function decorated with spliter.task, or to "
-            "partition.submit(fn)"
+            f"this partition's blocks are COMPSs objects at {self.location}, not in this process; "
+            "pass it to a function decorated with spliter.task, or call partition.submit(fn)"
         )
 
     def materialized(self) -> Any:
@@ -94,7 +95,7 @@ class AwaySource:
         return self.read()
 
 
-class GivenSource:
+class InputSource:
     """Source of a partition in a task that received its blocks.
 
     Parameters
@@ -113,11 +114,11 @@ class GivenSource:
             if isinstance(value, TaskFailure):
                 raise FailedInputError(value)
         if layout.persistent is not None:
-            self._inputs = Contents(layout.persistent, self._inputs)
+            self._inputs = PersistentContents(layout.persistent, self._inputs)
 
     def read(self) -> Iterator[Any]:
         """Return an iterator over the blocks, or tuples of aligned blocks."""
-        return iter(self._original_blocks()) if self._layout.as_one else self._read()
+        return iter(self._original_blocks()) if self._layout.is_concatenated else self._read()
 
     def _read(self) -> Iterator[Any]:
         layout = self._layout
@@ -126,7 +127,7 @@ class GivenSource:
             blocks = []
             for start, width in zip(starts.tolist(), layout.columns, strict=False):
                 at = start + number * width
-                blocks.append(side_by_side(self._inputs[at : at + width]))
+                blocks.append(concatenate_columns(self._inputs[at : at + width]))
             if len(blocks) == 1:
                 yield blocks[0]
                 continue
@@ -137,24 +138,24 @@ class GivenSource:
         """Return the original blocks, cut from the concatenated one."""
         counts, one = self._inputs[0]
         ends = np.cumsum(counts).tolist()
-        pieces = []
+        blocks = []
         for start, end in zip([0, *ends], ends, strict=False):
             if isinstance(one, tuple):
-                pieces.append(tuple(_rows(member, start, end) for member in one))
+                blocks.append(tuple(_rows(member, start, end) for member in one))
             else:
-                pieces.append(_rows(one, start, end))
-        return pieces
+                blocks.append(_rows(one, start, end))
+        return blocks
 
     def materialized(self) -> Any:
         """Return the concatenated blocks: an input of the task, or made now and kept."""
         if self._one is None:
-            one = self._inputs[0][1] if self._layout.as_one else concatenate(self._read())
+            one = self._inputs[0][1] if self._layout.is_concatenated else concatenate(self._read())
             self._one = (one,)
         return self._one[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the blocks."""
-        return AwaySource, (self._layout.location,)
+        return RemoteSource, (self._layout.location,)
 
 
 def _rows(block: Any, start: int, end: int) -> Any:
@@ -162,7 +163,7 @@ def _rows(block: Any, start: int, end: int) -> Any:
     return getattr(block, "iloc", block)[start:end]
 
 
-def side_by_side(blocks: Sequence[Any]) -> Any:
+def concatenate_columns(blocks: Sequence[Any]) -> Any:
     """Concatenate blocks of the same rows along axis 1.
 
     Parameters
@@ -173,7 +174,7 @@ def side_by_side(blocks: Sequence[Any]) -> Any:
     Examples
     --------
     >>> import numpy as np
-    >>> side_by_side([np.zeros((2, 1)), np.ones((2, 2))])
+    >>> concatenate_columns([np.zeros((2, 1)), np.ones((2, 2))])
     array([[0., 1., 1.],
            [0., 1., 1.]])
     """
@@ -186,7 +187,7 @@ def side_by_side(blocks: Sequence[Any]) -> Any:
     return np.hstack(blocks)
 
 
-def put_together(layout: Layout, inputs: Sequence[Any]) -> tuple[list[int], Any]:
+def concatenate_inputs(layout: Layout, inputs: Sequence[Any]) -> tuple[list[int], Any]:
     """Return the number of rows of each block and the concatenated blocks, for a later task.
 
     Parameters
@@ -196,5 +197,5 @@ def put_together(layout: Layout, inputs: Sequence[Any]) -> tuple[list[int], Any]
     inputs : sequence
         All inputs of a task.
     """
-    blocks = list(GivenSource(layout, inputs).read())
+    blocks = list(InputSource(layout, inputs).read())
     return [count_rows(block) for block in blocks], concatenate(blocks)

@@ -23,40 +23,40 @@ from spliter_backends.compss.api import (
     task,
 )
 from spliter_backends.compss.future import CompssFuture
-from spliter_backends.compss.outcome import TaskFailure, news_of_here, result_of
-from spliter_backends.compss.source import Layout, put_together
+from spliter_backends.compss.outcome import TaskFailure, local_report, result_of
+from spliter_backends.compss.source import Layout, concatenate_inputs
 from spliter_backends.compss.worker import (
-    Attempt,
-    BlockFacts,
+    BlockMetadata,
     Call,
-    attempted,
-    called,
-    sent_back,
+    CallResult,
+    catch_failure,
+    pack_outcome,
+    run_call,
 )
 
 _SEPARATOR: Final = "_constrained_"
 
 # Arguments are deleted once the task has read them: PyCOMPSs would keep them until it ends.
-_SENT: Final = {"content": IN_DELETE}
-_GIVEN: Final = {"inputs": COLLECTION_IN}
+_CONTENT: Final = {"content": IN_DELETE}
+_INPUTS: Final = {"inputs": COLLECTION_IN}
 # Each task goes to the next node, regardless of where its input is.
 _IN_TURN: Final = {"is_distributed": True}
 
 DECORATION: Final[Mapping[str, Mapping[str, Any]]] = {
-    "call": {"returns": CompssFuture, **_SENT},
-    "call_with": {"returns": CompssFuture, **_SENT, **_GIVEN},
-    "make": {"returns": (CompssFuture, CompssFuture), **_SENT},
-    "make_with": {"returns": (CompssFuture, CompssFuture), **_SENT, **_GIVEN},
-    "make_in_turn": {"returns": (CompssFuture, CompssFuture), **_SENT, **_IN_TURN},
+    "call": {"returns": CompssFuture, **_CONTENT},
+    "call_with": {"returns": CompssFuture, **_CONTENT, **_INPUTS},
+    "make": {"returns": (CompssFuture, CompssFuture), **_CONTENT},
+    "make_with": {"returns": (CompssFuture, CompssFuture), **_CONTENT, **_INPUTS},
+    "make_in_turn": {"returns": (CompssFuture, CompssFuture), **_CONTENT, **_IN_TURN},
     "make_in_turn_with": {
         "returns": (CompssFuture, CompssFuture),
-        **_SENT,
-        **_GIVEN,
+        **_CONTENT,
+        **_INPUTS,
         **_IN_TURN,
     },
-    "describe": {"returns": CompssFuture, **_GIVEN},
-    "together": {"returns": CompssFuture, "layout": IN_DELETE, **_GIVEN},
-    "spread": {"returns": CompssFuture, **_GIVEN},
+    "describe": {"returns": CompssFuture, **_INPUTS},
+    "concatenate": {"returns": CompssFuture, "layout": IN_DELETE, **_INPUTS},
+    "separate": {"returns": CompssFuture, **_INPUTS},
 }
 
 
@@ -67,76 +67,78 @@ _started: Final[Counter[str]] = Counter()
 @task(**DECORATION["call"])  # type: ignore[untyped-decorator]
 def call(key: str, content: bytes | Call) -> Any:
     """Run a call without futures or blocks."""
-    return sent_back(key, called(key, content, ()))
+    return pack_outcome(key, run_call(key, content, ()))
 
 
 @task(**DECORATION["call_with"])  # type: ignore[untyped-decorator]
 def call_with(key: str, content: bytes | Call, inputs: Sequence[Any]) -> Any:
     """Run a call with futures or blocks."""
-    return sent_back(key, called(key, content, inputs))
+    return pack_outcome(key, run_call(key, content, inputs))
 
 
 @task(**DECORATION["make"])  # type: ignore[untyped-decorator]
 def make(key: str, content: bytes | Call) -> Any:
-    """Make a block: return the block itself, and the facts about it."""
-    return _made(key, called(key, content, ()))
+    """Make a block: return the block itself, and its metadata."""
+    return _made(key, run_call(key, content, ()))
 
 
 @task(**DECORATION["make_with"])  # type: ignore[untyped-decorator]
 def make_with(key: str, content: bytes | Call, inputs: Sequence[Any]) -> Any:
     """Make a block from the results of others."""
-    return _made(key, called(key, content, inputs))
+    return _made(key, run_call(key, content, inputs))
 
 
 @task(**DECORATION["make_in_turn"])  # type: ignore[untyped-decorator]
 def make_in_turn(key: str, content: bytes | Call) -> Any:
     """Make a block at the next node."""
-    return _made(key, called(key, content, ()))
+    return _made(key, run_call(key, content, ()))
 
 
 @task(**DECORATION["make_in_turn_with"])  # type: ignore[untyped-decorator]
 def make_in_turn_with(key: str, content: bytes | Call, inputs: Sequence[Any]) -> Any:
     """Make a block from the results of others, at the next node."""
-    return _made(key, called(key, content, inputs))
+    return _made(key, run_call(key, content, inputs))
 
 
-def _made(key: str, attempt: Attempt | TaskFailure) -> tuple[Any, Any]:
+def _made(key: str, attempt: CallResult | TaskFailure) -> tuple[Any, Any]:
     if isinstance(attempt, TaskFailure):
         return attempt, attempt
-    return attempt.value, result_of(BlockFacts.of([attempt.value]), key, news_of_here())
+    return attempt.value, result_of(BlockMetadata.of([attempt.value]), key, local_report())
 
 
 @task(**DECORATION["describe"])  # type: ignore[untyped-decorator]
 def describe(key: str, inputs: Sequence[Any]) -> Any:
-    """Return the facts about a block, given as its parts side by side."""
-    for piece in inputs:
-        if isinstance(piece, TaskFailure):
-            return TaskFailure(piece.error, key, news_of_here())
-    return result_of(BlockFacts.of(inputs), key, news_of_here())
+    """Return the metadata of a block, given as its parts side by side."""
+    for part in inputs:
+        if isinstance(part, TaskFailure):
+            return TaskFailure(part.error, key, local_report())
+    return result_of(BlockMetadata.of(inputs), key, local_report())
 
 
-@task(**DECORATION["together"])  # type: ignore[untyped-decorator]
-def together(key: str, layout: Layout, inputs: Sequence[Any]) -> Any:
+@task(**DECORATION["concatenate"])  # type: ignore[untyped-decorator]
+def concatenate(key: str, layout: Layout, inputs: Sequence[Any]) -> Any:
     """Concatenate the blocks of a partition."""
-    return sent_back(key, attempted(key, lambda: Attempt(put_together(layout, inputs))))
+    return pack_outcome(
+        key, catch_failure(key, lambda: CallResult(concatenate_inputs(layout, inputs)))
+    )
 
 
-@task(**DECORATION["spread"])  # type: ignore[untyped-decorator]
-def spread(key: str, output: int | None, count: int, inputs: Sequence[Any]) -> Any:
-    """Return the blocks in a task's result one by one, then the facts about them."""
+@task(**DECORATION["separate"])  # type: ignore[untyped-decorator]
+def separate(key: str, output: int | None, count: int, inputs: Sequence[Any]) -> Any:
+    """Return the blocks in a task's result one by one, then their metadata."""
 
-    def function() -> Attempt:
+    def function() -> CallResult:
         blocks = inputs[0] if output is None else inputs[0][output]
         if len(blocks) != count:
-            raise ValueError(f"the task returned {len(blocks)} blocks for {count}")
-        return Attempt(list(blocks))
+            raise ValueError(f"the task must return {count} blocks, got {len(blocks)}")
+        return CallResult(list(blocks))
 
     failed = inputs[0] if isinstance(inputs[0], TaskFailure) else None
-    found = failed or attempted(key, function)
+    found = failed or catch_failure(key, function)
     if isinstance(found, TaskFailure):
         return [found] * (count + 1)
-    facts = [BlockFacts.of([block]) for block in found.value]
-    return [*found.value, result_of(facts, key, news_of_here())]
+    metadata = [BlockMetadata.of([block]) for block in found.value]
+    return [*found.value, result_of(metadata, key, local_report())]
 
 
 _to_delete: Final[list[Any]] = []
@@ -154,7 +156,7 @@ def delete_later(future: Any) -> None:
     _to_delete.append(future)
 
 
-def delete_unwanted() -> None:
+def delete_scheduled() -> None:
     """Delete the objects passed to :func:`delete_later`."""
     while _to_delete:
         compss_delete_object(_to_delete.pop())

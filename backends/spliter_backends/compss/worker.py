@@ -16,12 +16,12 @@ from spliter_backends.compss.outcome import (
     FailedInputError,
     TaskFailure,
     TaskResult,
-    at_a_worker,
     host_name,
-    news_of_here,
+    is_worker,
+    local_report,
     result_of,
 )
-from spliter_backends.compss.source import GivenSource, Layout
+from spliter_backends.compss.source import InputSource, Layout
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class BlockFacts:
+class BlockMetadata:
     """Location and size of a block that a task received or made.
 
     Parameters
@@ -63,7 +63,7 @@ class BlockFacts:
     rows: int
 
     @classmethod
-    def of(cls, blocks: Sequence[Any]) -> BlockFacts:
+    def of(cls, blocks: Sequence[Any]) -> BlockMetadata:
         """Describe a block, given as its parts side by side."""
         rows = min((count_rows(block) for block in blocks if has_rows(block)), default=-1)
         return cls(host_name(), sum(map(block_nbytes, blocks)), rows)
@@ -85,13 +85,13 @@ class _Unpickler(pickle.Unpickler):
         return value
 
 
-def opened(content: bytes, inputs: Sequence[Any]) -> Call:
+def unpickle_call(content: bytes, inputs: Sequence[Any]) -> Call:
     """Unpickle a call.
 
     Parameters
     ----------
     content : bytes
-        `Payload.content`.
+        `PickledCall.content`.
     inputs : sequence
         Inputs of the PyCOMPSs task.
 
@@ -100,13 +100,13 @@ def opened(content: bytes, inputs: Sequence[Any]) -> Call:
     FailedInputError
         If an input is the failure of another task.
     """
-    body, shipped = pickle.loads(content)
+    body, task_inputs = pickle.loads(content)
     here = host_name()
     partitions: list[Partition] = []
     away: set[tuple[str, int, str]] = set()
     layout: Layout
-    for partition, layout in shipped:
-        partitions.append(partition.at_location(GivenSource(layout, inputs)))
+    for partition, layout in task_inputs:
+        partitions.append(partition.at_location(InputSource(layout, inputs)))
         if layout.known and layout.location != here:
             away.add((layout.token, layout.number, here))
     fn, args, kwargs = _Unpickler(io.BytesIO(body), inputs, partitions).load()
@@ -114,7 +114,7 @@ def opened(content: bytes, inputs: Sequence[Any]) -> Call:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class CallResult:
     """Return value of a successful call.
 
     Parameters
@@ -129,7 +129,7 @@ class Attempt:
     away: frozenset[tuple[str, int, str]] = frozenset()
 
 
-def attempted(key: str, function: Callable[[], Attempt]) -> Attempt | TaskFailure:
+def catch_failure(key: str, function: Callable[[], CallResult]) -> CallResult | TaskFailure:
     """Call a function without arguments and convert its errors to a failure.
 
     Parameters
@@ -143,16 +143,16 @@ def attempted(key: str, function: Callable[[], Attempt]) -> Attempt | TaskFailur
     try:
         return function()
     except FailedInputError as failed:
-        return TaskFailure(failed.failure.error, key, news_of_here())
+        return TaskFailure(failed.failure.error, key, local_report())
     except KeyboardInterrupt:
-        if at_a_worker():
-            return TaskFailure(ERRORS.encode(KeyboardInterrupt()), key, news_of_here())
+        if is_worker():
+            return TaskFailure(ERRORS.encode(KeyboardInterrupt()), key, local_report())
         raise
     except BaseException as error:  # noqa: BLE001 -- raised when the result is requested
-        return TaskFailure(ERRORS.encode(error), key, news_of_here())
+        return TaskFailure(ERRORS.encode(error), key, local_report())
 
 
-def called(key: str, content: bytes | Call, inputs: Sequence[Any]) -> Attempt | TaskFailure:
+def run_call(key: str, content: bytes | Call, inputs: Sequence[Any]) -> CallResult | TaskFailure:
     """Run a pickled call.
 
     Parameters
@@ -160,20 +160,20 @@ def called(key: str, content: bytes | Call, inputs: Sequence[Any]) -> Attempt | 
     key : str
         Key of its future.
     content : bytes or Call
-        `Payload.content`; the call itself without a runtime.
+        `PickledCall.content`; the call itself without a runtime.
     inputs : sequence
         Inputs of the PyCOMPSs task.
     """
 
-    def function() -> Attempt:
-        call = content if isinstance(content, Call) else opened(content, inputs)
-        return Attempt(call.fn(*call.args, **call.kwargs), call.away)
+    def function() -> CallResult:
+        call = content if isinstance(content, Call) else unpickle_call(content, inputs)
+        return CallResult(call.fn(*call.args, **call.kwargs), call.away)
 
-    return attempted(key, function)
+    return catch_failure(key, function)
 
 
-def sent_back(key: str, attempt: Attempt | TaskFailure) -> TaskResult | TaskFailure:
+def pack_outcome(key: str, attempt: CallResult | TaskFailure) -> TaskResult | TaskFailure:
     """Convert the outcome of a call to the return value of the PyCOMPSs task."""
     if isinstance(attempt, TaskFailure):
         return attempt
-    return result_of(attempt.value, key, news_of_here(attempt.away))
+    return result_of(attempt.value, key, local_report(attempt.away))

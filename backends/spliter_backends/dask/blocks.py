@@ -114,17 +114,17 @@ class ClientSource:
 
         With it the future of the blocks as one, if the task is to see them so.
         """
-        as_one = partition.begin_pass()
+        materialize = partition.begin_pass()
         with self._lock:
-            sent = self._reusable(partition, as_one)
+            sent = self._reusable(partition, materialize)
             if sent is None or self._first_is_cancelled(partition):
                 self._blocks.check_not_cancelled(partition)
             if sent is None:
-                sent = PickledPartition(dumps(partition.at_location(as_one=as_one)))
+                sent = PickledPartition(dumps(partition.at_location(materialize=materialize)))
                 if len(partition) > MAX_INLINE_BLOCKS:
                     sent = executor.send_partition(sent, partition.location)
-                self._sent_partition = (partition.indexes, as_one, sent)
-            if not as_one or len(partition) == 1:
+                self._sent_partition = (partition.indexes, materialize, sent)
+            if not materialize or len(partition) == 1:
                 return sent
             if self._one is None or self._one.status in ("error", "cancelled"):
                 keep_alive = (self, self._aligned, self._blocks.futures())
@@ -137,14 +137,14 @@ class ClientSource:
         return bool(first) and first[int(partition.indexes.positions[0])].status == "cancelled"
 
     def _reusable(
-        self, partition: Partition, as_one: bool
+        self, partition: Partition, materialize: bool
     ) -> PickledPartition | Future[Any] | None:
         """Return what was sent, if it is still what is wanted."""
         if self._sent_partition is None:
             return None
         indexes, was_one, sent = self._sent_partition
         # Sent again if item indexes have become known since, or it is to be one block.
-        if indexes is not partition.indexes or was_one != as_one:
+        if indexes is not partition.indexes or was_one != materialize:
             return None
         return None if isinstance(sent, Future) and sent.status == "cancelled" else sent
 

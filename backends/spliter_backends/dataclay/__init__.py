@@ -9,7 +9,7 @@
 ``client/``     runs in the program: connection, calls of backends, handles, futures
 ``worker/``     runs in the processes of backends: tasks, blocks, copies, leases
 ``message``     pickles values sent between client and backends
-``quiet``       suppresses dataClay's output when it is imported or started
+``suppress_output``       suppresses dataClay's output when it is imported or started
 ``cluster/``    an embedded dataClay that ends with the program
 """
 

@@ -13,17 +13,21 @@ import numpy as np
 
 from spliter import BlockGrid, PartitionNotLocalError, SplitClosedError
 from spliter.backend import BlocksBase, Executor, IntArray, Placement, PlannedPartition
-from spliter_backends.dataclay.client.backend_calls import BackendGoneError
-from spliter_backends.dataclay.client.handles import Anchor, Copies, lost_blocks
+from spliter_backends.dataclay.client.backend_calls import BackendLostError
+from spliter_backends.dataclay.client.handles import (
+    PartitionHandle,
+    SharedCopies,
+    lost_blocks_error,
+)
 from spliter_backends.dataclay.client.session import Session
-from spliter_backends.dataclay.message import packed
-from spliter_backends.dataclay.worker.source import StationSource
+from spliter_backends.dataclay.message import pack_ids
+from spliter_backends.dataclay.worker.source import BackendSource
 
-EMPTY = np.empty(0, dtype=np.int64)
+NO_POSITIONS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
+class CollectionBlocks:
     """One of the collections that are split together.
 
     Parameters
@@ -46,47 +50,47 @@ class ClientSource:
 
     Parameters
     ----------
-    anchor : Anchor
+    handle : PartitionHandle
         Handle of the partition at its backend.
     """
 
-    def __init__(self, anchor: Anchor) -> None:
-        self._anchor: Anchor | None = anchor
+    def __init__(self, handle: PartitionHandle) -> None:
+        self._handle: PartitionHandle | None = handle
 
     @property
-    def anchor(self) -> Anchor:
+    def handle(self) -> PartitionHandle:
         """Handle of the partition at its backend."""
-        if self._anchor is None:
+        if self._handle is None:
             raise SplitClosedError("the Split of this partition was closed; split again")
-        return self._anchor
+        return self._handle
 
     def read(self) -> Iterator[Any]:
         """Raise `PartitionNotLocalError`: the blocks are at a backend."""
         raise PartitionNotLocalError(
-            "this partition's blocks are at a dataClay backend, not here; give it to a function "
-            "decorated with spliter.task, or to partition.submit(fn)"
+            "this partition's blocks are at a dataClay backend, not in this process; pass it to a "
+            "function decorated with spliter.task, or call partition.submit(fn)"
         )
 
     def materialized(self) -> Any:
         """Raise `PartitionNotLocalError`."""
         return self.read()
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Release the handle; submitted tasks keep it until they are done."""
-        self._anchor = None
+        self._handle = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        anchor = self.anchor
-        return StationSource, (anchor.home.partition.object_id, anchor.nbytes)
+        handle = self.handle
+        return BackendSource, (handle.remote.partition.object_id, handle.nbytes)
 
 
-class RunsAtSession(Executor, Protocol):
+class SessionExecutor(Executor, Protocol):
     """Executor of :class:`DataClayBlocks`, which needs its session."""
 
     session: Session
 
 
-class DataClayBlocks(BlocksBase[RunsAtSession]):
+class DataClayBlocks(BlocksBase[SessionExecutor]):
     """Blocks of one or several aligned collections in dataClay.
 
     Parameters
@@ -97,12 +101,12 @@ class DataClayBlocks(BlocksBase[RunsAtSession]):
         The first one is the one being split.
     """
 
-    def __init__(self, executor: RunsAtSession, members: Sequence[Member]) -> None:
+    def __init__(self, executor: SessionExecutor, members: Sequence[CollectionBlocks]) -> None:
         super().__init__([member.grid for member in members], executor)
         self._session = executor.session
         self._members = list(members)
         self._holders: list[list[uuid.UUID | None]] = []
-        self._copies = Copies(self._session)
+        self._copies = SharedCopies(self._session)
         self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
 
     @property
@@ -120,7 +124,7 @@ class DataClayBlocks(BlocksBase[RunsAtSession]):
         first = self._members[0]
         every = [object_id for member in self._members for object_id in member.object_ids]
         found = await self._session.locate(every) if every else []
-        gone = await self._session.gone_among({one for one in found if one is not None})
+        gone = await self._session.find_lost({one for one in found if one is not None})
         self._holders = []
         start = 0
         for member in self._members:
@@ -128,7 +132,7 @@ class DataClayBlocks(BlocksBase[RunsAtSession]):
             start += len(held)
             lost = [at for at, holder in enumerate(held) if holder is None or holder in gone]
             if lost:
-                raise lost_blocks(member.grid, np.asarray(lost, dtype=np.int64), gone)
+                raise lost_blocks_error(member.grid, np.asarray(lost, dtype=np.int64), gone)
             self._holders.append(held)
         holders = self._holders[0]
         nbytes = await self._sizes(holders) if first.nbytes is None else first.nbytes
@@ -139,12 +143,12 @@ class DataClayBlocks(BlocksBase[RunsAtSession]):
         first = self._members[0]
         at: dict[uuid.UUID, list[int]] = {}
         for position, holder in enumerate(holders):
-            assert holder is not None, "lost blocks have been refused"
+            assert holder is not None, "lost blocks have been rejected"
             at.setdefault(holder, []).append(position)
         answers = await asyncio.gather(
             *(
-                self._session.peer(holder).ask(
-                    "sizes", packed(first.object_ids[position] for position in positions)
+                self._session.peer(holder).request(
+                    "sizes", pack_ids(first.object_ids[position] for position in positions)
                 )
                 for holder, positions in at.items()
             ),
@@ -152,25 +156,25 @@ class DataClayBlocks(BlocksBase[RunsAtSession]):
         )
         nbytes = np.zeros(len(holders), dtype=np.int64)
         for positions, answer in zip(at.values(), answers, strict=True):
-            if isinstance(answer, BackendGoneError):
+            if isinstance(answer, BackendLostError):
                 lost = np.asarray(positions, dtype=np.int64)
-                raise lost_blocks(first.grid, lost, {answer.backend_id: str(answer)})
+                raise lost_blocks_error(first.grid, lost, {answer.backend_id: str(answer)})
             if isinstance(answer, BaseException):
                 raise answer
             nbytes[positions] = answer
-        self._members[0] = Member(first.grid, first.object_ids, nbytes)
+        self._members[0] = CollectionBlocks(first.grid, first.object_ids, nbytes)
         return nbytes
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[ClientSource]:
         """Create all partitions at their blocks' backends, concurrently."""
-        made = [ClientSource(self._anchor(part)) for part in planned]
+        made = [ClientSource(self._handle(part)) for part in planned]
         try:
-            self._session.wait(self._settle(made, planned))
-        except BackendGoneError as error:
-            gone = error.backend_id
-            positions = [part.positions for part in planned if part.location == str(gone)]
-            raise lost_blocks(
-                self.grids[0], np.concatenate([EMPTY, *positions]), {gone: str(error)}
+            self._session.wait(self._create_all(made, planned))
+        except BackendLostError as error:
+            lost = error.backend_id
+            positions = [part.positions for part in planned if part.location == str(lost)]
+            raise lost_blocks_error(
+                self.grids[0], np.concatenate([NO_POSITIONS, *positions]), {lost: str(error)}
             ) from None
         self._sources.update(made)
         return made
@@ -180,8 +184,8 @@ class DataClayBlocks(BlocksBase[RunsAtSession]):
         rows = self._members[0].grid.rows(part.positions).tolist()
         return [part.positions.tolist(), *(rows for _ in self._members[1:])]
 
-    def _anchor(self, part: PlannedPartition) -> Anchor:
-        return Anchor(
+    def _handle(self, part: PlannedPartition) -> PartitionHandle:
+        return PartitionHandle(
             self._session,
             [
                 [member.object_ids[position] for position in positions]
@@ -194,12 +198,12 @@ class DataClayBlocks(BlocksBase[RunsAtSession]):
             self._copies,
         )
 
-    async def _settle(
+    async def _create_all(
         self, made: Sequence[ClientSource], planned: Sequence[PlannedPartition]
     ) -> None:
         await asyncio.gather(
             *(
-                source.anchor.settle(
+                source.handle.create(
                     uuid.UUID(part.location),
                     [
                         [held[position] for position in positions]
@@ -213,4 +217,4 @@ class DataClayBlocks(BlocksBase[RunsAtSession]):
     def close(self) -> None:
         """Free partitions and copies; the blocks stay, as they belong to the user."""
         for source in self._sources:
-            source.forget()
+            source.release()

@@ -14,13 +14,13 @@ import numpy.typing as npt
 from spliter import BlockGrid, BlockTimeoutError, Location
 from spliter.backend import IntArray
 from spliter_backends.dataclay.client.backend_calls import (
-    ATTEMPTS,
-    BackendGoneError,
-    ObjectAwayError,
+    MAX_ATTEMPTS,
+    BackendLostError,
+    ObjectMissingError,
 )
-from spliter_backends.dataclay.client.handles import lost_blocks
+from spliter_backends.dataclay.client.handles import lost_blocks_error
 from spliter_backends.dataclay.client.session import Session, current_session
-from spliter_backends.dataclay.message import packed
+from spliter_backends.dataclay.message import pack_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ async def _pulled(
 ) -> list[bytearray]:
     """Fetch blocks; locate those again that have moved in the meantime."""
     messages: dict[int, bytearray] = {}
-    for attempt in range(ATTEMPTS):
+    for attempt in range(MAX_ATTEMPTS):
         missing = [at for at in range(len(object_ids)) if at not in messages]
         found = await session.locate([object_ids[at] for at in missing]) if missing else []
         gone: dict[uuid.UUID, str] = {}
@@ -132,18 +132,18 @@ async def _pulled(
                 continue
             try:
                 messages[at] = await session.peer(holder).pull(object_ids[at])
-            except ObjectAwayError:
+            except ObjectMissingError:
                 continue
-            except BackendGoneError as error:
+            except BackendLostError as error:
                 gone[holder] = str(error)
                 lost.append(at)
         if lost and attempt:  # the first time, a block may just have left the lost backend
-            raise lost_blocks(grid, np.asarray(lost, dtype=np.int64), gone)
+            raise lost_blocks_error(grid, np.asarray(lost, dtype=np.int64), gone)
         if len(messages) == len(object_ids):
             return [messages[at] for at in range(len(object_ids))]
     raise BlockTimeoutError(
-        f"blocks were found elsewhere {ATTEMPTS} times in a row; something keeps moving them "
-        "between dataClay's backends"
+        f"blocks had moved to another dataClay backend in all {MAX_ATTEMPTS} attempts; stop the "
+        "program that moves them, and try again"
     )
 
 
@@ -153,5 +153,5 @@ async def _delete(session: Session, object_ids: Sequence[uuid.UUID]) -> None:
         if backend_id is not None:
             at.setdefault(backend_id, []).append(object_id)
     for backend_id, ids in at.items():
-        with contextlib.suppress(BackendGoneError):  # its objects are lost with it
-            await session.peer(backend_id).ask("free", [], packed(ids))
+        with contextlib.suppress(BackendLostError):  # its objects are lost with it
+            await session.peer(backend_id).request("free", [], pack_ids(ids))

@@ -25,7 +25,7 @@ from spliter_backends.dataclay.message import MESSAGE_LIMIT
 from spliter_backends.dataclay.objects import Block
 from spliter_backends.dataclay.persist import keep_blocks
 
-Placing: TypeAlias = Literal["round-robin", "runs"] | Sequence[int]
+PlacementRule: TypeAlias = Literal["round-robin", "runs"] | Sequence[int]
 """Placement of blocks: round robin, runs of consecutive blocks, or a backend's number for each."""
 
 Chunks: TypeAlias = int | Sequence[int | Sequence[int]]
@@ -36,7 +36,7 @@ def from_array(
     chunks: Chunks | None = None,
     *,
     backends: Sequence[uuid.UUID] | None = None,
-    placement: Placing = "round-robin",
+    placement: PlacementRule = "round-robin",
 ) -> DataClayArray:
     """Cut an array into blocks and put them into dataClay.
 
@@ -74,21 +74,21 @@ def from_array(
     chosen = _backends(executor.session, backends)
     if x.ndim == 0:
         raise InvalidArgumentError("an array without axes has no rows to cut into blocks")
-    sizes = _cuts(x.shape, chunks if chunks is not None else -(-len(x) // len(chosen)) or 1)
+    sizes = _chunk_sizes(x.shape, chunks if chunks is not None else -(-len(x) // len(chosen)) or 1)
     starts = [(0, *itertools.accumulate(axis)) for axis in sizes]
     grid = BlockGrid(sizes)
-    pieces = [
+    blocks = [
         x[tuple(slice(at[i], at[i + 1]) for at, i in zip(starts, index, strict=True))]
         for index in np.ndindex(grid.shape)
     ]
-    return _sent(executor.session, pieces, sizes, x.dtype, chosen, placement)
+    return _send_blocks(executor.session, blocks, sizes, x.dtype, chosen, placement)
 
 
 def distribute(
     blocks: Sequence[Any],
     *,
     backends: Sequence[uuid.UUID] | None = None,
-    placement: Placing = "round-robin",
+    placement: PlacementRule = "round-robin",
 ) -> DataClayArray:
     """Put blocks of any kind into dataClay, consecutive along axis 0.
 
@@ -124,7 +124,7 @@ def distribute(
     chunks = (tuple(count_rows(block) for block in blocks), *((size,) for size in further))
     dtype = dtypes.pop() if arrays and len(dtypes) == 1 else None
     chosen = _backends(executor.session, backends)
-    return _sent(executor.session, blocks, chunks, dtype, chosen, placement)
+    return _send_blocks(executor.session, blocks, chunks, dtype, chosen, placement)
 
 
 def generate(
@@ -132,7 +132,7 @@ def generate(
     chunks: Sequence[Sequence[int]],
     *args: Any,
     backends: Sequence[uuid.UUID] | None = None,
-    placement: Placing = "round-robin",
+    placement: PlacementRule = "round-robin",
     **kwargs: Any,
 ) -> DataClayArray:
     """Make the blocks of an array at the backends; they may be larger than a message.
@@ -167,7 +167,7 @@ def generate(
     executor = current_executor()
     grid = BlockGrid.from_chunks(chunks)
     chosen = _backends(executor.session, backends)
-    at = _placed(grid.nblocks, placement, len(chosen))
+    at = _backend_numbers(grid.nblocks, placement, len(chosen))
     futures = []
     for index, number in zip(np.ndindex(grid.shape), at, strict=True):
         shape = tuple(axis[i] for axis, i in zip(grid.chunks, index, strict=True))
@@ -200,7 +200,9 @@ def _backends(session: Session, wanted: Sequence[uuid.UUID] | None) -> list[uuid
     there: list[uuid.UUID] = session.wait(session.backend_ids())
     if wanted is None:
         if not there:
-            raise InvalidArgumentError("dataClay has no backends to put blocks at; start some")
+            raise InvalidArgumentError(
+                "dataClay has no backends to store blocks; start at least one"
+            )
         return there
     missing = [one for one in wanted if one not in there]
     if missing or not wanted:
@@ -210,7 +212,7 @@ def _backends(session: Session, wanted: Sequence[uuid.UUID] | None) -> list[uuid
     return list(wanted)
 
 
-def _placed(nblocks: int, placement: Placing, nbackends: int) -> list[int]:
+def _backend_numbers(nblocks: int, placement: PlacementRule, nbackends: int) -> list[int]:
     """Return the number of each block's backend."""
     if isinstance(placement, str):
         if placement == "round-robin":
@@ -229,14 +231,14 @@ def _placed(nblocks: int, placement: Placing, nbackends: int) -> list[int]:
     return numbers
 
 
-def _cuts(shape: Sequence[int], chunks: Chunks) -> tuple[tuple[int, ...], ...]:
+def _chunk_sizes(shape: Sequence[int], chunks: Chunks) -> tuple[tuple[int, ...], ...]:
     wanted = [chunks] if isinstance(chunks, int | np.integer) else list(chunks)
     whole: list[int | Sequence[int]] = [max(size, 1) for size in shape[len(wanted) :]]
     found = []
     for size, step in zip(shape, [*wanted, *whole], strict=False):
         if isinstance(step, int | np.integer):
             if step < 1:
-                raise InvalidArgumentError(f"a block has at least one row, got chunks={chunks!r}")
+                raise InvalidArgumentError(f"chunks must be at least 1, got {chunks!r}")
             found.append(cut(size, int(step)))
         else:
             found.append(tuple(int(it) for it in step))
@@ -245,22 +247,22 @@ def _cuts(shape: Sequence[int], chunks: Chunks) -> tuple[tuple[int, ...], ...]:
     return tuple(found)
 
 
-def _sent(
+def _send_blocks(
     session: Session,
     blocks: Sequence[Any],
     chunks: tuple[tuple[int, ...], ...],
     dtype: np.dtype[Any] | None,
     backends: Sequence[uuid.UUID],
-    placement: Placing,
+    placement: PlacementRule,
 ) -> DataClayArray:
     nbytes = np.fromiter(map(block_nbytes, blocks), np.int64, len(blocks))
     for position in np.flatnonzero(nbytes > MESSAGE_LIMIT).tolist():
         raise InvalidArgumentError(
-            f"block {position} has {nbytes[position]} bytes, and dataClay loses objects of 2 GiB "
-            f"or more on their way; cut the data into blocks of less than {MESSAGE_LIMIT} bytes, "
-            "or have the backends make it (generate). Nothing has been sent"
+            f"block {position} has {nbytes[position]} bytes; a message to dataClay carries at most "
+            f"{MESSAGE_LIMIT}. Use smaller blocks, or make the blocks at the backends (generate). "
+            "Nothing has been sent"
         )
-    at = _placed(len(blocks), placement, len(backends))
+    at = _backend_numbers(len(blocks), placement, len(backends))
     made = [Block(content) for content in blocks]
 
     async def send() -> None:

@@ -4,9 +4,8 @@ A submitted task goes through these steps, all but the first on dataClay's event
 
     submit      pickle the function and its arguments; reject what cannot be pickled
     wait        for the futures among the arguments
-    send        to the partition's home; results among the arguments go by name if they are kept
-                there, else with the call
-    stale, gone create a home where the blocks are now and send again, a few times
+    send        to the partition's backend; results that it keeps go by name, others with the call
+    retry       if blocks have moved or a backend is lost: locate the blocks, send again
     deliver     unpickle the reply in a thread, and settle the future
 """
 
@@ -39,17 +38,17 @@ from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends._shared.waiting import when_done
 from spliter_backends.dataclay.blocks import ClientSource
 from spliter_backends.dataclay.client.backend_calls import (
-    ATTEMPTS,
-    BackendGoneError,
-    ObjectAwayError,
+    MAX_ATTEMPTS,
+    BackendLostError,
+    ObjectMissingError,
     Peer,
 )
-from spliter_backends.dataclay.client.future import DataClayFuture, Kept, unpickled
-from spliter_backends.dataclay.client.handles import Anchor, Home
+from spliter_backends.dataclay.client.future import DataClayFuture, RemoteResult, unpickle_result
+from spliter_backends.dataclay.client.handles import PartitionHandle, RemotePartition
 from spliter_backends.dataclay.client.session import Session, current_session
-from spliter_backends.dataclay.message import ERRORS, MESSAGE_LIMIT, Pickled, dumps, encode
+from spliter_backends.dataclay.message import ERRORS, MESSAGE_LIMIT, PickledMessage, dumps, encode
 from spliter_backends.dataclay.persist import keep_blocks
-from spliter_backends.dataclay.worker.source import StationSource
+from spliter_backends.dataclay.worker.source import BackendSource
 
 DELIVERY_THREADS: Final = 4
 """Number of threads that unpickle results and run the callbacks of futures."""
@@ -58,17 +57,17 @@ _making = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
-class _SentPartition:
-    """A partition among a task's arguments; keeps its anchor even if the Split is closed."""
+class _PartitionArgument:
+    """A partition among a task's arguments; keeps its handle even if the Split is closed."""
 
     partition: Partition
-    anchor: Anchor
-    as_one: bool
+    handle: PartitionHandle
+    concatenated: bool
 
-    def message(self, home: Home) -> bytes:
-        """Return the partition as a message for its home."""
-        source = StationSource(home.partition.object_id, self.anchor.nbytes)
-        return dumps(self.partition.at_location(source, as_one=self.as_one))
+    def message(self, remote: RemotePartition) -> bytes:
+        """Return the partition as a message for its backend."""
+        source = BackendSource(remote.partition.object_id, self.handle.nbytes)
+        return dumps(self.partition.at_location(source, materialize=self.concatenated))
 
 
 @dataclass(eq=False)
@@ -78,12 +77,12 @@ class _Task:
     future: DataClayFuture
     location: Location | None
     call: bytes = b""
-    referred: list[_SentPartition | Future[Any]] = field(default_factory=list)
+    referred: list[_PartitionArgument | Future[Any]] = field(default_factory=list)
 
     @property
-    def sent(self) -> list[_SentPartition]:
+    def sent(self) -> list[_PartitionArgument]:
         """Its partitions."""
-        return [it for it in self.referred if isinstance(it, _SentPartition)]
+        return [it for it in self.referred if isinstance(it, _PartitionArgument)]
 
     @property
     def awaited(self) -> list[Future[Any]]:
@@ -118,10 +117,12 @@ class DataClayExecutor(ExecutorBase):
         Backends on one machine share its free memory equally.
         """
         ids = [uuid.UUID(location) for location in locations]
-        told = self.session.wait(self.session.describe(ids))
-        hosts = Counter(it["host"] for it in told.values())
+        described = self.session.wait(self.session.describe(ids))
+        hosts = Counter(it["host"] for it in described.values())
         return {
-            location: told[one]["free"] // hosts[told[one]["host"]] if one in told else None
+            location: described[one]["free"] // hosts[described[one]["host"]]
+            if one in described
+            else None
             for location, one in zip(locations, ids, strict=True)
         }
 
@@ -180,7 +181,7 @@ class DataClayExecutor(ExecutorBase):
                     )
                 if value.location != location:
                     return None  # sent as a reference that cannot be iterated there
-                new: _SentPartition | Future[Any] = self._sent(value)
+                new: _PartitionArgument | Future[Any] = self._sent(value)
             elif isinstance(value, Future):
                 new = value
             else:
@@ -195,10 +196,10 @@ class DataClayExecutor(ExecutorBase):
         when_done(waiting, functools.partial(self._start, task))
         return task.future
 
-    def _sent(self, partition: Partition) -> _SentPartition:
+    def _sent(self, partition: Partition) -> _PartitionArgument:
         source = partition.source
         assert isinstance(source, ClientSource)
-        return _SentPartition(partition, source.anchor, partition.begin_pass())
+        return _PartitionArgument(partition, source.handle, partition.begin_pass())
 
     def _start(self, task: _Task) -> None:
         if not task.future.set_running_or_notify_cancel():
@@ -229,22 +230,28 @@ class DataClayExecutor(ExecutorBase):
             deliver()
 
     async def _call(
-        self, task: _Task, homes: Sequence[Home], peer: Peer, given: Sequence[bytes | str]
+        self,
+        task: _Task,
+        remotes: Sequence[RemotePartition],
+        peer: Peer,
+        given: Sequence[bytes | str],
     ) -> tuple[Any, ...] | None:
         """Make the call of a task; return ``None`` if its target object is not there."""
         name = self.session.new_name()
         call = task.call, given, name
         try:
-            if homes:
-                reply = await peer.call(homes[0].partition.object_id, "run", *call)
+            if remotes:
+                reply = await peer.call(remotes[0].partition.object_id, "run", *call)
             else:
-                reply = await peer.at_station("run", *call)
-        except (BackendGoneError, ObjectAwayError):
+                reply = await peer.call_handler("run", *call)
+        except (BackendLostError, ObjectMissingError):
             return None
         except BaseException:
             peer.free_later([name])  # the result may exist or be created later
             raise
-        return ("kept", Kept(self.session, peer, name)) if reply[0] == "kept" else tuple(reply)
+        return (
+            ("kept", RemoteResult(self.session, peer, name)) if reply[0] == "kept" else tuple(reply)
+        )
 
     async def _reply(self, task: _Task) -> tuple[Any, ...]:
         """Send a task; send it again if its blocks have moved."""
@@ -252,20 +259,20 @@ class DataClayExecutor(ExecutorBase):
             if (error := future.exception()) is not None:
                 raise error
         gone: set[uuid.UUID] = set()
-        for attempt in range(1, ATTEMPTS + 1):
-            homes = await _homes(task)
-            peer = homes[0].peer if homes else await self._peer_for(task, gone)
-            given = await self._given(task, homes, peer)
-            reply = await self._call(task, homes, peer, given)
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            remotes = await _remotes_of(task)
+            peer = remotes[0].peer if remotes else await self._peer_for(task, gone)
+            given = await self._referred_values(task, remotes, peer)
+            reply = await self._call(task, remotes, peer, given)
             if reply is None or reply[0] == "stale":
                 log_event(
                     "retry",
-                    "a task did not find its blocks at %(location)s; it is sent again",
+                    "the blocks of a task are no longer at %(location)s; sending the task again",
                     engine="dataclay",
                     location=str(peer.backend_id),
                     attempt=attempt,
                 )
-            if reply is None and not homes:  # the task can run at another backend
+            if reply is None and not remotes:  # the task can run at another backend
                 gone.add(peer.backend_id)
                 continue
             if reply is not None and reply[0] != "stale":
@@ -275,13 +282,13 @@ class DataClayExecutor(ExecutorBase):
             missing = frozenset(reply[1]) if reply is not None else frozenset()
             await asyncio.gather(
                 *(
-                    sent.anchor.move(home, missing=missing)
-                    for sent, home in zip(task.sent, homes, strict=True)
+                    sent.handle.move(remote, missing=missing)
+                    for sent, remote in zip(task.sent, remotes, strict=True)
                 )
             )
         raise BlockTimeoutError(
-            f"the blocks of the task were found elsewhere {ATTEMPTS} times in a row; something "
-            "keeps moving them between dataClay's backends"
+            f"the blocks of the task had moved to another dataClay backend in all {MAX_ATTEMPTS} "
+            "attempts; stop the program that moves them, and run the task again"
         )
 
     async def _peer_for(self, task: _Task, gone: set[uuid.UUID]) -> Peer:
@@ -292,16 +299,20 @@ class DataClayExecutor(ExecutorBase):
                 return self.session.peer(uuid.UUID(wish))
         known = [one for one in await self.session.backend_ids() if one not in gone]
         if not known:
-            raise BackendNotUsableError("no dataClay backend answers")
+            raise BackendNotUsableError(
+                "no dataClay backend answers; check that the backends are running"
+            )
         self._turn += 1
         return self.session.peer(known[self._turn % len(known)])
 
-    async def _given(self, task: _Task, homes: Sequence[Home], peer: Peer) -> list[bytes | str]:
+    async def _referred_values(
+        self, task: _Task, remotes: Sequence[RemotePartition], peer: Peer
+    ) -> list[bytes | str]:
         """Return the referenced partitions and results in the form that the backend expects."""
-        at_home = iter(homes)
+        local_object = iter(remotes)
         given = [
-            it.message(next(at_home))
-            if isinstance(it, _SentPartition)
+            it.message(next(local_object))
+            if isinstance(it, _PartitionArgument)
             else await _argument(it, peer)
             for it in task.referred
         ]
@@ -317,7 +328,7 @@ def _pickled(
 ) -> bytes:
     """Pickle a call."""
 
-    def pickle(value: Any) -> Pickled:
+    def pickle(value: Any) -> PickledMessage:
         return encode(value, refer=refer)
 
     try:
@@ -337,12 +348,12 @@ def _pickled_result(value: Any) -> bytes:
     except Exception as error:
         raise TaskNotSerializableError(
             f"a future among the arguments has a {type(value).__name__} as its result, which "
-            f"cannot be pickled: {error}. Pass something that can"
+            f"cannot be pickled: {error}. Return picklable values from its task"
         ) from error
     return _checked_message(pickled)
 
 
-def _checked_message(pickled: Pickled) -> bytes:
+def _checked_message(pickled: PickledMessage) -> bytes:
     _check_fits(pickled.nbytes)
     return pickled.join()
 
@@ -351,26 +362,25 @@ def _check_fits(nbytes: int) -> None:
     """Reject a message that gRPC would lose."""
     if nbytes > MESSAGE_LIMIT:
         raise TaskNotSerializableError(
-            f"a task and its arguments take {nbytes} bytes; gRPC carries less than 2 GiB "
-            f"({MESSAGE_LIMIT} bytes). Pass less, or futures of results that are where the task "
-            "runs"
+            f"a task and its arguments take {nbytes} bytes; gRPC carries at most {MESSAGE_LIMIT} "
+            "(2 GiB). Pass less data, or futures of results at the backend of the task"
         )
 
 
-async def _homes(task: _Task) -> list[Home]:
-    """Return the homes of a task's partitions, moved to one backend if needed."""
-    anchors = [sent.anchor for sent in task.sent]
-    for anchor in anchors[1:]:  # their blocks may have moved to different backends
-        peer = anchors[0].home.peer
-        if anchor.home.peer is not peer:
-            await anchor.move(anchor.home, to=peer.backend_id)
-    return [anchor.home for anchor in anchors]
+async def _remotes_of(task: _Task) -> list[RemotePartition]:
+    """Return the partition objects of a task, moved to one backend if needed."""
+    handles = [sent.handle for sent in task.sent]
+    for handle in handles[1:]:  # their blocks may have moved to different backends
+        peer = handles[0].remote.peer
+        if handle.remote.peer is not peer:
+            await handle.move(handle.remote, to=peer.backend_id)
+    return [handle.remote for handle in handles]
 
 
 async def _argument(future: Future[Any], peer: Peer) -> bytes | str:
     """Return a result that is an argument: its name if it is kept at the task's backend."""
     if isinstance(future, DataClayFuture):
-        kept = future.kept()
+        kept = future.remote_result()
         if kept is not None:
             return kept.name if kept.peer is peer else bytes(await kept.message())
         if future.message is not None:
@@ -380,7 +390,7 @@ async def _argument(future: Future[Any], peer: Peer) -> bytes | str:
 
 def _is_kept(future: Any) -> bool:
     Future.exception(future)  # waits
-    return isinstance(future, DataClayFuture) and future.kept() is not None
+    return isinstance(future, DataClayFuture) and future.remote_result() is not None
 
 
 def _deliver(future: DataClayFuture, state: str, content: Any) -> None:
@@ -391,7 +401,7 @@ def _deliver(future: DataClayFuture, state: str, content: Any) -> None:
         future.set_exception(ERRORS.decode(content))
     else:
         try:
-            value = unpickled(content)
+            value = unpickle_result(content)
         except TaskNotSerializableError as error:
             future.set_exception(error)
             return
@@ -401,8 +411,8 @@ def _deliver(future: DataClayFuture, state: str, content: Any) -> None:
 
 def _error_for_program(error: BaseException) -> BaseException:
     """Return the error that the program gets."""
-    if isinstance(error, BackendGoneError):
-        return BlockLostError(f"{error}, and what was there with it; run the task again")
+    if isinstance(error, BackendLostError):
+        return BlockLostError(f"{error}; its objects are lost. Run the task again")
     return error
 
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from spliter import BlockGrid, UnsupportedCollectionError
-from spliter_backends.dataclay.blocks import DataClayBlocks, Member
+from spliter_backends.dataclay.blocks import CollectionBlocks, DataClayBlocks
 from spliter_backends.dataclay.collection import DataClayArray
 from spliter_backends.dataclay.executor import current_executor
-from spliter_backends.dataclay.quiet import quiet
+from spliter_backends.dataclay.output import suppress_output
 
-with quiet():
+with suppress_output():
     from dataclay import DataClayObject
 
-ALL_THERE = (
+ALIGNED_ADVICE = (
     "collections that are split together must all be in dataClay: DataClayArrays "
     "(see spliter_backends.dataclay.collection), or lists of persistent objects"
 )
@@ -35,19 +35,19 @@ class DataClayLocator:
         return DataClayBlocks(executor, [_open(collection) for collection in collections])
 
 
-def _open(collection: Any) -> Member:
+def _open(collection: Any) -> CollectionBlocks:
     if isinstance(collection, DataClayArray):
         grid = BlockGrid.from_chunks(collection.chunks)
-        return Member(grid, collection.object_ids, collection.block_nbytes)
+        return CollectionBlocks(grid, collection.object_ids, collection.block_nbytes)
     if not isinstance(collection, list | tuple) or not collection:
         raise UnsupportedCollectionError(
-            f"{type(collection).__name__} is not a collection in dataClay; {ALL_THERE}"
+            f"{type(collection).__name__} is not a collection in dataClay; {ALIGNED_ADVICE}"
         )
     for position, element in enumerate(collection):
         if not isinstance(element, DataClayObject):
             raise UnsupportedCollectionError(
                 f"element {position} of the list is a {type(element).__name__}, not a dataClay "
-                f"object; {ALL_THERE}"
+                f"object; {ALIGNED_ADVICE}"
             )
         if not element._dc_is_registered:
             raise UnsupportedCollectionError(
@@ -55,4 +55,4 @@ def _open(collection: Any) -> Member:
                 "backend yet; call its make_persistent() first"
             )
     object_ids = [element._dc_meta.id for element in collection]
-    return Member(BlockGrid.of_unknown_sizes(len(object_ids)), object_ids, None)
+    return CollectionBlocks(BlockGrid.of_unknown_sizes(len(object_ids)), object_ids, None)

@@ -23,9 +23,9 @@ from typing import Any, Final
 import cloudpickle
 
 from spliter_backends._shared.error_codec import ErrorCodec
-from spliter_backends.dataclay.quiet import quiet
+from spliter_backends.dataclay.output import suppress_output
 
-with quiet():
+with suppress_output():
     from dataclay import DataClayObject
     from dataclay.config import get_runtime
 
@@ -38,7 +38,7 @@ CLIENT_LENGTH: Final = 32
 
 ALIGNMENT: Final = 16
 
-Refer = Callable[[Any], int | None]
+ReferenceFunction = Callable[[Any], int | None]
 """Takes an object found while pickling; returns the number to send instead, or ``None``."""
 
 
@@ -48,20 +48,20 @@ def object_by_id(object_id: Any) -> Any:
     return DataClayObject.get_by_id(object_id) if found is None else found
 
 
-def packed(object_ids: Iterable[uuid.UUID]) -> bytes:
+def pack_ids(object_ids: Iterable[uuid.UUID]) -> bytes:
     """Return ids as bytes, 16 each: many UUIDs pickle slowly."""
     return b"".join([object_id.bytes for object_id in object_ids])
 
 
-def unpacked(object_ids: bytes) -> list[uuid.UUID]:
-    """Return the ids packed by :func:`packed`."""
+def unpack_ids(object_ids: bytes) -> list[uuid.UUID]:
+    """Return the ids packed by :func:`pack_ids`."""
     starts = range(0, len(object_ids), 16)
     return [uuid.UUID(bytes=object_ids[at : at + 16]) for at in starts]
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def __init__(
-        self, file: Any, collect: Callable[[Any], Any] | None, refer: Refer | None
+        self, file: Any, collect: Callable[[Any], Any] | None, refer: ReferenceFunction | None
     ) -> None:
         super().__init__(file, protocol=5, buffer_callback=collect)
         self._refer = refer
@@ -89,7 +89,7 @@ class TooLargeError(Exception):
 
 
 @dataclass(frozen=True)
-class Pickled:
+class PickledMessage:
     """A pickled value whose buffers have not been copied.
 
     Parameters
@@ -109,8 +109,8 @@ class Pickled:
         """Return the whole message."""
         return b"".join(self.parts)
 
-    def piece(self, start: int, stop: int) -> bytes:
-        """Return the bytes from `start` to `stop`, as in a slice."""
+    def chunk(self, start: int, stop: int) -> bytes:
+        """Return the bytes from `start` to `stop`."""
         found = []
         at = 0
         for part in self.parts:
@@ -120,7 +120,9 @@ class Pickled:
         return b"".join(found)
 
 
-def encode(value: Any, *, most: int | None = None, refer: Refer | None = None) -> Pickled:
+def encode(
+    value: Any, *, most: int | None = None, refer: ReferenceFunction | None = None
+) -> PickledMessage:
     """Pickle a value.
 
     Parameters
@@ -154,15 +156,15 @@ def encode(value: Any, *, most: int | None = None, refer: Refer | None = None) -
             raise TooLargeError
         buffers.append(view)
 
-    file = io.BytesIO() if most is None else _Bounded(most)
+    file = io.BytesIO() if most is None else _BoundedFile(most)
     _Pickler(file, collect, refer).dump(value)
     head = file.getbuffer()
     if most is not None and taken + head.nbytes > most:
         raise TooLargeError
-    return Pickled(_aligned([head, *buffers]))
+    return PickledMessage(_aligned([head, *buffers]))
 
 
-class _Bounded(io.BytesIO):
+class _BoundedFile(io.BytesIO):
     """A file that raises `TooLargeError` beyond a number of bytes."""
 
     def __init__(self, most: int) -> None:
@@ -193,7 +195,7 @@ def decode(message: bytes | bytearray, referred: Sequence[Any] = ()) -> Any:
     Parameters
     ----------
     message : bytes or bytearray
-        From :meth:`Pickled.join`. Arrays become views of it if it is a bytearray, else of a copy.
+        From :meth:`PickledMessage.join`. Arrays are views of a bytearray, or of a copy of bytes.
     referred : sequence
         Values for the indexes that the sender's `refer` returned.
 

@@ -4,7 +4,7 @@
     One block of a collection, in ``content``.
 ``PartitionObject``
     Ids of the blocks of one partition, at their backend; tasks are methods of it.
-``Station``
+``RequestHandler``
     One per backend, with an id derived from the backend's; receives clients' requests.
 
 Their methods only forward to ``worker.tasks``, which has no state in dataClay.
@@ -16,10 +16,10 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from spliter_backends.dataclay.quiet import quiet
-from spliter_backends.dataclay.worker import tasks as station
+from spliter_backends.dataclay.output import suppress_output
+from spliter_backends.dataclay.worker import tasks
 
-with quiet():
+with suppress_output():
     from dataclay import DataClayObject, activemethod
 
 
@@ -57,7 +57,7 @@ class _Runner(DataClayObject):  # type: ignore[misc]
     @activemethod  # type: ignore[untyped-decorator]
     def run(self, call: bytes, given: Sequence[bytes | str], name: str) -> tuple[Any, ...]:
         """Run a task; see ``worker.tasks.run``."""
-        return station.run(call, given, name)
+        return tasks.run(call, given, name)
 
 
 class PartitionObject(_Runner):
@@ -76,13 +76,13 @@ class PartitionObject(_Runner):
         self.members = members
 
 
-class Station(_Runner):
+class RequestHandler(_Runner):
     """Receives requests of clients to a backend."""
 
     @activemethod  # type: ignore[untyped-decorator]
-    def ask(self, what: str, *question: Any) -> tuple[Any, ...]:
-        """Handle a request; see ``worker.tasks.answer``."""
-        return station.answer(what, *question)
+    def request(self, what: str, *question: Any) -> tuple[Any, ...]:
+        """Handle a request; see ``worker.tasks.handle_request``."""
+        return tasks.handle_request(what, *question)
 
     # Coroutines run on the backend's event loop: they do not wait for a free thread, and tasks may
     # occupy all threads for any time.
@@ -90,7 +90,7 @@ class Station(_Runner):
     @activemethod  # type: ignore[untyped-decorator]
     async def renew(self, client: str, seconds: float) -> None:
         """Renew the lease of a client; see ``worker.leases``."""
-        station.LEASES.renew(client, seconds)
+        tasks.LEASES.renew(client, seconds)
 
     @activemethod  # type: ignore[untyped-decorator]
     async def add_partition(
@@ -98,4 +98,4 @@ class Station(_Runner):
     ) -> None:
         """Create a :class:`PartitionObject` with a given id at this backend, for a client."""
         proxy = PartitionObject.new_proxy_object()
-        await station.add_partition(proxy, client, object_id, members)
+        await tasks.add_partition(proxy, client, object_id, members)

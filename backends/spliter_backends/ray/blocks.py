@@ -20,18 +20,18 @@ from ray import ObjectRef
 from spliter import BackendNotUsableError, BlockGrid, BlockLostError, Movement, Partition
 from spliter.backend import BlocksBase, Executor, Placement, PlannedPartition
 from spliter_backends.ray.cluster import (
-    Found,
+    ObjectLocation,
     block_timeout,
     connection,
-    located,
+    locate_objects,
     usable_nodes,
 )
-from spliter_backends.ray.source import AwaySource, NodeSource, Report
-from spliter_backends.ray.worker import COPIES, TOGETHER
+from spliter_backends.ray.source import NodeSource, RemoteSource, Report
+from spliter_backends.ray.worker import CONCATENATE, COPY
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
+class CollectionBlocks:
     """One of the collections that are split together.
 
     Parameters
@@ -89,16 +89,16 @@ class ClientSource:
 
     def read(self) -> Any:
         """Raise `PartitionNotLocalError`: the blocks are at a node."""
-        return AwaySource(self.location).read()
+        return RemoteSource(self.location).read()
 
     def materialized(self) -> Any:
         """Raise `PartitionNotLocalError`."""
         return self.read()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return AwaySource, (self.location,)
+        return RemoteSource, (self.location,)
 
-    def sent(self, partition: Partition) -> tuple[Partition, ObjectRef | None]:
+    def to_send(self, partition: Partition) -> tuple[Partition, ObjectRef | None]:
         """Return the partition to send to a task.
 
         Returns
@@ -108,15 +108,15 @@ class ClientSource:
         """
         self.blocks.check_connected()
         self.blocks.read_reports_of(self)
-        as_one = partition.begin_pass()
+        materialize = partition.begin_pass()
         with self._lock:
-            if as_one and self._one is None and len(partition) > 1:
-                at_node = partition.at_location(self._source(), as_one=False)
-                self._one = TOGETHER.options(
+            if materialize and self._one is None and len(partition) > 1:
+                at_node = partition.at_location(self._source(), materialize=False)
+                self._one = CONCATENATE.options(
                     name="spliter.together", scheduling_strategy=affinity(self.location)
                 ).remote(at_node)
-            needed = self._one if as_one else None
-            return partition.at_location(self._source(), as_one=as_one), needed
+            needed = self._one if materialize else None
+            return partition.at_location(self._source(), materialize=materialize), needed
 
     def _source(self) -> NodeSource:
         return NodeSource(
@@ -129,13 +129,13 @@ class ClientSource:
             block_timeout(),
         )
 
-    def keep_one(self, one: ObjectRef) -> None:
+    def store_concatenated(self, one: ObjectRef) -> None:
         """Store the concatenated blocks that a task has made, unless there are some already."""
         with self._lock:
             if self._one is None and self._members:
                 self._one = one
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Release all references."""
         with self._lock:
             self._one = None
@@ -143,7 +143,7 @@ class ClientSource:
 
 
 @dataclass(frozen=True, eq=False)
-class Expected:
+class ExpectedReport:
     """Expected report of a task about one of its partitions.
 
     Parameters
@@ -184,13 +184,13 @@ class RayBlocks(BlocksBase[Executor]):
         The first one is the one being split.
     """
 
-    def __init__(self, executor: Executor, members: Sequence[Member]) -> None:
+    def __init__(self, executor: Executor, members: Sequence[CollectionBlocks]) -> None:
         super().__init__([member.grid for member in members], executor)
         self._connection = connection()
         self._members = list(members)
-        self._found: list[Mapping[ObjectRef, Found]] = []
+        self._found: list[Mapping[ObjectRef, ObjectLocation]] = []
         self._lock = threading.Lock()
-        self._reports: dict[ObjectRef, Sequence[Expected]] = {}
+        self._reports: dict[ObjectRef, Sequence[ExpectedReport]] = {}
         self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
 
     def check_connected(self) -> None:
@@ -205,11 +205,11 @@ class RayBlocks(BlocksBase[Executor]):
             now = connection()
         except BackendNotUsableError as error:
             raise BlockLostError(
-                f"the blocks went when the connection to Ray was ended: {error}"
+                f"the blocks were lost when the connection to Ray ended: {error}"
             ) from error
         if now != self._connection:
             raise BlockLostError(
-                "the blocks went when Ray was shut down; they have to be made anew and split"
+                "the blocks were lost when Ray was shut down; make them again and split them"
             )
 
     def locate(self) -> Placement:
@@ -217,11 +217,13 @@ class RayBlocks(BlocksBase[Executor]):
         self.check_connected()
         self.read_reports()
         self.counter.drifted = False
-        self._found = [located(member.references, member.indexes) for member in self._members]
+        self._found = [
+            locate_objects(member.references, member.indexes) for member in self._members
+        ]
         nodes = usable_nodes()
         if not nodes:
             raise BackendNotUsableError(
-                "no node of the Ray cluster can run a task: none is alive and has a CPU"
+                "no node of the Ray cluster can run tasks; start one with a CPU"
             )
         everywhere = tuple(sorted(nodes))
         first = [self._found[0][reference] for reference in self._members[0].references]
@@ -239,7 +241,7 @@ class RayBlocks(BlocksBase[Executor]):
             rows = first.grid.rows(part.positions).tolist()
             own = tuple(first.references[at] for at in positions)
             aligned = tuple(
-                self._copied_to(number, rows, part.location)
+                self._copies_at(number, rows, part.location)
                 for number, _ in enumerate(others, start=1)
             )
             places = [self._found[0][reference].nodes for reference in own]
@@ -254,7 +256,7 @@ class RayBlocks(BlocksBase[Executor]):
         self._sources.update(made)
         return made
 
-    def _copied_to(self, number: int, rows: Sequence[int], node: str) -> tuple[ObjectRef, ...]:
+    def _copies_at(self, number: int, rows: Sequence[int], node: str) -> tuple[ObjectRef, ...]:
         """Return a further collection's blocks, as copies at a node if they are elsewhere.
 
         Each copy is an object of its own, because Ray drops replicas when a store is full, and may
@@ -269,7 +271,7 @@ class RayBlocks(BlocksBase[Executor]):
         }
         if not missing:
             return tuple(references)
-        copied = COPIES.options(
+        copied = COPY.options(
             name="spliter.aligned",
             num_returns=len(missing),
             scheduling_strategy=affinity(node),
@@ -279,7 +281,7 @@ class RayBlocks(BlocksBase[Executor]):
         self.counter.add(Movement(aligned_blocks=len(missing), aligned_nbytes=nbytes))
         return tuple(copy_of.get(reference, reference) for reference in references)
 
-    def expect(self, report: ObjectRef, expected: Sequence[Expected]) -> None:
+    def expect_report(self, report: ObjectRef, expected: Sequence[ExpectedReport]) -> None:
         """Register the report of a task, to be read when it is available.
 
         Parameters
@@ -329,13 +331,15 @@ class RayBlocks(BlocksBase[Executor]):
             self._record_reports(reports, expected)
         return len(ready)
 
-    def _record_reports(self, reports: Sequence[Report], expected: Sequence[Expected]) -> None:
+    def _record_reports(
+        self, reports: Sequence[Report], expected: Sequence[ExpectedReport]
+    ) -> None:
         for one in expected:
             report = reports[one.number]
             if report.made:
-                one.source.keep_one(one.blocks)
-            fetched = Movement(fetched_blocks=report.blocks, fetched_nbytes=report.nbytes)
-            self.counter.add(fetched, drifted=report.drifted)
+                one.source.store_concatenated(one.blocks)
+            fetch_objects = Movement(fetched_blocks=report.blocks, fetched_nbytes=report.nbytes)
+            self.counter.add(fetch_objects, drifted=report.drifted)
 
     def moved(self) -> Movement:
         """Return the data moved between nodes so far."""
@@ -352,8 +356,8 @@ class RayBlocks(BlocksBase[Executor]):
     def close(self) -> None:
         """Release the references."""
         for source in self._sources:
-            source.forget()
+            source.release()
         with self._lock:
             self._reports.clear()
-        self._members = [Member(member.grid, ()) for member in self._members]
+        self._members = [CollectionBlocks(member.grid, ()) for member in self._members]
         self._found = []

@@ -16,7 +16,7 @@ from ray.experimental import get_object_locations
 from spliter import BackendNotUsableError, BlockTimeoutError
 from spliter_backends._shared.readable import block_nbytes
 from spliter_backends._shared.settings import positive_seconds
-from spliter_backends.ray.errors import told
+from spliter_backends.ray.errors import translate_error
 
 TIMEOUT_VARIABLE: Final = "SPLITER_RAY_BLOCK_TIMEOUT"
 
@@ -25,24 +25,24 @@ DEFAULT_TIMEOUT: Final = 300.0
 BATCH: Final = 5000
 """Objects per location query; fewer than Ray puts into one message."""
 
-SMALL: Final = 128 * 2**10
+SMALL_NBYTES: Final = 128 * 2**10
 """Maximum bytes of an object outside all stores that is fetched without a further wait. By default
 Ray keeps results up to 100 KiB in their owner's memory; of larger ones, the owner may know the size
 before the node."""
 
-MEDIUM: Final = 2**20
+MEDIUM_NBYTES: Final = 2**20
 """Maximum bytes of an object that may be in its owner's memory with other settings of Ray."""
 
-LOOKED_AT: Final = 500
+FETCH_BATCH: Final = 500
 """Number of objects without a store that are fetched per request."""
 
-SHORT_GRACE: Final = 0.5
-GRACE: Final = 2.0
+SHORT_STORE_WAIT: Final = 0.5
+STORE_WAIT: Final = 2.0
 """Seconds to wait for medium and for large objects to appear in a store."""
 
 
 @dataclass(frozen=True)
-class Found:
+class ObjectLocation:
     """Location of an object.
 
     Parameters
@@ -74,11 +74,11 @@ def connection() -> str:
         If this process is not connected, or is connected by Ray Client.
     """
     if not ray.is_initialized():
-        raise BackendNotUsableError("this process is not connected to Ray: call ray.init() first")
+        raise BackendNotUsableError("this process is not connected to Ray; call ray.init() first")
     if ray.util.client.ray.is_connected():
         raise BackendNotUsableError(
-            "this process is connected by Ray Client (ray://), which cannot be asked where objects "
-            "are; run the program on a node of the cluster, as with `ray job submit`"
+            "this process is connected by Ray Client (ray://), which cannot locate objects; run "
+            "the program on a node of the cluster, for instance with `ray job submit`"
         )
     name: str = ray.get_runtime_context().get_worker_id()
     return name
@@ -103,7 +103,7 @@ def may_wait() -> bool:
     return not worker.core_worker.current_actor_is_asyncio()
 
 
-def wait_made(references: Iterable[ObjectRef]) -> None:
+def wait_created(references: Iterable[ObjectRef]) -> None:
     """Wait until objects are created or their tasks have failed, on any node.
 
     Raises
@@ -119,12 +119,12 @@ def wait_made(references: Iterable[ObjectRef]) -> None:
         )
         if pending and not done:
             raise BlockTimeoutError(
-                f"{len(pending)} blocks are being made, and none got ready in {timeout:g} s; the "
-                f"limit is the environment variable {TIMEOUT_VARIABLE}, in seconds"
+                f"{len(pending)} blocks are pending, and none became ready in {timeout:g} s; see "
+                f"Ray's dashboard for the reason, or raise {TIMEOUT_VARIABLE} (seconds)"
             )
 
 
-def places_of(references: Iterable[ObjectRef]) -> Mapping[ObjectRef, Found]:
+def query_locations(references: Iterable[ObjectRef]) -> Mapping[ObjectRef, ObjectLocation]:
     """Query the owners of created objects for their locations.
 
     Returns
@@ -138,15 +138,18 @@ def places_of(references: Iterable[ObjectRef]) -> Mapping[ObjectRef, Found]:
         If owners do not answer.
     """
     timeout = block_timeout()
-    found: dict[ObjectRef, Found] = {}
+    found: dict[ObjectRef, ObjectLocation] = {}
     try:
         for batch in _batches(references):
             answers = get_object_locations(batch, timeout_ms=int(timeout * 1000))
             for reference, answer in answers.items():
-                found[reference] = Found(tuple(answer["node_ids"]), answer["object_size"] or 0)
+                found[reference] = ObjectLocation(
+                    tuple(answer["node_ids"]), answer["object_size"] or 0
+                )
     except GetTimeoutError as error:
         raise BlockTimeoutError(
-            f"those who made the blocks did not say in {timeout:g} s where they are"
+            f"the owners of the blocks did not locate them in {timeout:g} s; raise "
+            f"{TIMEOUT_VARIABLE} (seconds)"
         ) from error
     return found
 
@@ -165,9 +168,9 @@ def _batches(references: Iterable[ObjectRef]) -> Iterator[list[ObjectRef]]:
             yield owned[start : start + BATCH]
 
 
-def located(
+def locate_objects(
     references: Sequence[ObjectRef], indexes: Sequence[tuple[int, ...]]
-) -> Mapping[ObjectRef, Found]:
+) -> Mapping[ObjectRef, ObjectLocation]:
     """Wait for objects and return their locations.
 
     Parameters
@@ -186,38 +189,43 @@ def located(
     BaseException
         The error of a task that creates a block.
     """
-    wait_made(references)
-    found = dict(places_of(references))
+    wait_created(references)
+    found = dict(query_locations(references))
     names = dict(zip(references, indexes, strict=True))
     nowhere = [one for one in names if not (one in found and found[one].nodes)]
     began = time.monotonic()
     pause = 0.005
-    while awaited := [one for one in nowhere if time.monotonic() < began + _grace(found.get(one))]:
+    while awaited := [
+        one for one in nowhere if time.monotonic() < began + _store_wait(found.get(one))
+    ]:
         # Recreated after a node died, or its error or its location is not known yet.
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
-        wait_made(awaited)
-        found.update(places_of(awaited))
+        wait_created(awaited)
+        found.update(query_locations(awaited))
     inside = [one for one in nowhere if not (one in found and found[one].nodes)]
-    for start in range(0, len(inside), LOOKED_AT):
-        batch = inside[start : start + LOOKED_AT]
-        values = fetched(batch, [names[one] for one in batch])
+    for start in range(0, len(inside), FETCH_BATCH):
+        batch = inside[start : start + FETCH_BATCH]
+        values = fetch_objects(batch, [names[one] for one in batch])
         found.update(
-            {one: Found((), block_nbytes(value)) for one, value in zip(batch, values, strict=True)}
+            {
+                one: ObjectLocation((), block_nbytes(value))
+                for one, value in zip(batch, values, strict=True)
+            }
         )
     return found
 
 
-def _grace(found: Found | None) -> float:
+def _store_wait(found: ObjectLocation | None) -> float:
     """Return how many seconds to wait for an object to appear in a store."""
     if found is None:
-        return GRACE
-    if found.nodes or found.nbytes <= SMALL:
+        return STORE_WAIT
+    if found.nodes or found.nbytes <= SMALL_NBYTES:
         return 0.0
-    return GRACE if found.nbytes > MEDIUM else SHORT_GRACE
+    return STORE_WAIT if found.nbytes > MEDIUM_NBYTES else SHORT_STORE_WAIT
 
 
-def fetched(
+def fetch_objects(
     references: Sequence[ObjectRef],
     indexes: Sequence[tuple[int, ...]],
     timeout: float | None = None,
@@ -248,11 +256,11 @@ def fetched(
     except Exception as error:  # noqa: BLE001 -- translated and raised
         named = tuple(dict.fromkeys(indexes))
         if isinstance(error, ObjectLostError) and len(named) > 1:
-            named = _lost_among(references, indexes) or named
-        raise told(error, named, seconds) from None
+            named = _lost_indexes(references, indexes) or named
+        raise translate_error(error, named, seconds) from None
 
 
-def _lost_among(
+def _lost_indexes(
     references: Sequence[ObjectRef], indexes: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[int, ...], ...]:
     """Return the indexes of the lost blocks; the others exist or are pending."""

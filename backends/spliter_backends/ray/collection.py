@@ -10,7 +10,7 @@ from ray import ObjectRef
 
 from spliter import BlockGrid, InvalidArgumentError
 from spliter.backend import concatenate
-from spliter_backends.ray.future import results_of
+from spliter_backends.ray.future import wait_for_results
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class RayArray:
 
     def compute(self) -> Any:
         """Fetch all blocks and concatenate them, along axis 0 if they are not arrays."""
-        contents = results_of(self.blocks)
+        contents = wait_for_results(self.blocks)
         shape = BlockGrid(self.chunks).shape
         if self.nblocks == shape[0]:
             return concatenate(contents)

@@ -29,14 +29,14 @@ MESSAGE: Final = "_spliter_message"
 """Attribute of an error with the error and its traceback as a message."""
 
 
-def travelling(error: BaseException) -> BaseException:
+def as_ray_error(error: BaseException) -> BaseException:
     """Return the error to raise in Ray for an error of the user's function.
 
     Returns
     -------
     BaseException
-        Of the same type if Ray can pickle it, else a ``TaskFailedError``. :func:`own` converts it
-        back to the original.
+        Of the same type if Ray can pickle it, else a ``TaskFailedError``. Converted back by
+        :func:`original_error`.
     """
     message = ERRORS.encode(error)
     sent = ERRORS.decode(message)
@@ -49,7 +49,7 @@ def travelling(error: BaseException) -> BaseException:
     return sent
 
 
-def own(error: RayTaskError) -> BaseException:
+def original_error(error: RayTaskError) -> BaseException:
     """Return the error that the user's function raised.
 
     Parameters
@@ -69,11 +69,11 @@ def own(error: RayTaskError) -> BaseException:
     if isinstance(message, bytes):
         return ERRORS.decode(message)
     if isinstance(cause, RayError):
-        return told(cause)
+        return translate_error(cause)
     return cause.with_traceback(None)
 
 
-def told(
+def translate_error(
     error: Exception,
     blocks: tuple[tuple[int, ...], ...] = (),
     timeout: float | None = None,
@@ -96,27 +96,27 @@ def told(
         for a timeout; any other error unchanged.
     """
     if isinstance(error, RayTaskError):  # first: a task may have raised one of the others
-        return own(error)
+        return original_error(error)
     if isinstance(error, ObjectLostError | TaskUnschedulableError):
         return BlockLostError(
-            f"{_named(blocks)} lost, and Ray cannot make what was lost again "
-            f"({type(error).__name__}: {_first_line(error)}). Objects made by tasks are made again "
-            "by running these, those from ray.put are not; make the blocks anew and split them",
+            f"{_describe_blocks(blocks)} lost, and Ray cannot recreate the objects "
+            f"({type(error).__name__}: {_first_line(error)}). Ray recreates results of tasks, but "
+            "not objects from ray.put; make the blocks again and split them",
             blocks,
         )
     if isinstance(error, GetTimeoutError):
         return BlockTimeoutError(
-            f"{_named(blocks)} not there after {timeout:g} s; are there nodes left that can make "
-            "them? The limit is the environment variable SPLITER_RAY_BLOCK_TIMEOUT, in seconds"
+            f"{_describe_blocks(blocks)} not available after {timeout:g} s; check that there are "
+            "nodes to make them, or raise SPLITER_RAY_BLOCK_TIMEOUT (seconds)"
         )
     return error
 
 
-def _named(blocks: Sequence[tuple[int, ...]], most: int = 5) -> str:
+def _describe_blocks(blocks: Sequence[tuple[int, ...]], most: int = 5) -> str:
     if not blocks:
-        return "the result of a task, or what it needs, is"
+        return "the result of a task, or one of its inputs, is"
     names = ", ".join(map(str, blocks[:most])) + (", ..." if len(blocks) > most else "")
-    return f"of blocks {names} some are" if len(blocks) > 1 else f"block {names} is"
+    return f"some of blocks {names} are" if len(blocks) > 1 else f"block {names} is"
 
 
 def _first_line(error: Exception) -> str:

@@ -16,16 +16,16 @@ from ray import ObjectRef
 from spliter import InvalidArgumentError, Location, Partition, SplIterError
 from spliter.backend import BlocksMade, ExecutorBase, IntArray
 from spliter_backends._shared.unpicklable import not_serializable
-from spliter_backends.ray.blocks import ClientSource, Expected, RayBlocks, affinity
+from spliter_backends.ray.blocks import ClientSource, ExpectedReport, RayBlocks, affinity
 from spliter_backends.ray.cluster import connection, may_wait, usable_nodes
 from spliter_backends.ray.collection import RayArray
-from spliter_backends.ray.future import RayFuture, results_of
-from spliter_backends.ray.source import AwaySource
-from spliter_backends.ray.worker import PIECES, RUN, Slot
+from spliter_backends.ray.future import RayFuture, wait_for_results
+from spliter_backends.ray.source import RemoteSource
+from spliter_backends.ray.worker import RUN, SEPARATE, Placeholder
 
 
 @dataclass
-class _Packed:
+class _PackedArguments:
     """Objects to send separately from a task's arguments."""
 
     location: Location | None
@@ -39,26 +39,26 @@ class _Packed:
         if isinstance(value, Partition) and value.executor is not None:
             return self._partition(value, executor)
         if isinstance(value, ObjectRef):  # as for any remote function of Ray
-            return self._slot(value)
-        return self._inside(value)
+            return self._placeholder(value)
+        return self._replace_futures(value)
 
-    def _inside(self, value: Any) -> Any:
+    def _replace_futures(self, value: Any) -> Any:
         """Replace futures in lists, tuples and dictionaries; leave other references unchanged.
 
         As with any remote function, a nested list of references is forwarded without fetching
         the objects.
         """
         if isinstance(value, RayFuture):
-            return self._slot(value)
+            return self._placeholder(value)
         if type(value) in (list, tuple):
-            return type(value)(map(self._inside, value))
+            return type(value)(map(self._replace_futures, value))
         if type(value) is dict:
-            return {key: self._inside(item) for key, item in value.items()}
+            return {key: self._replace_futures(item) for key, item in value.items()}
         return value
 
-    def _slot(self, reference: ObjectRef) -> Slot:
+    def _placeholder(self, reference: ObjectRef) -> Placeholder:
         self.references.append(reference)
-        return Slot(len(self.references) - 1)
+        return Placeholder(len(self.references) - 1)
 
     def _partition(self, partition: Partition, executor: RayExecutor) -> Partition:
         if partition.executor is not executor:
@@ -68,14 +68,14 @@ class _Packed:
             )
         if partition.location != self.location:
             # A reference that cannot be iterated at this location.
-            return partition.at_location(AwaySource(partition.location))
+            return partition.at_location(RemoteSource(partition.location))
         source = partition.source
         assert isinstance(source, ClientSource)
-        sent, one = source.sent(partition)
+        to_send, one = source.to_send(partition)
         if one is not None:
             self.references.append(one)
         self.sources.append(source)
-        return sent
+        return to_send
 
 
 class RayExecutor(ExecutorBase):
@@ -94,7 +94,7 @@ class RayExecutor(ExecutorBase):
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:
         """Wait for futures and return their results, fetched in one call."""
-        return results_of(futures)
+        return wait_for_results(futures)
 
     def blocking_call_allowed(self) -> bool:
         """Return whether this thread is not the event loop of an asynchronous actor."""
@@ -105,8 +105,8 @@ class RayExecutor(ExecutorBase):
         blocks: list[Any] = [None] * len(made.rows)
         for positions, future in results:
             location = self.location_of(future)
-            cut = PIECES.options(
-                name="spliter.pieces",
+            cut = SEPARATE.options(
+                name="spliter.separate_blocks",
                 num_returns=len(positions),
                 scheduling_strategy="DEFAULT" if location is None else affinity(location),
             ).remote(future, made.output)
@@ -125,7 +125,7 @@ class RayExecutor(ExecutorBase):
     ) -> RayFuture:
         """Submit a task; see :class:`spliter.backend.Executor`."""
         connection()
-        packed = _Packed(location)
+        packed = _PackedArguments(location)
         sent_args = tuple(packed.argument(value, self) for value in args)
         sent_kwargs = {name: packed.argument(value, self) for name, value in kwargs.items()}
         count = len(packed.sources)
@@ -145,11 +145,11 @@ class RayExecutor(ExecutorBase):
         if not count:
             return RayFuture(made, location)
         report, *ones, result = made
-        expected: dict[RayBlocks, list[Expected]] = {}
+        expected: dict[RayBlocks, list[ExpectedReport]] = {}
         for number, (source, one) in enumerate(zip(packed.sources, ones, strict=True)):
-            expected.setdefault(source.blocks, []).append(Expected(number, source, one))
+            expected.setdefault(source.blocks, []).append(ExpectedReport(number, source, one))
         for blocks, its_own in expected.items():
-            blocks.expect(report, its_own)
+            blocks.expect_report(report, its_own)
         return RayFuture(result, location)
 
 

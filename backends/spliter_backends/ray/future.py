@@ -12,9 +12,9 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from spliter import BlockTimeoutError, Location
 from spliter_backends.ray.cluster import block_timeout, usable_nodes
-from spliter_backends.ray.errors import own, told
+from spliter_backends.ray.errors import original_error, translate_error
 
-LOOK_SECONDS: Final = 10.0
+CHECK_SECONDS: Final = 10.0
 """Seconds between checks that a node can still run the task."""
 
 
@@ -58,7 +58,7 @@ class RayFuture(ObjectRef):  # type: ignore[misc]
         BlockLostError
             If blocks that it needs are lost.
         """
-        return results_of([self], timeout)[0]
+        return wait_for_results([self], timeout)[0]
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for the task and return its error, or ``None`` if it succeeded.
@@ -75,7 +75,7 @@ class RayFuture(ObjectRef):  # type: ignore[misc]
         """
         ready, _ = ray.wait([self], timeout=timeout, fetch_local=False)
         if not ready:
-            raise TimeoutError(f"the task has not ended after {timeout} s")
+            raise TimeoutError(f"the task has not finished after {timeout} s")
         try:
             self.result()
         except Exception as error:  # noqa: BLE001 -- returned to the caller
@@ -101,7 +101,7 @@ class RayFuture(ObjectRef):  # type: ignore[misc]
     __hash__ = ObjectRef.__hash__
 
 
-def results_of(references: Sequence[ObjectRef], timeout: float | None = None) -> list[Any]:
+def wait_for_results(references: Sequence[ObjectRef], timeout: float | None = None) -> list[Any]:
     """Wait for tasks and return their results, in order.
 
     Parameters
@@ -123,11 +123,11 @@ def results_of(references: Sequence[ObjectRef], timeout: float | None = None) ->
     deadline = None if timeout is None else time.monotonic() + timeout
     last_seen = time.monotonic()
     while True:
-        left = LOOK_SECONDS if deadline is None else max(deadline - time.monotonic(), 0)
+        left = CHECK_SECONDS if deadline is None else max(deadline - time.monotonic(), 0)
         try:
-            return list(ray.get(list(references), timeout=min(left, LOOK_SECONDS)))
+            return list(ray.get(list(references), timeout=min(left, CHECK_SECONDS)))
         except RayTaskError as error:  # first: a task may have raised one of those below
-            raise own(error) from None
+            raise original_error(error) from None
         except GetTimeoutError as error:
             now = time.monotonic()
             if deadline is not None and now >= deadline:
@@ -136,10 +136,10 @@ def results_of(references: Sequence[ObjectRef], timeout: float | None = None) ->
                 last_seen = now
             elif now - last_seen > block_timeout():
                 raise BlockTimeoutError(
-                    "no node of the Ray cluster can run a task (one that is alive and has a CPU)"
+                    "no node of the Ray cluster can run tasks; start one with a CPU"
                 ) from error
         except RayError as error:
-            failure = told(error)
+            failure = translate_error(error)
             if failure is error:
                 raise
             raise failure from error

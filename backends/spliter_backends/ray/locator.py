@@ -15,7 +15,7 @@ from spliter import (
     UnsupportedCollectionError,
 )
 from spliter.backend import UNKNOWN
-from spliter_backends.ray.blocks import Member, RayBlocks
+from spliter_backends.ray.blocks import CollectionBlocks, RayBlocks
 from spliter_backends.ray.cluster import connection, may_wait
 from spliter_backends.ray.collection import RayArray
 from spliter_backends.ray.executor import EXECUTOR
@@ -55,31 +55,33 @@ class RayLocator:
         connection()
         if not may_wait():
             raise BackendNotUsableError(
-                "split() asks Ray and waits for the answer, which would stop the event loop of "
-                "this actor; use await asyncio.to_thread(split, collection)"
+                "split() waits for Ray, which would block the event loop of this actor; use "
+                "await asyncio.to_thread(split, collection)"
             )
         return RayBlocks(EXECUTOR, [_open(collection) for collection in collections])
 
 
-def _open(collection: Any) -> Member:
+def _open(collection: Any) -> CollectionBlocks:
     if isinstance(collection, RayArray):
-        return Member(BlockGrid(collection.chunks), tuple(collection.blocks))
+        return CollectionBlocks(BlockGrid(collection.chunks), tuple(collection.blocks))
     if _is_dataset(collection):
         return _open_dataset(collection)
     if not isinstance(collection, list | tuple):
         raise UnsupportedCollectionError(
-            f"{type(collection).__name__} is not a collection in Ray; those that are split "
-            "together must be lists of references, RayArrays or datasets of Ray Data"
+            f"{type(collection).__name__} is not a collection in Ray; aligned collections must be "
+            "lists of references, RayArrays or datasets of Ray Data"
         )
     for at, value in enumerate(collection):
         if not isinstance(value, ObjectRef):
             raise UnsupportedCollectionError(
                 f"element {at} of the list is a {type(value).__name__}, not a reference to an "
-                "object in Ray; ray.put() it, or have a remote function make it"
+                "object in Ray; pass the result of ray.put() or of a remote function"
             )
     if not collection:
-        raise UnsupportedCollectionError("an empty list has no blocks to split")
-    return Member(BlockGrid.of_unknown_sizes(len(collection)), tuple(collection))
+        raise UnsupportedCollectionError(
+            "an empty list has no blocks to split; pass at least one reference"
+        )
+    return CollectionBlocks(BlockGrid.of_unknown_sizes(len(collection)), tuple(collection))
 
 
 def _is_dataset(value: Any) -> bool:
@@ -88,24 +90,26 @@ def _is_dataset(value: Any) -> bool:
     return data is not None and isinstance(value, data.Dataset)
 
 
-def _open_dataset(dataset: Any) -> Member:
+def _open_dataset(dataset: Any) -> CollectionBlocks:
     """Return the blocks of a dataset in order, with their numbers of rows."""
     from ray.data.dataset import MaterializedDataset
 
     if not isinstance(dataset, MaterializedDataset):
         raise LazyCollectionError(
-            "this dataset has not been computed, so its blocks are nowhere yet; call "
+            "this dataset has not been computed, so its blocks have no location; call "
             "ds = ds.materialize() and split that, or split(ds, persist=True)"
         )
     bundles = list(dataset.iter_internal_ref_bundles())
-    if any(piece is not None for bundle in bundles for piece in bundle.slices or ()):
+    if any(part is not None for bundle in bundles for part in bundle.slices or ()):
         raise UnsupportedCollectionError(
             "this dataset has parts of blocks; call ds = ds.repartition(n).materialize() and "
             "split that"
         )
     entries = [entry for bundle in bundles for entry in bundle.blocks]
     if not entries:
-        raise UnsupportedCollectionError("this dataset has no blocks to split")
+        raise UnsupportedCollectionError(
+            "this dataset has no blocks to split; check that it is not empty"
+        )
     rows = [entry.metadata.num_rows for entry in entries]
     sizes = tuple(UNKNOWN if count is None else int(count) for count in rows)
-    return Member(BlockGrid((sizes,)), tuple(entry.ref for entry in entries))
+    return CollectionBlocks(BlockGrid((sizes,)), tuple(entry.ref for entry in entries))

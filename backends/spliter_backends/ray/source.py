@@ -17,7 +17,7 @@ from ray import ObjectRef
 
 from spliter import PartitionNotLocalError
 from spliter.backend import check_rows, concatenate
-from spliter_backends.ray.cluster import fetched, places_of, wait_made
+from spliter_backends.ray.cluster import fetch_objects, query_locations, wait_created
 
 BATCH_BLOCKS: Final = 64
 """Maximum number of blocks that a task fetches from the object store at once."""
@@ -47,7 +47,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class AwaySource:
+class RemoteSource:
     """Source of a partition away from its node; other sources are pickled as this one.
 
     Parameters
@@ -62,7 +62,7 @@ class AwaySource:
         """Raise `PartitionNotLocalError`."""
         raise PartitionNotLocalError(
             f"this partition's blocks are in Ray's object store at node {self.location[:8]}, not "
-            "in this process; give the partition to a function decorated with spliter.task, or to "
+            "in this process; pass it to a function decorated with spliter.task, or call "
             "partition.submit(fn)"
         )
 
@@ -108,7 +108,7 @@ class NodeSource:
         self._fetched: dict[ObjectRef, int] = {}
         self._made: tuple[Any] | None = None
 
-    def arrive(self, node: str) -> None:
+    def open_at(self, node: str) -> None:
         """Make the source readable; called when the task has started at this node."""
         self._here = node
 
@@ -132,12 +132,12 @@ class NodeSource:
         PartitionNotLocalError
             Outside of the task that the partition was submitted to.
         """
-        self._check_arrived()
+        self._check_open()
         return self._read()
 
-    def _check_arrived(self) -> None:
+    def _check_open(self) -> None:
         if not self._here:
-            AwaySource(self._sent[0]).read()
+            RemoteSource(self._sent[0]).read()
 
     def _read(self) -> Iterator[Any]:
         _, members, _, indexes, *_ = self._sent
@@ -168,22 +168,22 @@ class NodeSource:
             self._count(references)
         elif away:
             self._count([members[0][at] for at in batch if at in set(away)])
-        return fetched(references, [indexes[at] for at in batch] * len(members), timeout)
+        return fetch_objects(references, [indexes[at] for at in batch] * len(members), timeout)
 
     def _count(self, references: Sequence[ObjectRef]) -> None:
         """Record which blocks are about to be fetched from another node."""
-        wait_made(references)
-        for reference, place in places_of(references).items():
+        wait_created(references)
+        for reference, place in query_locations(references).items():
             if place.nodes and self._here not in place.nodes:
                 self._fetched[reference] = place.nbytes
 
     def materialized(self) -> Any:
         """Return the concatenated blocks: from the object store, or made now and kept."""
-        self._check_arrived()
+        self._check_open()
         if self._made is None:
             *_, indexes, _, one, timeout = self._sent
             if one is not None:
-                return fetched([one], indexes, timeout)[0]
+                return fetch_objects([one], indexes, timeout)[0]
             self._made = (concatenate(self._read()),)
         return self._made[0]
 

@@ -11,32 +11,32 @@ from ray import ObjectRef
 
 from spliter import Partition
 from spliter_backends._shared.error_codec import result_not_pickled
-from spliter_backends.ray.cluster import fetched
-from spliter_backends.ray.errors import travelling
+from spliter_backends.ray.cluster import fetch_objects
+from spliter_backends.ray.errors import as_ray_error
 from spliter_backends.ray.source import NodeSource, this_node
 
 
 @dataclass(frozen=True)
-class Slot:
+class Placeholder:
     """Placeholder for a result in a task's arguments; `number` indexes the resolved results."""
 
     number: int
 
 
-def filled(value: Any, results: Sequence[Any]) -> Any:
-    """Replace slots in an argument by results, also inside lists, tuples and dictionaries.
+def fill_placeholders(value: Any, results: Sequence[Any]) -> Any:
+    """Replace placeholders in an argument by results, also inside lists, tuples and dictionaries.
 
     Examples
     --------
-    >>> filled((1, [Slot(0), {"more": Slot(1)}]), ["a", "b"])
+    >>> fill_placeholders((1, [Placeholder(0), {"more": Placeholder(1)}]), ["a", "b"])
     (1, ['a', {'more': 'b'}])
     """
-    if isinstance(value, Slot):
+    if isinstance(value, Placeholder):
         return results[value.number]
     if type(value) in (list, tuple):
-        return type(value)(filled(item, results) for item in value)
+        return type(value)(fill_placeholders(item, results) for item in value)
     if type(value) is dict:
-        return {key: filled(item, results) for key, item in value.items()}
+        return {key: fill_placeholders(item, results) for key, item in value.items()}
     return value
 
 
@@ -50,11 +50,11 @@ def run(
     fn : callable
         The user's function.
     args, kwargs
-        Its arguments, with slots for results.
+        Its arguments, with placeholders for results.
     sources : int
         Number of partitions among them.
     *results
-        Values of the slots.
+        Values of the placeholders.
 
     Returns
     -------
@@ -63,9 +63,12 @@ def run(
         None come before it. Ray keeps them at this node, owned by the main program.
     """
     try:
-        given, named = filled(tuple(args), results), filled(dict(kwargs), results)
+        given, named = (
+            fill_placeholders(tuple(args), results),
+            fill_placeholders(dict(kwargs), results),
+        )
         if not sources:
-            return _sendable(fn(*given, **named))
+            return _check_picklable(fn(*given, **named))
         arrived = [
             value.source
             for value in (*given, *named.values())
@@ -73,16 +76,16 @@ def run(
         ]
         node = this_node()
         for source in arrived:
-            source.arrive(node)
-        result = _sendable(fn(*given, **named))
+            source.open_at(node)
+        result = _check_picklable(fn(*given, **named))
         return [source.report() for source in arrived], *(one.made for one in arrived), result
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- Ray cancels tasks with others
-        failure = travelling(error)
+        failure = as_ray_error(error)
     # Raised outside of the handler: Ray would pickle the context too, which may be unpicklable.
     raise failure
 
 
-def _sendable(result: Any) -> Any:
+def _check_picklable(result: Any) -> Any:
     """Check that Ray can pickle a result, and return it.
 
     Ray pickles results after the task has returned, when its error looks like the task's own.
@@ -96,32 +99,32 @@ def _sendable(result: Any) -> Any:
     return result
 
 
-def together(partition: Partition) -> Any:
+def concatenate_partition(partition: Partition) -> Any:
     """Concatenate the blocks of a partition."""
     source: Any = partition.source
     try:
-        source.arrive(this_node())
+        source.open_at(this_node())
         return source.materialized()
     except Exception as error:  # noqa: BLE001 -- raised again below
-        failure = travelling(error)
+        failure = as_ray_error(error)
     raise failure
 
 
-def copies(
+def copy_blocks(
     references: Sequence[ObjectRef], indexes: Sequence[tuple[int, ...]], timeout: float
 ) -> Iterator[Any]:
     """Yield blocks one by one, as objects of the node where this runs."""
     for reference, index in zip(references, indexes, strict=True):
-        yield fetched([reference], [index], timeout)[0]
+        yield fetch_objects([reference], [index], timeout)[0]
 
 
-def pieces(result: Any, output: int | None) -> Any:
+def separate_blocks(result: Any, output: int | None) -> Any:
     """Return each of the blocks that a task has made as a separate result."""
     blocks = list(result if output is None else result[output])
     return blocks[0] if len(blocks) == 1 else blocks
 
 
 RUN: Final = ray.remote(run)
-TOGETHER: Final = ray.remote(together)
-COPIES: Final = ray.remote(copies)
-PIECES: Final = ray.remote(pieces)
+CONCATENATE: Final = ray.remote(concatenate_partition)
+COPY: Final = ray.remote(copy_blocks)
+SEPARATE: Final = ray.remote(separate_blocks)

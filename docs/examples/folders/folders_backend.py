@@ -174,7 +174,7 @@ class FolderExecutor(ExecutorBase):
 
 def _arriving(value: Any) -> Any:
     if isinstance(value, Partition) and value.executor is not None:
-        return value.at_location(as_one=value.begin_pass())
+        return value.at_location(materialize=value.begin_pass())
     return value
 
 

@@ -5,8 +5,8 @@ a backend are pending, its health is checked once a second. A task may run for a
 backend whose interpreter is busy may be silent for a while; calls end if the backend is lost::
 
     answers                                        -> wait
-    silent, but its machine accepts connections    -> wait, for SILENCE_SECONDS at most
-    refuses connections, or cannot be reached      -> BackendGoneError for all pending calls
+    silent, but its machine accepts connections    -> wait, for MAX_SILENCE_SECONDS at most
+    refuses connections, or cannot be reached      -> BackendLostError for all pending calls
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from spliter import BackendNotUsableError, TaskNotSerializableError
-from spliter_backends.dataclay.message import MESSAGE_LIMIT, packed, state_of
-from spliter_backends.dataclay.objects import Station
-from spliter_backends.dataclay.quiet import quiet
+from spliter_backends.dataclay.message import MESSAGE_LIMIT, pack_ids, state_of
+from spliter_backends.dataclay.objects import RequestHandler
+from spliter_backends.dataclay.output import suppress_output
 
-with quiet():
+with suppress_output():
     from dataclay.exceptions import ObjectWithWrongBackendIdError
     from dataclay.proto.backend import backend_pb2
 
@@ -37,44 +37,44 @@ LOOK_SECONDS: Final = 1.0
 """Interval between health checks of a backend with pending calls."""
 ANSWER_SECONDS: Final = 1.5
 """Timeout of a health check, and of a connection: both together well under 5 s."""
-SILENCE_SECONDS: Final = 120.0
+MAX_SILENCE_SECONDS: Final = 120.0
 """Maximum silence of a backend that accepts connections: one long call into compiled code that
 holds the interpreter's lock prevents it from answering."""
 RENEWALS: Final = 5
 """Renewals within the length of a lease: four may be late or lost."""
 FREE_AFTER: Final = 0.05
 """Delay in seconds during which requests to free objects are collected into one message."""
-PIECE_NBYTES: Final = 2**26
+CHUNK_NBYTES: Final = 2**26
 """Size of the chunks in which large values are sent, far below the limit of a message."""
 BATCH_NBYTES: Final = 2**25
 """Approximate size of a batch of objects made persistent with one message."""
-ATTEMPTS: Final = 6
+MAX_ATTEMPTS: Final = 6
 """Maximum attempts to run a task, or to fetch a block, while blocks keep moving."""
 NO_KWARGS: Final = pickle.dumps({})
 STOPPED: Final = "the dataClay client of this Split was stopped; start one and split again"
 
 
-class BackendGoneError(Exception):
+class BackendLostError(Exception):
     """A backend is lost, or has never existed."""
 
     def __init__(self, backend_id: uuid.UUID, why: str) -> None:
-        super().__init__(f"dataClay backend {backend_id} is gone ({why})")
+        super().__init__(f"dataClay backend {backend_id} is lost ({why})")
         self.backend_id = backend_id
 
 
-class ObjectAwayError(Exception):
+class ObjectMissingError(Exception):
     """The object of a method call is not at the called backend."""
 
 
 class Health(enum.Enum):
     """Result of a health check."""
 
-    ANSWERS = "answers"
+    HANDLERS = "answers"
     SILENT = "silent"
-    GONE = "gone"
+    LOST = "lost"
 
 
-class Connection(Protocol):
+class PeerSession(Protocol):
     """Interface of the session that a :class:`Peer` uses."""
 
     loop: Any
@@ -120,9 +120,9 @@ class Peer:
         Id of the backend.
     """
 
-    def __init__(self, session: Connection, backend_id: uuid.UUID) -> None:
+    def __init__(self, session: PeerSession, backend_id: uuid.UUID) -> None:
         self.backend_id = backend_id
-        self.station_id = uuid.uuid5(backend_id, "spliter-station")
+        self.handler_id = uuid.uuid5(backend_id, "spliter-request-handler")
         self._session = session
         self._under_way: set[asyncio.Future[Any]] = set()
         self._lost_reasons: dict[asyncio.Future[Any], str] = {}
@@ -147,9 +147,9 @@ class Peer:
 
         Raises
         ------
-        BackendGoneError
+        BackendLostError
             If the backend is lost, before or during the call.
-        ObjectAwayError
+        ObjectMissingError
             If the object is not there.
         """
         packed_args = pickle.dumps(args)
@@ -160,28 +160,28 @@ class Peer:
         response = await self._rpc("CallActiveMethod", request)
         value: Any = pickle.loads(response.value) if response.value else None
         if isinstance(value, ObjectWithWrongBackendIdError):
-            raise ObjectAwayError
+            raise ObjectMissingError
         if response.is_exception:
             raise value
         return value
 
-    async def at_station(self, method: str, *args: Any) -> Any:
-        """Call a method of the backend's station, which is created if it does not exist."""
+    async def call_handler(self, method: str, *args: Any) -> Any:
+        """Call a method of the backend's request handler, which is created if it does not exist."""
         if self._renewing is None:
             self._renewing = self._session.loop.create_task(self._renew_lease())
         try:
-            return await self.call(self.station_id, method, *args)
-        except ObjectAwayError:
-            station = Station()
-            station._dc_meta.id = self.station_id
-            await self.persist([station])
-            return await self.call(self.station_id, method, *args)
+            return await self.call(self.handler_id, method, *args)
+        except ObjectMissingError:
+            handler = RequestHandler()
+            handler._dc_meta.id = self.handler_id
+            await self.persist([handler])
+            return await self.call(self.handler_id, method, *args)
 
-    async def ask(self, what: str, *question: Any) -> Any:
-        """Send a request to the backend's station; see ``worker.tasks.ANSWERS``."""
-        state, *answer = await self.at_station("ask", what, *question)
+    async def request(self, what: str, *question: Any) -> Any:
+        """Send a request to the backend's request handler; see ``worker.tasks.HANDLERS``."""
+        state, *answer = await self.call_handler("request", what, *question)
         if state == "away":
-            raise ObjectAwayError
+            raise ObjectMissingError
         return answer[0]
 
     async def persist(self, instances: Iterable[Any]) -> None:
@@ -221,12 +221,12 @@ class Peer:
         """
         transfer = self._session.new_name()
         try:
-            total, piece = await self.ask("pull", transfer, what, 0, PIECE_NBYTES)
+            total, chunk = await self.request("pull", transfer, what, 0, CHUNK_NBYTES)
             message = bytearray(total)
-            message[: len(piece)] = piece
-            for start in range(len(piece), total, PIECE_NBYTES):
-                _, piece = await self.ask("pull", transfer, what, start, start + PIECE_NBYTES)
-                message[start : start + len(piece)] = piece
+            message[: len(chunk)] = chunk
+            for start in range(len(chunk), total, CHUNK_NBYTES):
+                _, chunk = await self.request("pull", transfer, what, start, start + CHUNK_NBYTES)
+                message[start : start + len(chunk)] = chunk
         except BaseException:
             self.free_later([transfer])
             raise
@@ -236,9 +236,9 @@ class Peer:
         """Send a message of any size, and return its name at the backend."""
         transfer = self._session.new_name()
         try:
-            for start in range(0, len(message), PIECE_NBYTES):
-                piece = bytes(memoryview(message)[start : start + PIECE_NBYTES])
-                await self.ask("push", transfer, len(message), start, piece)
+            for start in range(0, len(message), CHUNK_NBYTES):
+                chunk = bytes(memoryview(message)[start : start + CHUNK_NBYTES])
+                await self.request("push", transfer, len(message), start, chunk)
         except BaseException:
             self.free_later([transfer])
             raise
@@ -249,15 +249,15 @@ class Peer:
         lease = self._session.name, self._session.lease_seconds
         while self._session.is_started():
             with contextlib.suppress(Exception):  # the next renewal may succeed
-                await self.at_station("renew", *lease)
+                await self.call_handler("renew", *lease)
             await asyncio.sleep(self._session.lease_seconds / RENEWALS)
 
     async def end_lease(self) -> None:
         """Make the backend free everything that it keeps for this client."""
         if self._renewing is not None:
             self._renewing.cancel()
-            with contextlib.suppress(BackendGoneError, BackendNotUsableError):
-                await self.ask("end", self._session.name)
+            with contextlib.suppress(BackendLostError, BackendNotUsableError):
+                await self.request("end", self._session.name)
 
     def free_later(self, names: Sequence[str] = (), object_ids: Sequence[uuid.UUID] = ()) -> None:
         """Free things at the backend soon; callable from any thread, never waits or raises.
@@ -287,8 +287,8 @@ class Peer:
 
     async def _request_free(self, names: Sequence[str], object_ids: Sequence[uuid.UUID]) -> None:
         # A lost backend has nothing to free; a stopped client cannot send.
-        with contextlib.suppress(BackendGoneError, BackendNotUsableError):
-            await self.ask("free", names, packed(object_ids))
+        with contextlib.suppress(BackendLostError, BackendNotUsableError):
+            await self.request("free", names, pack_ids(object_ids))
 
     async def _rpc(self, name: str, request: Any) -> Any:
         """Make one call, with health checks while it is pending."""
@@ -304,7 +304,7 @@ class Peer:
             return await waiting
         except asyncio.CancelledError:
             if why := self._lost_reasons.pop(waiting, None):
-                raise BackendGoneError(self.backend_id, why) from None
+                raise BackendLostError(self.backend_id, why) from None
             current = asyncio.current_task()
             if current is not None and current.cancelling():
                 raise
@@ -323,7 +323,7 @@ class Peer:
         try:
             client = clients[self.backend_id]
         except KeyError:
-            raise BackendGoneError(self.backend_id, "dataClay does not know it") from None
+            raise BackendLostError(self.backend_id, "dataClay does not know it") from None
         if getattr(client, "stub", None) is None:
             raise BackendNotUsableError(STOPPED)
         return client
@@ -332,21 +332,21 @@ class Peer:
         """Return the error to raise for a failed call."""
         details = str(error.details())
         if error.code() is grpc.StatusCode.INTERNAL and "does not exist" in details:
-            return ObjectAwayError()
-        health, why = await self.look()
-        if health is Health.GONE:
-            return BackendGoneError(self.backend_id, why)
+            return ObjectMissingError()
+        health, why = await self.check_health()
+        if health is Health.LOST:
+            return BackendLostError(self.backend_id, why)
         return BackendNotUsableError(
-            f"dataClay backend {self.backend_id} failed to serve a call: {details}. SplIter must "
-            "be importable there (PYTHONPATH of the backend), in the same version"
+            f"a call of dataClay backend {self.backend_id} failed: {details}. Check that the same "
+            "version of SplIter is importable there (PYTHONPATH of the backend)"
         )
 
-    async def look(self) -> tuple[Health, str]:
+    async def check_health(self) -> tuple[Health, str]:
         """Check the health of the backend; also return the reason if it is lost."""
         try:
             client = await self._client()
-        except (BackendGoneError, BackendNotUsableError) as error:
-            return Health.GONE, str(error)
+        except (BackendLostError, BackendNotUsableError) as error:
+            return Health.LOST, str(error)
         question = health_pb2.HealthCheckRequest(service=HEALTH_SERVICE)
         stub = health_pb2_grpc.HealthStub(client.channel)
         try:
@@ -356,10 +356,10 @@ class Peer:
                 return await self._check_connection(client)
             self._silent_since = None
             if error.code() is grpc.StatusCode.UNAVAILABLE:
-                return Health.GONE, str(error.details())
+                return Health.LOST, str(error.details())
             # It has no health service, but it has answered.
         self._silent_since = None
-        return Health.ANSWERS, ""
+        return Health.HANDLERS, ""
 
     async def _check_connection(self, client: Any) -> tuple[Health, str]:
         """Check whether the machine of a silent backend still accepts connections for it."""
@@ -367,13 +367,13 @@ class Peer:
             async with asyncio.timeout(ANSWER_SECONDS):
                 _, writer = await asyncio.open_connection(client.host, client.port)
         except OSError as error:  # includes the timeout
-            return Health.GONE, f"no connection to {client.address}: {error}"
+            return Health.LOST, f"no connection to {client.address}: {error}"
         writer.close()
         now = time.monotonic()
         if self._silent_since is None:
             self._silent_since = now
-        if now - self._silent_since > SILENCE_SECONDS:
-            return Health.GONE, f"silent for {SILENCE_SECONDS:.0f} s"
+        if now - self._silent_since > MAX_SILENCE_SECONDS:
+            return Health.LOST, f"silent for {MAX_SILENCE_SECONDS:.0f} s"
         return Health.SILENT, ""
 
     async def _watch(self) -> None:
@@ -383,8 +383,8 @@ class Peer:
             if not self._under_way:
                 self._watcher = None
                 return
-            health, why = await self.look()
-            if health is Health.GONE:
+            health, why = await self.check_health()
+            if health is Health.LOST:
                 for waiting in self._under_way:
                     self._lost_reasons[waiting] = why
                     waiting.cancel()
@@ -394,9 +394,9 @@ def _check_fits(nbytes: int) -> None:
     """Reject a message that gRPC would lose."""
     if nbytes > MESSAGE_LIMIT:
         raise TaskNotSerializableError(
-            f"a message of {nbytes} bytes cannot be sent to a dataClay backend: gRPC carries "
-            f"less than 2 GiB ({MESSAGE_LIMIT} bytes); pass less, or make the data there "
-            "(spliter_backends.dataclay.collection.generate)"
+            f"a message to a dataClay backend has {nbytes} bytes; gRPC carries at most "
+            f"{MESSAGE_LIMIT} (2 GiB). Pass less data, or make it at the backend "
+            "(spliter_backends.dataclay.generate)"
         )
 
 

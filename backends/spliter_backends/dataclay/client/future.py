@@ -10,12 +10,12 @@ from typing import Any
 
 from spliter import BlockLostError, Location, TaskNotSerializableError
 from spliter.backend import Executor
-from spliter_backends.dataclay.client.backend_calls import BackendGoneError, Peer
+from spliter_backends.dataclay.client.backend_calls import BackendLostError, Peer
 from spliter_backends.dataclay.client.session import Session
 from spliter_backends.dataclay.message import decode
 
 
-class Kept:
+class RemoteResult:
     """Handle of a result kept at its backend; the result is freed with this handle.
 
     Parameters
@@ -46,7 +46,7 @@ class Kept:
         """
         try:
             return await self.peer.pull(self.name)
-        except BackendGoneError as error:
+        except BackendLostError as error:
             raise BlockLostError(f"the result of a task was lost: {error}; run it again") from None
 
     def value(self, timeout: float | None = None) -> Any:
@@ -68,7 +68,7 @@ class Kept:
         try:
             if self._fetched is None:
                 left = None if deadline is None else max(deadline - time.monotonic(), 0)
-                self._fetched = (unpickled(self._session.wait(self.message(), left)),)
+                self._fetched = (unpickle_result(self._session.wait(self.message(), left)),)
             return self._fetched[0]
         finally:
             self._lock.release()
@@ -111,17 +111,17 @@ class DataClayFuture(Future[Any]):
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         result = super().result(timeout)
-        if not isinstance(result, Kept):
+        if not isinstance(result, RemoteResult):
             return result
         return result.value(None if deadline is None else max(deadline - time.monotonic(), 0))
 
-    def kept(self) -> Kept | None:
+    def remote_result(self) -> RemoteResult | None:
         """Return the handle of a finished task's result if it is kept at a backend, else None."""
         result = super().result(0)
-        return result if isinstance(result, Kept) else None
+        return result if isinstance(result, RemoteResult) else None
 
 
-def unpickled(message: bytes | bytearray) -> Any:
+def unpickle_result(message: bytes | bytearray) -> Any:
     """Unpickle the result in a backend's message.
 
     Raises

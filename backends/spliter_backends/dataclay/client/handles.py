@@ -1,9 +1,9 @@
 """Client-side handles of partitions at dataClay backends; re-create them if blocks have moved.
 
-While blocks stay where they are, an :class:`Anchor` has one home: a partition object at their
-backend. If a task does not find its blocks, or the backend is lost, the anchor locates the blocks
-and creates a home there. Blocks that are at other backends are copied to it through the client,
-because backends that call each other while tasks run can deadlock.
+A :class:`PartitionHandle` refers to one partition object, at the backend of the blocks. If a task
+does not find its blocks, or the backend is lost, the handle locates the blocks and creates a
+partition object there. Blocks at other backends are copied to it through the client, because
+backends that call each other while tasks run can deadlock.
 """
 
 from __future__ import annotations
@@ -20,18 +20,22 @@ import numpy as np
 
 from spliter import BlockGrid, BlockLostError, Movement
 from spliter.backend import IntArray, MovementCounter
-from spliter_backends.dataclay.client.backend_calls import BackendGoneError, ObjectAwayError, Peer
+from spliter_backends.dataclay.client.backend_calls import (
+    BackendLostError,
+    ObjectMissingError,
+    Peer,
+)
 from spliter_backends.dataclay.client.session import Session
-from spliter_backends.dataclay.message import packed
+from spliter_backends.dataclay.message import pack_ids
 
-COPIES_AT_ONCE: Final = 4
+MAX_CONCURRENT_COPIES: Final = 4
 """Maximum number of concurrent copies; each passes through this process's memory."""
 
-FINDS: Final = 5
+LOCATE_ATTEMPTS: Final = 5
 """Maximum attempts to locate a block that keeps moving."""
 
 
-class Freed:
+class OwnedObject:
     """Handle of an object that SplIter created at a backend; frees it when garbage-collected.
 
     Parameters
@@ -49,11 +53,11 @@ class Freed:
 
 
 @dataclass(frozen=True, eq=False)
-class Home:
+class RemotePartition:
     """A partition object, and the copies of blocks that it refers to."""
 
-    partition: Freed
-    copies: tuple[Freed, ...] = ()
+    partition: OwnedObject
+    copies: tuple[OwnedObject, ...] = ()
 
     @property
     def peer(self) -> Peer:
@@ -61,7 +65,7 @@ class Home:
         return self.partition.peer
 
 
-class Copies:
+class SharedCopies:
     """Copies of blocks at other backends, shared among partitions.
 
     Parameters
@@ -72,17 +76,17 @@ class Copies:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._made: weakref.WeakValueDictionary[tuple[uuid.UUID, uuid.UUID], Freed] = (
+        self._made: weakref.WeakValueDictionary[tuple[uuid.UUID, uuid.UUID], OwnedObject] = (
             weakref.WeakValueDictionary()
         )
         self._locks: weakref.WeakValueDictionary[tuple[uuid.UUID, uuid.UUID], asyncio.Lock] = (
             weakref.WeakValueDictionary()
         )
-        self._copy_slots = asyncio.Semaphore(COPIES_AT_ONCE)
+        self._copy_slots = asyncio.Semaphore(MAX_CONCURRENT_COPIES)
 
-    async def bring(
+    async def copy_to(
         self, object_id: uuid.UUID, source: uuid.UUID, to: uuid.UUID
-    ) -> tuple[Freed, int]:
+    ) -> tuple[OwnedObject, int]:
         """Return a copy of an object at a backend; copy it if there is none.
 
         Parameters
@@ -108,31 +112,33 @@ class Copies:
             async with self._copy_slots:
                 message = await self._pull(object_id, source)
                 peer = self._session.peer(to)
-                copy_id, nbytes = await peer.ask("adopt", await peer.push(message))
-            copy = self._made[place] = Freed(peer, copy_id)
+                copy_id, nbytes = await peer.request("adopt", await peer.push(message))
+            copy = self._made[place] = OwnedObject(peer, copy_id)
             return copy, max(nbytes, 1)
 
-    def forget(self, object_ids: Collection[uuid.UUID]) -> None:
-        """Forget copies that a task did not find, so that they are made again when needed."""
+    def release(self, object_ids: Collection[uuid.UUID]) -> None:
+        """Drop copies that a task did not find, so that they are made again when needed."""
         for place, copy in list(self._made.items()):
             if copy.object_id in object_ids:
                 del self._made[place]
 
     async def _pull(self, object_id: uuid.UUID, source: uuid.UUID | None) -> bytearray:
-        for _ in range(FINDS):
+        for _ in range(LOCATE_ATTEMPTS):
             if source is None:
                 break
             try:
                 return await self._session.peer(source).pull(object_id)
-            except (BackendGoneError, ObjectAwayError):
+            except (BackendLostError, ObjectMissingError):
                 ((moved_to,)) = await self._session.locate([object_id])
                 if moved_to == source:
                     break
                 source = moved_to
-        raise BlockLostError(f"block {object_id} could not be read from any dataClay backend")
+        raise BlockLostError(
+            f"block {object_id} could not be read from any dataClay backend; make it again"
+        )
 
 
-class Anchor:
+class PartitionHandle:
     """Client-side handle of one partition.
 
     Parameters
@@ -161,7 +167,7 @@ class Anchor:
         grid: BlockGrid,
         positions: IntArray,
         counter: MovementCounter,
-        copies: Copies,
+        copies: SharedCopies,
     ) -> None:
         self._session = session
         self._members = members
@@ -171,19 +177,19 @@ class Anchor:
         self._copies = copies
         self._nbytes = nbytes
         self._lock = asyncio.Lock()
-        self._home: Home | None = None
+        self._remote: RemotePartition | None = None
         self.nbytes = sum(nbytes)
 
     @property
-    def home(self) -> Home:
-        """Current home: the partition object at its backend."""
-        assert self._home is not None, "the anchor has not been settled"
-        return self._home
+    def remote(self) -> RemotePartition:
+        """Current partition object."""
+        assert self._remote is not None, "create() has not been called"
+        return self._remote
 
-    async def settle(
+    async def create(
         self, backend_id: uuid.UUID, holders: Sequence[Sequence[uuid.UUID | None]]
     ) -> None:
-        """Create the first home; copy aligned blocks that are elsewhere to it.
+        """Create the partition object; copy aligned blocks that are elsewhere to its backend.
 
         Parameters
         ----------
@@ -193,23 +199,23 @@ class Anchor:
             Backend of each block of each collection.
         """
         own = [[backend_id] * len(self._members[0]), *holders[1:]]
-        self._home, blocks, nbytes = await self._create_home(backend_id, own)
+        self._remote, blocks, nbytes = await self._create_remote(backend_id, own)
         self._counter.add(Movement(aligned_blocks=blocks, aligned_nbytes=nbytes))
 
     async def move(
         self,
-        left: Home,
+        left: RemotePartition,
         to: uuid.UUID | None = None,
         missing: Collection[uuid.UUID] = (),
     ) -> None:
-        """Create a home where the blocks are now.
+        """Create a partition object where the blocks are now.
 
         Parameters
         ----------
-        left : Home
-            The home that failed; if another task has replaced it already, nothing is done.
+        left : RemotePartition
+            The one that failed; if another task has replaced it already, nothing is done.
         to : UUID, optional
-            Backend of the new home; by default the one with the most bytes.
+            Backend of the new one; by default the one with the most bytes.
         missing : collection of UUID
             Objects that a task did not find there; copies among them are made again.
 
@@ -219,32 +225,32 @@ class Anchor:
             If blocks are at a lost backend, or nowhere.
         """
         async with self._lock:
-            if self._home is not left:
+            if self._remote is not left:
                 return
             self._counter.drifted = True
-            self._copies.forget(missing)
+            self._copies.release(missing)
             every = [object_id for member in self._members for object_id in member]
             found = await self._session.locate(every)
-            gone = await self._session.gone_among({one for one in found if one is not None})
+            gone = await self._session.find_lost({one for one in found if one is not None})
             self._check_not_lost(found, gone)
             size = len(self._positions)
             holders = [found[at : at + size] for at in range(0, len(found), size)]
             best = to or self._best(holders[0], left.peer.backend_id)
-            self._home, blocks, nbytes = await self._create_home(best, holders)
+            self._remote, blocks, nbytes = await self._create_remote(best, holders)
             self._counter.add(Movement(fetched_blocks=blocks, fetched_nbytes=nbytes))
 
     def _best(self, holders: Sequence[uuid.UUID | None], present: uuid.UUID) -> uuid.UUID:
         """Return the backend with most bytes of the partition; prefer `present` among equals."""
         bytes_at: Counter[uuid.UUID] = Counter()
         for holder, nbytes in zip(holders, self._nbytes, strict=True):
-            assert holder is not None, "lost blocks have been refused"
+            assert holder is not None, "lost blocks have been rejected"
             bytes_at[holder] += max(nbytes, 1)
         return min(bytes_at, key=lambda one: (-bytes_at[one], one != present, one))
 
-    async def _create_home(
+    async def _create_remote(
         self, backend_id: uuid.UUID, holders: Sequence[Sequence[uuid.UUID | None]]
-    ) -> tuple[Home, int, int]:
-        """Create a home; return it with the numbers of copied blocks and bytes."""
+    ) -> tuple[RemotePartition, int, int]:
+        """Create a partition object; return it with the numbers of copied blocks and bytes."""
         away = {
             object_id: holder
             for ids, held in zip(self._members, holders, strict=True)
@@ -252,15 +258,19 @@ class Anchor:
             if holder is not None and holder != backend_id
         }
         brought = await asyncio.gather(
-            *(self._copies.bring(it, holder, backend_id) for it, holder in away.items())
+            *(self._copies.copy_to(it, holder, backend_id) for it, holder in away.items())
         )
         stands_for = {it: copy.object_id for it, (copy, _) in zip(away, brought, strict=True)}
-        members = tuple(packed(stands_for.get(it, it) for it in ids) for ids in self._members)
+        members = tuple(pack_ids(stands_for.get(it, it) for it in ids) for ids in self._members)
         peer = self._session.peer(backend_id)
-        partition = Freed(peer, uuid.uuid4())
-        await peer.at_station("add_partition", self._session.name, partition.object_id, members)
-        home = Home(partition, tuple(copy for copy, _ in brought))
-        return home, sum(nbytes > 0 for _, nbytes in brought), sum(nbytes for _, nbytes in brought)
+        partition = OwnedObject(peer, uuid.uuid4())
+        await peer.call_handler("add_partition", self._session.name, partition.object_id, members)
+        remote = RemotePartition(partition, tuple(copy for copy, _ in brought))
+        return (
+            remote,
+            sum(nbytes > 0 for _, nbytes in brought),
+            sum(nbytes for _, nbytes in brought),
+        )
 
     def _check_not_lost(
         self, found: Sequence[uuid.UUID | None], gone: Mapping[uuid.UUID, str]
@@ -268,10 +278,10 @@ class Anchor:
         lost = [at for at, holder in enumerate(found) if holder is None or holder in gone]
         if lost:
             positions = np.unique(self._positions[np.asarray(lost) % len(self._positions)])
-            raise lost_blocks(self._grid, positions, gone)
+            raise lost_blocks_error(self._grid, positions, gone)
 
 
-def lost_blocks(
+def lost_blocks_error(
     grid: BlockGrid, positions: IntArray, gone: Mapping[uuid.UUID, str], most: int = 5
 ) -> BlockLostError:
     """Return the error for blocks at lost backends, or unknown to dataClay.
@@ -292,7 +302,7 @@ def lost_blocks(
     where = "; ".join(f"backend {one}: {why}" for one, why in sorted(gone.items()))
     return BlockLostError(
         f"{len(blocks)} block(s) ({named}) are lost"
-        + (f" with {where}. " if gone else ": dataClay does not know them any more. ")
-        + "Make them again and split the new collection; partitions at other backends are well",
+        + (f" with {where}. " if gone else ": dataClay has no record of them. ")
+        + "Make them again and split the new collection; other partitions are unaffected",
         blocks,
     )

@@ -17,15 +17,15 @@ from spliter_backends._shared.settings import positive_seconds
 from spliter_backends.dataclay.client.backend_calls import (
     ANSWER_SECONDS,
     STOPPED,
-    BackendGoneError,
+    BackendLostError,
     Health,
     Peer,
 )
-from spliter_backends.dataclay.message import packed, unpacked
-from spliter_backends.dataclay.quiet import quiet
+from spliter_backends.dataclay.message import pack_ids, unpack_ids
+from spliter_backends.dataclay.output import suppress_output
 from spliter_backends.dataclay.worker.leases import DEFAULT_SECONDS
 
-with quiet():
+with suppress_output():
     from dataclay.config import get_runtime, session_var, settings
     from dataclay.event_loop import get_dc_event_loop
 
@@ -35,7 +35,7 @@ ADMIN_SECONDS: Final = 60.0
 EXIT_SECONDS: Final = 2.0
 """Timeout of freeing what is left at the end of the program."""
 
-NOWHERE: Final = uuid.UUID(int=0)
+NIL_ID: Final = uuid.UUID(int=0)
 
 LEASE_VARIABLE: Final = "SPLITER_DATACLAY_LEASE"
 
@@ -121,8 +121,8 @@ class Session:
         if not self.may_wait():
             coroutine.close()
             raise InvalidArgumentError(
-                "this waits for dataClay, which cannot be done on dataClay's own event loop; use a "
-                "thread: await asyncio.to_thread(...)"
+                "this call waits for dataClay and cannot run on dataClay's own event loop; run it "
+                "in a thread: await asyncio.to_thread(...)"
             )
         running = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         try:
@@ -143,25 +143,26 @@ class Session:
                 await update
         except Exception as error:
             raise BackendNotUsableError(
-                f"dataClay's metadata service does not say which backends there are: {error!r}"
+                f"dataClay's metadata service did not list its backends: {error!r}; check that it "
+                "is running"
             ) from error
 
     async def backend_ids(self) -> list[uuid.UUID]:
         """Return the ids of the backends that are alive."""
         await self.refresh()
         known = sorted(self.runtime.backend_clients)
-        looks = await asyncio.gather(*(self.peer(one).look() for one in known))
+        checks = await asyncio.gather(*(self.peer(one).check_health() for one in known))
         return [
-            one for one, (health, _) in zip(known, looks, strict=True) if health is not Health.GONE
+            one for one, (health, _) in zip(known, checks, strict=True) if health is not Health.LOST
         ]
 
-    async def gone_among(self, backend_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
+    async def find_lost(self, backend_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
         """Return the lost backends among some, with the reasons."""
-        looks = await asyncio.gather(*(self.peer(one).look() for one in backend_ids))
+        checks = await asyncio.gather(*(self.peer(one).check_health() for one in backend_ids))
         return {
             one: why
-            for one, (health, why) in zip(backend_ids, looks, strict=True)
-            if health is Health.GONE
+            for one, (health, why) in zip(backend_ids, checks, strict=True)
+            if health is Health.LOST
         }
 
     async def locate(self, object_ids: Sequence[uuid.UUID]) -> list[uuid.UUID | None]:
@@ -188,17 +189,19 @@ class Session:
         for backend_id in await self._candidates():
             try:
                 async with asyncio.timeout(ADMIN_SECONDS):
-                    found = await self.peer(backend_id).ask("locate", packed(object_ids))
-            except BackendGoneError as error:
+                    found = await self.peer(backend_id).request("locate", pack_ids(object_ids))
+            except BackendLostError as error:
                 whys.append(str(error))
                 continue
             except TimeoutError:
                 raise BlockTimeoutError(
-                    f"dataClay did not say within {ADMIN_SECONDS:.0f} s where {len(object_ids)} "
-                    "objects are"
+                    f"dataClay did not locate {len(object_ids)} objects within "
+                    f"{ADMIN_SECONDS:.0f} s; check its key-value store"
                 ) from None
-            return [one if one != NOWHERE else None for one in unpacked(found)]
-        raise BackendNotUsableError(f"no dataClay backend answers: {'; '.join(whys) or 'none'}")
+            return [one if one != NIL_ID else None for one in unpack_ids(found)]
+        raise BackendNotUsableError(
+            f"no dataClay backend answers: {'; '.join(whys) or 'there is none'}"
+        )
 
     async def _candidates(self) -> list[uuid.UUID]:
         """Return the backends, starting with those that have answered before."""
@@ -210,11 +213,11 @@ class Session:
     async def describe(self, backend_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, Any]:
         """Return the backends' descriptions of themselves; omit lost backends."""
         answers = await asyncio.gather(
-            *(self.peer(one).ask("describe") for one in backend_ids), return_exceptions=True
+            *(self.peer(one).request("describe") for one in backend_ids), return_exceptions=True
         )
         found: dict[uuid.UUID, Any] = {}
         for backend_id, answer in zip(backend_ids, answers, strict=True):
-            if isinstance(answer, BackendGoneError):
+            if isinstance(answer, BackendLostError):
                 self._described.pop(backend_id, None)
             elif isinstance(answer, BaseException):
                 raise answer
@@ -256,8 +259,8 @@ def current_session() -> Session:
         )
     if runtime.is_backend:
         raise BackendNotUsableError(
-            "this is a dataClay backend: a method that waits for tasks at other backends, or at "
-            "this one, can wait for ever; split in the client"
+            "this process is a dataClay backend, where a method that waits for tasks can deadlock; "
+            "split in the client"
         )
     with _sessions_lock:
         if runtime not in _sessions:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from spliter import BackendNotUsableError, InvalidArgumentError
 from spliter_backends._shared.redis_store import HOST
 from spliter_backends.dataclay.cluster.processes import STOP_SECONDS, Processes
-from spliter_backends.dataclay.quiet import quiet
+from spliter_backends.dataclay.output import suppress_output
 
 if TYPE_CHECKING:
     from dataclay import Client
@@ -175,15 +175,15 @@ class EmbeddedDataClay:
         running = self._services
         if self._client is not None and self._client.is_active:
             return self._client
-        with quiet():
+        with suppress_output():
             import dataclay
             from dataclay.config import get_runtime, settings
         if get_runtime() is not None:
             raise BackendNotUsableError(
-                "this process is connected to another dataClay, and dataClay knows one at a time: "
-                "stop that client (client.stop(), or close its cluster) first"
+                "this process is connected to another dataClay, and can use only one at a time; "
+                "stop that client first (client.stop(), or close its cluster)"
             )
-        with quiet():
+        with suppress_output():
             client = dataclay.Client(host=HOST, port=running.metadata_port.number)
             client.start()
         settings.kv_host, settings.kv_port = HOST, running.store_port.number
@@ -226,7 +226,7 @@ class EmbeddedDataClay:
     @property
     def _services(self) -> Processes:
         if self._running is None:
-            raise BackendNotUsableError("this dataClay cluster is not running: start() it")
+            raise BackendNotUsableError("this dataClay cluster is not running; call start()")
         return self._running
 
 

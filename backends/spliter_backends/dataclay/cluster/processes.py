@@ -1,7 +1,7 @@
 """Start the processes of an embedded dataClay, and end them in order.
 
 They are ended by `close`, at the end of the interpreter, or, if this process was killed, by the
-guard (:mod:`.guard`).
+watchdog (:mod:`.watchdog`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Processes:
     ) -> None:
         if importlib.util.find_spec("dataclay") is None:
             raise BackendNotUsableError(
-                "dataClay is not installed (it needs Python < 3.13); "
+                "dataClay is not installed; with Python < 3.13, run "
                 'pip install "pyspliter[dataclay]"'
             )
         store = redis_store.find_store()
@@ -64,12 +64,12 @@ class Processes:
         self._python_path = python_path
         self._folder = Path(tempfile.mkdtemp(prefix="spliter-dataclay-", dir=directory))
         self._started: list[Service] = []
-        self._guard = services.start_guard(self._folder)
+        self._watchdog = services.start_watchdog(self._folder)
         self.store_port, self.metadata_port = Port(), Port()
         self.backends: dict[uuid.UUID, Service] = {}
         # Also runs at the end of the interpreter, if the cluster is not closed.
         self._finalizer = weakref.finalize(
-            self, _end, os.getpid(), self._started, self._guard, self._folder
+            self, _end, os.getpid(), self._started, self._watchdog, self._folder
         )
 
     def start(self, n_backends: int, timeout: float) -> None:
@@ -130,7 +130,7 @@ class Processes:
             "DATACLAY_EPHEMERAL": "true",
         }
         env = services.environment(self._python_path, {**everywhere, **settings})
-        service = services.start(name, command, port, self._folder, self._guard.pid, env)
+        service = services.start(name, command, port, self._folder, self._watchdog.pid, env)
         self._started.append(service)
         return service
 
@@ -187,7 +187,9 @@ def _answers(service: Service, kind: str) -> bool:
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-def _end(owner: int, started: list[Service], guard: subprocess.Popen[bytes], folder: Path) -> None:
+def _end(
+    owner: int, started: list[Service], watchdog: subprocess.Popen[bytes], folder: Path
+) -> None:
     """End the processes, the store last, so that the others need not wait for it."""
     if os.getpid() != owner:
         return  # a forked process does not own the processes it inherited
@@ -203,4 +205,4 @@ def _end(owner: int, started: list[Service], guard: subprocess.Popen[bytes], fol
             service.process.wait(STOP_SECONDS)
             service.port.release()
     shutil.rmtree(folder, ignore_errors=True)
-    services.release_guard(guard, 2 * STOP_SECONDS)
+    services.stop_watchdog(watchdog, 2 * STOP_SECONDS)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spliter_backends._shared.redis_store import HOST
-from spliter_backends.dataclay.cluster import guard as dataclay_guard
+from spliter_backends.dataclay.cluster import watchdog
 
 LOG_LINES = 25
 
@@ -123,10 +123,10 @@ def start(
     return Service(name, process, port, log)
 
 
-def start_guard(folder: Path) -> subprocess.Popen[bytes]:
+def start_watchdog(folder: Path) -> subprocess.Popen[bytes]:
     """Start the process that ends the others if this one dies; its pid is their group."""
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", dataclay_guard.__file__, str(folder), str(os.getpid())],
+        [sys.executable, "-I", "-S", watchdog.__file__, str(folder), str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -134,10 +134,10 @@ def start_guard(folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def release_guard(guard: subprocess.Popen[bytes], timeout: float) -> None:
-    """Notify the guard that everything is cleaned up, whereupon it ends."""
+def stop_watchdog(watchdog: subprocess.Popen[bytes], timeout: float) -> None:
+    """Notify the watchdog that everything is cleaned up, so that it ends."""
     with contextlib.suppress(subprocess.TimeoutExpired):
-        guard.communicate(b".", timeout)
+        watchdog.communicate(b".", timeout)
 
 
 def environment(python_path: Sequence[str | Path], settings: Mapping[str, str]) -> dict[str, str]:

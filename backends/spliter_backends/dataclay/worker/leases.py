@@ -106,7 +106,7 @@ class Leases:
             return
         log_event(
             "lease",
-            "client %(client)s has not renewed its lease; what was kept for it is freed",
+            "client %(client)s has not renewed its lease; freed its results and copies",
             engine="dataclay",
             client=client,
         )

@@ -16,18 +16,18 @@ import psutil
 
 from spliter import NotEnoughMemoryError, PartitionNotLocalError
 from spliter.backend import Once, check_rows, concatenate
-from spliter_backends.dataclay.message import object_by_id, unpacked
-from spliter_backends.dataclay.quiet import quiet
+from spliter_backends.dataclay.message import object_by_id, unpack_ids
+from spliter_backends.dataclay.output import suppress_output
 
-with quiet():
+with suppress_output():
     from dataclay import event_loop
     from dataclay.config import get_runtime
     from dataclay.exceptions import DoesNotExistError
 
-LOOKS: Final = 5
+READ_ATTEMPTS: Final = 5
 """Maximum attempts to read a block that dataClay is writing to disk or reading at the same time."""
 
-as_one: Final[dict[uuid.UUID, Once[Any]]] = {}
+concatenated: Final[dict[uuid.UUID, Once[Any]]] = {}
 """Concatenated blocks, by the id of their partition object."""
 
 
@@ -39,7 +39,7 @@ class StaleError(BaseException):
         self.object_ids = list(object_ids)
 
 
-def here() -> Any:
+def this_backend() -> Any:
     """Return the id of the backend that this process is."""
     return get_runtime().backend_id
 
@@ -50,7 +50,7 @@ def on_loop(coroutine: Coroutine[Any, Any, Any], timeout: float | None = None) -
     return asyncio.run_coroutine_threadsafe(coroutine, loop).result(timeout)
 
 
-def at_home(object_id: uuid.UUID) -> Any:
+def local_object(object_id: uuid.UUID) -> Any:
     """Return an object of this backend, loaded into memory.
 
     Raises
@@ -62,14 +62,14 @@ def at_home(object_id: uuid.UUID) -> Any:
         found = object_by_id(object_id)
     except DoesNotExistError:
         raise StaleError([object_id]) from None
-    if _is_at_home(found) and not found._dc_is_loaded:
+    if _is_local(found) and not found._dc_is_loaded:
         on_loop(get_runtime().data_manager.load_object(found))
-    if not _is_at_home(found):
+    if not _is_local(found):
         raise StaleError([object_id])
     return found
 
 
-def _is_at_home(found: Any) -> bool:
+def _is_local(found: Any) -> bool:
     return found._dc_is_local and not found._dc_is_replica
 
 
@@ -88,8 +88,8 @@ def block_of(object_id: uuid.UUID) -> Any:
     Exception
         The error of the method.
     """
-    for _ in range(LOOKS):
-        found = at_home(object_id)
+    for _ in range(READ_ATTEMPTS):
+        found = local_object(object_id)
         if not hasattr(type(found), "spliter_block"):
             return found
         try:
@@ -102,11 +102,11 @@ def block_of(object_id: uuid.UUID) -> Any:
 
 async def _is_in_memory(found: Any) -> bool:
     # On the event loop, where dataClay unloads objects, so that it cannot happen at the same time.
-    return _is_at_home(found) and found._dc_is_loaded
+    return _is_local(found) and found._dc_is_loaded
 
 
 @dataclass(frozen=True, eq=False)
-class StationSource:
+class BackendSource:
     """Source of one partition at its backend, by the id of its partition object.
 
     Parameters
@@ -130,14 +130,14 @@ class StationSource:
         total = psutil.virtual_memory().total
         if self.nbytes > total:
             raise NotEnoughMemoryError(
-                f"the partition has {self.nbytes} bytes, and the machine of backend {here()} has "
-                f"{total} in all; iterate over its blocks, or split into more "
+                f"the partition has {self.nbytes} bytes, and the machine of backend "
+                f"{this_backend()} has {total} in all; iterate over the blocks, or increase "
                 "partitions_per_location"
             )
-        once = as_one.setdefault(self.partition_id, Once())
+        once = concatenated.setdefault(self.partition_id, Once())
         return once.get(lambda: concatenate(_read(members)))
 
-    def settle(self) -> None:
+    def check_present(self) -> None:
         """Check that the partition and its blocks are here.
 
         Raises
@@ -146,9 +146,9 @@ class StationSource:
             With the ids of missing objects.
         """
         objects = get_runtime().inmemory_objects
-        members = at_home(self.partition_id).members
+        members = local_object(self.partition_id).members
         missing = []
-        for object_id in (object_id for member in members for object_id in unpacked(member)):
+        for object_id in (object_id for member in members for object_id in unpack_ids(member)):
             found = objects.get(object_id)
             if found is None:  # possibly written to disk
                 try:
@@ -156,7 +156,7 @@ class StationSource:
                 except DoesNotExistError:
                     missing.append(object_id)
                     continue
-            if not _is_at_home(found):
+            if not _is_local(found):
                 missing.append(object_id)
         if missing:
             raise StaleError(missing)
@@ -165,12 +165,12 @@ class StationSource:
         runtime = get_runtime()
         try:
             if runtime is not None and runtime.is_backend:
-                return [unpacked(member) for member in at_home(self.partition_id).members]
+                return [unpack_ids(member) for member in local_object(self.partition_id).members]
         except StaleError:
             pass  # it is at another backend
         raise PartitionNotLocalError(
-            "this partition's blocks are at a dataClay backend, not here; give it to a function "
-            "decorated with spliter.task, or to partition.submit(fn)"
+            "this partition's blocks are at a dataClay backend, not in this process; pass it to a "
+            "function decorated with spliter.task, or call partition.submit(fn)"
         )
 
 

@@ -32,25 +32,25 @@ from spliter_backends._shared.readable import block_nbytes
 from spliter_backends.dataclay.message import (
     CLIENT_LENGTH,
     ERRORS,
-    Pickled,
+    PickledMessage,
     TooLargeError,
     decode,
     encode,
-    packed,
-    unpacked,
+    pack_ids,
+    unpack_ids,
 )
-from spliter_backends.dataclay.quiet import quiet
+from spliter_backends.dataclay.output import suppress_output
 from spliter_backends.dataclay.worker.leases import Leases
 from spliter_backends.dataclay.worker.source import (
+    BackendSource,
     StaleError,
-    StationSource,
-    as_one,
-    at_home,
-    here,
+    concatenated,
+    local_object,
     on_loop,
+    this_backend,
 )
 
-with quiet():
+with suppress_output():
     from dataclay import event_loop
     from dataclay.config import get_runtime, settings
     from dataclay.lock_manager import lock_manager
@@ -65,7 +65,7 @@ STORE_BATCH: Final = 2000
 STORE_SECONDS: Final = 30.0
 
 _results: dict[str, Any] = {}
-_outgoing: dict[str, Pickled] = {}
+_outgoing: dict[str, PickledMessage] = {}
 _incoming: dict[str, bytearray] = {}
 _objects: dict[uuid.UUID, str] = {}
 """Owning client of each partition object, and of each copy of a block."""
@@ -103,8 +103,8 @@ def _unpickled_call(call: bytes, given: Sequence[bytes | str]) -> tuple[Any, Any
     """Unpickle a call, and check that the blocks of its partitions are here."""
     referred = [_result(it) if isinstance(it, str) else _unpickled(it) for it in given]
     for value in referred:
-        if isinstance(value, Partition) and isinstance(value.source, StationSource):
-            value.source.settle()
+        if isinstance(value, Partition) and isinstance(value.source, BackendSource):
+            value.source.check_present()
     fn, args, kwargs = _unpickled(call, referred)
     return fn, args, kwargs
 
@@ -114,8 +114,8 @@ def _unpickled(message: bytes, referred: Sequence[Any] = ()) -> Any:
         return decode(message, referred)
     except Exception as error:
         raise TaskNotSerializableError(
-            f"the task or one of its arguments cannot be unpickled at backend {here()}: "
-            f"{error!r}; what it uses must be importable there, or be sent by value "
+            f"the task or one of its arguments cannot be unpickled at backend {this_backend()}: "
+            f"{error!r}; install its modules there, or send them by value "
             "(cloudpickle.register_pickle_by_value)"
         ) from error
 
@@ -125,8 +125,8 @@ def _result(name: str) -> Any:
         return _results[name]
     except KeyError:
         raise BlockLostError(
-            f"the result of an earlier task is no longer kept at backend {here()}: the backend was "
-            "started again, or the program did not renew its lease in time; run that task again"
+            f"backend {this_backend()} no longer has the result of an earlier task: it was "
+            "restarted, or this program did not renew its lease in time; run that task again"
         ) from None
 
 
@@ -161,7 +161,7 @@ def _describe() -> Mapping[str, Any]:
 def _locate(object_ids: bytes) -> bytes:
     """Return the backend of each object, 16 bytes each, as recorded in the key-value store."""
     store = get_runtime().metadata_service.kv_manager._client
-    keys = [f"/object/{object_id}" for object_id in unpacked(object_ids)]
+    keys = [f"/object/{object_id}" for object_id in unpack_ids(object_ids)]
     found = bytearray()
     for start in range(0, len(keys), STORE_BATCH):
         values = on_loop(_mget(store, keys[start : start + STORE_BATCH]), STORE_SECONDS)
@@ -177,7 +177,7 @@ async def _mget(store: Any, keys: Sequence[str]) -> Any:
 
 def _sizes(object_ids: bytes) -> list[int]:
     """Return the bytes of objects; 0 for objects not in memory here."""
-    return [_size(get_runtime().inmemory_objects.get(it)) for it in unpacked(object_ids)]
+    return [_size(get_runtime().inmemory_objects.get(it)) for it in unpack_ids(object_ids)]
 
 
 def _size(found: Any) -> int:
@@ -196,10 +196,10 @@ def _pull(transfer: str, what: str | uuid.UUID, start: int, stop: int) -> tuple[
         _ensure_lease(transfer)
     else:
         _outgoing.pop(transfer, None)
-    return pickled.nbytes, pickled.piece(start, stop)
+    return pickled.nbytes, pickled.chunk(start, stop)
 
 
-def _pickled_result(name: str) -> Pickled:
+def _pickled_result(name: str) -> PickledMessage:
     result = _result(name)
     try:
         return encode(result)
@@ -208,12 +208,12 @@ def _pickled_result(name: str) -> Pickled:
 
 
 def _content_of(object_id: uuid.UUID) -> tuple[type, Any, Any]:
-    found = at_home(object_id)
+    found = local_object(object_id)
     _, properties, state = found._dc_state
     return type(found), properties, state
 
 
-def _push(transfer: str, total: int, start: int, piece: bytes) -> None:
+def _push(transfer: str, total: int, start: int, chunk: bytes) -> None:
     """Store a chunk of a message."""
     if not start:
         _incoming[transfer] = bytearray(total)
@@ -221,17 +221,17 @@ def _push(transfer: str, total: int, start: int, piece: bytes) -> None:
     message = _incoming.get(transfer)
     if message is None:
         raise _transfer_lost()
-    message[start : start + len(piece)] = piece
+    message[start : start + len(chunk)] = chunk
 
 
 def _transfer_lost() -> BlockLostError:
     return BlockLostError(
-        f"what backend {here()} had received of a block is no longer kept: the program did not "
-        "renew its lease in time, or the backend was started again; run the task again"
+        f"backend {this_backend()} no longer has the part of a block that it had received: it was "
+        "restarted, or this program did not renew its lease in time; run the task again"
     )
 
 
-def _adopt(transfer: str) -> tuple[uuid.UUID, int]:
+def _create_copy(transfer: str) -> tuple[uuid.UUID, int]:
     """Create a copy of another backend's object from its message; return its id and bytes."""
     if transfer not in _incoming:
         raise _transfer_lost()
@@ -241,12 +241,12 @@ def _adopt(transfer: str) -> tuple[uuid.UUID, int]:
         vars(copy).update(properties)
     else:
         copy.__setstate__(state)
-    _own(copy._dc_meta.id, transfer[:CLIENT_LENGTH])
+    _set_owner(copy._dc_meta.id, transfer[:CLIENT_LENGTH])
     copy.make_persistent()
     return copy._dc_meta.id, _size(copy)
 
 
-def _own(object_id: uuid.UUID, client: str) -> None:
+def _set_owner(object_id: uuid.UUID, client: str) -> None:
     """Record the owning client of an object."""
     _objects[object_id] = client
     LEASES.ensure(client)
@@ -258,7 +258,7 @@ async def add_partition(
     """Make a proxy a persistent partition object here, with a given id and for a client."""
     partition._dc_meta.id = object_id
     partition._dc_property_members = members
-    _own(object_id, client)
+    _set_owner(object_id, client)
     await get_runtime().make_persistent(partition)
 
 
@@ -267,10 +267,10 @@ def _free(names: Sequence[str], object_ids: bytes) -> None:
     for name in names:
         for kept in (_results, _outgoing, _incoming):
             kept.pop(name, None)
-    for object_id in unpacked(object_ids):
-        as_one.pop(object_id, None)
+    for object_id in unpack_ids(object_ids):
+        concatenated.pop(object_id, None)
         with contextlib.suppress(StaleError):
-            _delete(object_id, at_home(object_id))
+            _delete(object_id, local_object(object_id))
         _objects.pop(object_id, None)
 
 
@@ -287,7 +287,7 @@ def _free_client(client: str) -> None:
     """Free everything kept for a client."""
     kept = [*_results, *_outgoing, *_incoming]
     names = [name for name in kept if name.startswith(client)]
-    _free(names, packed(it for it, owner in list(_objects.items()) if owner == client))
+    _free(names, pack_ids(it for it, owner in list(_objects.items()) if owner == client))
 
 
 LEASES: Final = Leases(_free_client)
@@ -299,13 +299,13 @@ def _end(client: str) -> None:
     _free_client(client)
 
 
-def answer(what: str, *question: Any) -> tuple[Any, ...]:
+def handle_request(what: str, *question: Any) -> tuple[Any, ...]:
     """Handle a request of a client.
 
     Parameters
     ----------
     what : str
-        One of `ANSWERS`.
+        One of `HANDLERS`.
     *question
         Its arguments.
 
@@ -316,25 +316,25 @@ def answer(what: str, *question: Any) -> tuple[Any, ...]:
         ``Exception`` may be raised: dataClay would never answer a call that ends otherwise.
     """
     try:
-        return "answer", ANSWERS[what](*question)
+        return "answer", HANDLERS[what](*question)
     except StaleError:
         return ("away",)
 
 
 def _kept() -> int:
     """Return how many things are kept here for clients."""
-    return len(_results) + len(_outgoing) + len(_incoming) + len(as_one)
+    return len(_results) + len(_outgoing) + len(_incoming) + len(concatenated)
 
 
-ANSWERS: Final[dict[str, Callable[..., Any]]] = {
+HANDLERS: Final[dict[str, Callable[..., Any]]] = {
     "describe": _describe,
     "locate": _locate,
     "sizes": _sizes,
     "pull": _pull,
     "push": _push,
-    "adopt": _adopt,
+    "adopt": _create_copy,
     "free": _free,
     "end": _end,
     "kept": _kept,
 }
-"""Requests that a :class:`~spliter_backends.dataclay.objects.Station` accepts."""
+"""Requests that a :class:`~spliter_backends.dataclay.objects.RequestHandler` accepts."""

@@ -21,7 +21,7 @@ from spliter_backends.compss.api import (
     compss_get_number_of_resources,
     runtime_is_up,
 )
-from spliter_backends.compss.blocks import known_facts
+from spliter_backends.compss.blocks import known_metadata
 from spliter_backends.compss.executor import EXECUTOR
 from spliter_backends.compss.outcome import host_name
 from spliter_backends.compss.settings import configure
@@ -160,7 +160,7 @@ class CompssEngine(ResultsHere):
         blocks = make_blocks(read_rows, calls, chunks=chunks_of(row_chunks, like), nodes=nodes)
         with read_errors_named(source):
             for block in blocks:
-                known_facts(block)
+                known_metadata(block)
         try:
             yield blocks
         finally:

@@ -14,11 +14,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from spliter import BackendNotUsableError, Location
 from spliter_backends.dataclay.cluster import EmbeddedDataClay
 from spliter_backends.dataclay.executor import DataClayExecutor, current_executor
-from spliter_backends.dataclay.quiet import quiet
+from spliter_backends.dataclay.output import suppress_output
 from spliter_experiments.compare.engines.engine import ClusterChoice, check_versions, result_of
 from spliter_experiments.harness.errors import ClusterError, OptionError
 
-with quiet():
+with suppress_output():
     from dataclay import Client
 
 CONNECT_SECONDS = 10
@@ -37,7 +37,7 @@ def connected(choice: ClusterChoice) -> Iterator[DataClayExecutor]:
             return
         host, port = parse_address(choice.address)
         knock(host, port)
-        with quiet(), Client(host=host, port=port):
+        with suppress_output(), Client(host=host, port=port):
             yield current_executor()
     except BackendNotUsableError as error:
         raise ClusterError(str(error)) from error

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from spliter import Location
 from spliter_backends.dataclay import DataClayArray
 from spliter_backends.dataclay.executor import DataClayExecutor
-from spliter_backends.dataclay.quiet import quiet
+from spliter_backends.dataclay.output import suppress_output
 from spliter_experiments.compare.data.blocks import row_starts
 from spliter_experiments.compare.data.sources import Rows
 from spliter_experiments.compare.engines.dataclay_cluster import (
@@ -36,7 +36,7 @@ from spliter_experiments.compare.engines.engine import (
 )
 from spliter_experiments.compare.engines.placement import Placement, seats
 
-with quiet():
+with suppress_output():
     from dataclay.event_loop import get_dc_event_loop
 
 

@@ -65,7 +65,7 @@ def kept_at(executor: DataClayExecutor, backends: Sequence[Location]) -> int:
     """Return how many objects the backends keep for clients."""
     session = executor.session
     peers = [session.peer(uuid.UUID(backend)) for backend in backends]
-    return sum(session.wait(peer.ask("kept")) for peer in peers)
+    return sum(session.wait(peer.request("kept")) for peer in peers)
 
 
 def _holders(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from spliter_backends.dataclay.quiet import quiet
+from spliter_backends.dataclay.output import suppress_output
 
-with quiet():
+with suppress_output():
     from dataclay import DataClayObject, activemethod
 
 

@@ -17,7 +17,7 @@ from ray._private import internal_api
 from spliter import Location
 from spliter_backends.ray import RayArray
 from spliter_backends.ray.blocks import affinity
-from spliter_backends.ray.errors import told
+from spliter_backends.ray.errors import translate_error
 from spliter_experiments.compare.data.blocks import row_starts
 from spliter_experiments.compare.data.sources import Rows
 from spliter_experiments.compare.engines.engine import (
@@ -211,7 +211,7 @@ def results(references: Sequence[ObjectRef]) -> list[Any]:
     try:
         return list(ray.get(list(references), timeout=WAIT_SECONDS))
     except ray.exceptions.RayTaskError as error:
-        raise told(error) from error
+        raise translate_error(error) from error
     except TimeoutError as error:
         raise ClusterError(f"no result after {WAIT_SECONDS} s") from error
 

@@ -19,11 +19,11 @@ from spliter import Partition
 from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends.compss.api import Future
 from spliter_backends.compss.future import CompssFuture
-from spliter_backends.compss.outcome import ERRORS, News, TaskFailure
-from spliter_backends.compss.source import AwaySource, Layout
+from spliter_backends.compss.outcome import ERRORS, TaskFailure, TaskReport
+from spliter_backends.compss.source import Layout, RemoteSource
 
 
-class Ships(Protocol):
+class InputConverter(Protocol):
     """A function that converts a partition to inputs of a task."""
 
     def __call__(self, partition: Partition, start: int) -> tuple[Layout, Sequence[Any]]:
@@ -32,13 +32,13 @@ class Ships(Protocol):
 
 
 @dataclass
-class Payload:
+class PickledCall:
     """A pickled call.
 
     Parameters
     ----------
     content : bytes
-        Pickle for :func:`opened`.
+        Pickle for :func:`unpickle_call`.
     inputs : list
         Inputs of the PyCOMPSs task.
     """
@@ -51,7 +51,7 @@ class Payload:
 class _CollectedInputs:
     """Inputs and partitions collected while a call is pickled."""
 
-    ship: Ships
+    convert: InputConverter
     inputs: list[Any] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
     partitions: list[tuple[Partition, Layout]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class _CollectedInputs:
             value, error = outcome
             if error is None:
                 return "value", value
-            return "failure", TaskFailure(ERRORS.encode(error), future.key, News())
+            return "failure", TaskFailure(ERRORS.encode(error), future.key, TaskReport())
         number = self.numbers.setdefault(id(future), len(self.inputs))
         if number == len(self.inputs):
             self.inputs.append(future)
@@ -72,11 +72,13 @@ class _CollectedInputs:
     def partition(self, partition: Partition) -> tuple[Any, ...]:
         number = self.partition_numbers.setdefault(id(partition), len(self.partitions))
         if number == len(self.partitions):
-            layout, objects = self.ship(partition, len(self.inputs))
+            layout, objects = self.convert(partition, len(self.inputs))
             self.inputs.extend(objects)
             self.partitions.append(
                 (
-                    partition.at_location(AwaySource(layout.location), as_one=layout.seen_as_one),
+                    partition.at_location(
+                        RemoteSource(layout.location), materialize=layout.iterates_concatenated
+                    ),
                     layout,
                 )
             )
@@ -84,9 +86,9 @@ class _CollectedInputs:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    def __init__(self, file: Any, cargo: _CollectedInputs) -> None:
+    def __init__(self, file: Any, collected: _CollectedInputs) -> None:
         super().__init__(file, protocol=5)
-        self._collected = cargo
+        self._collected = collected
 
     def persistent_id(self, obj: Any) -> Any:
         if isinstance(obj, Partition) and obj.executor is not None:
@@ -94,9 +96,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return self._collected.future(obj) if isinstance(obj, Future) else None
 
 
-def packed(
-    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], ship: Ships
-) -> Payload:
+def pickle_call(
+    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], convert: InputConverter
+) -> PickledCall:
     """Pickle a call.
 
     Parameters
@@ -105,7 +107,7 @@ def packed(
         The user's function.
     args, kwargs
         Its arguments.
-    ship : callable
+    convert : callable
         Converts partitions to inputs.
 
     Raises
@@ -113,13 +115,13 @@ def packed(
     TaskNotSerializableError
         If `fn` or an argument cannot be pickled.
     """
-    cargo = _CollectedInputs(ship)
+    collected = _CollectedInputs(convert)
     file = io.BytesIO()
     try:
-        _Pickler(file, cargo).dump((fn, tuple(args), dict(kwargs)))
+        _Pickler(file, collected).dump((fn, tuple(args), dict(kwargs)))
     except (TypeError, AttributeError, pickle.PicklingError, RecursionError, ValueError) as error:
         raise not_serializable(
-            fn, args, kwargs, error, _Pickler(io.BytesIO(), cargo).dump
+            fn, args, kwargs, error, _Pickler(io.BytesIO(), collected).dump
         ) from error
-    content: bytes = cloudpickle.dumps((file.getvalue(), cargo.partitions), protocol=5)
-    return Payload(content, cargo.inputs)
+    content: bytes = cloudpickle.dumps((file.getvalue(), collected.partitions), protocol=5)
+    return PickledCall(content, collected.inputs)

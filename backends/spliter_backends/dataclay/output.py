@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def suppress_output() -> Iterator[None]:
     """Restore logging, and suppress standard output, around calls of dataClay.
 
     Examples

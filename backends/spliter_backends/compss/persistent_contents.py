@@ -11,7 +11,7 @@ from typing import Any, overload
 
 
 @dataclass(frozen=True)
-class Persistent:
+class PersistentObjects:
     """Persistent objects whose contents are the blocks.
 
     Parameters
@@ -26,7 +26,7 @@ class Persistent:
     service: tuple[str, int]
 
 
-class Contents(Sequence[Any]):
+class PersistentContents(Sequence[Any]):
     """Contents of persistent objects, each read on access.
 
     Parameters
@@ -37,7 +37,7 @@ class Contents(Sequence[Any]):
         The objects, if the task received them as inputs.
     """
 
-    def __init__(self, persistent: Persistent, given: Sequence[Any]) -> None:
+    def __init__(self, persistent: PersistentObjects, given: Sequence[Any]) -> None:
         self._persistent = persistent
         self._given = given
 
