@@ -31,7 +31,7 @@ Materialize: TypeAlias = bool | Literal["auto"]
 CALL_NBYTES = 38_400
 """Bytes copied in the time of a few NumPy calls; measured by ``benchmarks/materialize.py``."""
 
-MOST_ROWS = 1_000
+MAX_ROWS = 1_000
 """Mean rows per block above which materializing gains nothing (measured, see above)."""
 
 
@@ -159,7 +159,7 @@ def decide(
     if rows == 0:
         return Materialization(None, "no rows")
     about = f"about {rows:,.0f} rows per block"
-    if rows >= MOST_ROWS:
+    if rows >= MAX_ROWS:
         return Materialization(None, about)
     room_at = free()
     for location, wanted in nbytes.items():

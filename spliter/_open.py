@@ -8,9 +8,9 @@ from typing import Any
 from spliter._errors import InvalidArgumentError
 from spliter._materialize import Materialize, check_materialize
 from spliter._planner import check_partitions_per_location
-from spliter._refusals import check_aligned_arguments
 from spliter._split import Split
-from spliter.backend.protocols import PersistsCollections
+from spliter._unsupported import check_aligned_arguments
+from spliter.backend.protocols import SupportsPersist
 from spliter.backend.registry import load, locator_for
 
 
@@ -95,7 +95,7 @@ def split(
     locator = locator_for(collection, backend)
     check_aligned_arguments(locator.recognises, collection, aligned)
     collections: Sequence[Any] = (collection, *aligned)
-    if persist and isinstance(locator, PersistsCollections):
+    if persist and isinstance(locator, SupportsPersist):
         collections = locator.persist(collections)
         # Without a cluster, a computed Dask collection is in this process: another locator.
         locator = locator_for(collections[0], backend)

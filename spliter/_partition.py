@@ -21,7 +21,7 @@ from spliter.backend.contents import count_rows
 from spliter.backend.protocols import BlockSource, Executor
 from spliter.html import partition_html
 
-NEVER = Materialization(None, "not asked for")
+NOT_MATERIALIZED = Materialization(None, "not asked for")
 
 
 class Partition:
@@ -82,7 +82,7 @@ class Partition:
     ) -> None:
         self.location = location
         self.location_number = 0
-        self.materialization = NEVER
+        self.materialization = NOT_MATERIALIZED
         self._indexes = indexes
         self._nbytes = nbytes
         self._source = source

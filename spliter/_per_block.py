@@ -142,7 +142,7 @@ class Template:
         except Exception as error:
             raise InvalidArgumentError(
                 "map_blocks calls the function on an example of a block to find out what it "
-                f"returns, and that failed ({type(error).__name__}: {error}); {SAY}"
+                f"returns, and that failed ({type(error).__name__}: {error}); {HINT}"
             ) from error
         return cls.of(result)
 
@@ -184,7 +184,7 @@ class Template:
             )
 
 
-SAY = (
+HINT = (
     "pass dtype= (and trailing_shape=) if the function returns arrays, or meta= an empty DataFrame "
     "or Series like what it returns"
 )

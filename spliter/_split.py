@@ -16,16 +16,16 @@ from spliter._events import LOGGER, log_event
 from spliter._format import plural
 from spliter._grid import UNKNOWN, BlockGrid
 from spliter._materialize import Materialization, Materialize, decide
-from spliter._partition import NEVER, Partition
-from spliter._per_block import SAY, Template, count_items, map_over, placed_results
+from spliter._partition import NOT_MATERIALIZED, Partition
+from spliter._per_block import HINT, Template, count_items, map_over, placed_results
 from spliter._planner import Location, plan
 from spliter.backend.protocols import (
     Blocks,
     BlocksMade,
-    CanClose,
     Executor,
-    GivesExamples,
     Movement,
+    SupportsClose,
+    SupportsExample,
 )
 from spliter.html import split_html
 
@@ -58,7 +58,7 @@ class Split(Sequence[Partition]):
         self._made: weakref.WeakSet[Partition] = weakref.WeakSet()
         self._closed = False
         self._materialize = materialize
-        self._materialization = NEVER
+        self._materialization = NOT_MATERIALIZED
         self._plan()
         self._log("split", "split %(blocks)d blocks into %(partitions)d partitions")
         self._decide()
@@ -259,10 +259,10 @@ class Split(Sequence[Partition]):
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Template:
         self._check_open()
-        example = self._blocks.example() if isinstance(self._blocks, GivesExamples) else None
+        example = self._blocks.example() if isinstance(self._blocks, SupportsExample) else None
         if example is None:
             raise InvalidArgumentError(
-                f"map_blocks cannot infer what the function returns for this collection; {SAY}"
+                f"map_blocks cannot infer what the function returns for this collection; {HINT}"
             )
         return Template.inferred(fn, example, args, kwargs)
 
@@ -304,7 +304,7 @@ class Split(Sequence[Partition]):
         """
         template = Template.given(dtype, trailing_shape, meta)
         if template is None:
-            raise InvalidArgumentError(f"assemble() has to know what the blocks are; {SAY}")
+            raise InvalidArgumentError(f"assemble() has to know what the blocks are; {HINT}")
         return self._assembled(results, template, output)
 
     def _assembled(
@@ -419,17 +419,17 @@ class Split(Sequence[Partition]):
         return (
             f"<Split: {plural(len(self), 'partition')} at "
             f"{plural(len(self.locations), 'location')}, {plural(self.nblocks, 'block')}, "
-            f"{self.nbytes} bytes{self._told_materialization()}>"
+            f"{self.nbytes} bytes{self._materialization_text()}>"
         )
 
     def _client_is_closed(self) -> bool:
-        return isinstance(self._executor, CanClose) and self._executor.is_closed
+        return isinstance(self._executor, SupportsClose) and self._executor.is_closed
 
     def _spread_advice(self) -> str:
         """Return the engine's own way to spread blocks evenly, if it has one."""
         return str(getattr(self._blocks, "spread_advice", ""))
 
-    def _told_materialization(self) -> str:
+    def _materialization_text(self) -> str:
         return "" if self._materialize is False else f", {self._materialization}"
 
     def _repr_html_(self) -> str:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from spliter import InvalidArgumentError, Split, SplitClosedError, split
 from spliter_apps import _results, _row_values
 from spliter_apps._blocks import (
-    Expected,
+    Requirements,
     Schema,
     checked_points,
     describe,
@@ -91,7 +91,7 @@ def test_what_turns_itself_into_an_array_is_in_memory() -> None:
 
 def test_array_is_cut_into_views() -> None:
     X, y = np.arange(10.0).reshape(5, 2), np.arange(5)
-    with open_data(X, y, piece_rows=2, partitions_per_location=1) as data:
+    with open_data(X, y, block_rows=2, partitions_per_location=1) as data:
         assert data.in_memory
         assert data.parts.grid.chunks == ((2, 2, 1), (2,))
         (blocks,) = (partition.submit(list).result() for partition in data.parts)
@@ -102,7 +102,7 @@ def test_array_is_cut_into_views() -> None:
 
 
 def test_array_without_rows_is_one_piece() -> None:
-    with open_data(np.zeros((0, 2)), piece_rows=3) as data:
+    with open_data(np.zeros((0, 2)), block_rows=3) as data:
         assert data.parts.grid.chunks == ((0,), (2,))
 
 
@@ -195,7 +195,7 @@ def test_points_cut_along_features() -> None:
 
 
 def test_result_in_the_form_of_the_input() -> None:
-    with open_data(np.zeros((3, 1)), piece_rows=2) as data:
+    with open_data(np.zeros((3, 1)), block_rows=2) as data:
         made = data.parts.map_blocks(lambda block: np.ones(len(block)), dtype=float)
         assert data.gathered(made).tolist() == [1, 1, 1]
     blocks = [np.zeros((2, 1)), np.zeros((1, 1))]
@@ -274,7 +274,7 @@ class Fitted:
 def test_expected_columns() -> None:
     estimator = Fitted()
     keep_schema(estimator, Schema(5, 2, ("a", "b"), F8))
-    expected = Expected.by(estimator)
+    expected = Requirements.by(estimator)
     assert expected.points(frame()).tolist() == [[0, 1], [1, 1]]
     assert expected.points(np.zeros((1, 2))).shape == (1, 2)
     with pytest.raises(InvalidArgumentError, match="feature names should match"):
@@ -286,7 +286,7 @@ def test_expected_columns() -> None:
     with pytest.raises(InvalidArgumentError, match="X has 3 features"):
         expected.check_grid(split([np.zeros((1, 3))]))
     keep_schema(estimator, Schema(5, 3, None, F8))
-    assert Expected.by(estimator) == Expected("Fitted", 3, None, F8)
+    assert Requirements.by(estimator) == Requirements("Fitted", 3, None, F8)
 
 
 # Results
@@ -294,7 +294,7 @@ def test_expected_columns() -> None:
 
 @pytest.mark.parametrize("most", [0, 10**9])
 def test_combined_here_or_by_tasks(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_results, "MOST_GATHERED_NBYTES", most)
+    monkeypatch.setattr(_results, "MAX_GATHERED_NBYTES", most)
     parts: Split = split([np.full(1, i) for i in range(5)], partitions_per_location=3)
     sums = parts.map(lambda part: int(sum(block.sum() for block in part)))
     assert _results.combine(operator.add, sums, 8) == 10

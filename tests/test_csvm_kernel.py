@@ -17,20 +17,20 @@ from sklearn.svm import SVC
 from spliter import split
 from spliter_apps.svm import margins
 from spliter_apps.svm.balance import (
-    doubt,
-    missing_mass,
+    margin_error,
+    missing_counts,
     quotas,
+    replacement_counts,
+    replacements,
     sample,
-    stand_in_counts,
-    standing_in,
 )
 from spliter_apps.svm.kernel import (
     Rows,
     SupportSet,
-    conclude,
+    find_violations,
+    finish,
     improve,
     merge,
-    missing,
     support,
     train,
 )
@@ -84,7 +84,7 @@ def model_of(found: SupportSet) -> SVC:
 def test_shortfalls_are_those_of_the_decision_function(
     name: str, svc: SVC, sparse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(margins, "MOST_ELEMENTS", 3_000)  # several pieces
+    monkeypatch.setattr(margins, "MAX_ELEMENTS", 3_000)  # several pieces
     X, X_test, y, y_test = dataset(name)
     convert = scipy.sparse.csr_array if sparse else np.asarray
     model = SVC(**svc.get_params()).set_params(decision_function_shape="ovo")
@@ -144,10 +144,10 @@ def test_class_weights_and_weights_multiply_c() -> None:
 def test_doubt_keeps_points_outside_the_margins_too() -> None:
     rows = rows_of("digits")
     svc = SVC(gamma=0.01)
-    plain, doubtful = found_by(rows, svc), train(rows, svc, doubt=0.2)
-    assert doubtful is not None and doubtful.model is None
-    assert set(plain.rows.indexes) < set(doubtful.rows.indexes)
-    assert len(doubtful.rows) < len(rows)
+    plain, error = found_by(rows, svc), train(rows, svc, margin_error=0.2)
+    assert error is not None and error.model is None
+    assert set(plain.rows.indexes) < set(error.rows.indexes)
+    assert len(error.rows) < len(rows)
 
 
 def dot(left: Array, right: Array) -> Array:
@@ -177,10 +177,10 @@ def test_what_is_not_improved_lacks_no_more_than_allowed(part: int, tol: float, 
     order = np.random.default_rng(seed).permutation(398)
     whole = found_by(rows_of("breast cancer"), svc)
     best = margins.dual_objective(model_of(whole), whole.rows.points)
-    solution = conclude([found_by(rows_of("breast cancer", order[:part]), svc)], svc)
+    solution = finish([found_by(rows_of("breast cancer", order[:part]), svc)], svc)
     lacks = best - solution.objectives[-1]
     assert lacks >= -1e-3
-    found = missing(rows_of("breast cancer", order[part:]), solution)
+    found = find_violations(rows_of("breast cancer", order[part:]), solution)
     assert lacks <= found.gap + 1e-2
     better = improve([found], svc, tol, solution)
     if found.gap <= tol * solution.objectives[-1]:
@@ -195,11 +195,11 @@ def test_improving_comes_to_the_optimum() -> None:
     whole = found_by(rows_of("breast cancer"), svc)
     best = margins.dual_objective(model_of(whole), whole.rows.points)
     parts = [rows_of("breast cancer", np.arange(at, 398, 3)) for at in range(3)]
-    solution = conclude([train(parts[0], svc)], svc)
+    solution = finish([train(parts[0], svc)], svc)
     for _ in range(20):
         if solution.converged:
             break
-        solution = improve([missing(rows, solution) for rows in parts], svc, 1e-6, solution)
+        solution = improve([find_violations(rows, solution) for rows in parts], svc, 1e-6, solution)
     assert solution.converged
     assert list(solution.objectives) == sorted(solution.objectives)
     assert solution.objectives[-1] == pytest.approx(best, rel=1e-4)
@@ -207,25 +207,25 @@ def test_improving_comes_to_the_optimum() -> None:
 
 def test_what_a_solution_has_is_not_missing() -> None:
     svc = SVC(gamma=0.05)
-    solution = conclude([train(rows_of("breast cancer", slice(0, 200)), svc)], svc)
+    solution = finish([train(rows_of("breast cancer", slice(0, 200)), svc)], svc)
     rows = rows_of("breast cancer")
-    found = missing(rows, solution)
+    found = find_violations(rows, solution)
     assert found.gap > 0 and len(found.rows)
     assert not np.isin(found.rows.indexes, solution.rows.indexes).any()
-    none = missing(solution.rows, solution)
+    none = find_violations(solution.rows, solution)
     assert none.gap == 0 and not len(none.rows)
-    nobody = missing(rows.taken(slice(0, 0)), solution)
+    nobody = find_violations(rows.taken(slice(0, 0)), solution)
     assert nobody.gap == 0 and not len(nobody.rows)
 
 
 def test_nothing_missing_ends_it_with_the_last_solution() -> None:
     svc = SVC(gamma=0.05)
-    last = conclude([found_by(rows_of("iris"), svc)], svc)
+    last = finish([found_by(rows_of("iris"), svc)], svc)
     assert not last.converged
-    end = improve([missing(rows_of("iris"), last)], svc, 1e-3, last)
+    end = improve([find_violations(rows_of("iris"), last)], svc, 1e-3, last)
     assert end.converged and end.model is last.model
     assert end.objectives == (*last.objectives, last.objectives[-1])
-    assert conclude([found_by(rows_of("iris"), svc)], svc, exact=True).converged
+    assert finish([found_by(rows_of("iris"), svc)], svc, exact=True).converged
 
 
 @settings(max_examples=10)
@@ -245,8 +245,8 @@ def test_the_order_of_sets_does_not_matter_to_the_last_bit(data: Any) -> None:
 
 def test_a_set_without_a_model_is_trained_alone() -> None:
     svc = SVC(gamma=0.05)
-    doubtful = train(rows_of("breast cancer"), svc, doubt=0.5)
-    merged = merge([doubtful, None], svc)
+    error = train(rows_of("breast cancer"), svc, margin_error=0.5)
+    merged = merge([error, None], svc)
     assert merged is not None and merged.model is not None
     assert merge([merged, None], svc) is merged
     assert merge([None], svc) is None
@@ -267,14 +267,14 @@ def test_a_set_without_a_model_is_trained_alone() -> None:
     ],
 )
 def test_who_lacks_what(counts: list[int], lacks: list[bool]) -> None:
-    mass = missing_mass(np.array(counts), np.array([5_000, 5_000]))
+    mass = missing_counts(np.array(counts), np.array([5_000, 5_000]))
     assert ([False, False] if mass is None else (mass > 0).tolist()) == lacks
 
 
 @given(st.lists(st.integers(0, 400), min_size=2, max_size=5), st.integers(0, 2**32 - 1))
 def test_what_is_missing_makes_a_part_like_the_whole(counts: list[int], seed: int) -> None:
     totals = np.array(counts) + np.random.default_rng(seed).integers(1, 1000, len(counts))
-    mass = missing_mass(np.array(counts), totals)
+    mass = missing_counts(np.array(counts), totals)
     if mass is not None:
         assert (mass >= 0).all() and mass.any()
         made_up = np.array(counts) + mass
@@ -290,7 +290,7 @@ def test_a_sample_has_all_classes_and_stands_in_by_weight() -> None:
     totals = np.bincount(rows.labels)
     halves = [rows.taken(rows.labels < 5), rows.taken(rows.labels >= 5)]
     counts = [np.bincount(half.labels, minlength=10) for half in halves]
-    wanted = stand_in_counts(totals)
+    wanted = replacement_counts(totals)
     drawn = Rows.concatenated(
         [
             sample(half, quota)
@@ -301,9 +301,9 @@ def test_a_sample_has_all_classes_and_stands_in_by_weight() -> None:
     np.testing.assert_array_equal(
         np.bincount(drawn.labels), np.minimum(totals, 2_048 // len(totals))
     )
-    mass = missing_mass(counts[0], totals)
+    mass = missing_counts(counts[0], totals)
     assert mass is not None
-    others = standing_in(drawn, halves[0], mass)
+    others = replacements(drawn, halves[0], mass)
     assert others.labels.min() == 5
     assert others.weights is not None
     weights = np.bincount(others.labels, others.weights, minlength=10)
@@ -311,7 +311,7 @@ def test_a_sample_has_all_classes_and_stands_in_by_weight() -> None:
 
 
 def test_doubt_shrinks_with_the_number_of_items() -> None:
-    assert [doubt(n) for n in (0, 2_500, 62_500)] == [0.5, 0.5, 0.1]
+    assert [margin_error(n) for n in (0, 2_500, 62_500)] == [0.5, 0.5, 0.1]
 
 
 @pytest.mark.parametrize("n_partitions", [2, 4])

@@ -17,7 +17,7 @@ from sklearn.svm import SVC
 from spliter import split
 from spliter_apps.svm import CascadeSVM
 from spliter_apps.svm.choice import evaluations_saved
-from spliter_apps.svm.estimator import PIECE_ROWS
+from spliter_apps.svm.estimator import BLOCK_ROWS
 from spliter_apps.svm.kernel import Rows, merge, train
 from tests.csvm_suite import CascadeSVMTests, cascading, dataset, rbf
 from tests.histogram_suite import cut
@@ -51,9 +51,9 @@ def test_a_small_array_is_svc_itself() -> None:
 
 
 def test_a_long_array_is_trained_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert PIECE_ROWS > 1000
+    assert BLOCK_ROWS > 1000
     monkeypatch.setattr("spliter_apps.svm.estimator.SAMPLE_ROWS", 300)
-    monkeypatch.setattr("spliter_apps.svm.estimator.PIECE_ROWS", 100)
+    monkeypatch.setattr("spliter_apps.svm.estimator.BLOCK_ROWS", 100)
     X, X_test, y, y_test = dataset("breast cancer")
     ours, theirs = cascading().fit(X, y), SVC().fit(X, y)
     assert ours.n_iter_ > 1

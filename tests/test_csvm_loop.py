@@ -17,12 +17,12 @@ from spliter_apps._blocks import Schema
 from spliter_apps._moments import Moments
 from spliter_apps.svm import CascadeSVM
 from spliter_apps.svm.columns import label_column, weight_column
+from spliter_apps.svm.inspection import DataSummary, PartitionSummary, moments_of
 from spliter_apps.svm.kernel import (
     Rows,
     train,
 )
 from spliter_apps.svm.loop import in_order
-from spliter_apps.svm.survey import Findings, Summary, moments_of
 from spliter_backends.local.executor import LocalExecutor
 from tests.csvm_suite import cascading, dataset
 from tests.histogram_suite import cut
@@ -51,17 +51,17 @@ def test_moments_of_one_part_are_those_of_svc_to_the_last_bit(sparse: bool) -> N
     assert ours.estimator_.gamma == theirs._gamma
 
 
-def summary(first: int, labels: Any, positive: Any = None) -> Summary:
+def summary(first: int, labels: Any, positive: Any = None) -> PartitionSummary:
     classes, counts = np.unique(labels, return_counts=True)
     schema = Schema(len(labels), 2, None, np.dtype(float))
     kept = counts if positive is None else np.asarray(positive)
-    return Summary((first,), schema, classes, counts, kept, None)
+    return PartitionSummary((first,), schema, classes, counts, kept, None)
 
 
 def test_findings_do_not_depend_on_the_order_of_summaries() -> None:
     summaries = [summary(0, ["a", "b", "b"]), summary(3, ["longer"]), summary(5, ["b"])]
     for order in (summaries, summaries[::-1]):
-        found = Findings.of(order)
+        found = DataSummary.of(order)
         assert found.classes.tolist() == ["a", "b", "longer"]
         assert found.counts.tolist() == [1, 3, 1]
         assert {first: n.tolist() for first, n in found.positive_of.items()} == {
@@ -73,13 +73,13 @@ def test_findings_do_not_depend_on_the_order_of_summaries() -> None:
 
 def test_what_only_all_summaries_tell_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="got 1 class"):
-        Findings.of([summary(0, [1, 1]), summary(1, [1])])
+        DataSummary.of([summary(0, [1, 1]), summary(1, [1])])
     with pytest.raises(InvalidArgumentError, match=r"class .*2.* positive weight"):
-        Findings.of([summary(0, [1, 2], positive=[1, 0])])
+        DataSummary.of([summary(0, [1, 2], positive=[1, 0])])
     with pytest.raises(InvalidArgumentError, match="strings and numbers"):
-        Findings.of([summary(0, [1, 2]), summary(1, ["a"])])
+        DataSummary.of([summary(0, [1, 2]), summary(1, ["a"])])
     with pytest.raises(InvalidArgumentError, match="0 sample"):
-        Findings.of([summary(0, [])])
+        DataSummary.of([summary(0, [])])
 
 
 @pytest.mark.parametrize(
@@ -135,10 +135,10 @@ def test_tasks_are_by_partition_whatever_the_number_of_blocks(
         assert len(parts) == 4
     assert ours.n_iter_ == 2
     assert Counter(submitted) == {
-        "summarised": 4,
+        "inspect_partition": 4,
         "_train": 4,
         "_merge": 2,
-        "_look_again": 4,
+        "_find_violations": 4,
         "_conclude": 1,
         "_improve": 1,
         "_has_converged": 1,

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from spliter_apps._data import PIECE_ROWS
+from spliter_apps._data import BLOCK_ROWS
 from spliter_apps.kmeans import kernel
 from spliter_apps.kmeans.kernel import assign, farthest_points, partial_sums
 from spliter_apps.kmeans.points import moments_of
@@ -264,9 +264,9 @@ def test_threads_take_the_gil_a_few_times_for_a_large_block(
         label(points, *args)
 
     monkeypatch.setattr(kernel, "scikit_learn_kernel", lambda: counting)
-    points = np.random.default_rng(0).normal(size=(PIECE_ROWS, 20))
+    points = np.random.default_rng(0).normal(size=(BLOCK_ROWS, 20))
     partial_sums([(points, None)], points[:8])
-    assert sum(heights) == PIECE_ROWS
+    assert sum(heights) == BLOCK_ROWS
     assert len(heights) <= 2
 
 

@@ -20,7 +20,7 @@ from threadpoolctl import (
 )
 
 from spliter import InvalidArgumentError, UnsupportedCollectionError, split
-from spliter_apps._data import PIECE_ROWS
+from spliter_apps._data import BLOCK_ROWS
 from spliter_apps.kmeans import KMeans
 from spliter_apps.kmeans.points import BlockReader, Points
 from spliter_apps.kmeans.seeding import NO_ROWS, Seeder, find
@@ -71,7 +71,7 @@ def test_arrays_in_memory(order: Any) -> None:
 
 
 def test_an_array_is_cut_into_pieces() -> None:
-    points = np.random.default_rng(0).normal(size=(PIECE_ROWS + 10, 2))
+    points = np.random.default_rng(0).normal(size=(BLOCK_ROWS + 10, 2))
     init = start(points, 3)
     found = KMeans(3, init=init, max_iter=3).fit(points)
     expected = KMeans(3, init=init, max_iter=3).fit([points])
@@ -160,7 +160,7 @@ def test_points_without_weight_are_no_candidates() -> None:
     points[1::3] += 1e3
     weights[1::3] = 0.0
     with split(cut(points, [400, 500]), cut(weights, [400, 500])) as parts:
-        seeder = Seeder(Points.inspected(parts), 8, np.random.RandomState(0))
+        seeder = Seeder(Points.inspect(parts), 8, np.random.RandomState(0))
         drawn = []
 
         def sampled(seed: int, number: int) -> Array:

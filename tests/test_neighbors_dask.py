@@ -122,14 +122,14 @@ def test_a_query_takes_a_task_per_tree_and_piece(
 
     monkeypatch.setattr(type(executor), "submit", counting)
     search.kneighbors(lattice(200))  # which go with the tasks
-    assert sorted(submitted) == ["ask_tree", "ask_tree", "conclude_answer"]
+    assert sorted(submitted) == ["query_tree", "query_tree", "finish_batch"]
     submitted.clear()
     monkeypatch.setattr(forest, "MESSAGE_NBYTES", 2 * lattice(200).nbytes - 1)
     search.kneighbors(lattice(200))
-    assert sorted(submitted) == ["ask_tree", "ask_tree", "conclude_answer", "hold"]
+    assert sorted(submitted) == ["query_tree", "query_tree", "finish_batch", "hold"]
     submitted.clear()
     search.kneighbors(x)
-    per_place = ["ask_tree", "ask_tree", "conclude_answer", "cut_answers", "points_to_ask"]
+    per_place = ["query_tree", "query_tree", "finish_batch", "cut_results", "queries_of"]
     assert sorted(submitted) == sorted(per_place * 2)
 
 

@@ -21,10 +21,10 @@ from scipy.spatial import cKDTree
 
 from spliter_apps.neighbors import kernel
 from spliter_apps.neighbors import tree as trees
+from spliter_apps.neighbors.inspection import stack
 from spliter_apps.neighbors.kernel import Candidates, Tree, build_tree, merge_nearest, nearest
 from spliter_apps.neighbors.metric import Search
 from spliter_apps.neighbors.radius import merge_within, within
-from spliter_apps.neighbors.sample import stack
 from tests.neighbors_data import by_distance_and_number
 
 Array = npt.NDArray[Any]
@@ -120,13 +120,13 @@ def test_only_queries_with_a_tie_are_asked_again(
     algorithm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[tuple[int, int]] = []
-    ask = trees.ask
+    query_nearest = trees.query_nearest
 
     def counting(tree: Tree, points: Any, k: int) -> Any:
         sizes.append((len(points), k))
-        return ask(tree, points, k)
+        return query_nearest(tree, points, k)
 
-    monkeypatch.setattr(kernel, "ask", counting)
+    monkeypatch.setattr(kernel, "query_nearest", counting)
     rng = np.random.default_rng(0)
     points = np.concatenate([rng.normal(size=(200, 2)), np.full((3, 2), 10.0)])
     tree = build_tree(points, np.arange(203), Search(algorithm))

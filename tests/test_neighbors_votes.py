@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, r2_score
 
 from spliter import InvalidArgumentError
-from spliter_apps.neighbors import given as given_rows
-from spliter_apps.neighbors import kernel
+from spliter_apps.neighbors import kernel, precomputed
 from spliter_apps.neighbors.kernel import Candidates, Tree, build_tree, nearest
 from spliter_apps.neighbors.metric import Search, resolve_search
 from spliter_apps.neighbors.radius import within
-from spliter_apps.neighbors.tree import CACHE_NBYTES, ask
+from spliter_apps.neighbors.tree import CACHE_NBYTES, query_nearest
 from spliter_apps.neighbors.votes import (
-    Spread,
+    ErrorSums,
     averages,
     hits,
     neighbour_weights,
@@ -126,7 +125,7 @@ def test_scores_of_parts_add_up(
         [None] * len(rows) if weight is None else np.split(weight, ends),
         strict=True,
     )
-    spreads = [Spread.of(*part) for part in parts]
+    spreads = [ErrorSums.of(*part) for part in parts]
     together = spreads[0]
     for spread in spreads[1:]:
         together = together.merged(spread)
@@ -163,9 +162,9 @@ def test_points_far_from_zero_need_no_more_candidates(
 
     def counting(tree: Tree, points: Any, k: int) -> Any:
         asked.append(len(points) * k)
-        return ask(tree, points, k)
+        return query_nearest(tree, points, k)
 
-    monkeypatch.setattr(kernel, "ask", counting)
+    monkeypatch.setattr(kernel, "query_nearest", counting)
     draw = np.random.default_rng(0).normal
     points, queries = draw(offset, 1.0, (1_000, 20)), draw(offset, 1.0, (50, 20))
     tree = build_tree(points, np.arange(1_000), Search("brute", metric))
@@ -186,7 +185,7 @@ def test_points_far_from_zero_need_no_more_candidates(
 @pytest.mark.parametrize("batch", [1, 90, 10_000])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_given_distances(batch: int, sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(given_rows, "BATCH_ELEMENTS", batch)
+    monkeypatch.setattr(precomputed, "BATCH_ELEMENTS", batch)
     distances = np.random.default_rng(0).integers(1, 6, (20, 40)).astype(np.float64)
     asked = scipy.sparse.csr_matrix(distances) if sparse else distances
     tree = build_tree(np.zeros((40, 40)), np.arange(40), Search("brute", "precomputed"))

@@ -177,7 +177,7 @@ def dense(points: Any) -> Any:
     return points.toarray() if hasattr(points, "toarray") else points
 
 
-def survey(partition: Partition, *, accept_sparse: bool = False) -> Schema:
+def inspect(partition: Partition, *, accept_sparse: bool = False) -> Schema:
     """Check the blocks of a partition, at its location, and return their schema.
 
     Parameters
@@ -237,7 +237,7 @@ def block_schema(index: tuple[int, ...], block: Any, *, accept_sparse: bool) -> 
     )
 
 
-survey_task = task(survey)
+inspect_task = task(inspect)
 
 
 def describe(parts: Split, *, accept_sparse: bool = False) -> Schema:
@@ -260,8 +260,10 @@ def describe(parts: Split, *, accept_sparse: bool = False) -> Schema:
     InvalidArgumentError
         If a block cannot be used or two blocks differ; says which or how.
     """
-    surveyed = [survey_task(partition, accept_sparse=accept_sparse) for partition in parts]
-    schemas: list[Schema] = gather(surveyed)
+    schemas: list[Schema] = gather(
+        [inspect_task(part, accept_sparse=accept_sparse) for part in parts]
+    )
+
     return functools.reduce(Schema.merged, schemas)
 
 
@@ -290,7 +292,7 @@ def keep_schema(estimator: Any, schema: Schema) -> None:
 
 
 @dataclass(frozen=True)
-class Expected:
+class Requirements:
     """Requirements of a fitted estimator for blocks passed to its predictions.
 
     Parameters
@@ -316,7 +318,7 @@ class Expected:
     @classmethod
     def by(
         cls, estimator: Any, dtype: npt.DTypeLike = np.float64, *, accept_sparse: bool = False
-    ) -> Expected:
+    ) -> Requirements:
         """Return the requirements of a fitted estimator.
 
         Parameters

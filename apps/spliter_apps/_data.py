@@ -23,7 +23,7 @@ from spliter_apps._row_values import block_like, check_columns, is_in_memory
 
 Materialize: TypeAlias = bool | Literal["auto"]
 
-PIECE_ROWS = 65_536
+BLOCK_ROWS = 65_536
 """Default number of rows per block when an array in memory is cut."""
 
 
@@ -124,7 +124,7 @@ def open_data(
     *aligned: Any,
     materialize: Materialize = "auto",
     partitions_per_location: int | None = None,
-    piece_rows: int = PIECE_ROWS,
+    block_rows: int = BLOCK_ROWS,
     names: Sequence[str] = ("y", "sample_weight"),
 ) -> Data:
     """Split an estimator's input; lazy collections stay persisted while the result is open.
@@ -140,7 +140,7 @@ def open_data(
     materialize, partitions_per_location
         As for :func:`spliter.split`; ignored for a Split. An array in memory is never
         materialized: its blocks are views of one array.
-    piece_rows : int
+    block_rows : int
         Rows per block when an array is cut.
     names : sequence of str
         Names of `aligned` in errors.
@@ -180,8 +180,8 @@ def open_data(
             )
         data = Data(parts, in_memory=False, owned=True)
     else:
-        pieces = [_cut(value, piece_rows) for value in (X, *given.values())]
-        parts = split(*pieces, partitions_per_location=partitions_per_location, backend="local")
+        blocked = [_cut(value, block_rows) for value in (X, *given.values())]
+        parts = split(*blocked, partitions_per_location=partitions_per_location, backend="local")
         data = Data(parts, in_memory=True, owned=True)
     try:
         check_columns(data.parts)

@@ -8,7 +8,7 @@ from typing import Any
 
 from spliter import gather, reduce
 
-MOST_GATHERED_NBYTES = 4 * 2**20
+MAX_GATHERED_NBYTES = 4 * 2**20
 """Total bytes of partial results up to which the client combines them itself: scheduling the
 tasks of a reduction takes longer than transferring so little."""
 
@@ -51,6 +51,6 @@ def combine(fn: Callable[[Any, Any], Any], futures: Sequence[Any], nbytes: int) 
     object
         The combined result; combined from left to right if the client does it.
     """
-    if len(futures) * nbytes <= MOST_GATHERED_NBYTES:
+    if len(futures) * nbytes <= MAX_GATHERED_NBYTES:
         return functools.reduce(fn, gather(futures))
     return wait(reduce(fn, futures))

@@ -20,7 +20,7 @@ def block_like(
     """Return labels and weights as collections that can be split together with blocked points.
 
     Collections are returned as they are. An array in memory is cut like the points, and each
-    piece is sent to the location of its points.
+    part is sent to the location of its points.
 
     Parameters
     ----------
@@ -136,10 +136,10 @@ def _send_to_blocks(parts: Split, array: Any) -> Any:
     for partition in parts:
         values = array[partition.get_item_indexes()]
         count = max(-(-values.nbytes // MESSAGE_NBYTES), 1)
-        pieces: list[Any] = np.array_split(values, count)
+        chunks: list[Any] = np.array_split(values, count)
         if count > 1:
-            pieces = [partition.submit(_receive, piece) for piece in pieces]
-        results.append((partition, partition.submit(_cut_by_blocks, pieces)))
+            chunks = [partition.submit(_receive, part) for part in chunks]
+        results.append((partition, partition.submit(_cut_by_blocks, chunks)))
     return persisted(parts.assemble(results, dtype=array.dtype, trailing_shape=array.shape[1:]))
 
 
@@ -159,14 +159,14 @@ def persisted(made: Any) -> Any:
     return made.persist() if hasattr(type(made), "persist") else made
 
 
-def _receive(_: Partition, piece: Any) -> Any:
+def _receive(_: Partition, part: Any) -> Any:
     """Keep one message of an array at the location; the body of a task."""
-    return piece
+    return part
 
 
-def _cut_by_blocks(partition: Partition, pieces: Sequence[Any]) -> list[Any]:
+def _cut_by_blocks(partition: Partition, chunks: Sequence[Any]) -> list[Any]:
     """Cut an array by the blocks of the points; the body of a task."""
-    return partition.cut(pieces[0] if len(pieces) == 1 else np.concatenate(pieces))
+    return partition.cut(chunks[0] if len(chunks) == 1 else np.concatenate(chunks))
 
 
 def check_columns(parts: Split) -> None:

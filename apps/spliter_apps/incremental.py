@@ -20,7 +20,7 @@ from spliter import InvalidArgumentError, Partition, Split, gather, split
 from spliter.backend import concatenate, count_rows
 from spliter_apps._row_values import check_columns
 
-ONE_EACH = 2**31 - 1
+ONE_BLOCK_EACH = 2**31 - 1
 """Partitions per location that give every block a partition of its own."""
 
 
@@ -101,7 +101,7 @@ def partial_fit(
     with split(
         X,
         *(aligned[name] for name in names),
-        partitions_per_location=ONE_EACH if in_order else 1,
+        partitions_per_location=ONE_BLOCK_EACH if in_order else 1,
         backend=backend,
     ) as parts:
         check_columns(parts)

@@ -137,14 +137,14 @@ class ExecutorBase(ABC):
         return True
 
 
-class Once(Generic[ValueT]):
+class CachedValue(Generic[ValueT]):
     """A value computed by the first thread that needs it, while the others wait.
 
     For :meth:`BlockSource.materialized`. If the computation raises, the next thread tries again.
 
     Examples
     --------
-    >>> one = Once()
+    >>> one = CachedValue()
     >>> one.get(lambda: [1, 2]) is one.get(lambda: [3])
     True
     """
@@ -208,7 +208,7 @@ def with_results(argument: Any, kind: type[Any]) -> Any:
     [1, 3]
     """
 
-    def settled(value: Any) -> Any:
+    def resolved(value: Any) -> Any:
         return value.result() if isinstance(value, kind) else value
 
     if next(futures_in(argument, kind), None) is None:
@@ -216,5 +216,5 @@ def with_results(argument: Any, kind: type[Any]) -> Any:
     if isinstance(argument, kind):
         return argument.result()
     if isinstance(argument, dict):
-        return {key: settled(value) for key, value in argument.items()}
-    return type(argument)(map(settled, argument))
+        return {key: resolved(value) for key, value in argument.items()}
+    return type(argument)(map(resolved, argument))

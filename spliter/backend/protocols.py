@@ -189,7 +189,7 @@ class Locator(Protocol):
 
 
 @runtime_checkable
-class GivesExamples(Protocol):
+class SupportsExample(Protocol):
     """Optional interface of opened blocks: an example block from metadata, without computing."""
 
     def example(self) -> Any:
@@ -205,7 +205,7 @@ class GivesExamples(Protocol):
 
 
 @runtime_checkable
-class PersistsCollections(Protocol):
+class SupportsPersist(Protocol):
     """Optional interface of a locator whose collections can be lazy: compute them."""
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
@@ -295,7 +295,7 @@ class Executor(Protocol):
 
 
 @runtime_checkable
-class CanClose(Protocol):
+class SupportsClose(Protocol):
     """Optional interface of an executor whose client can be closed."""
 
     @property

@@ -22,7 +22,7 @@ from spliter._errors import (
     InvalidArgumentError,
     UnsupportedCollectionError,
 )
-from spliter._refusals import describe_type, explain_not_a_collection
+from spliter._unsupported import describe_type, explain_not_a_collection
 from spliter.backend.protocols import Backend, Declaration, Executor, Locator
 
 ENTRY_POINT_GROUP = "spliter.backends"

@@ -22,7 +22,7 @@ _ROWS = 20
 _NAME_IN_TABLE = 40
 """Maximum number of characters of a location's name in the table."""
 
-MUCH_MORE = 1.2
+OVERLOAD_RATIO = 1.2
 """Blocks of a location over the mean from which it is reported as overloaded (60 of 100 on two)."""
 
 
@@ -60,7 +60,7 @@ class ShownSplit(Protocol):
     def __len__(self) -> int: ...
     def __getitem__(self, index: slice) -> Sequence[ShownPartition]: ...
     def _spread_advice(self) -> str: ...
-    def _told_materialization(self) -> str: ...
+    def _materialization_text(self) -> str: ...
 
 
 def _imbalance(per_location: IntArray) -> str:
@@ -80,7 +80,7 @@ def _plural(count: int, noun: str) -> str:
 def _overload_warning(split: ShownSplit, blocks: IntArray) -> str:
     """Warn if one of several locations has most blocks, and say how to spread them."""
     most = int(blocks.argmax())
-    if len(blocks) < 2 or blocks[most] <= max(split.nblocks / 2, MUCH_MORE * blocks.mean()):
+    if len(blocks) < 2 or blocks[most] <= max(split.nblocks / 2, OVERLOAD_RATIO * blocks.mean()):
         return ""
     where = html.escape(shortened(split.locations[most], _NAME_IN_TABLE))
     advice = split._spread_advice()
@@ -196,7 +196,7 @@ def split_html(split: ShownSplit) -> str:
             "Split",
             f"{_plural(split.nblocks, 'block')} ({_sizes(totals.block_nbytes)}), "
             f"{format_bytes(split.nbytes)}, {_plural(len(split), 'partition')} at "
-            f"{_plural(len(locations), 'location')}{html.escape(split._told_materialization())}",
+            f"{_plural(len(locations), 'location')}{html.escape(split._materialization_text())}",
         ),
         spread,
         _overload_warning(split, totals.blocks),

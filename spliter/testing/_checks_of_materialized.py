@@ -44,7 +44,7 @@ class MaterializedChecks(BackendHooks):
             for (row,), block in blocks.items():
                 assert len(block) == LENGTHS[row]
 
-    def test_put_together_once_and_apart_from_the_blocks(self) -> None:
+    def test_concatenated_once_and_apart_from_the_blocks(self) -> None:
         """A task's write into the copy is visible on the next pass, and not in the blocks."""
         lengths = [2] * (4 * self.n_locations)
         with split(self.encoded(lengths), partitions_per_location=1, materialize=True) as parts:
@@ -56,14 +56,14 @@ class MaterializedChecks(BackendHooks):
                 whole(lengths),
             )
 
-    def test_asked_for_by_the_task(self) -> None:
+    def test_requested_by_the_task(self) -> None:
         lengths = [2] * (4 * self.n_locations)
         with split(self.encoded(lengths), partitions_per_location=1) as parts:
             assert self.collect(parts.map(_programs.mark)) == [0] * len(parts)
             assert self.collect(parts.map(_programs.mark)) == [-1] * len(parts)
             assert self.collect(parts.map(_programs.consume)) == [len(part) for part in parts]
 
-    def test_gone_with_the_split(self) -> None:
+    def test_released_with_the_split(self) -> None:
         collection = self.encoded([2] * (4 * self.n_locations))
         for _ in range(2):
             with split(collection, partitions_per_location=1, materialize=True) as parts:
@@ -72,7 +72,7 @@ class MaterializedChecks(BackendHooks):
         with pytest.raises(SplitClosedError):
             partition.submit(_programs.mark)
 
-    def test_aligned_collections_are_put_together_each(self) -> None:
+    def test_aligned_collections_are_concatenated_each(self) -> None:
         x, y = self.encoded(LENGTHS), self.encoded(LENGTHS, None, 2)
         with split(x, y, materialize=True) as parts:
             for partition, ((mine, other),) in zip(

@@ -194,7 +194,7 @@ class SplitChecks(BackendHooks):
     def test_html_repr_is_well_formed_and_names_the_locations(self) -> None:
         parts = self.split_of(*LENGTHS)
         shown = parts._repr_html_()
-        checker = TagBalance()
+        checker = TagBalanceChecker()
         checker.feed(shown)
         assert checker.open == []
         for location in parts.locations:  # the middle of a long name may be left out
@@ -210,7 +210,7 @@ def numbers_of_partitions(locations: tuple[Location, ...], partitions: list[Part
     return {at.count(location) for location in locations}
 
 
-class TagBalance(HTMLParser):
+class TagBalanceChecker(HTMLParser):
     """Parser that keeps a stack of open tags."""
 
     def __init__(self) -> None:

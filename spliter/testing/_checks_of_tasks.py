@@ -141,7 +141,7 @@ class TaskChecks(BackendHooks):
             self.collect([reduce(operator.add, [*futures, failed])])
         assert sum(self.collect(futures)) == TOTAL, "the others are not affected"
 
-    def test_what_cannot_be_sent_is_refused(self) -> None:
+    def test_unpicklable_arguments_are_rejected(self) -> None:
         if not self.locations_are_elsewhere:
             pytest.skip("tasks are not sent anywhere")
         (partition,) = self.split_of(3)

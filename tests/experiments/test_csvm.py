@@ -183,8 +183,8 @@ def test_data_sorted_by_three_classes(client: Client) -> None:
 
 
 def test_parts_pass_on_what_is_doubtful_unless_as_in_the_paper() -> None:
-    assert MANY_PARTS.doubt(100) > MANY_PARTS.doubt(100_000) > 0
-    assert PAPER.doubt(100) == 0
+    assert MANY_PARTS.margin_error(100) > MANY_PARTS.margin_error(100_000) > 0
+    assert PAPER.margin_error(100) == 0
 
 
 def test_options_that_cannot_be_used() -> None:

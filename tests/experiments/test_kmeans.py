@@ -12,7 +12,7 @@ import pytest
 from distributed import Client
 from sklearn.cluster import KMeans as SingleKMeans
 
-from spliter_apps.kmeans.kernel import Partial
+from spliter_apps.kmeans.kernel import PartialSums
 from spliter_experiments.compare.apps import APPS
 from spliter_experiments.compare.data.arranged import TiledPoints
 from spliter_experiments.compare.data.sources import Dataset, Floats, GeneratedPoints
@@ -166,7 +166,7 @@ def test_iteration_stops_at_once_with_right_centres() -> None:
     points = np.array([[0.0], [2.0], [10.0], [12.0]])
     passes: list[Any] = []
 
-    def add_up(centers: Floats) -> Partial:
+    def add_up(centers: Floats) -> PartialSums:
         passes.append(centers)
         return sum_blocks([points], centers)
 

@@ -120,7 +120,7 @@ class LocalRows:
             return self
         order = np.argsort(queries, kind="stable")
         whole = self.concatenated()
-        parts = {name: [_taken(block, order)] for name, block in whole.items()}
+        parts = {name: [_take(block, order)] for name, block in whole.items()}
         return dataclasses.replace(self, parts=parts)
 
     def group_sizes(self) -> npt.NDArray[np.int64]:
@@ -151,7 +151,7 @@ class LocalRows:
         return np.concatenate([np.asarray(block) for block in self.parts[QUERY]])
 
 
-def _taken(block: Any, order: npt.NDArray[np.int64]) -> Any:
+def _take(block: Any, order: npt.NDArray[np.int64]) -> Any:
     return block.iloc[order] if hasattr(block, "iloc") else block[order]
 
 
@@ -166,14 +166,14 @@ class Colocated:
         With one partition per location.
     names : sequence of str
         Names of the collections in it.
-    asked_for : iterable of str
+    known_locations : iterable of str
         Locations known to the caller.
     """
 
-    def __init__(self, parts: Split, names: Sequence[str], asked_for: Iterable[str]) -> None:
+    def __init__(self, parts: Split, names: Sequence[str], known_locations: Iterable[str]) -> None:
         self._parts = parts
         self._names = tuple(names)
-        self._asked_for = tuple(dict.fromkeys(asked_for))
+        self._asked_for = tuple(dict.fromkeys(known_locations))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ class Colocated:
         """
         at: dict[Any, int] = {}
         torn: list[Any] = []
-        for number, queries in enumerate(gather(self.map(_queries_here))):
+        for number, queries in enumerate(gather(self.map(_local_queries))):
             torn += [query for query in queries.tolist() if at.setdefault(query, number) != number]
         if torn:
             shown = ", ".join(map(str, sorted(set(torn))[:5]))
@@ -375,14 +375,14 @@ def map_rows(
     names = tuple(rows.names for rows in several)
     futures = []
     for number, (location, present) in enumerate(at.items()):
-        place = _Place(names, tuple(present), number, len(at), threads[location])
+        place = _TaskArguments(names, tuple(present), number, len(at), threads[location])
         first, *others = present.values()
         futures.append(first.submit(_with_rows, place, fn, args, kwargs, *others))
     return futures
 
 
 @dataclass(frozen=True)
-class _Place:
+class _TaskArguments:
     """Arguments of a task: its location and its partitions.
 
     Parameters
@@ -420,7 +420,7 @@ def _threads_at(partition: Partition, locations: Sequence[Location]) -> Mapping[
 
 def _with_rows(
     partition: Partition,
-    place: _Place,
+    place: _TaskArguments,
     fn: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -433,5 +433,5 @@ def _with_rows(
     return fn(*here, *args, **kwargs)
 
 
-def _queries_here(rows: LocalRows) -> npt.NDArray[Any]:
+def _local_queries(rows: LocalRows) -> npt.NDArray[Any]:
     return np.unique(rows._queries())

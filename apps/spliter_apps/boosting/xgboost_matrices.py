@@ -2,7 +2,7 @@
 
 XGBoost encodes the categories of a column for each block separately and trains on the codes. So
 the blocks of all locations need the same categories in the same order:
-:func:`local_categories` collects them, :func:`united_categories` merges them.
+:func:`local_categories` collects them, :func:`merge_categories` merges them.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def local_categories(*several: LocalRows | None) -> Categories:
     mapping of str to list
         In order of appearance.
     """
-    return united_categories(
+    return merge_categories(
         {
             name: block[name].cat.categories.tolist()
             for name in block.columns
@@ -178,7 +178,7 @@ def local_categories(*several: LocalRows | None) -> Categories:
     )
 
 
-def united_categories(several: Iterable[Categories]) -> Categories:
+def merge_categories(several: Iterable[Categories]) -> Categories:
     """Merge categories, column by column.
 
     Parameters
@@ -193,7 +193,7 @@ def united_categories(several: Iterable[Categories]) -> Categories:
 
     Examples
     --------
-    >>> united_categories([{"size": ["s", "m"]}, {"size": ["m", "l"]}])
+    >>> merge_categories([{"size": ["s", "m"]}, {"size": ["m", "l"]}])
     {'size': ['s', 'm', 'l']}
     """
     united: dict[str, dict[Any, None]] = {}

@@ -43,7 +43,7 @@ from spliter_apps.boosting.xgboost_matrices import (
     import_xgboost,
     local_categories,
     make_matrix,
-    united_categories,
+    merge_categories,
     with_categories,
 )
 
@@ -61,7 +61,7 @@ _COLUMNS = {
 }
 """Row columns passed to XGBoost, under its own names."""
 
-_turn = threading.Lock()
+_training_lock = threading.Lock()
 
 
 class TrainersMissingError(SplIterError, TimeoutError):
@@ -248,7 +248,7 @@ def train_xgboost(
                 rows.check_whole_queries()
         categories: Categories = {}
         if enable_categorical:
-            categories = united_categories(gather(map_rows(several, local_categories)))
+            categories = merge_categories(gather(map_rows(several, local_categories)))
         job = _Job(dict(params), num_boost_round, features, categories, names, options)
         results = _train(several, job, host, timeout)
         booster, history = next(result for result in results if result is not None)
@@ -284,10 +284,10 @@ def _train(several: Sequence[Colocated], job: _Job, host: str | None, timeout: i
     """Start a trainer at each location with rows, and wait for all."""
     places = _locations_of(several)
     if len(places) == 1:
-        return gather(map_rows(several, _train_here, job=job))
-    host = host or _own_address(places[0])
-    with _turn, _tracker(len(places), host, timeout) as joining:
-        futures = map_rows(several, _train_here, job=dataclasses.replace(job, joining=joining))
+        return gather(map_rows(several, _train_local, job=job))
+    host = host or _route_address(places[0])
+    with _training_lock, _tracker(len(places), host, timeout) as joining:
+        futures = map_rows(several, _train_local, job=dataclasses.replace(job, joining=joining))
         try:
             return gather(futures)
         except BaseException as error:
@@ -319,7 +319,7 @@ def _tracker(trainers: int, host: str | None, timeout: int) -> Iterator[dict[str
             tracker.free()
 
 
-def _own_address(location: str) -> str | None:
+def _route_address(location: str) -> str | None:
     """Return this machine's address on the route to a location.
 
     Sends nothing: connecting a datagram socket only looks up the route.
@@ -336,7 +336,7 @@ def _own_address(location: str) -> str | None:
         return None
 
 
-def _train_here(*several: LocalRows | None, job: _Job) -> Any:
+def _train_local(*several: LocalRows | None, job: _Job) -> Any:
     """Train on the rows of this location, together with the others; the body of a task.
 
     Any of the training and evaluation sets may be ``None`` here, but not all of them.

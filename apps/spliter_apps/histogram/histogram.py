@@ -29,7 +29,7 @@ from spliter_apps.histogram.edges import (
 )
 from spliter_apps.histogram.kernel import HistogramAccumulator
 
-PIECE_ROWS = 2**18
+BLOCK_ROWS = 2**18
 """Rows per block when an array in memory is cut: enough work for a task."""
 
 
@@ -211,7 +211,7 @@ def _pieces(array: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
     """Cut an array in memory into views, one task each."""
     if not array.ndim:
         raise InvalidArgumentError("a sample must have shape (N, D) or (N,), got a single value")
-    return [array[at : at + PIECE_ROWS] for at in range(0, max(len(array), 1), PIECE_ROWS)]
+    return [array[at : at + BLOCK_ROWS] for at in range(0, max(len(array), 1), BLOCK_ROWS)]
 
 
 def _weights(weights: Any, sample: Any) -> Any:

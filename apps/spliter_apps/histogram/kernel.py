@@ -39,11 +39,11 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 TILE_BYTES = 2**20
 """Approximate total size of the scratch arrays: the level-2 cache of one core."""
 
-LEAST_MARGIN = 2.0**-40
+MIN_MARGIN = 2.0**-40
 """Margin around integers if the edges land on them exactly: allows for rounding in
 ``t - floor(t)``; only one random value in 10^12 falls into it."""
 
-MOST_MARGIN = 2.0**-5
+MAX_MARGIN = 2.0**-5
 """With a larger margin the bins are treated as unequal. Must be below 1/2, so that the nearest
 edge of a value bounds its bin."""
 
@@ -104,8 +104,8 @@ def _equal_width(edges: Floats) -> tuple[float, float]:
     with np.errstate(all="ignore"):
         scale = (len(edges) - 1) / (edges[-1] - edges[0])
         off = np.abs((edges - edges[0]) * scale - np.arange(len(edges)))
-        margin = max(2 * float(off.max()), LEAST_MARGIN)
-    usable = math.isfinite(scale) and scale > 0 and margin <= MOST_MARGIN
+        margin = max(2 * float(off.max()), MIN_MARGIN)
+    usable = math.isfinite(scale) and scale > 0 and margin <= MAX_MARGIN
     return (float(scale), margin) if usable else (0.0, 0.0)
 
 

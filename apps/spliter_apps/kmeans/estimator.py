@@ -26,7 +26,7 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from spliter import InvalidArgumentError, gather
-from spliter_apps._blocks import FLOATS, Expected, keep_schema
+from spliter_apps._blocks import FLOATS, Requirements, keep_schema
 from spliter_apps._data import Data, Materialize, check_members, is_blocked, open_data
 from spliter_apps.kmeans.kernel import one_blas_thread
 from spliter_apps.kmeans.lloyd import Run, distances, inertia, lloyd, nearest
@@ -185,7 +185,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         """
         self._check_parameters()
         with one_blas_thread(), self._opened(X, sample_weight, reset=True) as data:
-            points = Points.inspected(data.parts, with_moments=self.tol > 0)
+            points = Points.inspect(data.parts, with_moments=self.tol > 0)
             if not data.in_memory:
                 keep_schema(self, points.schema)
             self._check_points(points)
@@ -379,9 +379,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             args = (expected, self.cluster_centers_, parts.ncollections == 2)
             return -float(sum(gather(parts.map(inertia, *args))))
 
-    def _expected(self) -> Expected:
+    def _expected(self) -> Requirements:
         check_is_fitted(self)
-        return Expected.by(self, self.cluster_centers_.dtype, accept_sparse=True)
+        return Requirements.by(self, self.cluster_centers_.dtype, accept_sparse=True)
 
     def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
         """Find clusters and return ``labels_``.

@@ -51,7 +51,7 @@ Labels: TypeAlias = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class Partial:
+class PartialSums:
     """Contribution of some points to new centres: weighted sums, and weights of the clusters.
 
     Parameters
@@ -63,9 +63,9 @@ class Partial:
     sums: FloatArray
     weights: FloatArray
 
-    def __add__(self, other: Partial) -> Partial:
+    def __add__(self, other: PartialSums) -> PartialSums:
         """Return the sum of both contributions; neither is changed."""
-        return Partial(self.sums + other.sums, self.weights + other.weights)
+        return PartialSums(self.sums + other.sums, self.weights + other.weights)
 
     def __sizeof__(self) -> int:
         """Return the size in bytes, which engines use to place and spill results."""
@@ -90,7 +90,7 @@ class Assignment:
     used: npt.NDArray[np.bool_]
 
 
-class Farthest(NamedTuple):
+class FarthestPoints(NamedTuple):
     """The points farthest from their nearest centre, the farthest first."""
 
     squared_distances: FloatArray
@@ -109,7 +109,7 @@ def partial_sums(
     *,
     origin: FloatArray | None = None,
     dtype: npt.DTypeLike = np.float64,
-) -> Partial:
+) -> PartialSums:
     """Sum the points nearest to each centre: one pass of Lloyd's algorithm.
 
     The origin is a point near the data, by default the mean of the centres; it has to be zero if
@@ -132,7 +132,7 @@ def partial_sums(
         weights += np.bincount(labels, tile.weights, len(centers))
     if labeller.origin is not None:
         sums += np.multiply.outer(weights, labeller.origin.astype(np.float64))
-    return Partial(sums, weights)
+    return PartialSums(sums, weights)
 
 
 def assign(
@@ -176,7 +176,7 @@ def farthest_points(
     *,
     origin: FloatArray | None = None,
     dtype: npt.DTypeLike = np.float64,
-) -> Farthest:
+) -> FarthestPoints:
     """Return the `most` points farthest from their nearest centre; among equals, the first.
 
     Rows are counted from the first row of the first block.
@@ -189,14 +189,14 @@ def farthest_points(
     """
     labeller = _Labeller(centers, origin, dtype)
     none, no_rows = np.empty(0), np.empty(0, np.int64)
-    found = Farthest(none, no_rows, np.empty((0, centers.shape[1])), none, no_rows)
+    found = FarthestPoints(none, no_rows, np.empty((0, centers.shape[1])), none, no_rows)
     first_row = 0
     for tile in labeller.tiles(blocks):
         labels, scores = labeller.label(tile.points)
         squares = labeller.squared_distances(tile.points, labels, scores)
         chosen = np.argsort(-squares, kind="stable")[:most]
         points = dense(tile.points[chosen]).astype(np.float64)
-        in_tile = Farthest(
+        in_tile = FarthestPoints(
             squares[chosen],
             first_row + chosen,
             points if labeller.origin is None else points + labeller.origin,
@@ -208,7 +208,7 @@ def farthest_points(
     return found
 
 
-def farthest_of(several: list[Farthest], most: int) -> Farthest:
+def farthest_of(several: list[FarthestPoints], most: int) -> FarthestPoints:
     """Return the farthest `most` points of several such lists."""
     joined = concatenated(several)
     return rows_of(joined, np.lexsort((joined.rows, -joined.squared_distances))[:most])

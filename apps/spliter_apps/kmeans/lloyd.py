@@ -19,13 +19,13 @@ from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances
 
 from spliter import Partition, gather, task
-from spliter_apps._blocks import Expected
+from spliter_apps._blocks import Requirements
 from spliter_apps._results import combine
 from spliter_apps.kmeans.kernel import (
     Assignment,
-    Farthest,
+    FarthestPoints,
     Labels,
-    Partial,
+    PartialSums,
     assign,
     farthest_of,
     farthest_points,
@@ -82,24 +82,24 @@ def lloyd(
     return _label(points, centers, n_iter)
 
 
-def add_up(points: Points, reader: BlockReader, centers: FloatArray) -> Partial:
+def add_up(points: Points, reader: BlockReader, centers: FloatArray) -> PartialSums:
     """Sum all points by their nearest centre, with one task per partition."""
     futures = points.parts.map(_add_up, reader, centers)
-    sums: Partial = combine(add, futures, centers.nbytes)
+    sums: PartialSums = combine(add, futures, centers.nbytes)
     return sums
 
 
-def _add_up(partition: Partition, reader: BlockReader, centers: FloatArray) -> Partial:
+def _add_up(partition: Partition, reader: BlockReader, centers: FloatArray) -> PartialSums:
     blocks = reader.materialized(partition)
     return partial_sums(blocks, centers, origin=reader.origin, dtype=reader.dtype)
 
 
-def averages(sums: Partial) -> FloatArray:
+def averages(sums: PartialSums) -> FloatArray:
     """Return the means of clusters; a cluster without weight gets the mean of the heaviest one.
 
     Examples
     --------
-    >>> averages(Partial(np.array([[6.0], [0.0]]), np.array([3.0, 0.0])))
+    >>> averages(PartialSums(np.array([[6.0], [0.0]]), np.array([3.0, 0.0])))
     array([[2.],
            [2.]])
     """
@@ -118,12 +118,14 @@ def _reason(moved: float, tol: float) -> str:
 # --- empty clusters ---------------------------------------------------------------------------
 
 
-def _relocate(points: Points, reader: BlockReader, centers: FloatArray, sums: Partial) -> Partial:
+def _relocate(
+    points: Points, reader: BlockReader, centers: FloatArray, sums: PartialSums
+) -> PartialSums:
     """Move empty clusters to the points that are farthest from their centres."""
     empty = np.flatnonzero(sums.weights == 0)
     futures = points.parts.map(_find_farthest, reader, centers, len(empty))
     farthest = farthest_of(gather(futures), len(empty))
-    new = Partial(sums.sums.copy(), sums.weights.copy())
+    new = PartialSums(sums.sums.copy(), sums.weights.copy())
     if not farthest.squared_distances.any():
         return new  # more clusters than distinct points
     for at, cluster in enumerate(empty[: len(farthest.rows)]):
@@ -137,7 +139,7 @@ def _relocate(points: Points, reader: BlockReader, centers: FloatArray, sums: Pa
 
 def _find_farthest(
     partition: Partition, reader: BlockReader, centers: FloatArray, most: int
-) -> Farthest:
+) -> FarthestPoints:
     """Return the farthest points of a partition, with their global row numbers."""
     blocks = reader.materialized(partition)
     found = farthest_points(blocks, centers, most, origin=reader.origin, dtype=reader.dtype)
@@ -181,12 +183,12 @@ def _without_labels(partition: Partition, labelled: tuple[list[Labels], Assignme
 # --- labels and distances of other points -----------------------------------------------------
 
 
-def nearest(block: Any, expected: Expected, centers: npt.NDArray[Any]) -> Labels:
+def nearest(block: Any, expected: Requirements, centers: npt.NDArray[Any]) -> Labels:
     """Label the points of one block."""
     return _assigned(block, expected, centers, None, distances=False).labels
 
 
-def distances(block: Any, expected: Expected, centers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def distances(block: Any, expected: Requirements, centers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the distances of the points of one block to all centres."""
     points = expected.points(_points_of(block))
     if not points.shape[0]:
@@ -200,7 +202,7 @@ def distances(block: Any, expected: Expected, centers: npt.NDArray[Any]) -> npt.
 
 @task
 def inertia(
-    partition: Partition, expected: Expected, centers: npt.NDArray[Any], weighted: bool
+    partition: Partition, expected: Requirements, centers: npt.NDArray[Any], weighted: bool
 ) -> float:
     """Return the sum of the squared distances of a partition's points to their centres."""
     total = 0.0
@@ -212,7 +214,7 @@ def inertia(
 
 def _assigned(
     block: Any,
-    expected: Expected,
+    expected: Requirements,
     centers: npt.NDArray[Any],
     weights: str | None,
     distances: bool,

@@ -66,12 +66,12 @@ class Points:
     """Sum of the weights of each block; its number of rows if the points have no weights."""
 
     @classmethod
-    def inspected(cls, parts: Split, *, with_moments: bool = True) -> Points:
+    def inspect(cls, parts: Split, *, with_moments: bool = True) -> Points:
         """Check and inspect all blocks, with one task per partition."""
         # One list for tasks and results: iterating the Split again may plan other partitions.
         partitions = list(parts)
         weighted = parts.ncollections == 2
-        found: list[_Inspection] = gather(
+        found: list[_PartitionInspection] = gather(
             [partition.submit(_inspect, weighted, with_moments) for partition in partitions]
         )
         schema = functools.reduce(Schema.merged, [one.schema for one in found])
@@ -114,7 +114,7 @@ def block_starts(partition: Partition) -> list[int]:
 
 
 @dataclass(frozen=True)
-class _Inspection:
+class _PartitionInspection:
     """Result of the first pass over one partition; `masses` is empty without weights."""
 
     schema: Schema
@@ -122,7 +122,7 @@ class _Inspection:
     masses: list[float]
 
 
-def _inspect(partition: Partition, weighted: bool, with_moments: bool) -> _Inspection:
+def _inspect(partition: Partition, weighted: bool, with_moments: bool) -> _PartitionInspection:
     """Check the blocks of a partition and compute the properties needed by a fit."""
     checker = _Checker(weighted)
     blocks = checker.checked(partition)
@@ -130,7 +130,7 @@ def _inspect(partition: Partition, weighted: bool, with_moments: bool) -> _Inspe
     for _ in blocks:
         pass  # checks only
     assert checker.schema is not None, "a partition has at least one block"
-    return _Inspection(checker.schema, moments, checker.masses)
+    return _PartitionInspection(checker.schema, moments, checker.masses)
 
 
 class _Checker:

@@ -41,7 +41,7 @@ from spliter_apps.kmeans.tiles import (
     tiles,
 )
 
-MOST_ONE_BY_ONE = 16
+MAX_ONE_BY_ONE = 16
 """Clusters up to which the default is k-means++, with the draws of scikit-learn. On 16 workers, 16
 clusters take it 35 round trips and 1.9 times the CPU time of k-means||, which makes 15 round trips
 whatever the number of clusters; 64 clusters 131 and 7.4 times, 8 clusters 19 and 0.8 times."""
@@ -69,7 +69,7 @@ def first_centers(
     depend on the locations of the blocks.
     """
     if how == "auto":
-        how = "k-means++" if n_clusters <= MOST_ONE_BY_ONE else "k-means||"
+        how = "k-means++" if n_clusters <= MAX_ONE_BY_ONE else "k-means||"
     seeder = Seeder(points, n_clusters, random_state)
     ways = {
         "k-means++": seeder.plus_plus,

@@ -14,18 +14,18 @@ from sklearn.base import BaseEstimator, MultiOutputMixin
 from sklearn.utils.validation import validate_data
 
 from spliter import InvalidArgumentError, Partition, Split, gather
-from spliter_apps._blocks import Expected, keep_schema
+from spliter_apps._blocks import Requirements, keep_schema
 from spliter_apps._data import check_members, is_blocked, open_data
-from spliter_apps.neighbors.forest import Forest, in_item_order
-from spliter_apps.neighbors.given import check_format, check_not_negative
+from spliter_apps.neighbors.forest import Forest, order_by_item
+from spliter_apps.neighbors.inspection import TargetKind, Targets
 from spliter_apps.neighbors.kernel import build_tree
 from spliter_apps.neighbors.metric import TREES, resolve_search
-from spliter_apps.neighbors.sample import TargetKind, Targets
+from spliter_apps.neighbors.precomputed import check_format, check_not_negative
 from spliter_apps.neighbors.tasks import (
-    Conclude,
-    Question,
-    cut_answers,
-    stacked,
+    FinishFunction,
+    Query,
+    concatenate_results,
+    cut_results,
 )
 
 Output = tuple[npt.DTypeLike, tuple[int, ...]]
@@ -103,7 +103,7 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
                     )
                 check_members(data, 2, "split(X, y)")
             data.parts.resolve_item_indexes()
-            forest, sample = Forest.plant(data.parts, self._params(), self._kind)
+            forest, sample = Forest.build(data.parts, self._params(), self._kind)
             keep_schema(self, sample.schema)
             if sample.targets is not None:
                 self._keep_targets(sample.targets, None)
@@ -148,31 +148,31 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.positive_only = tags.input_tags.pairwise
         return tags
 
-    def _asked(
-        self, X: Any, question: Question, conclude: Conclude, outputs: Sequence[Output]
+    def _query(
+        self, X: Any, query: Query, finish: FinishFunction, outputs: Sequence[Output]
     ) -> tuple[Any, ...]:
         """Query the forest with points of any kind; the result is of the same kind."""
         forest = self._forest
         if X is None:
-            found = forest.about_itself(question, conclude)
+            found = forest.query_own_points(query, finish)
             if forest.parts is not None:
-                return _assembled(forest.parts, found, outputs)
-            answers = [stacked(gather(futures)) for _, futures in found]
-            return in_item_order(answers, [tree.items for tree in forest.trees])
+                return _assemble(forest.parts, found, outputs)
+            results = [concatenate_results(gather(futures)) for _, futures in found]
+            return order_by_item(results, [tree.items for tree in forest.trees])
         if is_blocked(X):
             with open_data(X, materialize=False) as data:
-                return _assembled(
-                    data.parts, self._asked_blocks(data.parts, question, conclude), outputs
-                )
-        return forest.about_array(self._queries(X), question, conclude)
+                return _assemble(data.parts, self._query_blocks(data.parts, query, finish), outputs)
+        return forest.query_array(self._queries(X), query, finish)
 
-    def _asked_blocks(
-        self, parts: Split, question: Question, conclude: Conclude
+    def _query_blocks(
+        self, parts: Split, query: Query, finish: FinishFunction
     ) -> list[tuple[Partition, list[Any]]]:
         search = self._forest.search
-        expected = Expected.by(self, search.dtype, accept_sparse=search.algorithm == "brute")
-        expected.check_grid(parts)
-        return self._forest.about_blocks(parts, expected, question, conclude)
+        requirements = Requirements.by(
+            self, search.dtype, accept_sparse=search.algorithm == "brute"
+        )
+        requirements.check_grid(parts)
+        return self._forest.query_blocks(parts, requirements, query, finish)
 
     def _queries(self, X: Any) -> Any:
         """Validate queries in memory."""
@@ -195,9 +195,9 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
         return checked.astype(search.dtype, copy=False)
 
 
-def _assembled(parts: Split, found: Any, outputs: Sequence[Output]) -> tuple[Any, ...]:
+def _assemble(parts: Split, found: Any, outputs: Sequence[Output]) -> tuple[Any, ...]:
     """Assemble the results for the partitions of `parts` into collections with the same blocks."""
-    cut = [(partition, partition.submit(cut_answers, futures)) for partition, futures in found]
+    cut = [(partition, partition.submit(cut_results, futures)) for partition, futures in found]
     return tuple(
         parts.assemble(cut, dtype=dtype, trailing_shape=trailing, output=number)
         for number, (dtype, trailing) in enumerate(outputs)

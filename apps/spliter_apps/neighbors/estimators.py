@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from spliter import InvalidArgumentError
+from spliter_apps.neighbors.inspection import Targets
 from spliter_apps.neighbors.predict import (
     KNeighborsPredictor,
     NeighborsClassifier,
     NeighborsRegressor,
     RadiusNeighborsPredictor,
 )
-from spliter_apps.neighbors.sample import Targets
 from spliter_apps.neighbors.search import KNeighborsMixin, RadiusNeighborsMixin
 from spliter_apps.neighbors.votes import Outliers, Weights
 

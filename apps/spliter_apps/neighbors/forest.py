@@ -4,9 +4,9 @@
 
     queries, a batch per thread      trees, one per location
     batch 0 (at A) ──────────┬────── query tree A (at A) ──┐
-             └───────────────│────── query tree B (at B) ──┴── merge, conclude (at A)
+             └───────────────│────── query tree B (at B) ──┴── merge, finish (at A)
     batch 1 (at B) ──────────┴────── query tree A (at A) ──┐
-             └────────────────────── query tree B (at B) ──┴── merge, conclude (at B)
+             └────────────────────── query tree B (at B) ──┴── merge, finish (at B)
 
 A tree never leaves its location. Each batch of queries is sent to every location once (large ones
 from one location, small ones as task arguments), and the candidates of each tree are sent back to
@@ -25,26 +25,26 @@ import numpy as np
 
 from spliter import InvalidArgumentError, Location, Partition, Split, gather, split
 from spliter.backend import Executor
-from spliter_apps._blocks import Expected
+from spliter_apps._blocks import Requirements
 from spliter_apps._row_values import MESSAGE_NBYTES
+from spliter_apps.neighbors.inspection import DataSummary, TargetKind, inspect_partition
 from spliter_apps.neighbors.metric import Search, resolve_search
-from spliter_apps.neighbors.sample import Sample, TargetKind, survey_sample
 from spliter_apps.neighbors.tasks import (
-    Answer,
-    Conclude,
-    Piece,
-    Question,
-    ask_tree,
-    conclude_answer,
-    grow_tree,
-    hold,
-    own_points,
-    points_to_ask,
-    stacked,
+    BatchResult,
+    FinishFunction,
+    Query,
+    QueryBatch,
+    build_partition_tree,
+    concatenate_results,
+    finish_batch,
+    identity,
+    own_queries,
+    queries_of,
+    query_tree,
 )
 from spliter_apps.neighbors.tree import Ints, nbytes
 
-PIECE_ROWS = 256
+QUERIES_PER_TASK = 256
 """Queries per task: among 25,000 points of 8 columns they take 6 ms, a task on Dask about 1 ms."""
 
 
@@ -70,9 +70,9 @@ class Forest:
     parts: Split | None = None
 
     @classmethod
-    def plant(
+    def build(
         cls, parts: Split, params: Mapping[str, Any], kind: TargetKind | None
-    ) -> tuple[Forest, Sample]:
+    ) -> tuple[Forest, DataSummary]:
         """Check the points, and start building a tree of each partition, at its location.
 
         Parameters
@@ -97,8 +97,8 @@ class Forest:
             If the points, targets or parameters are invalid.
         """
         partitions = tuple(parts)
-        samples = gather([each.submit(survey_sample, kind) for each in partitions])
-        sample = functools.reduce(Sample.merged, samples)
+        samples = gather([each.submit(inspect_partition, kind) for each in partitions])
+        sample = functools.reduce(DataSummary.merged, samples)
         schema = sample.schema
         if not schema.n_items:
             raise InvalidArgumentError(
@@ -110,7 +110,9 @@ class Forest:
             n_features=schema.n_features,
             is_sparse=schema.is_sparse,
         )
-        trees = [each.submit(grow_tree, search, kind, schema.is_sparse) for each in partitions]
+        trees = [
+            each.submit(build_partition_tree, search, kind, schema.is_sparse) for each in partitions
+        ]
         return cls(search, tuple(trees), partitions, parts), sample
 
     def gathered(self) -> Forest:
@@ -125,21 +127,21 @@ class Forest:
         engine = _executor(self.partitions[0])
         if not engine.blocking_call_allowed():
             raise InvalidArgumentError(
-                "asking the trees waits for the engine, which its event loop must not do; call "
-                "this in a thread: await asyncio.to_thread(estimator.kneighbors, X)"
+                "a query waits for the engine and would block its event loop; run it in a thread: "
+                "await asyncio.to_thread(estimator.kneighbors, X)"
             )
         return engine, tuple(each.location for each in self.partitions)
 
-    def about_array(self, points: Any, question: Question, conclude: Conclude) -> Answer:
+    def query_array(self, points: Any, query: Query, finish: FinishFunction) -> BatchResult:
         """Query the forest with points in memory, and wait for the result.
 
         Parameters
         ----------
         points : ndarray or CSR matrix of shape (n, n_features)
             Queries.
-        question : Question
+        query : Question
             Kind of search in each tree.
-        conclude : callable
+        finish : callable
             Computes the result from the merged neighbours.
 
         Returns
@@ -151,24 +153,24 @@ class Forest:
         n_queries = points.shape[0]
         # One batch per thread; fewer if batches get small, more if they exceed a message.
         count = max(
-            min(self._threads(engine, places), -(-n_queries // PIECE_ROWS)),
+            min(self._threads(engine, places), -(-n_queries // QUERIES_PER_TASK)),
             -(-nbytes(points) // MESSAGE_NBYTES),
             1,
         )
         # Small queries are sent as task arguments, which saves the tasks that would hold them.
         go_along = nbytes(points) * len(self.trees) <= MESSAGE_NBYTES
-        answers = []
+        results = []
         for number in range(count):
             start, stop = (n_queries * at // count for at in (number, number + 1))
             at = places[number % len(places)]
-            piece: Any = Piece(points[start:stop])
+            batch: Any = QueryBatch(points[start:stop])
             if not go_along:
-                piece = engine.submit(hold, (piece,), {}, location=at)
-            answers.append(self._ask(engine, locations, piece, at, question, conclude))
-        return stacked(gather(answers))
+                batch = engine.submit(identity, (batch,), {}, location=at)
+            results.append(self._query_batch(engine, locations, batch, at, query, finish))
+        return concatenate_results(gather(results))
 
-    def about_blocks(
-        self, parts: Split, expected: Expected, question: Question, conclude: Conclude
+    def query_blocks(
+        self, parts: Split, requirements: Requirements, query: Query, finish: FinishFunction
     ) -> list[tuple[Partition, list[Any]]]:
         """Query the forest with points in blocks, without waiting.
 
@@ -176,10 +178,10 @@ class Forest:
         ----------
         parts : Split
             Queries, or tuples whose first element is queries.
-        expected : Expected
+        requirements : Expected
             Requirements for the queries.
-        question, conclude
-            As for :meth:`about_array`.
+        query, finish
+            As for :meth:`query_array`.
 
         Returns
         -------
@@ -189,25 +191,25 @@ class Forest:
         partitions = list(parts)
         engine = _executor(partitions[0])
         forest = self._reachable(engine, partitions[0].location)
-        answers: list[tuple[Partition, list[Any]]] = []
+        results: list[tuple[Partition, list[Any]]] = []
         for partition in partitions:
-            piece = partition.submit(points_to_ask, expected)
+            batch = partition.submit(queries_of, requirements)
             at = partition.location
             places = tuple(each.location for each in self.partitions) or (at,) * len(self.trees)
-            answers.append(
-                (partition, [forest._ask(engine, places, piece, at, question, conclude)])
+            results.append(
+                (partition, [forest._query_batch(engine, places, batch, at, query, finish)])
             )
-        return answers
+        return results
 
-    def about_itself(
-        self, question: Question, conclude: Conclude
+    def query_own_points(
+        self, query: Query, finish: FinishFunction
     ) -> list[tuple[Partition | None, list[Any]]]:
         """Query the forest with its own points, without waiting.
 
         Parameters
         ----------
-        question, conclude
-            As for :meth:`about_array`; points are not their own neighbours.
+        query, finish
+            As for :meth:`query_array`; points are not their own neighbours.
 
         Returns
         -------
@@ -219,55 +221,57 @@ class Forest:
         threads = self._threads(engine, places)
         of = max(-(-threads * len(places) // len(self.trees)), 1)
         forest = self._reachable(engine, places[0])
-        answers: list[tuple[Partition | None, list[Any]]] = []
+        results: list[tuple[Partition | None, list[Any]]] = []
         for tree, at, partition in zip(
             forest.trees, locations, self.partitions or [None] * len(self.trees), strict=True
         ):
-            pieces = [
-                engine.submit(own_points, (tree, number, of), {}, location=at)
+            batches = [
+                engine.submit(own_queries, (tree, number, of), {}, location=at)
                 for number in range(of)
             ]
-            answers.append(
+            results.append(
                 (
                     partition,
                     [
-                        forest._ask(engine, locations, piece, at, question, conclude, fitted=True)
-                        for piece in pieces
+                        forest._query_batch(
+                            engine, locations, batch, at, query, finish, fitted=True
+                        )
+                        for batch in batches
                     ],
                 )
             )
-        return answers
+        return results
 
-    def _ask(
+    def _query_batch(
         self,
         engine: Executor,
         locations: Sequence[Location],
-        piece: Any,
+        batch: Any,
         at: Location,
-        question: Question,
-        conclude: Conclude,
+        query: Query,
+        finish: FinishFunction,
         *,
         fitted: bool = False,
     ) -> Any:
         """Query every tree with one batch; return the future of the result."""
         found = [
-            engine.submit(ask_tree, (tree, piece, question), {}, location=location)
+            engine.submit(query_tree, (tree, batch, query), {}, location=location)
             for tree, location in zip(self.trees, locations, strict=True)
         ]
-        own = piece if fitted else None
-        return engine.submit(conclude_answer, (own, found, question, conclude), {}, location=at)
+        own = batch if fitted else None
+        return engine.submit(finish_batch, (own, found, query, finish), {}, location=at)
 
     def _reachable(self, engine: Executor, location: Location) -> Forest:
         """Return a forest whose trees are futures of the given engine."""
         if not self.partitions:
-            held = (engine.submit(hold, (tree,), {}, location=location) for tree in self.trees)
+            held = (engine.submit(identity, (tree,), {}, location=location) for tree in self.trees)
             return Forest(self.search, tuple(held))
         own = _executor(self.partitions[0])
         if type(own) is not type(engine):
             raise InvalidArgumentError(
-                "the fitted points and the queries are collections of different engines "
-                f"({type(own).__name__}, {type(engine).__name__}); pass queries of the engine "
-                "that the estimator was fitted on, or one array"
+                "the fitted points and the queries belong to different engines "
+                f"({type(own).__name__}, {type(engine).__name__}); pass queries of the first one, "
+                "or an array"
             )
         return self
 
@@ -285,16 +289,16 @@ def this_process() -> tuple[Executor, Location]:
 
 
 def _executor(partition: Partition) -> Executor:
-    assert partition.executor is not None, "a partition is asked on the side that split it"
+    assert partition.executor is not None, "a client-side partition has an executor"
     return partition.executor
 
 
-def in_item_order(answers: Sequence[Answer], items: Sequence[Ints]) -> Answer:
+def order_by_item(results: Sequence[BatchResult], items: Sequence[Ints]) -> BatchResult:
     """Return the results for the training points in the order of the training data.
 
     Parameters
     ----------
-    answers : sequence of answer
+    results : sequence of BatchResult
         One for each tree, in the order of its points.
     items : sequence of ndarray of int64
         Row numbers of the points of each tree.
@@ -306,5 +310,5 @@ def in_item_order(answers: Sequence[Answer], items: Sequence[Ints]) -> Answer:
     """
     order = np.argsort(np.concatenate(items), kind="stable")
     in_order = (order == np.arange(len(order))).all()
-    outputs = stacked(answers)
+    outputs = concatenate_results(results)
     return outputs if in_order else tuple(output[order] for output in outputs)

@@ -24,13 +24,13 @@ from spliter_apps.neighbors.tree import (
     Floats,
     Ints,
     Tree,
-    alike,
-    ask,
     build_tree,
+    convert_queries,
     distinct,
     exact_distances,
     nbytes,
-    reach,
+    query_nearest,
+    search_radius,
 )
 
 __all__ = ["Candidates", "Tree", "build_tree", "merge_nearest", "nearest"]
@@ -125,7 +125,7 @@ def nearest(tree: Tree, points: Any, k: int, *, with_targets: bool = False) -> C
     """
     k = min(k, len(tree))
     if k and points.shape[0]:
-        distances, places = _nearest(tree, alike(points, tree), k)
+        distances, places = _nearest(tree, convert_queries(points, tree), k)
     else:
         distances = np.empty((points.shape[0], k))
         places = np.empty((points.shape[0], k), dtype=np.intp)
@@ -135,32 +135,34 @@ def nearest(tree: Tree, points: Any, k: int, *, with_targets: bool = False) -> C
 
 def _nearest(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
     """Request one neighbour more than needed, and further ones in case of ties."""
-    if tree.search.is_given:
-        return ask(tree, points, k)  # already orders ties
-    asked = min(k + 1, len(tree))
-    distances, places = ask(tree, points, asked)
+    if tree.search.is_precomputed:
+        return query_nearest(tree, points, k)  # already orders ties
+    n_queried = min(k + 1, len(tree))
+    distances, places = query_nearest(tree, points, n_queried)
     tied = np.flatnonzero(_is_tied(tree, points, distances, k))
     distances, places = _in_order(tree, points, distances, places, k)
     if len(tied):
         rows, back = distinct(points[tied])
-        settled = _settle(tree, rows, k, asked)
+        settled = _resolve_ties(tree, rows, k, n_queried)
         distances[tied], places[tied] = settled[0][back], settled[1][back]
     return distances, places
 
 
-def _settle(tree: Tree, points: Any, k: int, asked: int) -> tuple[Floats, npt.NDArray[np.intp]]:
+def _resolve_ties(
+    tree: Tree, points: Any, k: int, n_queried: int
+) -> tuple[Floats, npt.NDArray[np.intp]]:
     """Request more and more neighbours of queries until their k nearest are unambiguous."""
     best = np.empty((points.shape[0], k))
     at_places = np.empty((points.shape[0], k), dtype=np.intp)
     open_rows = np.arange(points.shape[0])
     while len(open_rows):
-        asked = min(asked * MORE, len(tree))
-        size = max(BATCH_ELEMENTS // asked, 1)
+        n_queried = min(n_queried * MORE, len(tree))
+        size = max(BATCH_ELEMENTS // n_queried, 1)
         still_open = []
         for start in range(0, len(open_rows), size):
             rows = open_rows[start : start + size]
             queries = points[rows]
-            distances, places = ask(tree, queries, asked)
+            distances, places = query_nearest(tree, queries, n_queried)
             tied = _is_tied(tree, queries, distances, k)
             best[rows], at_places[rows] = _in_order(tree, queries, distances, places, k)
             still_open.append(rows[tied])
@@ -172,7 +174,7 @@ def _is_tied(tree: Tree, points: Any, distances: Floats, k: int) -> npt.NDArray[
     """Whether points that were not returned may be as near as the k-th that was."""
     if distances.shape[1] == len(tree):
         return np.zeros(len(distances), dtype=np.bool_)
-    return distances[:, -1] <= reach(tree, points, distances[:, k - 1])
+    return distances[:, -1] <= search_radius(tree, points, distances[:, k - 1])
 
 
 def _in_order(

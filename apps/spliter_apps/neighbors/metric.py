@@ -36,7 +36,7 @@ ORDERS: Mapping[str, float] = {
 }
 """Metrics that are Minkowski distances, with their order."""
 
-MOST_TREE_FEATURES = 15
+MAX_TREE_FEATURES = 15
 """Columns up to which scikit-learn expects a tree to be faster than brute force."""
 
 
@@ -78,7 +78,7 @@ class Search:
         return np.dtype(np.bool_ if of_sets and self.algorithm == "brute" else np.float64)
 
     @property
-    def is_given(self) -> bool:
+    def is_precomputed(self) -> bool:
         """Whether the distances are computed by the caller."""
         return isinstance(self.metric, str) and self.metric == "precomputed"
 
@@ -127,7 +127,7 @@ class Search:
         cKDTree, KDTree, BallTree, sklearn.neighbors.NearestNeighbors or None
             A tree, or a brute-force estimator; ``None`` if the distances are given.
         """
-        if self.is_given:
+        if self.is_precomputed:
             return None
         if self.order is not None:
             return cKDTree(points, leafsize=self.leaf_size)
@@ -210,7 +210,7 @@ def _chosen(search: Search, n_neighbors: int | None, n_items: int, n_features: i
     """Choose the algorithm for ``"auto"`` by scikit-learn's rule."""
     metric, params = search.metric, search.metric_params or {}
     many = n_neighbors is not None and n_neighbors >= n_items // 2
-    if n_features > MOST_TREE_FEATURES or many:
+    if n_features > MAX_TREE_FEATURES or many:
         return "brute"
     if metric == "minkowski" and params["p"] < 1:
         return "brute"

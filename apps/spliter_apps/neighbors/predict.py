@@ -19,12 +19,12 @@ from spliter import InvalidArgumentError, Partition, gather, split
 from spliter_apps._data import check_members, is_blocked, open_data
 from spliter_apps._row_values import block_like, persisted
 from spliter_apps.neighbors.base import NeighborsEstimator, Output
-from spliter_apps.neighbors.sample import Targets, stack
+from spliter_apps.neighbors.inspection import Targets, stack
 from spliter_apps.neighbors.search import KNeighborsMixin, RadiusNeighborsMixin
-from spliter_apps.neighbors.tasks import Answer, Conclude, Question, stacked
+from spliter_apps.neighbors.tasks import BatchResult, FinishFunction, Query, concatenate_results
 from spliter_apps.neighbors.votes import (
+    ErrorSums,
     Outliers,
-    Spread,
     Weights,
     averages,
     check_weights,
@@ -74,16 +74,16 @@ class NeighborsPredictor(NeighborsEstimator):
         super()._fit(X, y)
 
     @abstractmethod
-    def _question(self, X: Any) -> Question:
+    def _question(self, X: Any) -> Query:
         """Return the search that a prediction needs, including the neighbours' targets."""
 
     @abstractmethod
     def predict(self, X: Any) -> Any:
         """Return predictions for queries."""
 
-    def _predicted(self, X: Any, conclude: Conclude, outputs: Sequence[Any]) -> tuple[Any, ...]:
+    def _predicted(self, X: Any, finish: FinishFunction, outputs: Sequence[Any]) -> tuple[Any, ...]:
         """Query the targets of neighbours and compute predictions at the queries' locations."""
-        return self._asked(X, self._question(X), conclude, outputs)
+        return self._query(X, self._question(X), finish, outputs)
 
     def _is_in_blocks(self, X: Any) -> bool:
         """Whether `X`, or the training points if it is ``None``, are in blocks."""
@@ -95,7 +95,7 @@ class NeighborsPredictor(NeighborsEstimator):
         X: Any,
         y: Any,
         sample_weight: Any,
-        conclude: Conclude,
+        finish: FinishFunction,
         tally: Tally,
         merge: Callable[[Any, Any], Any],
     ) -> Any:
@@ -105,9 +105,9 @@ class NeighborsPredictor(NeighborsEstimator):
         with open_data(X, y, sample_weight, materialize=False) as data:
             if data.parts.ncollections != 3:
                 check_members(data, 2, "split(X, y) or split(X, y, sample_weight)")
-            found = self._asked_blocks(data.parts, self._question(X), conclude)
+            found = self._query_blocks(data.parts, self._question(X), finish)
             tallies = [
-                partition.submit(tally_answers, answers, tally) for partition, answers in found
+                partition.submit(tally_results, results, tally) for partition, results in found
             ]
             return reduce(merge, gather(tallies))
 
@@ -123,9 +123,9 @@ class NeighborsPredictor(NeighborsEstimator):
             return reduce(merge, gather(parts.map(tally_rows, tally)))
 
 
-def tally_answers(partition: Partition, answers: Sequence[Answer], tally: Tally) -> Any:
+def tally_results(partition: Partition, results: Sequence[BatchResult], tally: Tally) -> Any:
     """Score predictions against the targets next to the queries; the body of a task."""
-    (predicted,) = stacked(answers)
+    (predicted,) = concatenate_results(results)
     members = zip(*(block[1:] for block in partition), strict=True)
     return _tally(predicted, members, tally)
 
@@ -167,7 +167,7 @@ class KNeighborsPredictor(KNeighborsMixin, NeighborsPredictor):
         self.metric_params = metric_params
         self.n_jobs = n_jobs
 
-    def _question(self, X: Any) -> Question:
+    def _question(self, X: Any) -> Query:
         return self._nearest(X, with_targets=True)[0]
 
 
@@ -195,7 +195,7 @@ class RadiusNeighborsPredictor(RadiusNeighborsMixin, NeighborsPredictor):
         self.metric_params = metric_params
         self.n_jobs = n_jobs
 
-    def _question(self, X: Any) -> Question:
+    def _question(self, X: Any) -> Query:
         return self._within(with_targets=True)
 
 
@@ -245,14 +245,14 @@ class NeighborsClassifier(ClassifierMixin, NeighborsPredictor):  # type: ignore[
         """
         check_is_fitted(self, "n_samples_fit_")
         classes = self._classes()
-        conclude = partial(
+        finish = partial(
             probabilities,
             classes=classes,
             weights=self.weights,
             outliers=self._labels_of_outliers(),
         )
         outputs: list[Output] = [(np.float64, (len(known),)) for known in classes]
-        found = self._predicted(X, conclude, outputs)
+        found = self._predicted(X, finish, outputs)
         return list(found) if self.outputs_2d_ else found[0]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -366,8 +366,8 @@ class NeighborsRegressor(RegressorMixin, NeighborsPredictor):  # type: ignore[mi
         """
         if not self._is_in_blocks(X):
             return float(super().score(X, y, sample_weight))
-        spread: Spread = self._tallied(
-            X, y, sample_weight, self._averages(), Spread.of, Spread.merged
+        spread: ErrorSums = self._tallied(
+            X, y, sample_weight, self._averages(), ErrorSums.of, ErrorSums.merged
         )
         return spread.r2()
 

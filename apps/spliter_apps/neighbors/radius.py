@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spliter_apps.neighbors.tree import Floats, Ints, Tree, alike, ask_within, nbytes
+from spliter_apps.neighbors.tree import Floats, Ints, Tree, convert_queries, nbytes, query_radius
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,7 @@ def within(tree: Tree, points: Any, radius: float, *, with_targets: bool = False
     rows = places = np.empty(0, dtype=np.intp)
     distances = np.empty(0)
     if n_queries and len(tree):
-        rows, distances, places = ask_within(tree, alike(points, tree), radius)
+        rows, distances, places = query_radius(tree, convert_queries(points, tree), radius)
     targets = tree.targets[places] if with_targets and tree.targets is not None else None
     return _by_item(Neighbourhoods(n_queries, rows, distances, tree.items[places], targets))
 

@@ -9,14 +9,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from spliter import InvalidArgumentError, Split
-from spliter_apps.neighbors.answers import (
+from spliter_apps.neighbors.base import NeighborsEstimator, Output
+from spliter_apps.neighbors.results import (
     as_arrays,
     as_arrays_of_arrays,
     as_graph,
     as_radius_graph,
 )
-from spliter_apps.neighbors.base import NeighborsEstimator, Output
-from spliter_apps.neighbors.tasks import WhichNearest, WhichWithin
+from spliter_apps.neighbors.tasks import NearestQuery, RadiusQuery
 
 
 class KNeighborsMixin(NeighborsEstimator):
@@ -61,15 +61,15 @@ class KNeighborsMixin(NeighborsEstimator):
         >>> NearestNeighbors(n_neighbors=2).fit(blocks).kneighbors([[4.0]])
         (array([[1., 3.]]), array([[2, 1]]))
         """
-        question, k = self._nearest(X, n_neighbors)
+        query, k = self._nearest(X, n_neighbors)
         outputs: list[Output] = [(np.float64, (k,)), (np.int64, (k,))]
-        answer = self._asked(
+        result = self._query(
             X,
-            question,
+            query,
             partial(as_arrays, return_distance=return_distance),
             outputs if return_distance else outputs[1:],
         )
-        return answer if return_distance else answer[0]
+        return result if return_distance else result[0]
 
     def kneighbors_graph(
         self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity"
@@ -93,15 +93,15 @@ class KNeighborsMixin(NeighborsEstimator):
         InvalidArgumentError
             As for :meth:`kneighbors`, or if `mode` is unknown.
         """
-        question, _ = self._nearest(X, n_neighbors)
-        conclude = partial(
+        query, _ = self._nearest(X, n_neighbors)
+        finish = partial(
             as_graph, n_items=self.n_samples_fit_, with_distances=_wants_distances(mode)
         )
-        return self._asked(X, question, conclude, [(np.float64, (self.n_samples_fit_,))])[0]
+        return self._query(X, query, finish, [(np.float64, (self.n_samples_fit_,))])[0]
 
     def _nearest(
         self, X: Any, n_neighbors: int | None = None, *, with_targets: bool = False
-    ) -> tuple[WhichNearest, int]:
+    ) -> tuple[NearestQuery, int]:
         """Return the search in each tree, and the number of neighbours in the result."""
         check_is_fitted(self, "n_samples_fit_")
         k: Any = self.n_neighbors if n_neighbors is None else n_neighbors
@@ -118,7 +118,7 @@ class KNeighborsMixin(NeighborsEstimator):
                 f"n_neighbors = {k}, n_samples_fit = {self.n_samples_fit_}, "
                 f"n_samples = {self.n_samples_fit_ if itself else _rows_of(X)}"
             )
-        return WhichNearest(int(k) + itself, with_targets), int(k)
+        return NearestQuery(int(k) + itself, with_targets), int(k)
 
 
 class RadiusNeighborsMixin(NeighborsEstimator):
@@ -169,12 +169,12 @@ class RadiusNeighborsMixin(NeighborsEstimator):
         """
         if sort_results and not return_distance:
             raise InvalidArgumentError("return_distance must be True if sort_results is True.")
-        conclude = partial(
+        finish = partial(
             as_arrays_of_arrays, return_distance=return_distance, by_distance=sort_results
         )
         outputs: list[Output] = [(object, ())] * (1 + return_distance)
-        answer = self._asked(X, self._within(radius), conclude, outputs)
-        return answer if return_distance else answer[0]
+        result = self._query(X, self._within(radius), finish, outputs)
+        return result if return_distance else result[0]
 
     def radius_neighbors_graph(
         self,
@@ -204,22 +204,22 @@ class RadiusNeighborsMixin(NeighborsEstimator):
         InvalidArgumentError
             As for :meth:`radius_neighbors`, or if `mode` is unknown.
         """
-        question = self._within(radius)
-        conclude = partial(
+        query = self._within(radius)
+        finish = partial(
             as_radius_graph,
             n_items=self.n_samples_fit_,
             with_distances=_wants_distances(mode),
             by_distance=sort_results,
         )
-        return self._asked(X, question, conclude, [(np.float64, (self.n_samples_fit_,))])[0]
+        return self._query(X, query, finish, [(np.float64, (self.n_samples_fit_,))])[0]
 
-    def _within(self, radius: float | None = None, *, with_targets: bool = False) -> WhichWithin:
+    def _within(self, radius: float | None = None, *, with_targets: bool = False) -> RadiusQuery:
         """Return the search in each tree."""
         check_is_fitted(self, "n_samples_fit_")
         chosen: Any = self.radius if radius is None else radius
         if not isinstance(chosen, float | int | np.number) or not chosen >= 0:
             raise InvalidArgumentError(f"radius must be a number >= 0, got {chosen!r}")
-        return WhichWithin(float(chosen), with_targets)
+        return RadiusQuery(float(chosen), with_targets)
 
 
 def _wants_distances(mode: str) -> bool:

@@ -7,29 +7,29 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from spliter import Partition
-from spliter_apps._blocks import Expected
-from spliter_apps.neighbors.kernel import Candidates, Tree, build_tree, merge_nearest, nearest
-from spliter_apps.neighbors.metric import Search
-from spliter_apps.neighbors.radius import Neighbourhoods, merge_within, within
-from spliter_apps.neighbors.sample import (
+from spliter_apps._blocks import Requirements
+from spliter_apps.neighbors.inspection import (
     TargetKind,
     gather_points,
     gather_targets,
     stack,
 )
+from spliter_apps.neighbors.kernel import Candidates, Tree, build_tree, merge_nearest, nearest
+from spliter_apps.neighbors.metric import Search
+from spliter_apps.neighbors.radius import Neighbourhoods, merge_within, within
 from spliter_apps.neighbors.tree import Ints, nbytes
 
-Answer: TypeAlias = tuple[Any, ...]
+BatchResult: TypeAlias = tuple[Any, ...]
 """Result for a batch of queries: one array per output, with one entry per query."""
 
-Conclude: TypeAlias = Callable[[Any], Answer]
+FinishFunction: TypeAlias = Callable[[Any], BatchResult]
 """Computes the result from the merged neighbours."""
 
 
-class Question(Protocol):
+class Query(Protocol):
     """A kind of search: run it in a tree, and merge the results of several trees."""
 
-    def ask(self, tree: Tree, points: Any) -> Any:
+    def run(self, tree: Tree, points: Any) -> Any:
         """Return the neighbours of the queries in one tree."""
         ...
 
@@ -39,7 +39,7 @@ class Question(Protocol):
 
 
 @dataclass(frozen=True)
-class WhichNearest:
+class NearestQuery:
     """Search for the k nearest neighbours.
 
     Parameters
@@ -53,7 +53,7 @@ class WhichNearest:
     k: int
     with_targets: bool = False
 
-    def ask(self, tree: Tree, points: Any) -> Candidates:
+    def run(self, tree: Tree, points: Any) -> Candidates:
         """Return the nearest neighbours in one tree."""
         return nearest(tree, points, self.k, with_targets=self.with_targets)
 
@@ -63,7 +63,7 @@ class WhichNearest:
 
 
 @dataclass(frozen=True)
-class WhichWithin:
+class RadiusQuery:
     """Search for all neighbours within a radius.
 
     Parameters
@@ -77,7 +77,7 @@ class WhichWithin:
     radius: float
     with_targets: bool = False
 
-    def ask(self, tree: Tree, points: Any) -> Neighbourhoods:
+    def run(self, tree: Tree, points: Any) -> Neighbourhoods:
         """Return the neighbours in one tree."""
         return within(tree, points, self.radius, with_targets=self.with_targets)
 
@@ -87,7 +87,7 @@ class WhichWithin:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class QueryBatch:
     """A batch of queries.
 
     Parameters
@@ -106,7 +106,7 @@ class Piece:
         return 500 + nbytes(self.points) + nbytes(self.items)
 
 
-def grow_tree(
+def build_partition_tree(
     partition: Partition, search: Search, kind: TargetKind | None, is_sparse: bool
 ) -> Tree:
     """Build the search tree of a partition's points; the body of a task."""
@@ -117,49 +117,49 @@ def grow_tree(
     return build_tree(points, partition.get_item_indexes(), search, targets)
 
 
-def hold(value: Any) -> Any:
+def identity(value: Any) -> Any:
     """Return the value, to hold it as a task result at a location."""
     return value
 
 
-def points_to_ask(partition: Partition, expected: Expected) -> Piece:
+def queries_of(partition: Partition, requirements: Requirements) -> QueryBatch:
     """Return the queries of a partition as one batch; the body of a task."""
     blocks = (block[0] if isinstance(block, tuple) else block for block in partition)
-    return Piece(stack(map(expected.points, blocks), partition.shape[0]))
+    return QueryBatch(stack(map(requirements.points, blocks), partition.shape[0]))
 
 
-def own_points(tree: Tree, number: int, of: int) -> Piece:
+def own_queries(tree: Tree, number: int, of: int) -> QueryBatch:
     """Return the `number`-th of `of` batches of a tree's own points; the body of a task."""
     start, stop = (len(tree) * at // of for at in (number, number + 1))
-    return Piece(tree.points[start:stop], tree.items[start:stop])
+    return QueryBatch(tree.points[start:stop], tree.items[start:stop])
 
 
-def ask_tree(tree: Tree, piece: Piece, question: Question) -> Any:
+def query_tree(tree: Tree, batch: QueryBatch, query: Query) -> Any:
     """Run a search in a tree; a task at the tree's location."""
-    return question.ask(tree, piece.points)
+    return query.run(tree, batch.points)
 
 
-def conclude_answer(
-    own: Piece | None, found: Sequence[Any], question: Question, conclude: Conclude
-) -> Answer:
+def finish_batch(
+    own: QueryBatch | None, found: Sequence[Any], query: Query, finish: FinishFunction
+) -> BatchResult:
     """Merge the trees' results and compute the final one; a task at the queries' location."""
-    together = question.merged(*found)
+    together = query.merged(*found)
     if own is not None and own.items is not None:
         together = together.without(own.items)
-    return conclude(together)
+    return finish(together)
 
 
-def cut_answers(partition: Partition, answers: Sequence[Answer]) -> tuple[list[Any], ...]:
+def cut_results(partition: Partition, results: Sequence[BatchResult]) -> tuple[list[Any], ...]:
     """Cut each output by the partition's blocks; the body of a task."""
-    return tuple(map(partition.cut, stacked(answers)))
+    return tuple(map(partition.cut, concatenate_results(results)))
 
 
-def stacked(answers: Iterable[Answer]) -> Answer:
+def concatenate_results(results: Iterable[BatchResult]) -> BatchResult:
     """Concatenate the results of several batches, output by output.
 
     Parameters
     ----------
-    answers : iterable of answer
+    results : iterable of BatchResult
         In the order of the batches; at least one.
 
     Returns
@@ -167,4 +167,4 @@ def stacked(answers: Iterable[Answer]) -> Answer:
     tuple of ndarray or CSR matrix
         One for each output.
     """
-    return tuple(stack(output, None) for output in zip(*answers, strict=True))
+    return tuple(stack(output, None) for output in zip(*results, strict=True))

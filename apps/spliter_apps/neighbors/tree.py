@@ -29,8 +29,8 @@ from scipy import sparse
 from scipy.spatial import cKDTree
 
 from spliter_apps._blocks import dense
-from spliter_apps.neighbors.given import nearest_given, within_given
 from spliter_apps.neighbors.metric import TREES, Search
+from spliter_apps.neighbors.precomputed import nearest_precomputed, within_radius_precomputed
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -182,7 +182,7 @@ def _as_searched(tree: Tree, points: Any) -> Any:
     return points if tree.centre is None else points - tree.centre
 
 
-def alike(points: Any, tree: Tree) -> Any:
+def convert_queries(points: Any, tree: Tree) -> Any:
     """Convert queries to the type of a tree's points: dense or sparse, and their dtype.
 
     Parameters
@@ -197,14 +197,14 @@ def alike(points: Any, tree: Tree) -> Any:
         The same object if it has that type.
     """
     dtype = tree.search.dtype
-    if tree.search.is_given:
+    if tree.search.is_precomputed:
         return points
     if sparse.issparse(tree.points):
         return sparse.csr_matrix(points, dtype=dtype)
     return np.ascontiguousarray(dense(points), dtype=dtype)
 
 
-def ask(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
+def query_nearest(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
     """Return the k nearest points; the choice among ties is arbitrary.
 
     Parameters
@@ -212,7 +212,7 @@ def ask(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
     tree : Tree
         Of at least `k` points.
     points : ndarray or CSR matrix of shape (n_queries, n_features)
-        Queries, converted by :func:`alike`.
+        Queries, converted by :func:`convert_queries`.
     k : int
         At least 1.
 
@@ -223,10 +223,10 @@ def ask(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
     places : ndarray of intp, shape (n_queries, k)
         Indexes into the tree's points.
     """
-    if tree.search.is_given:
-        return nearest_given(points, k)
+    if tree.search.is_precomputed:
+        return nearest_precomputed(points, k)
     if tree.search.order is not None:
-        return _ask_tree_of_scipy(tree, points, k)
+        return _query_scipy_tree(tree, points, k)
     index = copy.copy(tree.index)
     if tree.search.algorithm in TREES:
         distances, places = index.query(points, k)
@@ -235,7 +235,7 @@ def ask(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
     return np.asarray(distances, dtype=np.float64), places
 
 
-def _ask_tree_of_scipy(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
+def _query_scipy_tree(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
     """Query nearby points consecutively, so that they find parts of the tree in the cache."""
     # Not needed if the whole tree fits the cache.
     in_turn = tree.points.nbytes > CACHE_NBYTES
@@ -248,7 +248,7 @@ def _ask_tree_of_scipy(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDA
     return distances, places
 
 
-def ask_within(
+def query_radius(
     tree: Tree, points: Any, radius: float
 ) -> tuple[npt.NDArray[np.intp], Floats, npt.NDArray[np.intp]]:
     """Return all points within a radius, in any order.
@@ -258,7 +258,7 @@ def ask_within(
     tree : Tree
         Not empty.
     points : ndarray or CSR matrix of shape (n_queries, n_features)
-        Queries, converted by :func:`alike`.
+        Queries, converted by :func:`convert_queries`.
     radius : float
         Inclusive.
 
@@ -271,20 +271,20 @@ def ask_within(
     places : ndarray of intp, shape (n,)
         Index of each found point in the tree's points.
     """
-    if tree.search.is_given:
-        return within_given(points, radius)
-    asked = radius
+    if tree.search.is_precomputed:
+        return within_radius_precomputed(points, radius)
+    n_queried = radius
     if tree.search.recomputes:
-        asked = float(np.max(reach(tree, points, np.full(points.shape[0], radius))))
+        n_queried = float(np.max(search_radius(tree, points, np.full(points.shape[0], radius))))
     index = tree.index
     places: Any
     distances: Any = ()  # not requested if they are recomputed
     if (order := tree.search.order) is not None:
-        places = index.query_ball_point(points, asked, p=order)
+        places = index.query_ball_point(points, n_queried, p=order)
     elif tree.search.algorithm in TREES:
-        places, distances = copy.copy(index).query_radius(points, asked, return_distance=True)
+        places, distances = copy.copy(index).query_radius(points, n_queried, return_distance=True)
     else:
-        distances, places = copy.copy(index).radius_neighbors(_as_searched(tree, points), asked)
+        distances, places = copy.copy(index).radius_neighbors(_as_searched(tree, points), n_queried)
     rows = np.repeat(np.arange(len(places)), [len(found) for found in places])
     flat = np.concatenate(places).astype(np.intp, copy=False)
     if not tree.search.recomputes:
@@ -294,7 +294,7 @@ def ask_within(
     return rows[kept], exact[kept], flat[kept]
 
 
-def reach(tree: Tree, points: Any, distances: Floats) -> Floats:
+def search_radius(tree: Tree, points: Any, distances: Floats) -> Floats:
     """Return upper bounds of the computed distances of points that may be as near as given.
 
     Parameters

@@ -297,7 +297,7 @@ def hits(truth: Array, predicted: Array, sample_weight: Array | None) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class ErrorSums:
     """Sums from which the coefficient of determination is computed, for each output.
 
     Parameters
@@ -312,7 +312,7 @@ class Spread:
     errors: Floats
 
     @classmethod
-    def of(cls, truth: Array, predicted: Array, sample_weight: Array | None) -> Spread:
+    def of(cls, truth: Array, predicted: Array, sample_weight: Array | None) -> ErrorSums:
         """Compute the sums of some rows.
 
         Parameters
@@ -332,23 +332,23 @@ class Spread:
         InvalidArgumentError
             If a prediction is NaN.
         """
-        expected = _in_columns(truth).astype(np.float64)
+        requirements = _in_columns(truth).astype(np.float64)
         counted = np.ones(len(predicted)) if sample_weight is None else sample_weight
         counted = counted.astype(np.float64)[:, None]
         weight = float(counted.sum())
-        mean = (counted * expected).sum(axis=0) / (weight or 1.0)
-        errors = expected - _in_columns(predicted)
+        mean = (counted * requirements).sum(axis=0) / (weight or 1.0)
+        errors = requirements - _in_columns(predicted)
         if (unknown := np.isnan(errors).any(axis=1).sum()) > 0:
             raise InvalidArgumentError(
                 f"the prediction for {unknown} points is NaN, which has no score: no neighbour is "
                 "within the radius; use a larger one"
             )
-        variance = (counted * (expected - mean) ** 2).sum(axis=0) / (weight or 1.0)
+        variance = (counted * (requirements - mean) ** 2).sum(axis=0) / (weight or 1.0)
         return cls(Moments(weight, mean, variance), (counted * errors**2).sum(axis=0))
 
-    def merged(self, other: Spread) -> Spread:
+    def merged(self, other: ErrorSums) -> ErrorSums:
         """Return the sums of these rows and others."""
-        return Spread(self.truth.merged(other.truth), self.errors + other.errors)
+        return ErrorSums(self.truth.merged(other.truth), self.errors + other.errors)
 
     def r2(self) -> float:
         """Return the mean coefficient of determination of the outputs.

@@ -2,12 +2,12 @@
 
 An SVM trained on few items has approximately the margins of one trained on all; the error shrinks
 with the number of items. Each partition therefore also keeps items just outside the margin
-(:func:`doubt`), and later iterations find hardly any missing item.
+(:func:`margin_error`), and later iterations find hardly any missing item.
 
 A partition finds its support vectors by comparing classes. If blocks are sorted by class, a
 partition may contain one class only, or very few items of another, and its margins are then far
 from those of all data. Such partitions train with a *sample* of all data, a few items of each
-class, weighted to make up for the missing ones. Items of the sample are not passed on.
+class, weighted to make up for the missing ones. Items of the sample are not part of the result.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ TOO_FEW_DEVIATIONS = 2.0
 """... and is this many standard deviations below it, as class shares of small partitions vary."""
 
 
-DOUBT = 25.0
+MARGIN_ERROR = 25.0
 """Error of the margins, in units of the margin, times the square root of the number of training
 items: measured such that the second iteration on overlapping classes finds less than a thousandth
 of the items missing."""
 
-MOST_DOUBT = 0.5
+MAX_MARGIN_ERROR = 0.5
 """Upper bound of the error for few items; beyond it most items would be kept."""
 
-DOUBT_OF_SAMPLES = 1.0
+SAMPLE_MARGIN_ERROR = 1.0
 """Error of the margins if a sample replaces a missing class."""
 
 
-def doubt(nitems: int) -> float:
+def margin_error(nitems: int) -> float:
     """Return the estimated error of the margins of a representative partition.
 
     Parameters
@@ -61,13 +61,13 @@ def doubt(nitems: int) -> float:
 
     Examples
     --------
-    >>> doubt(100), doubt(10_000)
+    >>> margin_error(100), margin_error(10_000)
     (0.5, 0.25)
     """
-    return float(min(MOST_DOUBT, DOUBT / np.sqrt(max(nitems, 1))))
+    return float(min(MAX_MARGIN_ERROR, MARGIN_ERROR / np.sqrt(max(nitems, 1))))
 
 
-def missing_mass(counts: Counts, totals: Counts) -> Floats | None:
+def missing_counts(counts: Counts, totals: Counts) -> Floats | None:
     """Return how many items of each class a partition lacks to be representative.
 
     Parameters
@@ -85,8 +85,8 @@ def missing_mass(counts: Counts, totals: Counts) -> Floats | None:
 
     Examples
     --------
-    >>> missing_mass(np.array([50, 40]), np.array([500, 500]))
-    >>> missing_mass(np.array([50, 0]), np.array([500, 250]))
+    >>> missing_counts(np.array([50, 40]), np.array([500, 500]))
+    >>> missing_counts(np.array([50, 0]), np.array([500, 250]))
     array([ 0., 25.])
     """
     size = counts.sum()
@@ -101,7 +101,7 @@ def missing_mass(counts: Counts, totals: Counts) -> Floats | None:
     return lacking
 
 
-def stand_in_counts(totals: Counts) -> Counts:
+def replacement_counts(totals: Counts) -> Counts:
     """Return the number of items of each class in a sample that replaces missing classes.
 
     Parameters
@@ -116,7 +116,7 @@ def stand_in_counts(totals: Counts) -> Counts:
 
     Examples
     --------
-    >>> stand_in_counts(np.array([8_000, 10]))
+    >>> replacement_counts(np.array([8_000, 10]))
     array([1024,   10])
     """
     return np.minimum(max(SAMPLE_ROWS // len(totals), 1), totals)
@@ -170,7 +170,7 @@ def sample(rows: Rows, quota: Counts) -> Rows:
     return rows.taken(np.sort(np.concatenate(taken)))
 
 
-def standing_in(drawn: Rows, rows: Rows, mass: Floats) -> Rows:
+def replacements(drawn: Rows, rows: Rows, mass: Floats) -> Rows:
     """Return the items of a sample that replace the missing classes of a partition.
 
     Parameters

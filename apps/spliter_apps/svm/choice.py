@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.svm import SVC
 
-from spliter_apps.svm.balance import SAMPLE_ROWS, Counts, doubt
+from spliter_apps.svm.balance import SAMPLE_ROWS, Counts, margin_error
 from spliter_apps.svm.kernel import Rows, support, train
 from spliter_apps.svm.margins import near_margin
 
@@ -22,7 +22,7 @@ one SVC: the previous steps take the other 0.2. On 20,000 points in two partitio
 1.2 times as long as one SVC at a share of 0.88, 1.1 times at 0.79, 0.9 times at 0.78, and 0.7 times
 at 0.47."""
 
-WORTH_A_CASCADE = 10_000_000
+MIN_EVALUATIONS_SAVED = 10_000_000
 """Minimum number of saved kernel evaluations for which a cascade is trained. Its additional tasks
 take 0.05 to 0.15 s on a Dask cluster of two workers; on 14 sets of 8,000 to 24,000 points in two
 partitions, each predicted evaluation saves 3 to 70 ns of one thread, median 7."""
@@ -73,14 +73,14 @@ def evaluations_saved(drawn: Rows, svc: SVC, nitems: int) -> float:
     -----
     An SVC trained on the first half of the sample gives the share of support vectors. The share of
     points that a cascade keeps is estimated on the second half: those inside the margins of this
-    SVC or within :func:`~spliter_apps.svm.balance.doubt` of half the data outside them.
+    SVC or within :func:`~spliter_apps.svm.balance.margin_error` of half the data outside them.
 
     Examples
     --------
     >>> points = np.linspace(-1.0, 1.0, 200)[:, None]
     >>> rows = Rows(points, (points[:, 0] > 0).astype(np.intp), None, np.arange(200))
     >>> saved = evaluations_saved(rows, SVC(kernel="linear", gamma=1.0), 1_000_000)
-    >>> bool(saved > WORTH_A_CASCADE)
+    >>> bool(saved > MIN_EVALUATIONS_SAVED)
     True
     """
     # Every class with two items is in both halves.
@@ -92,6 +92,6 @@ def evaluations_saved(drawn: Rows, svc: SVC, nitems: int) -> float:
     vectors = len(support(found)) / len(trained)
     held = held.taken(np.isin(held.labels, found.model.classes_))
     near = near_margin(
-        found.model, support(found).points, held.points, held.labels, doubt(nitems // 2)
+        found.model, support(found).points, held.points, held.labels, margin_error(nitems // 2)
     )
     return float(nitems * nitems * vectors * (BREAK_EVEN - near.mean()))

@@ -18,16 +18,16 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from spliter_apps._blocks import keep_schema
 from spliter_apps._data import Data, Materialize, is_blocked, open_data
-from spliter_apps.svm.answers import ask_blocks, check_labelled, score_blocks
 from spliter_apps.svm.balance import SAMPLE_ROWS
+from spliter_apps.svm.inspection import DataSummary
 from spliter_apps.svm.kernel import SupportSet, support
-from spliter_apps.svm.loop import Cascade, survey
+from spliter_apps.svm.loop import Cascade, inspect_data
+from spliter_apps.svm.predictions import check_labelled, predict_blocks, score_blocks
 from spliter_apps.svm.settings import needs_variance, scaled, unfitted_svc
-from spliter_apps.svm.survey import Findings
 
 Array: TypeAlias = npt.NDArray[Any]
 
-PIECE_ROWS = 1_024
+BLOCK_ROWS = 1_024
 """Rows per block when a longer array in memory is cut, so that partitions are even."""
 
 
@@ -264,13 +264,13 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         svc = unfitted_svc(self)
         with self._opened(X, y, sample_weight) as data:
             data.parts.resolve_item_indexes()
-            findings = survey(data.parts, needs_variance(svc))
+            summary = inspect_data(data.parts, needs_variance(svc))
             if not data.in_memory:
-                keep_schema(self, findings.schema)
-            svc = scaled(svc, findings)
-            cascade = Cascade(svc, findings, self.cascade_arity, self.tol, self.cascade)
+                keep_schema(self, summary.schema)
+            svc = scaled(svc, summary)
+            cascade = Cascade(svc, summary, self.cascade_arity, self.tol, self.cascade)
             solution = cascade.run(data.parts, self.max_iter)
-        self._keep(solution, findings)
+        self._keep(solution, summary)
         return self
 
     def _opened(self, X: Any, y: Any, sample_weight: Any) -> Data:
@@ -295,20 +295,20 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y,
             sample_weight,
             materialize=materialize,
-            piece_rows=max(rows, 1) if one_piece else PIECE_ROWS,
+            block_rows=max(rows, 1) if one_piece else BLOCK_ROWS,
         )
         check_labelled(data)
         return data
 
-    def _keep(self, solution: SupportSet, findings: Findings) -> None:
+    def _keep(self, solution: SupportSet, summary: DataSummary) -> None:
         """Set the fitted attributes."""
         model = solution.model
         assert model is not None
         kept = support(solution)
         # The model was trained on class numbers.
-        model.classes_ = self.classes_ = findings.classes
+        model.classes_ = self.classes_ = summary.classes
         if self.class_weight is not None:
-            by_label = zip(findings.classes.tolist(), model.class_weight_.tolist(), strict=True)
+            by_label = zip(summary.classes.tolist(), model.class_weight_.tolist(), strict=True)
             model.set_params(class_weight=dict(by_label))
         self.estimator_ = model
         self.support_ = kept.indexes
@@ -361,7 +361,7 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if is_blocked(X):
-            return ask_blocks(self, "predict", X, dtype=self.classes_.dtype)
+            return predict_blocks(self, "predict", X, dtype=self.classes_.dtype)
         return self.estimator_.predict(self._validated(X))
 
     def decision_function(self, X: Any) -> Any:
@@ -391,10 +391,10 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self.estimator_.decision_function(self._validated(X))
         nclasses = len(self.classes_)
         if nclasses == 2:
-            return ask_blocks(self, "decision_function", X, dtype=float)
+            return predict_blocks(self, "decision_function", X, dtype=float)
         ovr = self.estimator_.decision_function_shape == "ovr"
         width = nclasses if ovr else nclasses * (nclasses - 1) // 2
-        return ask_blocks(self, "decision_function", X, dtype=float, width=width)
+        return predict_blocks(self, "decision_function", X, dtype=float, width=width)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the accuracy: the (weighted) share of correctly classified points.

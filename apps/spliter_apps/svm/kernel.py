@@ -1,4 +1,4 @@
-"""The steps of a Cascade SVM on plain arrays: train, merge, conclude, find missing points, improve.
+"""The steps of a Cascade SVM on plain arrays: train, merge, finish, find missing points, improve.
 
 A cascade (Graf, Cosatto, Bottou, Dourdanovic and Vapnik, "Parallel Support Vector Machines:
 The Cascade SVM", 2004) trains on parts of the data, keeps the support vectors, and trains on
@@ -167,8 +167,8 @@ def train(
     rows: Rows,
     svc: SVC,
     *,
-    stand_ins: Rows | None = None,
-    doubt: float = 0.0,
+    replacements: Rows | None = None,
+    margin_error: float = 0.0,
     exact: bool = False,
 ) -> SupportSet | None:
     """Find the support vectors among some items.
@@ -180,9 +180,9 @@ def train(
     svc : SVC
         Untrained. Its gamma is a number and its class weights, if any, are by class number:
         ``"scale"`` and ``"balanced"`` depend on all data.
-    stand_ins : Rows, optional
+    replacements : Rows, optional
         Additional items for training only, not returned.
-    doubt : float
+    margin_error : float
         Expected error of the margins, in units of the margin. Items within this distance of a
         margin are kept as well, as they may become support vectors.
     exact : bool
@@ -194,7 +194,7 @@ def train(
     SupportSet or None
         ``None`` if there are no items. Items of a single class are all kept: any of them may be
         a support vector against another class. The set has a model only if it was trained on
-        these rows alone: not for a single class, stand-ins or doubt.
+        these rows alone: not for a single class, replacements or a margin error.
 
     Examples
     --------
@@ -203,18 +203,18 @@ def train(
     >>> svc = SVC(kernel="linear", gamma=1.0)
     >>> train(rows, svc).rows.indexes
     array([71, 72])
-    >>> train(rows, svc, doubt=0.9).rows.indexes
+    >>> train(rows, svc, margin_error=0.9).rows.indexes
     array([70, 71, 72])
     """
     if not len(rows):
         return None
-    everything = rows if stand_ins is None else Rows.concatenated([rows, stand_ins])
+    everything = rows if replacements is None else Rows.concatenated([rows, replacements])
     if everything.labels.min() == everything.labels.max():
         return SupportSet(rows)
     model = _fitted(svc, everything)
-    if everything is not rows or doubt:
+    if everything is not rows or margin_error:
         vectors = everything.points[model.support_]
-        kept = near_margin(model, vectors, rows.points, rows.labels, doubt)
+        kept = near_margin(model, vectors, rows.points, rows.labels, margin_error)
         kept[model.support_[model.support_ < len(rows)]] = True
         return SupportSet(rows.taken(kept))
     if not callable(svc.kernel):
@@ -239,7 +239,7 @@ def _fitted(svc: SVC, rows: Rows) -> SVC:
 
 
 @dataclass(frozen=True, eq=False)
-class Missing:
+class MarginViolations:
     """Items that violate the margins of a solution.
 
     Parameters
@@ -259,7 +259,7 @@ class Missing:
         return self.rows.__sizeof__()
 
 
-def missing(rows: Rows, solution: SupportSet) -> Missing:
+def find_violations(rows: Rows, solution: SupportSet) -> MarginViolations:
     """Find items that violate the margins of a solution.
 
     Parameters
@@ -279,20 +279,22 @@ def missing(rows: Rows, solution: SupportSet) -> Missing:
     >>> points = np.array([[0.0], [1.0], [4.0], [9.0]])
     >>> rows = Rows(points, np.array([0, 0, 1, 1]), None, np.array([70, 71, 72, 73]))
     >>> solution = train(rows.taken([0, 3]), SVC(kernel="linear", gamma=1.0))
-    >>> missing(rows, solution).rows.indexes
+    >>> find_violations(rows, solution).rows.indexes
     array([71, 72])
     """
     assert solution.model is not None, "a solution has been trained"
     if not len(rows):
-        return Missing(rows, 0.0)
+        return MarginViolations(rows, 0.0)
     model = solution.model
     short = slacks(model, support(solution).points, rows.points, rows.labels)
     short[np.isin(rows.indexes, solution.rows.indexes)] = 0.0
     gap = float(bounds(model, rows.labels, rows.weights) @ short)
-    return Missing(rows.taken(short > 0), gap)
+    return MarginViolations(rows.taken(short > 0), gap)
 
 
-def improve(found: Sequence[Missing], svc: SVC, tol: float, last: SupportSet) -> SupportSet:
+def improve(
+    found: Sequence[MarginViolations], svc: SVC, tol: float, last: SupportSet
+) -> SupportSet:
     """Train the solution again with its missing items, unless they are within the tolerance.
 
     Parameters
@@ -388,7 +390,7 @@ def merge(sets: Sequence[SupportSet | None], svc: SVC, *, exact: bool = False) -
     return train(united(present), svc, exact=exact)
 
 
-def conclude(sets: Sequence[SupportSet | None], svc: SVC, *, exact: bool = False) -> SupportSet:
+def finish(sets: Sequence[SupportSet | None], svc: SVC, *, exact: bool = False) -> SupportSet:
     """Merge the remaining sets into the solution of the first iteration.
 
     Parameters

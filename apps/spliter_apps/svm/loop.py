@@ -19,30 +19,30 @@ from sklearn.svm import SVC
 from spliter import Location, Partition, Split, gather, task
 from spliter_apps._results import wait
 from spliter_apps.svm.balance import (
-    DOUBT_OF_SAMPLES,
+    SAMPLE_MARGIN_ERROR,
     SAMPLE_ROWS,
     Counts,
     Floats,
-    doubt,
-    missing_mass,
+    margin_error,
+    missing_counts,
     quotas,
+    replacement_counts,
+    replacements,
     sample,
-    stand_in_counts,
-    standing_in,
 )
-from spliter_apps.svm.choice import WORTH_A_CASCADE, evaluations_saved, sample_counts
+from spliter_apps.svm.choice import MIN_EVALUATIONS_SAVED, evaluations_saved, sample_counts
+from spliter_apps.svm.inspection import BlockIndex, DataSummary, inspect_task, read
 from spliter_apps.svm.kernel import (
-    Missing,
+    MarginViolations,
     Rows,
     SupportSet,
-    conclude,
+    find_violations,
+    finish,
     improve,
     merge,
-    missing,
     train,
     united,
 )
-from spliter_apps.svm.survey import BlockIndex, Findings, read, summarise
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Cascade:
     ----------
     svc : SVC
         Untrained, with a number for gamma and class weights by class number.
-    findings : Findings
+    summary : Findings
         Results of the first pass over the data.
     arity : int
         Sets merged by one task, at least 2.
@@ -65,7 +65,7 @@ class Cascade:
     """
 
     svc: SVC
-    findings: Findings
+    summary: DataSummary
     arity: int
     tol: float
     cascade: bool | Literal["auto"]
@@ -103,44 +103,44 @@ class Cascade:
         """Decide whether to train one SVC on all points instead of a cascade."""
         if len(partitions) == 1 or self.cascade != "auto":
             return len(partitions) == 1 or not self.cascade
-        totals = self.findings.positive
+        totals = self.summary.positive
         nitems = int(totals.sum())
         if nitems <= SAMPLE_ROWS:
             return True
         drawn = self._sample(partitions, sample_counts(totals))
         saved = wait(_evaluations_saved(partitions[0], self.svc, nitems, drawn))
-        return bool(saved <= WORTH_A_CASCADE)
+        return bool(saved <= MIN_EVALUATIONS_SAVED)
 
     def _one_svc(self, partitions: Sequence[Partition]) -> Any:
         """Train on all points at the first partition; return the future of the solution."""
-        sets = [_read_all(partition, self.findings.classes) for partition in partitions]
-        return _conclude(partitions[0], self.svc, True, *sets)
+        sets = [_read_all(partition, self.summary.classes) for partition in partitions]
+        return _finish(partitions[0], self.svc, True, *sets)
 
     def _first(self, partitions: Sequence[Partition]) -> Any:
         """Start the first iteration; return the future of its solution."""
-        findings = self.findings
-        counts = [_counts(findings.positive_of, partition) for partition in partitions]
+        summary = self.summary
+        counts = [_counts(summary.positive_of, partition) for partition in partitions]
         drawn = None
-        if any(_lacks_a_class(of_one, findings) for of_one in counts):
-            drawn = self._sample(partitions, stand_in_counts(findings.positive))
+        if any(_lacks_a_class(of_one, summary) for of_one in counts):
+            drawn = self._sample(partitions, replacement_counts(summary.positive))
         train_args = self._args_chooser(drawn)
         level = [
             _Pending(
                 partition,
                 of_one,
-                _train(partition, findings.classes, self.svc, *train_args(of_one)),
+                _train(partition, summary.classes, self.svc, *train_args(of_one)),
             )
             for partition, of_one in zip(partitions, counts, strict=True)
         ]
-        return self._merged(level, train_args)
+        return self._merge_levels(level, train_args)
 
     def _sample(self, partitions: Sequence[Partition], wanted: Counts) -> Any:
         """Draw a sample of all data with some items of each class; return its future."""
-        counts = [_counts(self.findings.positive_of, partition) for partition in partitions]
+        counts = [_counts(self.summary.positive_of, partition) for partition in partitions]
         several = [
-            _draw(partition, self.findings.classes, quota)
+            _draw(partition, self.summary.classes, quota)
             for partition, quota in zip(
-                partitions, quotas(counts, self.findings.positive, wanted), strict=True
+                partitions, quotas(counts, self.summary.positive, wanted), strict=True
             )
         ]
         return _concatenated(partitions[0], *several)
@@ -149,21 +149,21 @@ class Cascade:
         """Return a function that gives the training arguments for the class counts of a part."""
 
         def train_args(counts: Counts) -> _TrainArgs:
-            mass = missing_mass(counts, self.findings.positive)
+            mass = missing_counts(counts, self.summary.positive)
             if mass is None:
-                return doubt(int(counts.sum())), None, None
-            return DOUBT_OF_SAMPLES, mass, drawn
+                return margin_error(int(counts.sum())), None, None
+            return SAMPLE_MARGIN_ERROR, mass, drawn
 
         return train_args
 
     def _iterate(self, partitions: Sequence[Partition], solution: Any) -> Any:
         """Start another iteration; return the future of its solution."""
         found = [
-            _look_again(partition, self.findings.classes, solution) for partition in partitions
+            _find_violations(partition, self.summary.classes, solution) for partition in partitions
         ]
         return _improve(partitions[0], self.svc, self.tol, solution, *found)
 
-    def _merged(self, level: list[_Pending], train_args: _ChooseArgs) -> Any:
+    def _merge_levels(self, level: list[_Pending], train_args: _ChooseArgs) -> Any:
         """Merge level by level, each group at the partition of its first set."""
         while len(level) > self.arity:
             level = [
@@ -171,7 +171,7 @@ class Cascade:
                 for at in range(0, len(level), self.arity)
             ]
         sets = [pending.result for pending in level]
-        return _conclude(level[0].partition, self.svc, False, *sets)
+        return _finish(level[0].partition, self.svc, False, *sets)
 
     def _merge(self, group: Sequence[_Pending], train_args: _ChooseArgs) -> _Pending:
         if len(group) == 1:
@@ -204,12 +204,12 @@ def _counts(positive_of: Mapping[BlockIndex, Counts], partition: Partition) -> C
     return positive_of.get(partition.get_indexes()[0], np.zeros(nclasses, dtype=np.int64))
 
 
-def _lacks_a_class(counts: Counts, findings: Findings) -> bool:
+def _lacks_a_class(counts: Counts, summary: DataSummary) -> bool:
     """Tell whether a partition has too few items of some class to train by itself."""
-    return missing_mass(counts, findings.positive) is not None
+    return missing_counts(counts, summary.positive) is not None
 
 
-def survey(parts: Split, moments: bool) -> Findings:
+def inspect_data(parts: Split, moments: bool) -> DataSummary:
     """Check all data and collect their classes and moments, with one task per partition.
 
     Parameters
@@ -229,8 +229,8 @@ def survey(parts: Split, moments: bool) -> Findings:
     InvalidArgumentError
         If the data cannot be used; names the block.
     """
-    summaries = [summarise(partition, moments) for partition in parts]
-    return Findings.of(gather(summaries))
+    summaries = [inspect_task(partition, moments) for partition in parts]
+    return DataSummary.of(gather(summaries))
 
 
 def in_order(partitions: Sequence[Partition]) -> list[Partition]:
@@ -283,51 +283,53 @@ def _train(
     partition: Partition,
     classes: npt.NDArray[Any],
     svc: SVC,
-    doubtful: float,
+    error: float,
     mass: Floats | None,
     drawn: Rows | None,
 ) -> SupportSet | None:
     """Train on the items of one partition."""
     rows = read(partition, classes)
-    return train(rows, svc, stand_ins=_stand_ins(rows, mass, drawn), doubt=doubtful)
+    return train(rows, svc, replacements=_replacements(rows, mass, drawn), margin_error=error)
 
 
-def _stand_ins(rows: Rows, mass: Floats | None, drawn: Rows | None) -> Rows | None:
-    return None if mass is None or drawn is None else standing_in(drawn, rows, mass)
+def _replacements(rows: Rows, mass: Floats | None, drawn: Rows | None) -> Rows | None:
+    return None if mass is None or drawn is None else replacements(drawn, rows, mass)
 
 
 @task
-def _look_again(partition: Partition, classes: npt.NDArray[Any], solution: SupportSet) -> Missing:
+def _find_violations(
+    partition: Partition, classes: npt.NDArray[Any], solution: SupportSet
+) -> MarginViolations:
     """Find the items of a partition that violate the margins of the solution."""
-    return missing(read(partition, classes), solution)
+    return find_violations(read(partition, classes), solution)
 
 
 @task
 def _merge(
     partition: Partition,
     svc: SVC,
-    doubtful: float,
+    error: float,
     mass: Floats | None,
     drawn: Rows | None,
     *sets: SupportSet | None,
 ) -> SupportSet | None:
     """Train on the sets of several partitions."""
     present = [found for found in sets if found is not None]
-    if not doubtful or not present:
+    if not error or not present:
         return merge(present, svc)
     rows = united(present)
-    return train(rows, svc, stand_ins=_stand_ins(rows, mass, drawn), doubt=doubtful)
+    return train(rows, svc, replacements=_replacements(rows, mass, drawn), margin_error=error)
 
 
 @task
-def _conclude(partition: Partition, svc: SVC, exact: bool, *sets: SupportSet | None) -> SupportSet:
+def _finish(partition: Partition, svc: SVC, exact: bool, *sets: SupportSet | None) -> SupportSet:
     """Train on the remaining sets."""
-    return conclude(sets, svc, exact=exact)
+    return finish(sets, svc, exact=exact)
 
 
 @task
 def _improve(
-    partition: Partition, svc: SVC, tol: float, last: SupportSet, *found: Missing
+    partition: Partition, svc: SVC, tol: float, last: SupportSet, *found: MarginViolations
 ) -> SupportSet:
     """Train the solution again with its missing items."""
     return improve(found, svc, tol, last)

@@ -22,7 +22,7 @@ from spliter_apps._blocks import dense
 
 Floats = npt.NDArray[np.float64]
 
-MOST_ELEMENTS = 2**22
+MAX_ELEMENTS = 2**22
 """Maximum number of elements of a kernel matrix in memory (32 MiB)."""
 
 
@@ -110,10 +110,10 @@ def _products(
     svc: SVC, points: Any, support: Any, coefficients: Floats
 ) -> Iterator[tuple[slice, Floats]]:
     """Yield ``kernel(points, support) @ coefficients`` for slices of the points."""
-    step = max(MOST_ELEMENTS // max(support.shape[0], 1), 1)
+    step = max(MAX_ELEMENTS // max(support.shape[0], 1), 1)
     for start in range(0, points.shape[0], step):
-        piece = slice(start, start + step)
-        yield piece, kernel_matrix(svc, points[piece], support) @ coefficients
+        rows = slice(start, start + step)
+        yield rows, kernel_matrix(svc, points[rows], support) @ coefficients
 
 
 def dual_objective(model: SVC, support: Any) -> float:
@@ -139,7 +139,7 @@ def dual_objective(model: SVC, support: Any) -> float:
     """
     coefficients = PairCoefficients.of(model).coefficients
     nvectors = support.shape[0]
-    step = max(MOST_ELEMENTS // max(nvectors, 1), 1)
+    step = max(MAX_ELEMENTS // max(nvectors, 1), 1)
     quadratic = 0.0
     for start in range(0, nvectors, step):
         # The matrix is symmetric: elements right of the diagonal block count twice.
@@ -177,8 +177,8 @@ def slacks(model: SVC, support: Any, points: Any, labels: npt.NDArray[np.intp]) 
     array([0., 1.])
     """
     found = np.empty(points.shape[0])
-    for piece, short, concerned in _shortfalls(model, support, points, labels):
-        found[piece] = np.sum(short, axis=1, where=concerned & (short > model.tol))
+    for rows, short, concerned in _shortfalls(model, support, points, labels):
+        found[rows] = np.sum(short, axis=1, where=concerned & (short > model.tol))
     return found
 
 
@@ -200,8 +200,8 @@ def near_margin(
         Whether ``y f(x) < 1 + distance`` in one of the machines of the point's class.
     """
     found = np.empty(points.shape[0], dtype=np.bool_)
-    for piece, short, concerned in _shortfalls(model, support, points, labels):
-        found[piece] = np.any(concerned & (short > -distance), axis=1)
+    for rows, short, concerned in _shortfalls(model, support, points, labels):
+        found[rows] = np.any(concerned & (short > -distance), axis=1)
     return found
 
 
@@ -211,9 +211,9 @@ def _shortfalls(
     """Yield ``1 - y f(x)`` by pair of classes, and which pairs involve the point's class."""
     pairs = PairCoefficients.of(model)
     sides = pairs.signs[np.searchsorted(model.classes_, labels)]
-    for piece, product in _products(model, points, support, pairs.coefficients):
-        side = sides[piece]
-        yield piece, 1.0 - side * (product + pairs.intercepts), side != 0
+    for rows, product in _products(model, points, support, pairs.coefficients):
+        side = sides[rows]
+        yield rows, 1.0 - side * (product + pairs.intercepts), side != 0
 
 
 def bounds(model: SVC, labels: npt.NDArray[np.intp], weights: Floats | None) -> Floats:

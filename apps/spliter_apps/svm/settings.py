@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight
 
 from spliter import InvalidArgumentError
-from spliter_apps.svm.survey import Findings
+from spliter_apps.svm.inspection import DataSummary
 
 
 def unfitted_svc(estimator: Any) -> SVC:
@@ -100,14 +100,14 @@ def needs_variance(svc: SVC) -> bool:
     return with_gamma and isinstance(svc.gamma, str) and svc.gamma == "scale"
 
 
-def scaled(svc: SVC, findings: Findings) -> SVC:
+def scaled(svc: SVC, summary: DataSummary) -> SVC:
     """Return an SVC with numbers for parameters that depend on all data.
 
     Parameters
     ----------
     svc : SVC
         Result of :func:`unfitted_svc`.
-    findings : Findings
+    summary : Findings
         Results of the first pass over the data.
 
     Returns
@@ -122,31 +122,31 @@ def scaled(svc: SVC, findings: Findings) -> SVC:
     """
     copy: SVC = clone(svc)
     return copy.set_params(
-        gamma=_gamma(svc, findings), class_weight=_class_weight(svc.class_weight, findings)
+        gamma=_gamma(svc, summary), class_weight=_class_weight(svc.class_weight, summary)
     )
 
 
-def _gamma(svc: SVC, findings: Findings) -> float:
+def _gamma(svc: SVC, summary: DataSummary) -> float:
     if not isinstance(svc.gamma, str):
         return float(svc.gamma)
     if svc.gamma == "auto":
-        return 1.0 / findings.schema.n_features
+        return 1.0 / summary.schema.n_features
     # Kernels without gamma ignore it.
-    if findings.moments is None or findings.moments.variance == 0:
+    if summary.moments is None or summary.moments.variance == 0:
         return 1.0
-    variance = float(findings.moments.variance)
+    variance = float(summary.moments.variance)
     if not np.isfinite(variance):
         raise InvalidArgumentError(
             f"gamma='scale' needs the variance of the points, which is {variance}: values are too "
             "large for their squares; scale the points, or leave out those that are wrong"
         )
-    return 1.0 / (findings.schema.n_features * variance)
+    return 1.0 / (summary.schema.n_features * variance)
 
 
-def _class_weight(class_weight: Any, findings: Findings) -> dict[int, float] | None:
+def _class_weight(class_weight: Any, summary: DataSummary) -> dict[int, float] | None:
     if class_weight is None:
         return None
-    counts, classes = findings.counts, findings.classes
+    counts, classes = summary.counts, summary.classes
     if isinstance(class_weight, str):
         weights = counts.sum() / (len(counts) * counts.astype(np.float64))
     else:

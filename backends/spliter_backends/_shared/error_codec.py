@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from spliter import TaskFailedError, TaskNotSerializableError
 
-MOST_CAUSES: Final = 10
+MAX_CAUSES: Final = 10
 """Maximum length of a chain of causes: chains can be circular."""
 
 _CAPTURE: Final = compile("frame = sys._getframe()", "<task>", "exec")
@@ -79,7 +79,7 @@ class ErrorCodec:
         """Return an error of a task, as caught, as a message for :meth:`decode`."""
         chain: list[tuple[BaseException, list[_Line]]] = []
         current: BaseException | None = error
-        while current is not None and len(chain) < MOST_CAUSES:
+        while current is not None and len(chain) < MAX_CAUSES:
             chain.append((self._picklable(current), self._task_lines(current.__traceback__)))
             current = current.__cause__
         return self.dumps(chain)

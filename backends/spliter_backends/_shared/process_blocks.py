@@ -19,9 +19,9 @@ import numpy as np
 from spliter import Location, Partition, PartitionNotLocalError, SplitClosedError
 from spliter.backend import (
     BlocksBase,
+    CachedValue,
     Executor,
     IntArray,
-    Once,
     Placement,
     PlannedPartition,
     concatenate,
@@ -35,7 +35,7 @@ class Store:
 
     collections: tuple[ReadableCollection, ...]
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
-    materialized: dict[bytes, Once[Any]] = field(default_factory=dict)
+    materialized: dict[bytes, CachedValue[Any]] = field(default_factory=dict)
     """Concatenated blocks by the positions of the blocks; shared with submitted tasks."""
 
 
@@ -71,7 +71,7 @@ class LocalSource:
             If the Split was closed.
         """
         # setdefault is atomic, so two threads get the same object.
-        once = self.store.materialized.setdefault(self.positions.tobytes(), Once())
+        once = self.store.materialized.setdefault(self.positions.tobytes(), CachedValue())
         blocks, collections = self.read(), self.store.collections
         join = collections[0].join if len(collections) == 1 else concatenate
         return once.get(lambda: join(blocks))

@@ -204,7 +204,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         return Placement.of(usable_holders(held, self.executor.available_workers()), nbytes)
 
     def example(self) -> Any:
-        """Return a small block made of the collections' metadata; see `GivesExamples`."""
+        """Return a small block made of the collections' metadata; see `SupportsExample`."""
         if self._view is not None:
             return None
         examples = [example_block(member.meta, member.grid) for member in self._members]

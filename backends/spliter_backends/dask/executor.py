@@ -66,7 +66,7 @@ class DaskExecutor(ExecutorBase):
 
     @property
     def is_closed(self) -> bool:
-        """Whether the client was closed; see :class:`spliter.backend.CanClose`."""
+        """Whether the client was closed; see :class:`spliter.backend.SupportsClose`."""
         try:
             check_open(self._client())
         except ClientClosedError:

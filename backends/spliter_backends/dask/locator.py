@@ -41,7 +41,7 @@ class DaskLocator:
         return is_dask_collection(collection) and belongs_to_cluster(collection)
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
-        """Have lazy collections computed; see :class:`spliter.backend.PersistsCollections`."""
+        """Have lazy collections computed; see :class:`spliter.backend.SupportsPersist`."""
         check_thread()
         return persisted(collections)
 

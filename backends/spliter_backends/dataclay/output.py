@@ -20,7 +20,7 @@ def suppress_output() -> Iterator[None]:
 
     Examples
     --------
-    >>> with quiet():
+    >>> with suppress_output():
     ...     print("Starting event loop in new thread")
     """
     root = logging.getLogger()

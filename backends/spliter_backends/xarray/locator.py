@@ -94,7 +94,7 @@ class XarrayLocator:
         return _opened_on_cluster(chunks, found)
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
-        """Compute lazy chunks; see :class:`spliter.backend.PersistsCollections`."""
+        """Compute lazy chunks; see :class:`spliter.backend.SupportsPersist`."""
         plain = [held.data if isinstance(held, Along) else held for held in collections]
         return [
             replace(held, data=data) if isinstance(held, Along) else data

@@ -45,7 +45,7 @@ def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
     Examples
     --------
     >>> placed = assign(np.array([8, 8, 8, 8, 8, 8]), {"b": 1, "a": 2})
-    >>> [placed.locations[at] for at in placed.holder_ids]
+    >>> [replace_inputs.locations[at] for at in replace_inputs.holder_ids]
     ['a', 'a', 'a', 'a', 'b', 'b']
     """
     workers = sorted(threads)

@@ -22,10 +22,10 @@ from spliter.backend import (
     Backend,
     BlockGrid,
     BlocksBase,
+    CachedValue,
     ExecutorBase,
     Location,
     Movement,
-    Once,
     Placement,
     PlannedPartition,
     concatenate,
@@ -60,7 +60,7 @@ class FileSource:
     rows: tuple[tuple[Path, ...], ...]
     """For each block its file, and those of the collections that are aligned with it."""
     process: int = field(default_factory=os.getpid)
-    one: Once[Any] = field(default_factory=Once)
+    one: CachedValue[Any] = field(default_factory=CachedValue)
 
     def read(self) -> Iterator[Any]:
         """Yield the blocks in order; tuples where collections are aligned."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 import psutil
 
 from spliter import NotEnoughMemoryError, PartitionNotLocalError
-from spliter.backend import Once, check_rows, concatenate
+from spliter.backend import CachedValue, check_rows, concatenate
 from spliter_backends.dataclay.message import object_by_id, unpack_ids
 from spliter_backends.dataclay.output import suppress_output
 
@@ -27,7 +27,7 @@ with suppress_output():
 READ_ATTEMPTS: Final = 5
 """Maximum attempts to read a block that dataClay is writing to disk or reading at the same time."""
 
-concatenated: Final[dict[uuid.UUID, Once[Any]]] = {}
+concatenated: Final[dict[uuid.UUID, CachedValue[Any]]] = {}
 """Concatenated blocks, by the id of their partition object."""
 
 
@@ -134,7 +134,7 @@ class BackendSource:
                 f"{this_backend()} has {total} in all; iterate over the blocks, or increase "
                 "partitions_per_location"
             )
-        once = concatenated.setdefault(self.partition_id, Once())
+        once = concatenated.setdefault(self.partition_id, CachedValue())
         return once.get(lambda: concatenate(_read(members)))
 
     def check_present(self) -> None:

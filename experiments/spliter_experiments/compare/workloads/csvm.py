@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from spliter_apps.svm import CascadeSVM
-from spliter_apps.svm.kernel import conclude, improve, missing
+from spliter_apps.svm.kernel import find_violations, finish, improve
 from spliter_apps.svm.margins import dual_objective
 from spliter_experiments.compare.data.arranged import hold_out
 from spliter_experiments.compare.data.datasets import InputChoice, open_labelled, read_held_out
@@ -109,9 +109,9 @@ def on_floor(floor: Floor, trial: Trial) -> Answer:
     training = trial.training
     floor.keep("rows", rows_of_blocks)
     sets = floor.call(train_part, training, FEW_PARTS, on="rows")
-    solution = conclude(sets, training.svc)
+    solution = finish(sets, training.svc)
     while len(solution.objectives) < training.iterations and not solution.converged:
-        found = floor.call(missing, solution, on="rows")
+        found = floor.call(find_violations, solution, on="rows")
         solution = improve(found, training.svc, training.tol, solution)
     return Answer(Classifier(solution.model, trial))
 

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from sklearn.svm import SVC
 
-from spliter_apps.svm.balance import doubt
+from spliter_apps.svm.balance import margin_error
 from spliter_apps.svm.kernel import (
-    Missing,
+    MarginViolations,
     Rows,
     SupportSet,
-    conclude,
+    find_violations,
+    finish,
     improve,
     merge,
-    missing,
     support,
     train,
     united,
@@ -52,9 +52,9 @@ class Scheme:
     doubtful: bool
     retrains: bool = False
 
-    def doubt(self, rows: int) -> float:
+    def margin_error(self, rows: int) -> float:
         """Return the width around the margins to pass on, in margins, for a part of `rows` rows."""
-        return doubt(rows) if self.doubtful else 0.0
+        return margin_error(rows) if self.doubtful else 0.0
 
 
 FEW_PARTS = Scheme(arity=2, doubtful=True)
@@ -84,7 +84,7 @@ class Training:
 
 def train_part(rows: Rows, training: Training, scheme: Scheme) -> SupportSet | None:
     """Train on the rows of one part; return the potential support vectors of the whole."""
-    return train(rows, training.svc, doubt=scheme.doubt(len(rows)))
+    return train(rows, training.svc, margin_error=scheme.margin_error(len(rows)))
 
 
 def retrain_part(rows: Rows, training: Training, solution: SupportSet) -> SupportSet | None:
@@ -122,7 +122,7 @@ def merge_sets(sets: Sequence[SupportSet | None], doubtful: float, svc: SVC) -> 
     present = [found for found in sets if found is not None]
     if not doubtful or not present:
         return merge(present, svc)
-    return train(united(present), svc, doubt=doubtful)
+    return train(united(present), svc, margin_error=doubtful)
 
 
 def numbered(points: Floats, labels: Codes, start: int) -> Rows:
@@ -141,8 +141,8 @@ def run_cascade(parts: Parts, training: Training, scheme: Scheme) -> SVC:
     call_each = parts.engine.call_each
     on_parts = functools.partial(parts.call, labelled=True, numbered=True)
     sets = on_parts(train_block, training=training, scheme=scheme)
-    sets = _merged(parts, sets, training, scheme.doubt, scheme)
-    (solution,) = call_each(conclude, [sets], svc=training.svc)
+    sets = _merged(parts, sets, training, scheme.margin_error, scheme)
+    (solution,) = call_each(finish, [sets], svc=training.svc)
     for iteration in range(1, training.iterations):
         if scheme.retrains:
             sets = on_parts(retrain_block, training=training, solution=solution)
@@ -166,7 +166,7 @@ def _merged(
     parts: Parts,
     sets: list[Any],
     training: Training,
-    doubt: Callable[[int], float],
+    margin_error: Callable[[int], float],
     scheme: Scheme,
 ) -> list[Any]:
     """Merge sets level by level, until one task can merge the rest."""
@@ -174,7 +174,7 @@ def _merged(
     while len(sets) > scheme.arity:
         slices = [slice(at, at + scheme.arity) for at in range(0, len(sets), scheme.arity)]
         rows = [sum(rows[group]) for group in slices]
-        groups, doubts = [sets[group] for group in slices], list(map(doubt, rows))
+        groups, doubts = [sets[group] for group in slices], list(map(margin_error, rows))
         sets = parts.engine.call_each(merge_sets, groups, doubts, svc=training.svc)
     return sets
 
@@ -193,9 +193,11 @@ def retrain_block(
     return retrain_part(numbered(points, labels, start), training, solution)
 
 
-def missing_of_block(points: Floats, labels: Codes, start: int, solution: SupportSet) -> Missing:
+def missing_of_block(
+    points: Floats, labels: Codes, start: int, solution: SupportSet
+) -> MarginViolations:
     """Return the rows of one block that the solution lacks."""
-    return missing(numbered(points, labels, start), solution)
+    return find_violations(numbered(points, labels, start), solution)
 
 
 def has_converged(solution: SupportSet) -> bool:

@@ -15,7 +15,7 @@ from dask import delayed
 from dask.typing import Key
 from distributed import Client, Future, get_worker
 
-from spliter_apps.kmeans.kernel import Assignment, Partial
+from spliter_apps.kmeans.kernel import Assignment, PartialSums
 from spliter_apps.kmeans.lloyd import averages
 from spliter_apps.neighbors.kernel import merge_nearest, nearest
 from spliter_experiments.compare.data.blocks import cut_rows, row_starts
@@ -130,15 +130,15 @@ class LocalBlocks:
         data: Mapping[Key, Any] = get_worker().data
         return [data[key] for key in self.keys]
 
-    def sums(self, centers: Floats) -> Partial:
+    def sums(self, centers: Floats) -> PartialSums:
         """Sum the points by their nearest centre."""
         return sum_blocks(self.read(), centers)
 
-    def next_sums(self, *partials: Partial) -> Partial:
+    def next_sums(self, *partials: PartialSums) -> PartialSums:
         """Sum the points by the nearest of the centres that follow from other sums."""
         return self.sums(averages(add_partials(partials)))
 
-    def labelled(self, *partials: Partial) -> tuple[Assignment, Floats]:
+    def labelled(self, *partials: PartialSums) -> tuple[Assignment, Floats]:
         """Label the points by the centres that follow from sums."""
         centers = averages(add_partials(partials))
         return assign_blocks(self.read(), centers), centers

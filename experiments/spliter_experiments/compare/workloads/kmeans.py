@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from spliter_apps.kmeans import KMeans as SplitKMeans
-from spliter_apps.kmeans.kernel import Assignment, Partial, assign, partial_sums
+from spliter_apps.kmeans.kernel import Assignment, PartialSums, assign, partial_sums
 from spliter_apps.kmeans.lloyd import averages
 from spliter_experiments.compare.data.sources import Floats, Points
 from spliter_experiments.compare.engines.engine import Engine
@@ -87,7 +87,7 @@ def on_floor(floor: Floor, start: Start) -> Answer:
 
 
 def iterate(
-    start: Start, add_up: Callable[[Floats], Partial], label: Callable[[Floats], float]
+    start: Start, add_up: Callable[[Floats], PartialSums], label: Callable[[Floats], float]
 ) -> Clustering:
     """Run Lloyd's algorithm with the given implementations of its two steps.
 
@@ -109,17 +109,17 @@ def iterate(
     return Clustering(centers, label(centers))
 
 
-def sum_blocks(blocks: Sequence[Floats], centers: Floats) -> Partial:
+def sum_blocks(blocks: Sequence[Floats], centers: Floats) -> PartialSums:
     """Sum the points of blocks by their nearest centre."""
     return partial_sums(((block, None) for block in blocks), centers)
 
 
-def sum_block(block: Floats, centers: Floats) -> Partial:
+def sum_block(block: Floats, centers: Floats) -> PartialSums:
     """Sum the points of one block by their nearest centre."""
     return sum_blocks((block,), centers)
 
 
-def add_partials(partials: Sequence[Partial]) -> Partial:
+def add_partials(partials: Sequence[PartialSums]) -> PartialSums:
     """Add up partial sums."""
     return functools.reduce(operator.add, partials)
 
@@ -191,8 +191,8 @@ class KMeans(App[Start]):
     def by_parts(parts: Parts, start: Start) -> Answer:
         """Run one task per part, then a tree of sums, in each iteration."""
 
-        def add_up(centers: Floats) -> Partial:
-            total: Partial = parts.merge(add_partials, parts.call(sum_block, centers=centers))
+        def add_up(centers: Floats) -> PartialSums:
+            total: PartialSums = parts.merge(add_partials, parts.call(sum_block, centers=centers))
             return total
 
         def label(centers: Floats) -> float:

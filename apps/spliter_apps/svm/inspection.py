@@ -19,7 +19,7 @@ import numpy.typing as npt
 from sklearn.utils.multiclass import check_classification_targets
 
 from spliter import InvalidArgumentError, Partition, task
-from spliter_apps._blocks import Schema, points_of, survey
+from spliter_apps._blocks import Schema, inspect, points_of
 from spliter_apps._moments import Moments
 from spliter_apps.svm.columns import Array, distinct, encoded, label_column, weight_column
 from spliter_apps.svm.kernel import Rows, stacked
@@ -28,7 +28,7 @@ BlockIndex: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Summary:
+class PartitionSummary:
     """Results of the first pass for one partition.
 
     Parameters
@@ -54,7 +54,7 @@ class Summary:
 
 
 @dataclass(frozen=True, eq=False)
-class Findings:
+class DataSummary:
     """Results of the first pass for all data.
 
     Parameters
@@ -79,7 +79,7 @@ class Findings:
     positive_of: Mapping[BlockIndex, npt.NDArray[np.int64]]
 
     @classmethod
-    def of(cls, summaries: Iterable[Summary]) -> Findings:
+    def of(cls, summaries: Iterable[PartitionSummary]) -> DataSummary:
         """Merge the summaries of all partitions, in the order of their first blocks.
 
         Parameters
@@ -132,7 +132,7 @@ def _members(block: Any) -> tuple[Any, Any, Any]:
     return points, labels, weights[0] if weights else None
 
 
-def summarised(partition: Partition, moments: bool) -> Summary:
+def inspect_partition(partition: Partition, moments: bool) -> PartitionSummary:
     """Check the blocks of a partition, at its location, and summarise them.
 
     Parameters
@@ -151,7 +151,7 @@ def summarised(partition: Partition, moments: bool) -> Summary:
     InvalidArgumentError
         If a block cannot be used; names it.
     """
-    schema = survey(partition, accept_sparse=True)
+    schema = inspect(partition, accept_sparse=True)
     labels, wanted = [], []
     for index, block in partition.items():
         points, of_block, weights = _members(block)
@@ -169,7 +169,7 @@ def summarised(partition: Partition, moments: bool) -> Summary:
     classes = distinct(filled)
     codes = encoded(np.concatenate(filled), classes)
     positive = codes[np.concatenate(wanted)]
-    return Summary(
+    return PartitionSummary(
         partition.get_indexes()[0],
         schema,
         classes,
@@ -247,4 +247,4 @@ def _sorted_csr(points: Any) -> Any:
     return points.sorted_indices()
 
 
-summarise = task(summarised)
+inspect_task = task(inspect_partition)

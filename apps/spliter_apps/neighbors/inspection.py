@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array
 
 from spliter import InvalidArgumentError, Partition
-from spliter_apps._blocks import Schema, dense, points_of, survey
+from spliter_apps._blocks import Schema, dense, inspect, points_of
 
 Array: TypeAlias = npt.NDArray[Any]
 TargetKind: TypeAlias = Literal["classes", "values"]
@@ -109,7 +109,7 @@ class Targets:
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class DataSummary:
     """Description of training data: schema of the points, and targets.
 
     Parameters
@@ -123,15 +123,15 @@ class Sample:
     schema: Schema
     targets: Targets | None
 
-    def merged(self, other: Sample) -> Sample:
+    def merged(self, other: DataSummary) -> DataSummary:
         """Return the description of these and other data together."""
         targets = None
         if self.targets is not None and other.targets is not None:
             targets = self.targets.merged(other.targets)
-        return Sample(self.schema.merged(other.schema), targets)
+        return DataSummary(self.schema.merged(other.schema), targets)
 
 
-def survey_sample(partition: Partition, kind: TargetKind | None) -> Sample:
+def inspect_partition(partition: Partition, kind: TargetKind | None) -> DataSummary:
     """Check and describe the blocks of a partition, at its location.
 
     Parameters
@@ -150,8 +150,10 @@ def survey_sample(partition: Partition, kind: TargetKind | None) -> Sample:
     InvalidArgumentError
         If a block cannot be used.
     """
-    schema = survey(partition, accept_sparse=True)
-    return Sample(schema, None if kind is None else Targets.of(gather_targets(partition), kind))
+    schema = inspect(partition, accept_sparse=True)
+    return DataSummary(
+        schema, None if kind is None else Targets.of(gather_targets(partition), kind)
+    )
 
 
 def gather_targets(partition: Partition) -> Array:
@@ -246,11 +248,11 @@ def stack(arrays: Iterable[Any], n_rows: int | None) -> Any:
     if n_rows is None or first.shape[0] == n_rows:
         kept = [first, *(dense(array) for array in remaining if array.shape[0])]
         return first if len(kept) == 1 else np.concatenate(kept)
-    stacked: Array = np.empty((n_rows, *first.shape[1:]), dtype=first.dtype)
-    stacked[: len(first)] = first
+    concatenate_results: Array = np.empty((n_rows, *first.shape[1:]), dtype=first.dtype)
+    concatenate_results[: len(first)] = first
     start = len(first)
     del first
     for array in map(dense, remaining):
-        stacked[start : start + len(array)] = array
+        concatenate_results[start : start + len(array)] = array
         start += len(array)
-    return stacked
+    return concatenate_results

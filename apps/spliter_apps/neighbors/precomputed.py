@@ -67,7 +67,7 @@ def check_not_negative(distances: Any) -> None:
         )
 
 
-def nearest_given(distances: Any, k: int) -> tuple[Floats, Places]:
+def nearest_precomputed(distances: Any, k: int) -> tuple[Floats, Places]:
     """Return the k smallest distances of each row; ties are in the order of the columns.
 
     Parameters
@@ -91,7 +91,7 @@ def nearest_given(distances: Any, k: int) -> tuple[Floats, Places]:
 
     Examples
     --------
-    >>> nearest_given(np.array([[3.0, 1.0, 0.0, 1.0]]), 2)
+    >>> nearest_precomputed(np.array([[3.0, 1.0, 0.0, 1.0]]), 2)
     (array([[0., 1.]]), array([[2, 1]]))
     """
     check_not_negative(distances)
@@ -120,7 +120,7 @@ def nearest_given(distances: Any, k: int) -> tuple[Floats, Places]:
     return best, places
 
 
-def within_given(distances: Any, radius: float) -> tuple[Places, Floats, Places]:
+def within_radius_precomputed(distances: Any, radius: float) -> tuple[Places, Floats, Places]:
     """Return all distances up to a radius.
 
     Parameters
@@ -146,7 +146,7 @@ def within_given(distances: Any, radius: float) -> tuple[Places, Floats, Places]
 
     Examples
     --------
-    >>> within_given(np.array([[3.0, 1.0], [0.0, 2.0]]), 2.0)
+    >>> within_radius_precomputed(np.array([[3.0, 1.0], [0.0, 2.0]]), 2.0)
     (array([0, 1, 1]), array([1., 0., 2.]), array([1, 0, 1]))
     """
     check_not_negative(distances)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from sklearn.svm import SVC
 
 from spliter import InvalidArgumentError, Partition, gather, task
-from spliter_apps._blocks import Expected
+from spliter_apps._blocks import Requirements
 from spliter_apps._data import Data, open_data
 from spliter_apps.svm.columns import label_column, weight_column
 
@@ -37,7 +37,7 @@ def check_labelled(data: Data) -> None:
             )
 
 
-def ask_blocks(
+def predict_blocks(
     estimator: Any, method: str, X: Any, *, dtype: npt.DTypeLike, width: int | None = None
 ) -> Any:
     """Call a method of an estimator's model on blocked points.
@@ -61,12 +61,12 @@ def ask_blocks(
         Blocked like the points.
     """
     with open_data(X, materialize=False) as data:
-        expected = Expected.by(estimator, accept_sparse=True)
+        expected = Requirements.by(estimator, accept_sparse=True)
         expected.check_grid(data.parts)
         return data.parts.map_blocks(
-            _answer,
+            _predict_block,
             expected,
-            _sent_model(data.parts[0], estimator.estimator_),
+            _broadcast_model(data.parts[0], estimator.estimator_),
             method,
             dtype=dtype,
             trailing_shape=() if width is None else (width,),
@@ -92,9 +92,9 @@ def score_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any) -> float:
     """
     with open_data(X, y, sample_weight, materialize=False) as data:
         check_labelled(data)
-        expected = Expected.by(estimator, accept_sparse=True)
+        expected = Requirements.by(estimator, accept_sparse=True)
         expected.check_grid(data.parts)
-        model = _sent_model(data.parts[0], estimator.estimator_)
+        model = _broadcast_model(data.parts[0], estimator.estimator_)
         counted = [_count_correct(partition, expected, model) for partition in data.parts]
         right, of_all = sum(gather(counted))
     if not of_all:
@@ -103,34 +103,36 @@ def score_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any) -> float:
 
 
 @task
-def _sent_model(partition: Partition, model: SVC) -> SVC:
+def _broadcast_model(partition: Partition, model: SVC) -> SVC:
     """Return the model as a task result, so that the client sends it only once."""
     return model
 
 
-def _answer(block: Any, expected: Expected, model: SVC, method: str) -> npt.NDArray[Any]:
+def _predict_block(block: Any, expected: Requirements, model: SVC, method: str) -> npt.NDArray[Any]:
     """Call a method of the model on the points of one block."""
     points = expected.points(block[0] if isinstance(block, tuple) else block)
     # libsvm needs at least one point: use the shape of the result for a dummy point.
     if not points.shape[0]:
-        return _call(model, method, np.zeros((1, points.shape[1])))[:0]
-    return _call(model, method, points)
+        return _call_model(model, method, np.zeros((1, points.shape[1])))[:0]
+    return _call_model(model, method, points)
 
 
-def _call(model: SVC, method: str, points: Any) -> npt.NDArray[Any]:
-    answer: npt.NDArray[Any] = getattr(model, method)(points)
-    return answer
+def _call_model(model: SVC, method: str, points: Any) -> npt.NDArray[Any]:
+    result: npt.NDArray[Any] = getattr(model, method)(points)
+    return result
 
 
 @task
-def _count_correct(partition: Partition, expected: Expected, model: SVC) -> npt.NDArray[np.float64]:
+def _count_correct(
+    partition: Partition, expected: Requirements, model: SVC
+) -> npt.NDArray[np.float64]:
     """Return the weight of the correctly classified points of one partition, and of all."""
     total = np.zeros(2)
     for index, (points, labels, *weights) in partition.items():
-        answer = _answer(points, expected, model, "predict")
-        right = answer == label_column(labels, len(answer), f"block {index} of y")
+        result = _predict_block(points, expected, model, "predict")
+        right = result == label_column(labels, len(result), f"block {index} of y")
         if weights:
-            of_block = weight_column(weights[0], len(answer), f"block {index} of sample_weight")
+            of_block = weight_column(weights[0], len(result), f"block {index} of sample_weight")
             total += [of_block[right].sum(), of_block.sum()]
         else:
             total += [right.sum(), len(right)]
