@@ -1,15 +1,15 @@
 """Dask (distributed): partitions at workers, tasks pinned to them.
 
 ``locator``    finds the futures of a collection's blocks, or says what to call first
-``blocks``     the blocks of a Split at the client: where they are, aligned copies, what moved
+``blocks``     client-side blocks of a Split: locations, aligned copies, transfer counters
 ``executor``   tasks pinned to workers
-``client/``    what runs in the program: calls, batches of tasks, queries to the scheduler
-``worker/``    what runs on workers: find, fetch, copy and iterate the blocks of a partition
-``scheduler/`` what runs in the scheduler: release pins that cannot be honoured, bound its records
+``client/``    runs in the program: pickle calls, send tasks in batches, query the scheduler
+``worker/``    runs on workers: find, fetch, copy and iterate the blocks of a partition
+``scheduler/`` runs in the scheduler: release pins that cannot be honoured, bound its records
 ``dashboard``  a page of Dask's dashboard that shows partitions at their workers
-``internals``  every use of what Dask does not document
-``features``   checks of such uses, which SplIter does without where Dask is other than expected
-``versions``   which processes of a cluster lack this version of SplIter
+``internals``  every use of undocumented Dask
+``features``   checks whether undocumented parts of Dask are as expected; falls back if not
+``versions``   reports processes of a cluster that lack this version of SplIter
 """
 
 from __future__ import annotations
@@ -19,4 +19,4 @@ from spliter_backends.dask.executor import executor_of_future
 from spliter_backends.dask.locator import DaskLocator
 
 BACKEND = Backend("dask", DaskLocator(), executor_of_future)
-"""What the registry loads under the name ``"dask"``."""
+"""Loaded by the registry under the name ``"dask"``."""

@@ -1,7 +1,7 @@
-"""The opened blocks of Dask collections, as the client keeps them.
+"""Client-side blocks of a Split over Dask collections.
 
-Holds the collections' futures, so that the data stays alive however the program drops its
-own names; brings aligned blocks along; keeps count of what moved, which tasks report.
+Keeps the futures of the blocks, so that their data stays alive; copies aligned blocks to the
+partitions' workers; counts the moved blocks that tasks report.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from spliter_backends.dask.worker.materialize import MaterializableSource
 from spliter_backends.dask.worker.source import Materialized, View, WorkerSource
 
 MAX_INLINE_BLOCKS: Final = 64
-"""Blocks of a partition that travels with each task on it, about 4 kB. A partition of more blocks
-is sent once by a task of its own, which costs as much as any other, and later tasks name it."""
+"""Maximum blocks of a partition that is sent with each of its tasks, in about 4 kB. A larger
+partition is sent once, by an additional task; later tasks refer to its result."""
 
 CANDIDATES: Final = 4
-"""Workers of which the planner chooses one for a block that only paused workers hold: enough to
-balance, and the plan of many blocks does not grow with the cluster."""
+"""Workers the planner may choose from for a block that only paused workers hold: enough to balance,
+few enough that the plan does not grow with the cluster."""
 
 ViewOf: TypeAlias = Callable[[PlannedPartition], View]
-"""Makes what tasks on a partition see in place of its blocks."""
+"""Returns the view of a planned partition: what its tasks yield instead of plain blocks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,16 +48,16 @@ class CollectionBlocks:
     Parameters
     ----------
     grid : BlockGrid
-        Arrangement of its blocks.
+        Its block grid.
     futures : sequence of distributed.Future
         The blocks, in C order of the grid.
     nbytes : ndarray of int64, or None
-        Bytes of each block, where the collection's metadata tells.
+        Bytes of each block, if the collection's metadata determine them.
     matching : ndarray of int64, or None
-        For each block of the first collection, which of these goes with it; by default the
-        one that has the same rows.
+        For each block of the first collection, the position of the block that belongs to it; by
+        default the one with the same rows.
     meta : object
-        An empty block, as the collection has it; ``None`` for lists and bags.
+        The collection's empty block; ``None`` for lists and bags.
     """
 
     grid: BlockGrid
@@ -68,7 +68,7 @@ class CollectionBlocks:
 
 
 class Owner(Protocol):
-    """What a partition's source needs of the opened blocks that it belongs to."""
+    """Interface of the blocks of a Split that a :class:`ClientSource` uses."""
 
     executor: DaskExecutor
 
@@ -77,12 +77,12 @@ class Owner(Protocol):
         ...
 
     def check_not_cancelled(self, partition: Partition) -> None:
-        """Raise if blocks of a partition are not to be had any more."""
+        """Raise if blocks of a partition were cancelled."""
         ...
 
 
 class ClientSource:
-    """A partition's blocks as the client sees them: a source to send, nothing to read."""
+    """Client-side source of a partition: can be sent, but not read."""
 
     def __init__(
         self, blocks: Owner, sent: MaterializableSource, aligned: Sequence[Sequence[Future[Any]]]
@@ -90,29 +90,29 @@ class ClientSource:
         self._blocks = blocks
         self._sent = sent
         self._one: Future[Any] | None = None
-        self._aligned = aligned  # some are copies made for this partition: kept alive here
+        self._aligned = aligned  # includes copies made for this partition
         self._sent_partition: tuple[Any, bool, PickledPartition | Future[Any]] | None = None
         self._lock = threading.Lock()
-        # Tasks under way keep this object alive, so that none of them puts it there afterwards.
+        # Runs after the last task on the partition: running tasks keep this object alive.
         weakref.finalize(self, blocks.executor.release, sent.materialized_key)
 
     def read(self) -> Any:
-        """Refuse: the blocks are in the workers' memory."""
+        """Raise `PartitionNotLocalError`."""
         raise PartitionNotLocalError(
-            "this partition's blocks are in the memory of a Dask worker, not here; give it to "
-            "a function decorated with spliter.task, or to partition.submit(fn)"
+            "this partition's blocks are in the memory of a Dask worker, not in this process; pass "
+            "it to a function decorated with spliter.task, or call partition.submit(fn)"
         )
 
     def materialized(self) -> Any:
-        """Refuse, as :meth:`read`."""
+        """Raise `PartitionNotLocalError`."""
         return self.read()
 
     def task_input(
         self, executor: DaskExecutor, partition: Partition
     ) -> PickledPartition | Future[Any] | Materialized:
-        """Return what a task is given: the partition, or the future of it at its location.
+        """Return the input for a task: the partition, or its future.
 
-        With it the future of the blocks as one, if the task is to see them so.
+        A `Materialized` adds the future of the concatenated blocks, if the task iterates those.
         """
         materialize = partition.begin_pass()
         with self._lock:
@@ -132,29 +132,29 @@ class ClientSource:
             return Materialized(sent, self._one)
 
     def _first_is_cancelled(self, partition: Partition) -> bool:
-        """Whether one block shows that all are gone: ``client.restart()`` cancels every future."""
+        """Return whether the first block is cancelled: ``client.restart()`` cancels all of them."""
         first, *_ = self._blocks.futures() or ((),)
         return bool(first) and first[int(partition.indexes.positions[0])].status == "cancelled"
 
     def _reusable(
         self, partition: Partition, materialize: bool
     ) -> PickledPartition | Future[Any] | None:
-        """Return what was sent, if it is still what is wanted."""
+        """Return the partition as sent before, or None if it must be sent again."""
         if self._sent_partition is None:
             return None
         indexes, was_one, sent = self._sent_partition
-        # Sent again if item indexes have become known since, or it is to be one block.
+        # Item indexes may have become known, or iteration may yield one block now.
         if indexes is not partition.indexes or was_one != materialize:
             return None
         return None if isinstance(sent, Future) and sent.status == "cancelled" else sent
 
     def keep_alive(self) -> tuple[Any, ...]:
-        """Return what a task needs kept alive, also when the Split is closed meanwhile."""
+        """Return objects that a task needs, even if the Split is closed before it ends."""
         with self._lock:
             return self, self._aligned, self._blocks.futures()
 
     def release(self) -> None:
-        """Let go of what was sent, of copies, and of the blocks as one."""
+        """Release the sent partition, copies, and the concatenated blocks."""
         with self._lock:
             self._sent_partition = self._one = None
             self._aligned = ()
@@ -176,7 +176,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         members: Sequence[CollectionBlocks],
         view: ViewOf | None = None,
     ) -> None:
-        # What is seen through a view is one collection.
+        # A view combines all members to one collection.
         super().__init__([one.grid for one in (members if view is None else members[:1])], executor)
         self.client = client
         self._view = view
@@ -187,11 +187,11 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
         self._aligned_holders: list[Mapping[Key, Sequence[str]]] = []
         self._copies: weakref.WeakValueDictionary[tuple[int, int, str], Future[Any]] = (
-            weakref.WeakValueDictionary()  # annotated: in older Dasks `Future[...]` cannot be run
+            weakref.WeakValueDictionary()
         )
 
     def locate(self) -> Placement:
-        """Ask the scheduler where the blocks are; see :class:`spliter.backend.Blocks`."""
+        """Query the holders of the blocks; see :class:`spliter.backend.Blocks`."""
         self.counter.drifted = False
         first, *aligned = self._members
         holders = self._queries.wait_for_holders(first.futures, first.grid)
@@ -204,7 +204,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         return Placement.of(usable_holders(held, self.executor.available_workers()), nbytes)
 
     def example(self) -> Any:
-        """Return a small block made of the collections' metadata; see `SupportsExample`."""
+        """Return a small block made from the metadata; see `SupportsExample`."""
         if self._view is not None:
             return None
         examples = [example_block(member.meta, member.grid) for member in self._members]
@@ -213,11 +213,11 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         return tuple(examples) if len(examples) > 1 else examples[0]
 
     def futures(self) -> tuple[Sequence[Future[Any]], ...]:
-        """Return the futures of all blocks; none once closed."""
+        """Return the futures of all blocks; empty after :meth:`close`."""
         return tuple(member.futures for member in self._members)
 
     def check_not_cancelled(self, partition: Partition) -> None:
-        """Raise if blocks of a partition were cancelled behind the Split's back."""
+        """Raise `BlockLostError` if blocks of a partition were cancelled."""
         futures = self._members[0].futures
         positions = partition.indexes.positions
         check_not_cancelled(
@@ -226,7 +226,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         )
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[ClientSource]:
-        """Return the sources of planned partitions; copies aligned blocks to them."""
+        """Return the sources of planned partitions; copy aligned blocks to their workers."""
         grid = self._members[0].grid
         futures = self._members[0].futures
         columns = [self._matching(part.positions) for part in planned]
@@ -262,7 +262,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         return made
 
     def _matching(self, positions: IntArray) -> list[list[int]]:
-        """Return which blocks of each aligned collection go with blocks of the first one."""
+        """Return the positions of the aligned blocks, for each aligned collection."""
         rows = self._members[0].grid.rows(positions)
         return [
             (rows if member.matching is None else member.matching[positions]).tolist()
@@ -272,11 +272,10 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
     def _copy_aligned(
         self, wanted: Iterable[tuple[int, int, str]]
     ) -> Mapping[tuple[int, int, str], Future[Any]]:
-        """Copy blocks of the further collections to where the first one's blocks are.
+        """Copy aligned blocks to the workers of the first collection's blocks.
 
-        A copy has a key of its own, so that neither Dask's memory manager, which drops
-        surplus replicas, nor a rebalance takes it away again. It lives as long as a
-        partition uses it.
+        A copy has a new key, so that neither Dask's memory manager, which drops surplus replicas,
+        nor a rebalance removes it. It is freed when no partition uses it.
         """
         copies: dict[tuple[int, int, str], Future[Any]] = {}
         new: dict[tuple[int, int, str], Future[Any]] = {}
@@ -307,16 +306,16 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
     def _aligned_indexes(
         self, places: Sequence[tuple[int, int, str]], copies: IntArray
     ) -> list[tuple[int, ...]]:
-        """Return the block indexes, each in its own collection, of copies of aligned blocks."""
+        """Return the indexes of copied blocks, each in its own collection."""
         numbered = (places[at] for at in copies.tolist())
         return [self._members[number].grid.index(at) for number, at, _ in numbered]
 
     def record_drift(self, blocks: int, nbytes: int) -> None:
-        """Take a report from a task that blocks were not where the plan has them."""
+        """Count the blocks that a task had to fetch from workers other than planned."""
         self.counter.add(Movement(fetched_blocks=blocks, fetched_nbytes=nbytes), drifted=True)
 
     def close(self) -> None:
-        """Let go of the futures of blocks, copies and block lists."""
+        """Release the futures of blocks, copies and partitions."""
         for source in self._sources:
             source.release()
         self._members = [
@@ -327,10 +326,10 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
 def usable_holders(
     holders: Sequence[Sequence[str]], available: Mapping[str, int]
 ) -> Sequence[Sequence[str]]:
-    """Return where each block can be used: at its holders that are available, if it has any.
+    """Return the workers where each block can be used: its available holders, if any.
 
-    A block whose holders have all been paused for long may be planned at other workers. The first
-    task on it there copies it, and from then on that worker is one of its holders.
+    A block whose holders have all been paused for long is planned at another worker. The first task
+    there copies it, and that worker becomes one of its holders.
 
     Parameters
     ----------
@@ -367,9 +366,9 @@ _listeners_lock = threading.Lock()
 
 
 def _listen(client: Client, token: str, blocks: DaskBlocks) -> str:
-    """Have reports of drift brought to `blocks`; return the topic to report on.
+    """Register `blocks` for drift reports of tasks; return the topic.
 
-    One subscription per client, for its whole life.
+    There is one subscription per client.
     """
     topic = f"spliter-drift-{client.id}"
     with _listeners_lock:

@@ -1,10 +1,9 @@
-"""A page of the Dask dashboard: which worker has which partitions, and what it is doing with them.
+"""A page of the Dask dashboard with the number of partitions and their tasks at each worker.
 
-A scheduler that is running gets it by :func:`add_page`; one that is about to be started, by
-``dask scheduler --preload spliter_backends.dask.dashboard``. The page reads what the scheduler
-knows anyway: the lists of blocks that Splits have sent to the workers, and the tasks that are
-annotated as being on a partition. It sends nothing to any worker. Partitions of at most 64 blocks
-travel with their tasks and are seen as tasks only.
+Add it to a running scheduler by :func:`add_page`, or start the scheduler by
+``dask scheduler --preload spliter_backends.dask.dashboard``. The page uses the scheduler's records
+of partitions sent to workers, and of tasks annotated as tasks on partitions; it queries no worker.
+Partitions of at most 64 blocks are sent with their tasks, and only the tasks are counted.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from spliter_backends.dask.client.scheduler_calls import call_client
 from spliter_backends.dask.internals import add_dashboard_page
 
 PAGE: Final = "/spliter"
-"""Where the page is, below the address of the dashboard."""
+"""Path of the page on the dashboard."""
 
 PREFIX: Final = "spliter-partition"
-"""What the names of partitions at workers begin with."""
+"""Prefix of the keys of partitions at workers."""
 
 _UNFINISHED_STATES: Final = frozenset({"waiting", "queued", "no-worker", "processing"})
 _INTERVAL_MS: Final = 500
@@ -37,16 +36,16 @@ _ROW_HEIGHT: Final = 26
 
 @dataclass(frozen=True)
 class WorkerPartitions:
-    """What one worker has of all Splits, at one moment.
+    """Numbers of partitions and tasks of one worker.
 
     Parameters
     ----------
     address : str
-        The worker.
+        Address of the worker.
     partitions : int
-        Partitions that are there, or on their way there.
+        Partitions at the worker or being sent to it.
     tasks : int
-        Tasks on them that have been submitted and are not finished.
+        Unfinished tasks on them.
     threads : int
         Threads of the worker.
     """
@@ -58,12 +57,12 @@ class WorkerPartitions:
 
 
 class PartitionTracker(SchedulerPlugin):
-    """Keeps the names of partitions and of tasks on them, which the scheduler has among all others.
+    """Keeps the keys of partitions and of unfinished tasks on them.
 
     Parameters
     ----------
     scheduler : distributed.Scheduler
-        Where it is a plugin.
+        Scheduler that runs this plugin.
     """
 
     name = "spliter-partitions"
@@ -76,7 +75,7 @@ class PartitionTracker(SchedulerPlugin):
             self._track(task)
 
     def transition(self, key: Key, start: Any, finish: Any, *args: Any, **kwargs: Any) -> None:
-        """Take note of what came, went on or went (called by the scheduler)."""
+        """Update the keys (called by the scheduler)."""
         self._partitions.discard(key)
         self._tasks.discard(key)
         if finish != "forgotten":
@@ -89,12 +88,12 @@ class PartitionTracker(SchedulerPlugin):
             self._tasks.add(task.key)
 
     def at_workers(self) -> list[WorkerPartitions]:
-        """Count partitions, and tasks under way on them, at each worker.
+        """Count partitions, and unfinished tasks on them, at each worker.
 
         Returns
         -------
         list of WorkerPartitions
-            One for each worker, by address.
+            One per worker, sorted by address.
         """
         partitions, tasks = (
             Counter(at for key in keys for at in _places(self._scheduler.tasks[key]))
@@ -107,7 +106,7 @@ class PartitionTracker(SchedulerPlugin):
 
 
 def _places(task: TaskState) -> Collection[str]:
-    """Workers that have a task's result or are at it; before that, those it is pinned to."""
+    """Return workers that have a task's result or run it; else those it is pinned to."""
     if task.who_has:
         return [worker.address for worker in task.who_has]
     if task.processing_on is not None:
@@ -116,12 +115,12 @@ def _places(task: TaskState) -> Collection[str]:
 
 
 def add_page(client: Client) -> str:
-    """Add the page to the dashboard of a client's scheduler; a second time is no harm.
+    """Add the page to the dashboard of a client's scheduler; idempotent.
 
     Parameters
     ----------
     client : distributed.Client
-        Of a scheduler beside which SplIter and bokeh are installed.
+        Client of a scheduler with SplIter and bokeh installed.
 
     Returns
     -------
@@ -131,48 +130,48 @@ def add_page(client: Client) -> str:
     Raises
     ------
     BackendNotUsableError
-        If bokeh, which draws the dashboard, is not installed beside the scheduler.
+        If bokeh, which draws the dashboard, is not installed at the scheduler.
     BlockTimeoutError
         If the scheduler does not answer.
     """
     if not call_client(client, client.run_on_scheduler, dask_setup):
         raise BackendNotUsableError(
-            "the scheduler has no dashboard to add a page to: install bokeh beside it "
-            "(pip install 'dask[diagnostics]') and start it again"
+            "the scheduler has no dashboard; install bokeh in its environment "
+            "(pip install 'dask[diagnostics]') and restart it"
         )
     address, _, _ = str(client.dashboard_link).rpartition("/status")
     return address + PAGE
 
 
 def dask_setup(dask_scheduler: Scheduler) -> bool:
-    """Add the page, on the scheduler; the name is the one that ``--preload`` calls.
+    """Add the page; runs on the scheduler, and is called by ``--preload``.
 
     Parameters
     ----------
     dask_scheduler : distributed.Scheduler
-        Whose dashboard it is.
+        Scheduler with the dashboard.
 
     Returns
     -------
     bool
-        Whether that could be done; not without bokeh.
+        Whether the page was added; False without bokeh.
     """
     if PartitionTracker.name in dask_scheduler.plugins:
         return True
-    seen = PartitionTracker(dask_scheduler)
-    if not add_dashboard_page(dask_scheduler, PAGE, functools.partial(_page, seen)):
+    tracker = PartitionTracker(dask_scheduler)
+    if not add_dashboard_page(dask_scheduler, PAGE, functools.partial(_page, tracker)):
         return False
-    dask_scheduler.add_plugin(seen)
+    dask_scheduler.add_plugin(tracker)
     return True
 
 
-def _page(seen: PartitionTracker, scheduler: Scheduler, extra: Any, doc: Any) -> None:
-    """Fill a document of bokeh, in the scheduler's process; ask again twice a second."""
+def _page(tracker: PartitionTracker, scheduler: Scheduler, extra: Any, doc: Any) -> None:
+    """Fill a bokeh document in the scheduler's process, and update it twice a second."""
     from bokeh.models import ColumnDataSource, HoverTool
     from bokeh.plotting import figure
 
     def state() -> dict[str, list[Any]]:
-        found = seen.at_workers()[::-1]  # bokeh counts from below
+        found = tracker.at_workers()[::-1]  # bokeh's axis starts at the bottom
         return {
             "worker": [one.address for one in found],
             "threads": [one.threads for one in found],
@@ -182,7 +181,7 @@ def _page(seen: PartitionTracker, scheduler: Scheduler, extra: Any, doc: Any) ->
 
     source = ColumnDataSource(state())
     plot = figure(
-        title="Partitions of SplIter at the workers, and tasks under way on them",
+        title="Partitions of SplIter at the workers, and unfinished tasks on them",
         y_range=source.data["worker"] or ["no workers"],
         sizing_mode="stretch_width",
         tools="",
@@ -193,7 +192,7 @@ def _page(seen: PartitionTracker, scheduler: Scheduler, extra: Any, doc: Any) ->
         height=0.8,
         source=source,
         color="#56b4e9",
-        legend_label="partitions there",
+        legend_label="partitions",
     )
     plot.hbar(
         y="worker",
@@ -201,7 +200,7 @@ def _page(seen: PartitionTracker, scheduler: Scheduler, extra: Any, doc: Any) ->
         height=0.4,
         source=source,
         color="#d55e00",
-        legend_label="tasks under way",
+        legend_label="unfinished tasks",
     )
     plot.add_tools(
         HoverTool(

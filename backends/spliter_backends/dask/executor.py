@@ -1,15 +1,13 @@
-"""Dask as executor: tasks pinned to the worker that holds their partition.
+"""Submit tasks pinned to the worker that holds their partition, and return Dask's own futures.
 
-The futures handed out are Dask's own. A task is pinned to one worker, strictly: a loose
-pin (``allow_other_workers=True``) lets work stealing take tasks away from their blocks,
-and the blocks would follow across the network. A strictly pinned task would wait for ever if
-its worker died, left or stayed paused; a plugin in the scheduler prevents that
-(``scheduler.pins``). Such a task starts elsewhere and puts things right from there
-(``worker.source``), so nothing has to be resolved behind the user's back, and ``gather``,
-``as_completed``, ``progress`` and further ``submit`` calls see ordinary futures.
+Pins are strict: a loose pin (``allow_other_workers=True``) lets work stealing take tasks away from
+their blocks, which would then be copied across the network. A strictly pinned task would hang if
+its worker left or stayed paused; a scheduler plugin prevents that (``scheduler.pins``). Such a task
+starts elsewhere, and finds its blocks from there (``worker.source``). Its future stays the same, so
+``gather``, ``as_completed``, ``progress`` and further ``submit`` calls work on it.
 
-The blocks of unfinished tasks are kept alive (``client.watch``): a program may have dropped the
-Split and hold nothing but the future of a reduction.
+The blocks of unfinished tasks are kept alive (``client.watch``), because a program may keep only
+the future of a reduction.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ class DaskExecutor(ExecutorBase):
     Parameters
     ----------
     client : distributed.Client
-        The client whose futures are handed out.
+        Submits the tasks; its futures are returned.
     """
 
     def __init__(self, client: Client) -> None:
@@ -61,7 +59,7 @@ class DaskExecutor(ExecutorBase):
 
     @property
     def client(self) -> Client:
-        """The client; ``ClientClosedError`` if it was closed."""
+        """The client; raises ``ClientClosedError`` if it was closed."""
         return check_open(self._client())
 
     @property
@@ -76,11 +74,11 @@ class DaskExecutor(ExecutorBase):
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
         """Return the number of threads of each worker."""
         threads = call_client(self.client, self.client.nthreads)
-        # A worker that has just gone still needs an entry; its tasks will run elsewhere.
+        # A departed worker needs an entry too; its tasks run elsewhere.
         return {location: max(threads.get(location, 1), 1) for location in locations}
 
     def send_plugin(self) -> None:
-        """Have the scheduler run SplIter's plugin, unless it does already."""
+        """Install SplIter's plugin in the scheduler, unless it is installed."""
         call_client(self.client, self._unfinished.send_plugin)
 
     def available_workers(self) -> Mapping[str, int]:
@@ -89,15 +87,15 @@ class DaskExecutor(ExecutorBase):
         Returns
         -------
         mapping of str to int
-            Without workers that have been paused for more than a few seconds, unless there are
-            no others.
+            Workers that have been paused for more than a few seconds are omitted, unless there
+            are no others.
         """
         workers: Mapping[str, int] = call_client(self.client, self._unfinished.available_workers)
         return workers
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:
         """Wait for futures and return their results, fetched together."""
-        self._sender.flush()  # whoever waits has nothing more to submit
+        self._sender.flush()
         try:
             results: list[Any] = self.client.gather(list(futures), asynchronous=False)
         except Exception as error:  # noqa: BLE001 - it is raised again
@@ -109,7 +107,7 @@ class DaskExecutor(ExecutorBase):
         return self._locations.get(future)
 
     def blocking_call_allowed(self) -> bool:
-        """Whether this thread is another one than the client's event loop."""
+        """Return whether this thread is not the client's event loop."""
         loop: Any = self.client.loop
         try:
             running = asyncio.get_running_loop()
@@ -118,7 +116,7 @@ class DaskExecutor(ExecutorBase):
         return loop.asyncio_loop is not running
 
     def free_memory(self, locations: Collection[Location]) -> Mapping[Location, int | None]:
-        """Return what each worker may still use before Dask starts to spill."""
+        """Return the bytes that each worker can use before Dask starts to spill."""
         target = dask.config.get("distributed.worker.memory.target") or 1.0
         free: Mapping[Location, int | None] = call_client(
             self.client, self.client.run_on_scheduler, free_memory_at, list(locations), target
@@ -126,10 +124,9 @@ class DaskExecutor(ExecutorBase):
         return free
 
     def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
-        """Return a Dask array or DataFrame over the blocks that tasks have made.
+        """Return a lazy Dask array or DataFrame of the blocks that tasks return.
 
-        The tasks run, or have run; picking the blocks out of their results is left to
-        whoever computes (or persists) the collection.
+        Computing or persisting it extracts the blocks from the tasks' results.
         """
         return assemble_blocks(results, made)
 
@@ -160,26 +157,26 @@ class DaskExecutor(ExecutorBase):
         return future
 
     def _replace_partition(self, value: Any, keep: list[Any]) -> Any:
-        """Replace a partition by the future of its block list at its location."""
+        """Return what is sent in place of a partition, and add what it needs to `keep`."""
         if not isinstance(value, Partition) or value.executor is None:
             return value
         if value.executor is not self:
             raise InvalidArgumentError(
-                "the partition belongs to another client (or backend) than the one the task "
-                "is submitted to; pass a future of its result instead"
+                "the partition belongs to another client or backend than the task; pass a future "
+                "of its result instead"
             )
         source: Any = value.source
         keep.extend(source.keep_alive())
         return source.task_input(self, value)
 
     def send_partition(self, partition: PickledPartition, location: Location) -> Future[Any]:
-        """Send a partition to its location, to be named by later tasks."""
+        """Send a partition to its location, where later tasks refer to it by its future."""
         future = self._sender.add("spliter-partition", location, loads, (partition.data,))
         self._watch(future, ())
         return future
 
     def release(self, key: Key) -> None:
-        """Have the scheduler free what tasks have had kept under a key, if any has."""
+        """Free the result that tasks keep in this client's name under a key, if there is one."""
         client = self._client()
         kept = self._unfinished.forget_kept(key)
         if kept and client is not None and client.status == "running":
@@ -189,7 +186,7 @@ class DaskExecutor(ExecutorBase):
     def materialize_blocks(
         self, source: MaterializableSource, location: Location, keep_alive: Any
     ) -> Future[Any]:
-        """Have the blocks of a partition put into one at its location, where Dask keeps it."""
+        """Concatenate the blocks of a partition at its location, where Dask keeps the result."""
         name = "spliter-materialized"
         future = self._sender.add(
             name, location, materialize_blocks, (dumps(source),), keep_alive=keep_alive
@@ -198,9 +195,9 @@ class DaskExecutor(ExecutorBase):
         return future
 
     def copy_to(self, blocks: Sequence[tuple[Location, Future[Any]]]) -> list[Future[Any]]:
-        """Have blocks copied to workers, at once; return the copies, which are being made.
+        """Start copying blocks to workers, and return the futures of the copies.
 
-        The pins are strict: a loose one does not keep an idle worker from stealing the task.
+        The pins are strict: an idle worker may steal a loosely pinned task.
         """
         copies = [
             self._sender.add(
@@ -218,16 +215,16 @@ class DaskExecutor(ExecutorBase):
 
 
 def _unbound(error: Exception) -> Exception:
-    """Return an error that a failed future raises, but not the very one that the client keeps.
+    """Return a copy of a failed future's error, and clear the traceback of the original.
 
-    The traceback of that one holds whatever the functions that it goes through hold, collections
-    and futures, and with them their data on the cluster for as long as the client lives.
+    The client keeps the original. Its traceback refers to the local variables of the calling
+    functions, and would keep their collections, and the data on the cluster, alive.
     """
     try:
         unbound = shallow_copy(error)
-    except Exception:  # noqa: BLE001 - a class may ask for arguments that it does not keep
+    except Exception:  # noqa: BLE001 - a class may require arguments that it does not store
         return error
-    unbound.args = error.args  # not made again: some classes write a message of what they are given
+    unbound.args = error.args  # the constructor may have changed them
     traceback, error.__traceback__ = error.__traceback__, None
     return unbound.with_traceback(traceback)
 
@@ -249,7 +246,7 @@ def free_memory_at(
     Returns
     -------
     dict of str to (int or None)
-        ``None`` for workers without a limit, and for those that are gone.
+        ``None`` for workers without a limit, and for departed workers.
     """
     return {address: _free(dask_scheduler.workers.get(address), target) for address in addresses}
 
@@ -257,7 +254,7 @@ def free_memory_at(
 def _free(worker: Any, target: float) -> int | None:
     if worker is None or not worker.memory_limit:
         return None
-    # What is on disk has to come back to be copied.
+    # Spilled values must return to memory to be copied.
     free = worker.memory_limit * target - worker.memory.process - worker.memory.spilled
     return int(free)
 
@@ -272,12 +269,12 @@ def executor_for_client(client: Client) -> DaskExecutor:
     Parameters
     ----------
     client : distributed.Client
-        Any client.
+        The client.
 
     Returns
     -------
     DaskExecutor
-        Made on first use.
+        Created on first use.
     """
     with _executors_lock:
         if client not in _executors:

@@ -1,4 +1,4 @@
-"""Parts of Dask that may be other than expected: each is checked once, and done without then."""
+"""Check undocumented parts of Dask once per process, and log a fallback if one has changed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ FEATURES: Final[dict[str, Feature]] = {}
 
 
 class Feature:
-    """A part of Dask that is not documented.
+    """An undocumented part of Dask, checked before its first use.
 
     Parameters
     ----------
     name : str
-        What it is called in :data:`FEATURES`.
+        Key in :data:`FEATURES`.
     without : str
-        What happens if it cannot be used, for the log.
+        Consequence of the fallback, for the log.
     check : callable
-        Given objects of Dask's, tells whether they are as expected; an error says no.
+        Called with objects of Dask; returns whether they are as expected. An exception means no.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class Feature:
         FEATURES[name] = self
 
     def usable(self, *objects: Any) -> bool:
-        """Tell whether Dask is as expected; inspects `objects` once in a process."""
+        """Return whether Dask is as expected; checks `objects` once per process."""
         if self._found is None:
             self._found = self._as_expected(objects)
         return self._found
@@ -53,7 +53,7 @@ class Feature:
         if not found:
             log_event(
                 "fallback",
-                "this version of Dask is not known, feature %(feature)r: %(without)s",
+                "this version of Dask differs from those tested, feature %(feature)r: %(without)s",
                 level=logging.WARNING,
                 engine="dask",
                 feature=self.name,
@@ -62,5 +62,5 @@ class Feature:
         return found
 
     def turn_off(self) -> None:
-        """Do without it in this process from now on (for tests)."""
+        """Use the fallback in this process from now on (for tests)."""
         self._found = False

@@ -1,29 +1,28 @@
-"""Every use of what Dask does not document, each with a check and a way to do without.
+"""Every use of undocumented Dask, each with a check and a fallback.
 
-A :class:`Feature` is a part of Dask that its documentation does not describe and that makes
-SplIter faster, or its errors earlier. Before its first use in a process the feature is checked:
-the attributes are there, with the types and parameters expected. Where they are not, SplIter logs
-a warning and uses documented functions alone from then on:
+A :class:`Feature` is an undocumented part of Dask that makes SplIter faster, or its errors earlier.
+Before its first use in a process, SplIter checks that the attributes exist with the expected types
+and parameters. If not, it logs a warning and uses only documented functions from then on:
 
 =============== =================================== ===========================================
-feature         what it does                        without it
+feature         purpose                             fallback
 =============== =================================== ===========================================
 batches         send the tasks of a loop at once    send each task by itself
 pushes          send a batch without delay          Dask delays it by up to 10 ms
-pool threads    tell whether a thread may wait      ``split`` in a task is not refused
+pool threads    find out whether a thread may wait  ``split`` in a task is not rejected
 spans           put our tasks into one span         the scheduler records each burst of tasks
-span records    forget groups of tasks that ended   the records grow, as for any Dask program
+span records    remove ended groups of tasks        the records grow, as for any Dask program
 dashboard       add a page to Dask's dashboard      there is no page
 spill buffer    read a spilled block in place       Dask moves it back to memory, spills others
-memory limits   refuse what memory cannot hold      Dask ends the worker
-scheduler calls query the scheduler in a task       the same, by a client of the worker's
-peer reads      read a block from another worker    a task of Dask's copies it here; one that the
-                                                    scheduler lists wrongly: BlockTimeoutError
+memory limits   reject what memory cannot hold      Dask kills the worker
+scheduler calls query the scheduler in a task       query through the worker's client
+peer reads      read a block from another worker    a Dask task copies it; if the scheduler has a
+                                                    wrong holder: BlockTimeoutError
 =============== =================================== ===========================================
 
-What is described on the pages of dask.org is used where it is needed: the task classes of
-``dask._task_spec`` (page *Specification*), which have no other name to import them by, and the
-attributes of ``Scheduler``, ``TaskState`` and ``WorkerState`` (page *Scheduling state*).
+Other modules use only what dask.org documents: the task classes of ``dask._task_spec`` (page
+*Specification*), which have no public import path, and the attributes of ``Scheduler``,
+``TaskState`` and ``WorkerState`` (page *Scheduling state*).
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ Row: TypeAlias = tuple[Key, Callable[..., Any], tuple[Any, ...]]
 
 
 def _takes(fn: Callable[..., Any], *names: str) -> bool:
-    """Whether a function has parameters of these names."""
+    """Return whether a function has parameters of these names."""
     return set(names) <= inspect.signature(fn).parameters.keys()
 
 
@@ -63,7 +62,7 @@ def _takes(fn: Callable[..., Any], *names: str) -> bool:
 
 
 class TaskGraph(_Expr):  # type: ignore[misc]
-    """The tasks of a batch as they travel: in rows, which are smaller than Dask's task objects."""
+    """Graph of a batch; pickles its tasks as rows, which are smaller than Dask's task objects."""
 
     _parameters = ["rows", "annotations"]  # noqa: RUF012 - as the base class has it
 
@@ -102,18 +101,18 @@ batches = Feature("batches", "each task is sent by itself", _batches_are_known)
 
 
 def message_lock(client: Any) -> AbstractContextManager[Any]:
-    """Return the lock that a client holds while it sends a graph, which may send a batch first."""
+    """Return the lock that a client holds while it sends a graph."""
     lock: AbstractContextManager[Any] = client._refcount_lock
     return lock
 
 
 def pending_future(client: Client, key: Key) -> Future[Any]:
-    """Return the future of a task that is yet to be sent."""
+    """Return the future of a task that has not been sent."""
     return Future(key, client)
 
 
 def submitting_task() -> Key | None:
-    """Return the key of the task that this thread runs."""
+    """Return the key of the task that this thread runs, if any."""
     from distributed.utils import thread_state
 
     key: Key | None = getattr(thread_state, "key", None)
@@ -127,16 +126,15 @@ def send_tasks(
     annotations: Mapping[str, Mapping[Key, object]],
     submitting: Key | None,
 ) -> None:
-    """Send tasks whose futures exist, as one message; the scheduler starts them in this order."""
+    """Send tasks whose futures exist in one message; the scheduler starts them in this order."""
     from distributed.utils import set_thread_state
 
     make: Any = TaskGraph
     keys = [key for key, _, _ in rows]
     with set_thread_state(key=submitting):
-        # As Client.get does, except that tasks are started in the order of their submission.
-        # Without the timeout the scheduler takes messages of one minute for equally urgent, and
-        # each worker orders their tasks as it likes: trainers that wait for each other would
-        # each hold a thread that another training needs.
+        # Like Client.get, but tasks start in the order of submission. Without `fifo_timeout`,
+        # messages of the same minute have equal priority and workers choose any order: trainers
+        # that wait for each other would occupy threads that another training needs.
         client._graph_to_futures(
             make(rows, annotations, _determ_token=name),
             keys,
@@ -147,7 +145,7 @@ def send_tasks(
 
 
 def call_before_messages(client: Any, before: Callable[[Mapping[str, Any]], None]) -> None:
-    """Have a client call a function with each message that it is about to send."""
+    """Make a client call a function with each message before sending it."""
     send: Callable[[Mapping[str, Any]], None] = client._send_to_scheduler
 
     def send_after(message: Mapping[str, Any]) -> None:
@@ -164,7 +162,7 @@ def released_keys(message: Mapping[str, Any]) -> Collection[Key] | None:
 
 
 def fail_futures(client: Any, keys: Collection[Key], error: Exception) -> None:
-    """End futures with an error, unless the client has cancelled them."""
+    """Set the error of futures, unless the client has cancelled them."""
     for key in keys:
         state = client.futures.get(key)
         if state is not None:
@@ -173,7 +171,7 @@ def fail_futures(client: Any, keys: Collection[Key], error: Exception) -> None:
 
 pushes = Feature(
     "pushes",
-    "Dask's client holds messages back for up to 10 ms",
+    "Dask's client delays messages by up to 10 ms",
     lambda stream: (
         isinstance(stream, BatchedSend)
         and isinstance(stream.buffer, list)
@@ -184,7 +182,7 @@ pushes = Feature(
 
 
 def push(client: Any) -> None:
-    """Have a client send what it holds back for 10 ms, on its event loop."""
+    """Send a client's delayed messages now; runs on its event loop."""
     stream: Any = getattr(client, "scheduler_comm", None)
     if stream is not None and pushes.usable(stream) and stream.buffer:
         stream.next_deadline = None
@@ -203,13 +201,13 @@ def _pool_threads_are_known() -> bool:
 
 pool_threads = Feature(
     "pool threads",
-    "a task that calls split() without worker_client() may wait for a thread that it holds",
+    "a task that calls split() without worker_client() may deadlock",
     _pool_threads_are_known,
 )
 
 
 def holds_pool_thread() -> bool:
-    """Tell whether this thread runs a task and has not left the worker's pool."""
+    """Return whether this thread runs a task and has not left the worker's pool."""
     if not pool_threads.usable():
         return False
     from distributed.threadpoolexecutor import thread_state
@@ -220,7 +218,7 @@ def holds_pool_thread() -> bool:
 # --- the scheduler -------------------------------------------------------------------------
 
 OUR_SPAN: Final = {"name": ("spliter",), "ids": ("spliter",)}
-"""The span of all tasks sent outside of a span of the program's, the same for all clients."""
+"""Span of all tasks of SplIter outside a span of the program; the same for all clients."""
 
 
 def _span_annotations_are_known() -> bool:
@@ -232,7 +230,7 @@ spans = Feature("spans", "the scheduler records each burst of tasks", _span_anno
 
 
 def span_annotation() -> dict[str, Any]:
-    """Return the annotation that puts a task into our span."""
+    """Return the annotation that assigns a task to our span."""
     return {"span": OUR_SPAN} if spans.usable() else {}
 
 
@@ -244,7 +242,7 @@ span_records = Feature(
 
 
 def our_span(scheduler: Any) -> Any:
-    """Return the scheduler's record of our span, ``None`` if it has none."""
+    """Return the scheduler's record of our span, or ``None``."""
     extension = scheduler.extensions.get("spans")
     found = None if extension is None else extension.spans.get(OUR_SPAN["ids"][-1])
     return found if found is not None and span_records.usable(found) else None
@@ -260,11 +258,11 @@ def _dashboard_is_known(scheduler: Any) -> bool:
     )
 
 
-dashboard = Feature("dashboard", "there is no page of SplIter's", _dashboard_is_known)
+dashboard = Feature("dashboard", "the dashboard has no page of SplIter", _dashboard_is_known)
 
 
 def add_dashboard_page(scheduler: Any, path: str, fill: Callable[..., None]) -> bool:
-    """Add a page that `fill` fills to a scheduler's dashboard, if there is one."""
+    """Add a page to a scheduler's dashboard, if it has one; `fill` creates the content."""
     try:
         from distributed.dashboard.scheduler import BokehApplication, template_variables
     except ImportError:  # of bokeh
@@ -306,11 +304,11 @@ def _has_known_buffer(worker: Worker) -> bool:
 
 
 def in_memory(worker: Worker) -> Any:
-    """Return the mapping of what is in a worker's memory, as cheap to query as possible.
+    """Return the fastest mapping of the values in a worker's memory.
 
-    The buffer measures every access, in eight times the time that its memory takes to answer;
-    that keeps an order of use, in ten times the time that a dictionary takes. The order matters
-    only once something may have to be spilled.
+    The spill buffer measures every access and is 8 times slower than its `fast` mapping, which
+    tracks the order of use and is 10 times slower than its dictionary. The order matters only when
+    values may be spilled.
     """
     data: Any = worker.data
     if not _has_known_buffer(worker):
@@ -320,13 +318,13 @@ def in_memory(worker: Worker) -> Any:
 
 
 def read_spilled(worker: Worker, key: Key) -> Any:
-    """Read a value that may be on disk; it stays there unless memory has room for it."""
+    """Read a value that may be on disk; return it to memory only if there is room."""
     data: Any = worker.data
     return data.slow[key] if _has_known_buffer(worker) and not _has_room(worker, key) else data[key]
 
 
 def _has_room(worker: Worker, key: Key) -> bool:
-    """Whether a value can come back to memory for good without another one being spilled."""
+    """Return whether a value fits into memory without spilling another one."""
     data: Any = worker.data
     nbytes: int = data.slow.data.weight_by_key[key].memory
     if data.fast.total_weight + nbytes > data.fast.n:
@@ -334,20 +332,20 @@ def _has_room(worker: Worker, key: Key) -> bool:
     manager = worker.memory_manager
     if not manager.memory_limit:
         return True
-    # Dask spills for memory as well that it knows nothing of, down to its target.
+    # Dask also counts unmanaged memory, and spills down to its target.
     most = manager.memory_target_fraction or manager.memory_spill_fraction or 1
     return worker.monitor.get_process_memory() + nbytes <= manager.memory_limit * most
 
 
 memory_limits = Feature(
     "memory limits",
-    "Dask ends workers that run out",
+    "Dask kills workers that run out of memory",
     lambda manager: hasattr(manager, "memory_limit") and hasattr(manager, "memory_pause_fraction"),
 )
 
 
 def memory_limit(worker: Worker) -> float | None:
-    """Return the bytes up to which a worker is left alone: beyond it is paused, or ended."""
+    """Return the bytes of memory above which Dask pauses or kills a worker."""
     manager: Any = getattr(worker, "memory_manager", None)
     if not memory_limits.usable(manager) or not manager.memory_limit:
         return None
@@ -366,13 +364,13 @@ def _scheduler_calls_are_known(worker: Any) -> bool:
 
 scheduler_calls = Feature(
     "scheduler calls",
-    "tasks query the scheduler by a client of the worker's",
+    "tasks query the scheduler through the worker's client",
     _scheduler_calls_are_known,
 )
 
 
 def call_scheduler(worker: Worker, name: str, timeout: float, /, **arguments: Any) -> Any:
-    """Call a method of the scheduler in a task's thread, by its name in messages."""
+    """Call a method of the scheduler, by its name in messages, in a task's thread."""
     if scheduler_calls.usable(worker):
         call = getattr(worker.scheduler, name)
         return sync(worker.loop, call, callback_timeout=timeout, **arguments)
@@ -388,7 +386,7 @@ def call_scheduler(worker: Worker, name: str, timeout: float, /, **arguments: An
 
 
 def _call_method(name: str, arguments: Mapping[str, Any], dask_scheduler: Any) -> Any:
-    """Run on the scheduler."""
+    """Call a method by name; runs on the scheduler."""
     method = getattr(dask_scheduler, name, None) or getattr(dask_scheduler, f"get_{name}")
     return method(**arguments)
 
@@ -406,13 +404,13 @@ def _peer_reads_are_known(worker: Any) -> bool:
     )
 
 
-peer_reads = Feature("peer reads", "a task of Dask's copies blocks", _peer_reads_are_known)
+peer_reads = Feature("peer reads", "a Dask task copies blocks", _peer_reads_are_known)
 
 
 async def read_from_peers(
     worker: Any, holders: Mapping[Key, Collection[str]]
 ) -> tuple[dict[Key, Any], list[Key], list[str]]:
-    """Read values from other workers; return also unreadable keys, and workers without answer."""
+    """Read values from other workers; also return unreadable keys and silent workers."""
     from distributed.utils_comm import gather_from_workers
 
     found, _, failed, silent = await gather_from_workers(
@@ -422,24 +420,24 @@ async def read_from_peers(
 
 
 def register_copies(worker: Any, data: Mapping[Key, Any]) -> None:
-    """Make copies of blocks a worker's own, on its event loop; to Dask these are replicas."""
+    """Register copies of blocks as replicas at a worker; runs on its event loop."""
     worker.update_data(dict(data))
     worker.batched_send({"op": "add-keys", "keys": list(data), "stimulus_id": _stimulus("keep")})
 
 
 async def report_missing_at(worker: Any, address: str, keys: list[Key]) -> None:
-    """Have a worker report to the scheduler that it does not have keys it is listed for."""
+    """Make a worker report keys to the scheduler that it is wrongly listed as a holder of."""
     if address == worker.address:
         report_missing(keys, worker)
         return
     try:
         await worker.rpc(address).run(function=dumps(report_missing), kwargs=dumps({"keys": keys}))
-    except OSError:  # it is gone; the scheduler will find out by itself
+    except OSError:  # it has left, which the scheduler finds out by itself
         return
 
 
 def report_missing(keys: Sequence[Key], dask_worker: Any) -> None:
-    """Run on a worker's event loop: report_missing those of `keys` that it does not have."""
+    """Report those of `keys` that a worker does not have; runs on its event loop."""
     message = {"op": "release-worker-data", "stimulus_id": _stimulus("not-here")}
     for key in keys:
         if key not in dask_worker.data:

@@ -1,7 +1,7 @@
-"""Dask as locator: from a persisted collection, or a list of futures, to its futures.
+"""Find the futures of the blocks of persisted Dask collections and of lists of futures.
 
-What does not have blocks on the cluster is refused here, with what to do about it. Where
-the blocks are is asked in ``blocks``.
+Collections without blocks on the cluster are rejected, with advice. Module ``blocks`` queries where
+the blocks are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DaskLocator:
     """Finds the blocks of collections persisted on a distributed cluster."""
 
     def recognises(self, collection: Any) -> bool:
-        """Whether it is a Dask collection that is not held in this process' graph alone."""
+        """Return whether it is a Dask collection whose blocks are not values in its own graph."""
         if isinstance(collection, Future):
             return False
         if isinstance(collection, list | tuple):
@@ -41,7 +41,7 @@ class DaskLocator:
         return is_dask_collection(collection) and belongs_to_cluster(collection)
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
-        """Have lazy collections computed; see :class:`spliter.backend.SupportsPersist`."""
+        """Compute lazy collections on the cluster; see :class:`spliter.backend.SupportsPersist`."""
         check_thread()
         return persisted(collections)
 
@@ -52,42 +52,40 @@ class DaskLocator:
 
 
 def open_collections(members: Sequence[CollectionBlocks], view: ViewOf | None = None) -> DaskBlocks:
-    """Open blocks whose futures have been looked up, of one client.
+    """Open collections whose futures are known.
 
     Parameters
     ----------
-    members : sequence of Member
-        The first one is the one being split.
+    members : sequence of CollectionBlocks
+        Collections of one client; the first one is being split.
     view : callable, optional
-        Makes what tasks on a planned partition see in place of its blocks.
+        Returns the view of a planned partition: what its tasks yield instead of plain blocks.
 
     Returns
     -------
     DaskBlocks
-        Holds the futures.
+        Keeps the futures alive.
     """
     client = _client_of([future for member in members for future in member.futures])
     return DaskBlocks(client, waiting_executor(client), members, view)
 
 
 def waiting_executor(client: Client) -> DaskExecutor:
-    """Return the executor of a client, if this thread may wait for the scheduler.
-
-    The scheduler runs SplIter's plugin from then on.
+    """Return the executor of a client, and install SplIter's plugin in its scheduler.
 
     Raises
     ------
     BackendNotUsableError
-        If it is the client's event loop, or the cluster lacks SplIter.
+        If this thread is the client's event loop, or the cluster lacks SplIter.
     """
     executor = executor_for_client(client)
     if not executor.blocking_call_allowed():
         raise BackendNotUsableError(
-            "split() asks the scheduler and waits for the answer, which cannot be done on "
-            "the client's own event loop; use await asyncio.to_thread(split, collection)"
+            "split() waits for the scheduler and cannot run on the client's own event loop; use "
+            "await asyncio.to_thread(split, collection)"
         )
     check_environment(client)
-    executor.send_plugin()  # before blocks are waited for, which it may have to get started
+    executor.send_plugin()  # first: pending blocks may need it to be started
     return executor
 
 
@@ -98,21 +96,20 @@ def _open(collection: Any) -> CollectionBlocks:
         return CollectionBlocks(BlockGrid.of_unknown_sizes(len(parts)), parts, None)
     if not is_dask_collection(collection):
         raise UnsupportedCollectionError(
-            f"{type(collection).__name__} is not a Dask collection; collections that are split "
-            "together must all be Dask's"
+            f"{type(collection).__name__} is not a Dask collection; pass aligned collections of "
+            "the same engine"
         )
     found = block_values(collection)
     if found.lazy:
         raise LazyCollectionError(
-            f"this Dask {type(collection).__name__} has not been computed, so its blocks are "
-            "nowhere yet; call x = x.persist() and split that, or split(x, persist=True), which "
-            "keeps its blocks as long as the Split"
+            f"this Dask {type(collection).__name__} has not been computed, so its blocks have no "
+            "location; call x = x.persist() and split that, or split(x, persist=True)"
         )
     if not all(isinstance(value, Future) for value in found.values):
         raise LazyCollectionError(
-            "the blocks of this Dask collection are values in its graph, in this process and not "
-            "on the cluster; call x = x.persist() and split that, or use split(x, persist=True) "
-            "or backend='local'"
+            "the blocks of this Dask collection are values in its graph, in this process, not on "
+            "the cluster; call x = x.persist() and split that, or use split(x, persist=True) or "
+            "backend='local'"
         )
     return CollectionBlocks(found.grid, found.values, found.nbytes, meta=found.meta)
 
@@ -122,18 +119,18 @@ def _open_element(value: Any) -> Future[Any]:
         return value
     if not is_dask_collection(value):
         raise UnsupportedCollectionError(
-            f"a list of futures has an element of type {type(value).__name__}; if it is a block in "
-            "memory, send the blocks to the cluster first: client.scatter(blocks, hash=False)"
+            f"an element of the list of futures is a {type(value).__name__}; send blocks in memory "
+            "to the cluster first: client.scatter(blocks, hash=False)"
         )
     found = block_values(value)
     if len(found.values) != 1:
         raise UnsupportedCollectionError(
-            f"a list of futures has a collection of {len(found.values)} blocks as an element; "
-            "split collections themselves: split(x, y)"
+            f"an element of the list of futures is a collection of {len(found.values)} blocks; "
+            "split the collections themselves: split(x, y)"
         )
     if found.lazy:
         raise LazyCollectionError(
-            "the list has delayed objects that have not been computed; call "
+            "the list contains delayed objects that have not been computed; call "
             "values = dask.persist(*values) and split that, or split(values, persist=True)"
         )
     future: Future[Any] = found.values[0]
@@ -141,7 +138,7 @@ def _open_element(value: Any) -> Future[Any]:
 
 
 def _client_of(futures: Sequence[Future[Any]]) -> Client:
-    """Return the one client of all futures, bound to this process' if they have none."""
+    """Return the client of all futures; futures without one get this process's client."""
     clients = {future.client for future in futures}
     if None in clients:
         for future in futures:
@@ -156,19 +153,19 @@ def _client_of(futures: Sequence[Future[Any]]) -> Client:
         current: Client = get_client()
         return current
     raise UnsupportedCollectionError(
-        f"the blocks belong to {len(clients)} different Dask clients; split collections of one "
-        "client, or persist them all with the same one"
+        f"the blocks belong to {len(clients)} different Dask clients; persist all collections "
+        "with the same client"
     )
 
 
 def check_thread() -> None:
-    """Refuse to wait in a worker's thread that other tasks may need to finish first."""
+    """Raise if this is a worker's pool thread: waiting in it for other tasks can deadlock."""
     try:
         get_worker()
     except ValueError:
         return
     if holds_pool_thread():
         raise BackendNotUsableError(
-            "split() inside a task would hold the worker's thread while it waits for other "
-            "tasks; do it under 'with distributed.worker_client() as client:'"
+            "split() inside a task occupies the worker's thread while it waits for other tasks; "
+            "call it under 'with distributed.worker_client() as client:'"
         )

@@ -1,4 +1,4 @@
-"""Which processes of a cluster lack this version of SplIter, and what to do about it."""
+"""Report processes of a cluster that lack this version of SplIter, with advice."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Final
 import spliter
 
 VERSION: Final = spliter.__version__
-"""Looked up by name at other processes, which takes both packages to be importable there."""
+"""Read by name in other processes, so that importing it there tests both packages."""
 
 MAX_NAMED: Final = 5
-"""Most processes named in a message."""
+"""Maximum number of processes named in a message."""
 
 PAGE: Final = "docs/dask.md"
 
 
 def wrong_versions(found: Mapping[str, str | None]) -> str:
-    """Say which processes lack this version of SplIter, and how to install it.
+    """Return a message about processes that lack this version of SplIter.
 
     Parameters
     ----------
     found : mapping of str to (str or None)
-        The version by process; None where SplIter cannot be imported.
+        Version by process; None if SplIter cannot be imported there.
 
     Returns
     -------

@@ -1,9 +1,9 @@
-"""Send tasks to Dask's scheduler in batches: those of one loop are one message.
+"""Send tasks to Dask's scheduler in batches: the tasks of one loop in one message.
 
-The scheduler takes a millisecond or two for a message with a graph, however small. So a task
-that is submitted waits for others, for a millisecond after the last one, and all go together. Their
-futures exist at once. Nothing else that the client tells the scheduler overtakes them: whatever
-it sends, a graph of the user's on these futures for example, sends the batch first.
+The scheduler takes 1 to 2 ms per graph, however small. So submitted tasks are collected until none
+has been added for 1 ms, and sent together. Their futures exist immediately. No other message of the
+client overtakes the batch: sending one, such as a user's graph on these futures, sends the batch
+first.
 """
 
 from __future__ import annotations
@@ -28,18 +28,17 @@ from spliter_backends.dask.internals import Row
 from spliter_backends.dask.scheduler.pins import PINNED
 
 ON_PARTITION: Final = "spliter-on-partition"
-"""The annotation of tasks on partitions, which the dashboard's page counts."""
+"""Annotation of tasks on partitions, counted by the dashboard's page."""
 
 QUIET_SECONDS: Final = 0.001
-"""Seconds without another task after which a batch is sent: what one task more takes to submit,
-several times."""
+"""Seconds without another task after which a batch is sent: several times the time that submitting
+one task takes."""
 
 MAX_DELAY: Final = 0.01
-"""Seconds after which a batch is sent although tasks keep coming: as long as Dask's client holds
-back messages of its own."""
+"""Maximum age of a batch in seconds: as long as Dask's client delays its own messages."""
 
 MAX_BATCH_NBYTES: Final = 4 * 2**20
-"""Bytes of pickled calls from which on a batch is sent; Dask warns of graphs above 10 MB."""
+"""Size from which a batch is sent immediately; Dask warns about graphs above 10 MB."""
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +65,7 @@ class _Batch:
         annotations: Mapping[str, Any],
     ) -> None:
         key = future.key
-        # The program's own functions of keys are called first: they may raise.
+        # Callables of the program come first, as they may raise.
         of_task = {
             name: value(key) if callable(value) else value for name, value in annotations.items()
         }
@@ -77,7 +76,7 @@ class _Batch:
         self.grown = time.monotonic()
 
     def _shared(self, value: Any) -> Any:
-        """Return an equal value of this batch for bytes, which travel once then."""
+        """Return equal bytes of this batch if there are any, so that they are sent once."""
         if type(value) is not bytes:
             return value
         found = self._same.setdefault(value, value)
@@ -100,7 +99,7 @@ class BatchSender:
     Parameters
     ----------
     client : distributed.Client
-        The client whose futures are handed out.
+        Submits the tasks; its futures are returned.
     """
 
     def __init__(self, client: Client) -> None:
@@ -127,22 +126,22 @@ class BatchSender:
         Parameters
         ----------
         name : str
-            First part of its key, by which Dask groups tasks.
+            Prefix of its key, by which Dask groups tasks.
         location : Location or None
             Worker to pin it to.
         fn : callable
-            A function that workers can import.
+            Importable by workers.
         args : tuple
-            Bytes, strings and Dask's references to other tasks.
+            Bytes, strings, and Dask's references to other tasks.
         on_partition : bool
             Whether there are partitions among the arguments.
         keep_alive : object
-            Whatever must stay alive until the task has been sent, futures that it refers to.
+            Objects, such as futures it refers to, that must exist until the task is sent.
 
         Returns
         -------
         distributed.Future
-            Of the task, pending.
+            The pending future.
         """
         client: Any = self._client()
         annotations = _annotations(location, on_partition)
@@ -165,15 +164,15 @@ class BatchSender:
         return future
 
     def flush(self) -> None:
-        """Send the tasks that are waiting, if there are any."""
+        """Send the collected tasks, if any."""
         with self._lock:
             batch, self._batch = self._batch, None
             if batch is None:
                 return
             try:
-                # Annotations have been collected when tasks were submitted, each its own.
+                # Without the caller's annotations: each task has those of its submission.
                 contextvars.Context().run(self._send, batch)
-            except Exception as error:  # noqa: BLE001 - nobody would be there to catch it
+            except Exception as error:  # noqa: BLE001 - raised by the futures
                 self._fail(batch, error)
             batch.clear()
 
@@ -182,12 +181,11 @@ class BatchSender:
         internals.send_tasks(
             client, batch.name, batch.rows, batch.annotations, batch.submitting_task
         )
-        # A batch has waited already.
         client.loop.add_callback(internals.push, client)
 
     def _fail(self, batch: _Batch, error: Exception) -> None:
-        """End futures whose tasks could not be sent, unless the client has cancelled them."""
-        logger.error("%d tasks could not be sent to the scheduler: %s", len(batch.rows), error)
+        """Set the error of futures whose tasks could not be sent, unless they are cancelled."""
+        logger.error("failed to send %d tasks to the scheduler: %s", len(batch.rows), error)
         internals.fail_futures(self._client(), batch.futures, error)
 
     async def _send_when_complete(self, batch: _Batch) -> None:
@@ -203,9 +201,9 @@ class BatchSender:
 
     @staticmethod
     def _may_overtake(message: Mapping[str, Any], batch: _Batch) -> bool:
-        """Whether a message is about results that no task of the batch makes or needs.
+        """Return whether a message only releases results of tasks outside the batch.
 
-        Results are released all the time; what the batch needs it holds.
+        Such messages are frequent, and the batch keeps the futures it needs.
         """
         released = internals.released_keys(message)
         return released is not None and batch.futures.keys().isdisjoint(released)
@@ -227,7 +225,7 @@ def _submit(
 
 
 def _annotations(location: Location | None, on_partition: bool) -> dict[str, Any]:
-    """Return the annotations of a task: the user's, then what pins it to a location."""
+    """Return the annotations of a task: the user's, and those that pin it to a location."""
     annotations = internals.span_annotation() | dask.get_annotations()
     annotations[PINNED] = location is not None
     if location is not None:

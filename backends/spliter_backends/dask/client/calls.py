@@ -1,8 +1,8 @@
-"""Pickle calls of task functions: the scheduler passes the bytes on, workers run them.
+"""Pickle calls of task functions; workers unpickle and run them.
 
-The client pickles function and arguments when a task is submitted, so that what cannot be pickled
-is refused at the line that submits it, and later changes of an argument do not reach the task. The
-scheduler passes the bytes on: it needs none of the modules that the program uses.
+The client pickles function and arguments when a task is submitted: unpicklable arguments raise an
+error at that line, and later changes of an argument do not affect the task. The scheduler forwards
+the bytes, and needs none of the program's modules.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Call:
     function : bytes
         The function.
     arguments : bytes
-        Positional and keyword arguments, with placeholders for the inputs.
+        Positional and keyword arguments, with a `Placeholder` for each input.
     inputs : tuple
-        Pickled partitions, and Dask's references to results of other tasks.
+        Pickled partitions, and Dask's references to other tasks.
     """
 
     function: bytes
@@ -48,12 +48,12 @@ def pickle_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
     fn : callable
         The user's function.
     args, kwargs
-        Its arguments. Futures, also in lists and the like, are replaced by their results.
+        Its arguments. Futures, also nested ones, arrive as their results.
 
     Returns
     -------
     Call
-        To be run by :func:`run_call`.
+        Run by :func:`run_call`.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def pickle_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
             if not isinstance(value, GraphNode):
                 return value
             if not _is_reference(value):
-                dumps(value)  # to be refused here, not when the batch is sent
+                dumps(value)  # raise here, not when the batch is sent
         inputs.append(value)
         return Placeholder(len(inputs) - 1)
 
@@ -80,12 +80,12 @@ def pickle_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
         arguments: bytes = dumps((placed_args, placed_kwargs))
         return Call(pickle_function(fn), arguments, tuple(inputs))
     except Exception as cause:
-        # Not Dask's own, which logs a traceback for each value that it cannot pickle.
+        # cloudpickle's own: Dask's logs a traceback for each unpicklable value.
         raise not_serializable(fn, args, kwargs, cause, cloudpickle.dumps) from cause
 
 
 def _is_reference(value: GraphNode) -> bool:
-    """Whether a parsed argument is a future, or a list of nothing but futures."""
+    """Return whether a parsed argument is a future or a list of futures."""
     return isinstance(value, Alias) or (
         isinstance(value, List) and all(isinstance(one, Alias) for one in value.args)
     )

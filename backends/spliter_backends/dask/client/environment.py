@@ -1,7 +1,8 @@
 """Check that the scheduler and the workers of a Dask cluster have this version of SplIter.
 
-Tasks are functions of SplIter's that are pickled by name. Where it is missing, Dask says of a whole
-graph that it cannot be deserialized; this says which process lacks what, before any task is sent.
+Tasks are functions of SplIter, pickled by name. Without SplIter at a process, Dask would report
+that a graph cannot be deserialized; this check names the process and the versions before any task
+is sent.
 """
 
 from __future__ import annotations
@@ -20,29 +21,29 @@ from spliter_backends.dask.client.scheduler_calls import call_client
 from spliter_backends.dask.versions import wrong_versions
 
 ANSWER_TIMEOUT: Final = 10.0
-"""Seconds to wait for the workers' answers. A worker that is busy or stopped for longer is taken
-for one that is well: ``split`` must not hang because of it."""
+"""Seconds to wait for workers. A worker that does not answer in time is assumed to have the right
+version, so that ``split`` does not hang."""
 
 _checked: weakref.WeakKeyDictionary[Client, set[str]] = weakref.WeakKeyDictionary()
 
 
 async def query_versions(client: Client, workers: list[str] | None = None) -> dict[str, str | None]:
-    """Ask the processes of a cluster for their versions of SplIter.
+    """Query the versions of SplIter of a cluster's processes.
 
     Parameters
     ----------
     client : distributed.Client
-        On its event loop.
+        The client; called on its event loop.
     workers : list of str, optional
-        Addresses of the workers to ask; by default the scheduler and all workers.
+        Addresses; by default the scheduler and all workers.
 
     Returns
     -------
     dict of str to (str or None)
-        The version by address of a worker, or ``"scheduler"``; None where SplIter cannot be
-        imported. Workers that do not answer in time are left out.
+        Version by address, or by ``"scheduler"``; None if SplIter cannot be imported there.
+        Without workers that do not answer in time.
     """
-    # A function of the standard library: it can be run where nothing of ours is installed.
+    # From the standard library, so that it runs where SplIter is not installed.
     name = f"{versions.__name__}.VERSION"
     found: dict[str, Any] = {}
     if workers is None:
@@ -56,7 +57,7 @@ async def query_versions(client: Client, workers: list[str] | None = None) -> di
     return {
         process: answer if isinstance(answer, str) else None
         for process, answer in (found | answers).items()
-        if not isinstance(answer, OSError)  # it is gone
+        if not isinstance(answer, OSError)  # a departed worker
     }
 
 
@@ -68,20 +69,20 @@ async def _answer_of_scheduler(client: Client, name: str) -> Any:
 
 
 def check_environment(client: Client, workers: Collection[str] | None = None) -> None:
-    """Refuse a cluster whose processes lack SplIter, asking each process once.
+    """Raise if processes of a cluster lack SplIter; each process is queried once.
 
     Parameters
     ----------
     client : distributed.Client
-        A client of it; from a thread that may wait.
+        Client of the cluster; not called on its event loop.
     workers : collection of str, optional
-        Addresses of workers that are about to be used: those not asked before are asked. By
-        default all processes, if none has been asked before.
+        Addresses of workers that will be used; those not queried before are queried. By default
+        all processes, if none has been queried before.
 
     Raises
     ------
     BackendNotUsableError
-        Naming the processes.
+        Names the processes.
     """
     checked = _checked.get(client)
     new = None if checked is None else set(workers or ()) - checked

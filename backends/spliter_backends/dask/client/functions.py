@@ -1,10 +1,9 @@
-"""Pickle task functions, each once for as long as nothing that it captures changes.
+"""Pickle task functions, and cache the pickles until a captured value changes.
 
-A function of an imported module is pickled as its name. One of the main program, or one that was
-made inside another function, is pickled with its code, with what it closes over and with the
-globals it uses, which takes up to a millisecond. A loop that starts a task per partition would
-spend more on that than on everything else. So the pickle is kept, together with the state of what
-the function captures; if that has changed, the function is pickled again.
+A function of an imported module is pickled by name. A function of the main program, or a nested
+one, is pickled with its code, closure and globals, which takes up to 1 ms: more than all else that
+submitting a task costs. So the pickle is cached with the state of the captured values, and made
+again when that has changed.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from dask.sizeof import sizeof
 from distributed.protocol.pickle import dumps
 
 MAX_COMPARED_NBYTES: Final = 64 * 2**10
-"""Bytes of a captured value up to which it is compared; comparing larger ones costs as much as
-pickling them."""
+"""Maximum bytes of a captured value to compare; comparing larger ones costs as much as pickling."""
 
 _pickled: weakref.WeakKeyDictionary[FunctionType, tuple[object, bytes]] = (
     weakref.WeakKeyDictionary()
@@ -29,7 +27,7 @@ _pickled: weakref.WeakKeyDictionary[FunctionType, tuple[object, bytes]] = (
 
 
 class _CannotCompareError(Exception):
-    """A function captures something that may change unnoticed."""
+    """A change of a captured value would not be noticed."""
 
 
 def pickle_function(fn: Any) -> bytes:
@@ -38,12 +36,12 @@ def pickle_function(fn: Any) -> bytes:
     Parameters
     ----------
     fn : callable
-        Any callable; only plain functions are remembered.
+        Any callable; only plain functions are cached.
 
     Returns
     -------
     bytes
-        Its pickle, as of now.
+        Its current pickle.
 
     Examples
     --------
@@ -74,9 +72,9 @@ def _dumps(fn: Any) -> bytes:
 
 
 def _state_of(value: Any, seen: set[int]) -> object:
-    """Return something that differs if pickling the value by itself would give another result.
+    """Return a value that differs if pickling gives another result.
 
-    It holds no reference to the function, which is to be freed when the program drops it.
+    It does not refer to the function, so that the cache does not keep it alive.
     """
     if isinstance(value, ModuleType):
         return value.__name__
@@ -86,7 +84,7 @@ def _state_of(value: Any, seen: set[int]) -> object:
         pickled = pickle.dumps(value)
     except Exception:  # noqa: BLE001 - any class may raise anything
         pickled = b"__main__"
-    if b"__main__" not in pickled:  # else the plain pickle has a name only, of what may change
+    if b"__main__" not in pickled:  # else it may contain a name only, of a changed object
         return pickled
     if not isinstance(value, FunctionType):
         raise _CannotCompareError
@@ -97,7 +95,7 @@ def _state_of(value: Any, seen: set[int]) -> object:
 
 
 def _captured(fn: FunctionType) -> list[Any]:
-    """Return the values that are pickled with a function."""
+    """Return the values pickled with a function."""
     names = _global_names(fn.__code__)
     values = [fn.__globals__[name] for name in names if name in fn.__globals__]
     values += [fn.__defaults__, fn.__kwdefaults__, *fn.__dict__.values()]
@@ -111,7 +109,7 @@ def _captured(fn: FunctionType) -> list[Any]:
 
 @functools.lru_cache(maxsize=1_000)
 def _global_names(code: CodeType) -> tuple[str, ...]:
-    """Return the names that code may look up among its globals, nested functions included."""
+    """Return the global names that code and its nested functions may use."""
     names = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

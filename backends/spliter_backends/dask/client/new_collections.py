@@ -1,7 +1,7 @@
-"""Lazy collections whose blocks are picked out of the results of tasks.
+"""Make lazy Dask collections of blocks that are inside the results of tasks.
 
-Their graph has a task per block. It is written out when somebody asks for it, which many programs
-never do (labels that nobody reads): writing it takes as long as a pass over the blocks.
+The graph has one task per block. It is materialized on demand only, because that takes as long as a
+pass over the blocks, and many programs never use the collection (labels, for instance).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from spliter.backend import UNKNOWN, BlocksMade, IntArray
 
 
 def assemble_blocks(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
-    """Return a lazy collection over blocks that are in the results of tasks.
+    """Return a lazy collection of blocks that are inside the results of tasks.
 
     Parameters
     ----------
     results : sequence of (ndarray of int64, future)
-        Positions of blocks, and the future of the list of them.
+        Positions of blocks, and the future of their list.
     made : BlocksMade
-        What the blocks are.
+        Sizes and type of the blocks.
 
     Returns
     -------
@@ -50,8 +50,8 @@ def _frame(name: str, results: Sequence[tuple[IntArray, Any]], made: BlocksMade)
 
     tasks: dict[Key, Any] = {}
     for positions, future in results:
-        # As in the graph of a persisted DataFrame. The tasks have no future among their arguments:
-        # a scheduler in this process would keep it, with the last messages that it has sent.
+        # As in the graph of a persisted DataFrame. Futures as arguments would be kept alive by a
+        # scheduler in this process, with its last messages.
         tasks[future.key] = future
         for at, position in enumerate(positions.tolist()):
             key = (name, position)
@@ -61,18 +61,18 @@ def _frame(name: str, results: Sequence[tuple[IntArray, Any]], made: BlocksMade)
 
 
 class ExtractedBlocks(Layer):
-    """One task per block, which picks it out of a list.
+    """Graph layer with one task per block, which extracts it from a list.
 
     Parameters
     ----------
     name : str
-        Of the collection.
+        Name of the collection.
     results : sequence of (ndarray of int64, future)
-        Which blocks, and the future of the list of them.
+        Positions of blocks, and the future of their list.
     further : int
-        Axes of the array besides the first one.
+        Number of axes after the first one.
     output : int, optional
-        If the futures' results are tuples of such lists: which of them.
+        Index of the list, if results are tuples of lists.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ExtractedBlocks(Layer):
         return sum(len(positions) for positions, _ in self._results)
 
     def is_materialized(self) -> bool:
-        """Whether the tasks have been written out."""
+        """Return whether the tasks have been created."""
         return "_tasks" in self.__dict__
 
     def get_output_keys(self) -> Set[Key]:
@@ -123,20 +123,15 @@ class ExtractedBlocks(Layer):
 
 
 def extract_block(result: Any, at: int, output: int | None) -> Any:
-    """Return one block out of what a task has returned; runs on a worker.
+    """Return one block of a task's result; runs on a worker.
 
     Parameters
     ----------
     result : list, or tuple of list
-        What the task has returned.
+        Result of the task.
     at : int
-        Which block.
+        Index of the block in the list.
     output : int or None
-        Of a tuple, which list.
-
-    Returns
-    -------
-    block
-        At that place.
+        Index of the list in a tuple.
     """
     return result[at] if output is None else result[output][at]

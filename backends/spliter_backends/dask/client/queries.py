@@ -1,7 +1,7 @@
-"""Questions to the scheduler about futures: are they done, who holds them, how big are they.
+"""Query the scheduler about futures: whether they are done, their holders and sizes.
 
-Each question is asked in batches, in the order of the collection, and every wait has a
-bound: it ends with an error when nothing has got ready for ``spliter.block-timeout``.
+Queries are sent in batches, in the order of the collection. Every wait is bounded: it ends with an
+error if no block becomes ready for ``spliter.block-timeout``.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from spliter_backends.dask.client.scheduler_calls import (
 from spliter_backends.dask.scheduler.client_keys import add_client_keys
 
 BATCH: Final = 10_000
-"""Keys per question to the scheduler: bounds the message and how long the scheduler, which
-has one thread, is kept from everybody else's work."""
+"""Keys per query: bounds the message, and the time for which the query occupies the scheduler's
+only thread."""
 
 MAX_NAMED: Final = 5
-"""Most blocks named in a message."""
+"""Maximum number of blocks named in a message."""
 
 IndexesOf: TypeAlias = Callable[[IntArray], Sequence[tuple[int, ...]]]
-"""Returns the block indexes of positions in a sequence of blocks."""
+"""Converts positions in a sequence of blocks to block indexes."""
 
 T = TypeVar("T")
 
 
 class BlockQueries:
-    """Asks one cluster about futures, from a thread that may wait.
+    """Queries one cluster about futures; not used on the client's event loop.
 
     Parameters
     ----------
     client : distributed.Client
-        The futures' client.
+        Client of the futures.
     """
 
     def __init__(self, client: Client) -> None:
@@ -55,24 +55,24 @@ class BlockQueries:
     def wait_for_holders(
         self, futures: Sequence[Future[Any]], grid: BlockGrid
     ) -> Mapping[Key, Sequence[str]]:
-        """Return the holders of every future, waiting while some are not in memory.
+        """Wait until all blocks are in memory, and return their holders.
 
         Parameters
         ----------
         futures : sequence of distributed.Future
             The blocks of one collection, in C order of its grid.
         grid : BlockGrid
-            Names the blocks in errors.
+            Used to name blocks in errors.
 
         Returns
         -------
         mapping of key to sequence of str
-            Addresses of workers, at least one for each key.
+            Addresses of workers, at least one per key.
 
         Raises
         ------
         BlockLostError, BlockTimeoutError
-            If some are gone, or do not get ready in time.
+            If blocks are lost, or do not become ready in time.
         """
         deadline = time.monotonic() + self.timeout
         fewest = len(futures) + 1
@@ -83,7 +83,7 @@ class BlockQueries:
             absent = sum(not holders.get(future.key) for future in futures)
             if not absent:
                 return holders
-            # Moving, or lost with a worker whose death the client has not heard of yet.
+            # Moving, or lost with a worker whose death has not been reported yet.
             if absent < fewest:
                 fewest = absent
                 deadline = time.monotonic() + self.timeout
@@ -97,26 +97,26 @@ class BlockQueries:
             holders: Mapping[Key, Sequence[str]] = self._sync(
                 self._query, self._client.who_has, futures
             )
-        except CancelledError:  # meanwhile: the next wait says so
+        except CancelledError:  # raised again by the next wait
             return {}
         return holders
 
     def wait_done(self, futures: Sequence[Future[Any]], indexes: IndexesOf) -> None:
-        """Wait for pending blocks; raise the error of one that failed.
+        """Wait for pending blocks; raise the error of a failed one.
 
         Parameters
         ----------
         futures : sequence of distributed.Future
             Blocks of one collection.
         indexes : callable
-            Returns the block indexes of positions in `futures`, for errors.
+            Converts positions in `futures` to block indexes, for errors.
 
         Raises
         ------
         BlockLostError, BlockTimeoutError
-            If some are gone, or do not get ready in time.
+            If blocks are lost, or do not become ready in time.
         """
-        check_open(self._client)  # which cancelled all futures
+        check_open(self._client)  # closing it cancels all futures
         pending = [future for future in futures if future.status in ("pending", "lost")]
         if pending:
             self._request_reports(futures, indexes)
@@ -136,10 +136,10 @@ class BlockQueries:
         self._check_not_failed(futures, indexes)
 
     def _request_reports(self, futures: Sequence[Future[Any]], indexes: IndexesOf) -> None:
-        """Have the scheduler report to this client when pending blocks are in memory.
+        """Make the scheduler report to this client when pending blocks are in memory.
 
-        It does so by itself for blocks that this client has computed. Futures that were
-        unpickled, as part of a collection, are unknown to it until the client asks for them.
+        It does so by default only for blocks that this client has computed, not for unpickled
+        futures.
 
         Raises
         ------
@@ -153,11 +153,11 @@ class BlockQueries:
         raise_if_lost(indexes(lost))
 
     def _wait_for_sent_graphs(self) -> None:
-        """Wait until the scheduler knows the tasks of all graphs that the client has sent.
+        """Wait until the scheduler has received all graphs that the client has sent.
 
-        Graphs and queries reach the scheduler by different connections, so a query may overtake
-        the graph that makes the blocks. A graph without tasks that asks for an unknown key takes
-        the way of the others, and the scheduler cancels that key at once.
+        Graphs and queries use different connections, so a query may overtake the graph of its
+        blocks. An empty graph that requests an unknown key uses the connection of the graphs, and
+        the scheduler cancels the key immediately.
         """
         key = f"spliter-unknown-{uuid.uuid4().hex}"
         answer: Future[Any] = self._client.get({}, key, sync=False)
@@ -177,24 +177,24 @@ class BlockQueries:
     def _check_not_failed(self, futures: Sequence[Future[Any]], indexes: IndexesOf) -> None:
         failed = next((future for future in futures if future.status == "error"), None)
         if failed is not None:
-            # The block's own error; the client has it, so nothing is asked for that.
+            # The client already has the block's error.
             error = failed.exception(timeout=self.timeout, asynchronous=False)
             if error is not None:
                 raise error.with_traceback(failed.traceback(self.timeout, asynchronous=False))
         check_not_cancelled(futures, indexes)
 
     def sizes(self, futures: Sequence[Future[Any]]) -> IntArray:
-        """Return the bytes of each future's result, 0 where the scheduler does not know.
+        """Return the bytes of each result, 0 if the scheduler does not know them.
 
         Parameters
         ----------
         futures : sequence of distributed.Future
-            Futures that are done.
+            Finished futures.
 
         Returns
         -------
         ndarray of int64, one per future
-            Bytes as Dask has measured them.
+            As measured by Dask.
         """
         nbytes = functools.partial(self._client.nbytes, summary=False)
         keys = [future.key for future in futures]
@@ -215,43 +215,42 @@ class BlockQueries:
 
     def _timed_out(self, blocks: int) -> BlockTimeoutError:
         return BlockTimeoutError(
-            f"{blocks} block(s) did not get into any worker's memory within {self.timeout:g} s "
-            "without progress: look at the scheduler for what they wait for; the limit is the "
-            "Dask setting spliter.block-timeout"
+            f"{blocks} block(s) are pending, and none became ready in {self.timeout:g} s; see "
+            "Dask's dashboard for the reason, or raise the Dask setting spliter.block-timeout"
         )
 
 
 def check_not_cancelled(futures: Sequence[Future[Any]], indexes: IndexesOf) -> None:
-    """Raise if blocks were cancelled after they were made or requested.
+    """Raise if blocks were cancelled.
 
     Parameters
     ----------
     futures : sequence of distributed.Future
         Blocks of one collection.
     indexes : callable
-        Returns the block indexes of positions in `futures`.
+        Converts positions in `futures` to block indexes.
 
     Raises
     ------
     BlockLostError
-        Naming the blocks.
+        Names the blocks.
     """
     gone = [at for at, future in enumerate(futures) if future.status == "cancelled"]
     raise_if_lost(indexes(np.asarray(gone, dtype=np.int64)))
 
 
 def raise_if_lost(blocks: Sequence[tuple[int, ...]]) -> None:
-    """Raise if there are blocks that are lost.
+    """Raise an error that names lost blocks, if there are any.
 
     Parameters
     ----------
     blocks : sequence of tuple of int
-        Their block indexes.
+        Indexes of the lost blocks.
 
     Raises
     ------
     BlockLostError
-        Naming the blocks.
+        Names the blocks.
     """
     if blocks:
         named = ", ".join(map(str, blocks[:MAX_NAMED])) + (
@@ -259,6 +258,6 @@ def raise_if_lost(blocks: Sequence[tuple[int, ...]]) -> None:
         )
         raise BlockLostError(
             f"{len(blocks)} block(s) ({named}) were cancelled, dropped by client.restart(), or "
-            "lost with the worker they were scattered to; make the collection and split it again",
+            "lost with the worker they were scattered to; make the collection again and split it",
             tuple(blocks),
         )

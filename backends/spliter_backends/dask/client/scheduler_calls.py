@@ -1,4 +1,4 @@
-"""Call the scheduler from the program, within a bounded time."""
+"""Call the scheduler from the program, with a timeout."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ DEFAULT_TIMEOUT: Final = "5 minutes"
 def block_timeout() -> float:
     """Return the Dask setting ``spliter.block-timeout`` in seconds.
 
-    The longest wait for the scheduler's answer, and for blocks that are being made (again)
-    without any of them getting ready; 5 minutes unless set.
+    The maximum wait for the scheduler's answer, and for pending blocks of which none becomes
+    ready; 5 minutes by default.
 
     Raises
     ------
     InvalidArgumentError
-        If it is not a time above 0.
+        If the setting is not a duration above 0.
     """
     value = dask.config.get("spliter.block-timeout", DEFAULT_TIMEOUT)
     try:
@@ -32,26 +32,26 @@ def block_timeout() -> float:
         seconds = 0.0
     if not seconds > 0:
         raise InvalidArgumentError(
-            f"the Dask setting spliter.block-timeout is {value!r}; set a time above 0, such as "
-            "'5 minutes' or 300"
+            "the Dask setting spliter.block-timeout must be a duration above 0, such as "
+            f"'5 minutes' or 300; got {value!r}"
         )
     return seconds
 
 
 def call_client(client: Client, fn: Callable[..., Any], *args: Any) -> Any:
-    """Run a coroutine function on the client's event loop and wait for it, within bounds.
+    """Run a coroutine function on the client's event loop and wait for its result.
 
     Parameters
     ----------
     client : distributed.Client
-        Its loop is used; not from that loop's own thread.
+        Provides the event loop; the calling thread must not be the loop's.
     fn : coroutine function
         Called with `args`.
 
     Returns
     -------
     object
-        What it returns.
+        Its result.
 
     Raises
     ------
@@ -69,13 +69,13 @@ def call_client(client: Client, fn: Callable[..., Any], *args: Any) -> Any:
 def no_answer_error(timeout: float) -> BlockTimeoutError:
     """Return the error for a scheduler that has not answered for `timeout` seconds."""
     return BlockTimeoutError(
-        f"the scheduler did not answer within {timeout:g} s; the limit is the Dask setting "
-        "spliter.block-timeout"
+        f"the scheduler did not answer within {timeout:g} s; check that it is running, or raise "
+        "the Dask setting spliter.block-timeout"
     )
 
 
 def check_open(client: Client | None) -> Client:
-    """Return a client that can be used.
+    """Return the client if it is open.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def check_open(client: Client | None) -> Client:
     """
     if client is None or client.status in ("closing", "closed"):
         raise ClientClosedError(
-            "the Dask client that this Split (or future) belongs to is closed: make a new client, "
-            "persist the collection with it, and split that"
+            "the Dask client of this Split or future is closed; connect a new client, persist the "
+            "collection with it, and split that"
         )
     return client

@@ -1,12 +1,11 @@
-"""Client-side watch over unfinished tasks on Dask: keep alive what they need until they end.
+"""Keep the blocks of unfinished tasks alive, and install the scheduler plugin.
 
-A program may drop the Split, and even the future of a task whose result another task waits
-for. The blocks that such a task reads are not dependencies that Dask knows of, so the client
-holds on to them until it sees the task's future done, or learns from the scheduler that the task
-has ended. It asks only about tasks whose future is gone, once a second.
+A program may drop the Split, and even the future of a task whose result another task needs. The
+blocks that such a task reads are no dependencies known to Dask, so the client keeps them until the
+task's future is done. If the future was dropped, the client queries the scheduler once a second
+whether the task has ended.
 
-It also installs the scheduler plugin that lets pinned tasks run elsewhere when their worker
-leaves (``dask.scheduler.pins``).
+The plugin lets pinned tasks run elsewhere if their worker leaves (``scheduler.pins``).
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from spliter_backends.dask.worker.materialize import kept_results_topic
 INTERVAL: Final = 1.0
 """Seconds between two passes over the unfinished tasks."""
 
-ASK_AFTER: Final = 1.0
-"""Seconds from a task's submission until the scheduler is asked about it: it has to have arrived,
-which takes another way than the question."""
+QUERY_AFTER: Final = 1.0
+"""Minimum age of a task, in seconds, before a query: the task must have reached the scheduler, over
+another connection than the query."""
 
 
 @dataclass(eq=False)
 class _Unfinished:
-    """A task that has not been seen to finish, and what it needs kept alive."""
+    """A task not known to have finished, and the objects it needs."""
 
     future: weakref.ReferenceType[Future[Any]]
     keep: tuple[Any, ...]
@@ -45,7 +44,7 @@ class _Unfinished:
 
 
 class UnfinishedTasks:
-    """The unfinished tasks of one client, and its link to the scheduler plugin.
+    """Unfinished tasks of one client, and its subscription to the scheduler plugin.
 
     Parameters
     ----------
@@ -62,7 +61,7 @@ class UnfinishedTasks:
         self._kept: set[Key] = set()
 
     def __len__(self) -> int:
-        """Return the number of tasks that have not been seen to finish."""
+        """Return the number of tasks not known to have finished."""
         return len(self._unfinished)
 
     def add(self, future: Future[Any], keep: tuple[Any, ...]) -> None:
@@ -71,12 +70,12 @@ class UnfinishedTasks:
         Parameters
         ----------
         future : distributed.Future
-            The task's.
+            Future of the task.
         keep : tuple
-            What holds the blocks that it reads.
+            Objects that keep its blocks alive.
         """
         client = self._client()
-        assert client is not None  # the future's own
+        assert client is not None  # the future refers to it
         with self._lock:
             self._unfinished[future.key] = _Unfinished(weakref.ref(future), keep)
             if self._passes is None:
@@ -97,11 +96,11 @@ class UnfinishedTasks:
         while workers is None:
             await self.send_plugin()
             workers = await client.run_on_scheduler(available_workers)
-            self._has_plugin = workers is not None  # it may be another scheduler by now
+            self._has_plugin = workers is not None  # the scheduler may have been restarted
         return workers
 
     async def send_plugin(self) -> None:
-        """Have the scheduler run the plugin, on the client's event loop."""
+        """Install the plugin in the scheduler; runs on the client's event loop."""
         if self._has_plugin:
             return
         client: Any = self._client()
@@ -115,7 +114,7 @@ class UnfinishedTasks:
         self._kept.add(key)
 
     def forget_kept(self, key: Key) -> bool:
-        """Forget a result that a task has had kept in the client's name; tell if there was one."""
+        """Return whether a task keeps a result in the client's name, and forget it."""
         kept = key in self._kept
         self._kept.discard(key)
         return kept
@@ -131,17 +130,17 @@ class UnfinishedTasks:
             if not self._unfinished and self._passes is not None:
                 self._passes.stop()
                 self._passes = None
-            begun_before = time.monotonic() - ASK_AFTER
+            submitted_before = time.monotonic() - QUERY_AFTER
             unknown = [
                 key
                 for key, entry in self._unfinished.items()
-                if entry.future() is None and entry.since < begun_before
+                if entry.future() is None and entry.since < submitted_before
             ]
         if is_closed:
             return
         try:
             ended = await client.run_on_scheduler(ended_tasks, unknown) if unknown else []
-        except OSError:  # the scheduler is gone; the client tells the user itself
+        except OSError:  # the scheduler is lost, which the client itself reports
             return
         with self._lock:
             for key in ended:
@@ -155,27 +154,27 @@ class UnfinishedTasks:
 
 
 def ended_tasks(keys: Sequence[Key], dask_scheduler: Any) -> list[Key]:
-    """Run on the scheduler: return those tasks that have ended, or that nothing needs.
+    """Return the tasks that have ended or are not needed; runs on the scheduler.
 
     Parameters
     ----------
     keys : sequence of key
-        The tasks.
+        Keys of the tasks.
     dask_scheduler : distributed.Scheduler
-        Given by Dask.
+        Passed by Dask.
 
     Returns
     -------
     list of key
     """
     tasks = dask_scheduler.tasks
-    # Released: its result was used, and is kept by nobody.
+    # Released: the result was used and is no longer needed.
     ended = ("memory", "erred", "forgotten", "released")
     return [key for key in keys if key not in tasks or tasks[key].state in ended]
 
 
 def _log_unavailable(event: tuple[float, Mapping[str, Any]]) -> None:
-    """Log that a worker cannot serve the tasks that were pinned to it."""
+    """Log that tasks pinned to a worker run elsewhere."""
     _, worker = event
     log_event(
         f"location {worker['status']}",

@@ -1,4 +1,4 @@
-"""Runs in the scheduler: note which results a client wants, and which no longer."""
+"""Add and remove keys that a client needs, in the scheduler."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from dask.typing import Key
 
 
 async def add_client_keys(keys: Sequence[Key], client: str, dask_scheduler: Any) -> list[Key]:
-    """Run on the scheduler: report the state of tasks to a client, now and when it changes.
+    """Add results that a client needs, and report their state to it; runs on the scheduler.
 
     Parameters
     ----------
     keys : sequence of key
-        Tasks whose results the client needs. They are kept until it releases them.
+        Keys of the results, which are kept until the client releases them.
     client : str
         Identifier of the client.
     dask_scheduler : distributed.Scheduler
-        Given by Dask.
+        Passed by Dask.
 
     Returns
     -------
     list of key
-        Those that the scheduler does not know.
+        Keys unknown to the scheduler.
     """
     tasks = dask_scheduler.tasks
     dask_scheduler.client_desires_keys([key for key in keys if key in tasks], client)
@@ -32,16 +32,16 @@ async def add_client_keys(keys: Sequence[Key], client: str, dask_scheduler: Any)
 
 
 async def release_client_keys(keys: Sequence[Key], client: str, dask_scheduler: Any) -> None:
-    """Run on the scheduler: free results that a client wants no longer, unless others do.
+    """Free results that a client no longer needs, unless others do; runs on the scheduler.
 
     Parameters
     ----------
     keys : sequence of key
-        Of the results.
+        Keys of the results.
     client : str
         Identifier of the client.
     dask_scheduler : distributed.Scheduler
-        Given by Dask.
+        Passed by Dask.
     """
     if client in dask_scheduler.clients:
         stimulus = f"spliter-release-{time.time()}"

@@ -23,25 +23,25 @@ from tornado.ioloop import PeriodicCallback
 from spliter_backends.dask.scheduler.records import prune_records
 
 PINNED: Final = "spliter-pinned"
-"""Annotation of all tasks that SplIter submits: whether SplIter has pinned the task."""
+"""Annotation of all tasks of SplIter: whether SplIter has pinned the task."""
 
 PAUSE_TOLERANCE: Final = 5.0
-"""Seconds to wait for a paused worker before its tasks run elsewhere, which means copying the
-blocks from it. Most pauses are over sooner."""
+"""Seconds to wait for a paused worker before its tasks run elsewhere, which copies its blocks. Most
+pauses are shorter."""
 
 CHECK_INTERVAL: Final = 1.0
-"""Seconds between two checks for tasks that wait in vain; a check of a healthy cluster compares
-two numbers."""
+"""Seconds between checks for tasks that cannot run; on a healthy cluster a check compares two
+numbers."""
 
 NAME: Final = "spliter"
-"""Of the plugin."""
+"""Name of the plugin."""
 
 TOPIC: Final = "spliter-unavailable"
-"""Topic of the events that tell clients whose pins have been removed."""
+"""Topic of events that report workers whose pins were removed."""
 
 
 class PinPlugin(SchedulerPlugin):
-    """Removes SplIter's pins to workers that cannot serve them; serves all clients."""
+    """Removes pins of SplIter to unavailable workers, for all clients."""
 
     name = NAME
     idempotent = True
@@ -52,7 +52,7 @@ class PinPlugin(SchedulerPlugin):
         self._paused_since: dict[Any, float] = {}
 
     async def start(self, scheduler: Any) -> None:
-        """Start checking; treat what was there before."""
+        """Start checking, including tasks that already exist."""
         self._scheduler = scheduler
         self._checks = PeriodicCallback(self.check, CHECK_INTERVAL * 1000)
         self._checks.start()
@@ -60,40 +60,40 @@ class PinPlugin(SchedulerPlugin):
         self.check()
 
     async def close(self) -> None:
-        """Stop checking, with the scheduler."""
+        """Stop checking when the scheduler closes."""
         if self._checks is not None:
             self._checks.stop()
 
     def update_graph(
         self, scheduler: Any, *, annotations: dict[str, dict[Key, Any]], **kwargs: Any
     ) -> None:
-        """Run when tasks have arrived, before they are assigned to workers."""
+        """Check tasks that have arrived, before they are assigned to workers."""
         self._remove_pins(scheduler.tasks[key] for key in annotations.get(PINNED, ()))
         prune_records(scheduler)
 
     def remove_worker(
         self, scheduler: Any, worker: str, *, stimulus_id: str, **kwargs: Any
     ) -> None:
-        """Run when a worker has died, left or been retired."""
+        """Remove the pins to a worker that has died, left or been retired."""
         tasks = scheduler.tasks.values()
         pinned = [task for task in tasks if worker in (task.worker_restrictions or ())]
         self._report(self._remove_pins(pinned))
         self.check()
 
     def available_workers(self) -> dict[str, int]:
-        """Return the threads of each worker that serves tasks, of all where none does.
+        """Return the threads of each available worker, of all workers if none is available.
 
         Returns
         -------
         dict of str to int
-            Workers that are running, or have been paused for less than :data:`PAUSE_TOLERANCE`.
+            Running workers, and those paused for less than :data:`PAUSE_TOLERANCE`.
         """
         workers = self._scheduler.workers
         available = {at: one.nthreads for at, one in workers.items() if self._is_available(at)}
         return available or {at: one.nthreads for at, one in workers.items()}
 
     def check(self) -> None:
-        """Start tasks that would wait in vain where they are."""
+        """Restart tasks that cannot run at their worker."""
         scheduler = self._scheduler
         running = scheduler.running
         if len(running) == len(scheduler.workers) and not scheduler.unrunnable:
@@ -108,7 +108,7 @@ class PinPlugin(SchedulerPlugin):
         for task in scheduler.unrunnable:
             unpinned |= self._remove_pin(task)
             if _is_ours(task) or _is_stuck(task):
-                wake[task.key] = "processing"  # where that is not possible yet it stays
+                wake[task.key] = "processing"  # no effect while no worker can run it
         for worker in paused:
             if self._is_available(worker.address):
                 continue
@@ -121,22 +121,22 @@ class PinPlugin(SchedulerPlugin):
         self._report(unpinned)
 
     def _since(self, worker: Any) -> float:
-        """Return since when a worker is known to be paused."""
+        """Return the time since which a worker is known to be paused."""
         return self._paused_since.setdefault(worker, time.monotonic())
 
     def _is_available(self, address: str) -> bool:
-        """Whether a worker takes tasks, or may soon."""
+        """Return whether a worker is running or was paused recently."""
         worker = self._scheduler.workers.get(address)
         if worker is None or worker in self._scheduler.running:
             return worker is not None
         return time.monotonic() - self._since(worker) < PAUSE_TOLERANCE
 
     def _remove_pins(self, tasks: Iterable[Any]) -> set[str]:
-        """Remove pins of some tasks to workers that are not available; return these workers."""
+        """Remove the tasks' pins to unavailable workers; return these workers."""
         return {address for task in tasks for address in self._remove_pin(task)}
 
     def _remove_pin(self, task: Any) -> set[str]:
-        """Remove a task's pin if SplIter has set it and no worker in it is available."""
+        """Remove a task's pin if SplIter has set it and none of its workers is available."""
         pin: set[str] = task.worker_restrictions or set()
         if not _is_pinned_by_us(task) or any(map(self._is_available, pin)):
             return set()
@@ -144,7 +144,7 @@ class PinPlugin(SchedulerPlugin):
         return pin
 
     def _report(self, addresses: Iterable[str]) -> None:
-        """Let clients log which workers cannot serve the tasks that were pinned to them."""
+        """Report workers whose pins were removed, for the clients' logs."""
         for address in sorted(addresses):
             worker = self._scheduler.workers.get(address)
             status = "gone" if worker is None else worker.status.name
@@ -152,37 +152,37 @@ class PinPlugin(SchedulerPlugin):
 
 
 def available_workers(dask_scheduler: Any) -> dict[str, int] | None:
-    """Run on the scheduler: return which workers to plan with.
+    """Return the workers to plan with; runs on the scheduler.
 
     Parameters
     ----------
     dask_scheduler : distributed.Scheduler
-        Given by Dask.
+        Passed by Dask.
 
     Returns
     -------
     dict of str to int, or None
-        As :meth:`PinPlugin.available_workers`; ``None`` if the scheduler does not have the plugin.
+        As :meth:`PinPlugin.available_workers`; ``None`` without the plugin.
     """
     plugin: PinPlugin | None = dask_scheduler.plugins.get(NAME)
     return None if plugin is None else plugin.available_workers()
 
 
 def _is_ours(task: Any) -> bool:
-    """Whether SplIter has submitted a task."""
+    """Return whether SplIter has submitted a task."""
     return bool(task.annotations) and PINNED in task.annotations
 
 
 def _is_pinned_by_us(task: Any) -> bool:
-    """Whether SplIter has pinned a task; users' own pins are theirs to keep."""
+    """Return whether SplIter has pinned a task; pins of the user are never removed."""
     return bool(task.annotations) and bool(task.annotations.get(PINNED))
 
 
 def _is_stuck(task: Any) -> bool:
-    """Whether Dask has forgotten that a task without a worker may run anywhere.
+    """Return whether a loosely pinned task is without a worker because of a bug in Dask.
 
-    ``Scheduler.bulk_schedule_unrunnable_after_adding_worker`` pays no regard to loose pins
-    (distributed 2026.8): such a task, which may be one that makes blocks again, stays in
-    ``no-worker`` although there are workers. Its pin is not touched.
+    ``Scheduler.bulk_schedule_unrunnable_after_adding_worker`` ignores loose pins (distributed
+    2026.8): such a task, which may recompute lost blocks, stays in ``no-worker`` although there are
+    workers. Its pin is kept.
     """
     return bool(task.loose_restrictions) and not task.resource_restrictions

@@ -1,9 +1,9 @@
 """Bound the scheduler's records of SplIter's finished tasks.
 
-Dask records tasks in *spans* (``distributed.spans``). Outside of a span of the program's it makes
-a new one for each burst of tasks, and never forgets one, nor the groups of tasks that were in it;
-each worker keeps the sums of its times by span. So our tasks are all in one, and of its groups
-whose tasks are gone the scheduler keeps the last few. Sums of times are not touched.
+Dask records tasks in *spans* (``distributed.spans``). Outside of a span of the program it creates
+a new one for each burst of tasks, and never removes spans or their groups of tasks. So SplIter's
+tasks use a single span, and of its groups without tasks only the last few are kept. The times
+recorded by span are unchanged.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any, Final
 from spliter_backends.dask.internals import our_span
 
 MAX_GROUPS: Final = 100
-"""Groups of tasks from which the span is looked through."""
+"""Number of groups in the span above which ended groups are removed."""
 
 MAX_MESSAGES: Final = 1_000
-"""Messages from which on the first ones are forgotten."""
+"""Number of recorded messages above which the first ones are removed."""
 
 KEPT: Final = 10
-"""Groups that are gone, and messages, of which so many stay: Dask asks for the last end of any."""
+"""Number of ended groups, and of messages, to keep: Dask uses the end time of the last one."""
 
 
 def prune_records(scheduler: Any) -> None:
-    """Forget all but the last groups of our span whose tasks are gone.
+    """Remove all but the last ended groups from our span.
 
     Parameters
     ----------
     scheduler : distributed.Scheduler
-        On its event loop; one without spans is left alone.
+        The scheduler, on its event loop. Without the spans extension, nothing is done.
     """
     span = our_span(scheduler)
     if span is None:
@@ -38,7 +38,7 @@ def prune_records(scheduler: Any) -> None:
         gone = [group for group in span.groups if alive.get(group.name) is not group]
         gone.sort(key=lambda group: group.stop)
         span.groups.difference_update(gone[:-KEPT])
-    # An entry for each message, all alike, also where its group has been there all the time.
+    # Dask adds one entry per message, all of them equal.
     messages = span.metadata["collections"]
     if len(messages) > MAX_MESSAGES:
         del messages[:-KEPT]

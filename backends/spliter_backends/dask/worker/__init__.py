@@ -1,3 +1,3 @@
-"""Runs on Dask workers: find, fetch, copy and iterate the blocks of a partition."""
+"""Modules that run on Dask workers: find, fetch, copy and iterate the blocks of a partition."""
 
 from __future__ import annotations

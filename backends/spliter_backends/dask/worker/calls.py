@@ -1,4 +1,4 @@
-"""Run a call that the client has pickled: the body of every task on a partition."""
+"""Body of every task on a partition: unpickle the call and run it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from spliter_backends.dask.worker.source import Materialized, run_at_location
 
 @dataclass(frozen=True)
 class Placeholder:
-    """Placeholder for an argument that does not travel in the pickled call.
+    """Placeholder for an argument that is sent separately from the pickled call.
 
     Parameters
     ----------
     number : int
-        Position among the inputs of the task.
+        Index of the task's input.
     """
 
     number: int
@@ -28,12 +28,12 @@ class Placeholder:
 
 @dataclass(frozen=True, eq=False)
 class PickledPartition:
-    """A partition that travels with each task on it.
+    """A pickled partition, sent with each task on it.
 
     Parameters
     ----------
     data : bytes
-        Its pickle.
+        The pickle.
     """
 
     data: bytes
@@ -45,22 +45,22 @@ def run_call(function: bytes, arguments: bytes, *inputs: Any) -> Any:
     Parameters
     ----------
     function, arguments : bytes
-        As pickled by the client; see ``dask.client.calls``.
+        Pickled by the client; see ``dask.client.calls``.
     *inputs
-        Pickled partitions, and the results of other tasks.
+        Pickled partitions, and results of other tasks.
 
     Returns
     -------
     object
-        Whatever the function returns.
+        Result of the function.
 
     Raises
     ------
     TaskFailedError
-        If the function calls ``sys.exit``, which would end the worker, or raises something else
-        that is not an ``Exception``. ``KeyboardInterrupt`` ends the worker, as in all of Dask.
+        If the function calls ``sys.exit``, which would end the worker, or raises another
+        ``BaseException``. ``KeyboardInterrupt`` ends the worker, as usual in Dask.
     TaskNotSerializableError
-        If the result cannot be sent anywhere.
+        If the result cannot be pickled.
     """
     try:
         fn = loads(function)

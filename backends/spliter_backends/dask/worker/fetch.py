@@ -1,4 +1,4 @@
-"""Read blocks that are at other Dask workers, from within a task."""
+"""Read blocks from other Dask workers inside a task."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from spliter_backends.dask.worker.memory import can_take
 def fetch(
     worker: Worker, holders: Mapping[Key, Sequence[str]], timeout: float
 ) -> tuple[dict[Key, Any], list[Key]]:
-    """Read keys, in a task's thread: those held here from memory, the others from peers.
+    """Read keys in a task's thread: local ones from memory, others from peers.
 
     Parameters
     ----------
     worker : distributed.Worker
-        The one that this runs on.
+        This worker.
     holders : mapping of key to sequence of str
-        Addresses of the workers that are said to have each.
+        Addresses of the workers that hold each key, according to the scheduler.
     timeout : float
-        Seconds.
+        Maximum wait in seconds.
 
     Returns
     -------
     data : dict of key to object
-        What was got. What could not be got is left out; the caller asks again who has it.
+        Values, without keys that could not be read; query their holders again.
     remote : list of key
-        Which of it came from peers.
+        Keys read from peers.
 
     Raises
     ------
     BlockLostError
-        If one of them arrived and cannot be read.
+        If a value cannot be deserialized.
     TimeoutError
-        If it takes longer.
+        If reading takes longer.
     """
     if not internals.peer_reads.usable(worker):
         return _copied_by_a_task(worker, list(holders), timeout)
@@ -58,8 +58,8 @@ def fetch(
 def _copied_by_a_task(
     worker: Worker, keys: list[Key], timeout: float
 ) -> tuple[dict[Key, Any], list[Key]]:
-    """Have Dask copy blocks, as it does with what a task needs."""
-    leave_thread_pool()  # the task needs the thread
+    """Make Dask copy blocks, as dependencies of a task."""
+    leave_thread_pool()  # the copying task needs a thread
     remote = [key for key in keys if key not in worker.data]
     name = f"spliter-fetched-{uuid.uuid4().hex}"
     graph = {name: Task(name, identity, List(*map(TaskRef, keys)))}
@@ -70,42 +70,42 @@ def _copied_by_a_task(
         return dict(zip(keys, local_result(client, future, timeout), strict=True)), remote
     except TimeoutError:
         raise
-    except Exception:  # noqa: BLE001 - of a block that is lost: the caller finds out which
+    except Exception:  # noqa: BLE001 - a block is lost; the caller finds out which
         return {}, []
 
 
 def local_result(client: Client, future: Future[Any], timeout: float) -> Any:
-    """Wait for a task at this worker; return its result, the very object that the worker has.
+    """Wait for a task at this worker; return its result without copying it.
 
     Parameters
     ----------
     client : distributed.Client
-        The worker's own.
+        Client of the worker.
     future : distributed.Future
-        Of the task.
+        Future of the task.
     timeout : float
-        Seconds.
+        Maximum wait in seconds.
 
     Returns
     -------
     object
-        The result; an error of the task is raised.
+        The worker's own object.
     """
     error = future.exception(timeout)
     if error is not None:
         raise error
-    return client.gather(future)  # unlike `result` it looks into the worker's memory first
+    return client.gather(future)  # unlike `result`, it reads the worker's memory first
 
 
 def leave_thread_pool() -> None:
-    """Give this task's thread back, if it has not been given back already."""
-    # A thread that is not the pool's own: without worker or pool, or no longer one of its threads.
+    """Return this task's thread to the worker's pool, unless that has been done."""
+    # Raised in threads that do not belong to a pool, or no longer do.
     with suppress(AttributeError, KeyError, ValueError):
         secede()
 
 
 def identity(value: Any) -> Any:
-    """Return the argument; run where a block is wanted, it leaves a copy there."""
+    """Return the argument; as a task at another worker, it makes a copy there."""
     return value
 
 
@@ -127,10 +127,9 @@ async def _gather(
         for address in holders[key]:
             claimed.setdefault(address, []).append(key)
     for address in claimed.keys() - set(silent):
-        # `replicate` and `rebalance` beside the active memory manager leave such entries behind
-        # (distributed 2026.8): the worker has dropped the key, the scheduler still adds it as a
-        # holder. Nothing in Dask corrects them, and a lost key is only made again once no holder
-        # is listed.
+        # `replicate` and `rebalance` may leave wrong holders behind if the active memory manager
+        # runs (distributed 2026.8): the worker has dropped the key, but the scheduler lists it.
+        # Dask never corrects this, and recomputes a lost key only when it has no holder.
         await internals.report_missing_at(worker, address, claimed[address])
     if found:
         running = await worker.scheduler.ncores_running()
@@ -139,10 +138,10 @@ async def _gather(
 
 
 def _keep(worker: Worker, data: Mapping[Key, Any]) -> None:
-    """Make copies of blocks a worker's own, on its event loop.
+    """Register copies of blocks at a worker; runs on its event loop.
 
-    Done with blocks that only paused workers hold, so that each is copied once and not in every
-    pass. To Dask these are replicas; its memory manager removes those at paused workers first.
+    Used for blocks that only paused workers hold, so that each is copied once and not in every
+    pass. Dask's memory manager removes the replicas at paused workers first.
     """
     data = {key: value for key, value in data.items() if key not in worker.state.tasks}
     if data and can_take(worker, sum(map(sizeof, data.values()))):

@@ -1,4 +1,4 @@
-"""Tasks that a task starts at its own worker: Dask keeps, sizes, spills and frees their results."""
+"""Concatenate a partition's blocks in a separate task, so that Dask manages the result's memory."""
 
 from __future__ import annotations
 
@@ -19,44 +19,40 @@ from spliter_backends.dask.worker.memory import MISSING, read_local
 
 @contextmanager
 def limit_time(timeout: float, worker: Worker) -> Iterator[None]:
-    """Say of a call that timed out who has not answered.
+    """Convert a `TimeoutError` of a call from a worker to a `BlockTimeoutError`.
 
     Parameters
     ----------
     timeout : float
-        Seconds that the call may take.
+        Timeout of the call in seconds.
     worker : distributed.Worker
-        The one that it is made from.
-
-    Yields
-    ------
-    None
+        Worker that makes the call.
 
     Raises
     ------
     BlockTimeoutError
-        If it takes longer.
+        If the call times out.
     """
     try:
         yield
     except TimeoutError as error:
         raise BlockTimeoutError(
             f"neither the scheduler nor another worker answered {worker.address} within "
-            f"{timeout:g} s; the limit is the Dask setting spliter.block-timeout"
+            f"{timeout:g} s; check the scheduler, or raise the Dask setting spliter.block-timeout"
         ) from error
 
 
 class MaterializableSource(Protocol):
-    """What stands for a partition's blocks at a worker; small to pickle."""
+    """Source of a partition whose blocks can be concatenated at a worker; small to pickle."""
 
     @property
     def materialized_key(self) -> str:
-        """Key of the blocks as one, where a task asks for them by itself."""
+        """Key of the concatenated blocks if a task requests them."""
         ...
 
     @property
     def client(self) -> str:
-        """Identifier of the client that releases them."""
+        """Id of the client that releases them."""
         ...
 
     @property
@@ -65,57 +61,53 @@ class MaterializableSource(Protocol):
         ...
 
     def materialize_blocks(self) -> Any:
-        """Return the blocks as one, made anew."""
+        """Concatenate the blocks."""
         ...
 
 
 def materialize_blocks(data: bytes) -> Any:
-    """Body of a task: return the blocks of a partition as one, which Dask keeps.
+    """Concatenate the blocks of a partition; the body of a task, whose result Dask keeps.
 
     Parameters
     ----------
     data : bytes
         Pickle of the partition's source.
-
-    Returns
-    -------
-    block or tuple of block
     """
     source: MaterializableSource = loads(data)
     return source.materialize_blocks()
 
 
 def kept_results_topic(client: str) -> str:
-    """Return the topic on which a client hears of results that are kept in its name."""
+    """Return the topic that reports results kept in a client's name."""
     return f"spliter-kept-{client}"
 
 
 def materialize_here(worker: Worker, source: MaterializableSource) -> Any:
-    """Return the blocks of a partition as one, which Dask keeps until the client releases it.
+    """Return a partition's concatenated blocks, which Dask keeps until the client releases them.
 
     Parameters
     ----------
     worker : distributed.Worker
-        The one that the calling task runs at. They are put into one by a task of their own, which
-        runs once, however many tasks call this at the same time.
+        Worker of the calling task. A separate task there concatenates the blocks, once for all
+        concurrent callers.
     source : MaterializableSource
-        The partition's.
+        Source of the partition.
 
     Returns
     -------
     block or tuple of block
-        Shared with all others that read it here.
+        Shared by all tasks at this worker.
 
     Raises
     ------
     BlockTimeoutError
-        If it takes too long.
+        If concatenating takes longer than the source's timeout.
     """
     key, timeout = source.materialized_key, source.timeout
     made = read_local(worker, key)
     if made is not MISSING:
         return made
-    leave_thread_pool()  # the task needs the thread
+    leave_thread_pool()  # the new task needs a thread
     own = get_client()
     with dask.annotate(**{PINNED: True}):
         future = own.submit(
@@ -126,11 +118,11 @@ def materialize_here(worker: Worker, source: MaterializableSource) -> Any:
             allow_other_workers=False,
             pure=False,
         )
-    # The client has this report before it hears that the calling task has ended.
+    # The client receives this before the end of the calling task is reported.
     worker.log_event(kept_results_topic(source.client), key)
     with limit_time(timeout, worker):
         made = local_result(own, future, timeout)
-        # Not before: it goes another way to the scheduler than the task, and could overtake it.
+        # Only now: it uses another connection than the task, and could overtake it.
         own.sync(
             own.run_on_scheduler,
             add_client_keys,

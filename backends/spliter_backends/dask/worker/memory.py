@@ -1,10 +1,9 @@
-"""A Dask worker's memory, as tasks use it: read blocks where they are, make room for a copy.
+"""Read blocks from a Dask worker's memory or disk, and check that a copy fits into memory.
 
-Dask brings a spilled value back to memory for good when it is read, and spills the one that was
-used longest ago to have room for it. Under a loop over more blocks than memory holds that is the
-worst that can be done: each block is spilled just before its turn comes, so every pass reads
-*and writes* all of the data. Here a spilled block comes back for good only where there is room;
-otherwise it is read, used and let go, and its file stays::
+When a spilled value is read, Dask returns it to memory and spills the least recently used one. If a
+loop reads more blocks than fit into memory, Dask spills blocks that this pass still needs, so every
+pass reads *and writes* all of the data. Here a spilled block returns to memory only if there is
+room; otherwise it is read, used and released, and its file stays::
 
     in memory   A B C   on disk   D E         a pass reads D and E, and writes nothing
 """
@@ -25,11 +24,10 @@ from spliter import NotEnoughMemoryError
 from spliter_backends.dask.internals import in_memory, memory_limit, read_spilled
 
 READ_ATTEMPTS: Final = 6
-"""Reads of one key before it is taken for one that is not here. Two threads that unspill the
-same key at once make zict's buffer raise KeyError for a key it has."""
+"""Attempts to read a key: if two threads unspill it concurrently, zict's buffer raises KeyError."""
 
 MISSING: Final = object()
-"""Stands for a value that this worker does not have."""
+"""Returned for a value that this worker does not have."""
 
 
 def read_local(worker: Worker, key: Key) -> Any:
@@ -38,9 +36,9 @@ def read_local(worker: Worker, key: Key) -> Any:
     Parameters
     ----------
     worker : distributed.Worker
-        The one that the calling task runs at.
+        Worker of the calling task.
     key : key
-        Of the value.
+        Key of the value.
 
     Returns
     -------
@@ -62,19 +60,14 @@ def read_local(worker: Worker, key: Key) -> Any:
 
 
 def holds_all(worker: Worker, keys: Iterable[Key]) -> bool:
-    """Tell whether a worker has some values, in memory or spilled.
+    """Return whether a worker has all of some values, in memory or spilled.
 
     Parameters
     ----------
     worker : distributed.Worker
-        The one that the calling task runs at.
+        Worker of the calling task.
     keys : iterable of key
-        Of the values.
-
-    Returns
-    -------
-    bool
-        Whether it has all of them.
+        Keys of the values.
     """
     memory = in_memory(worker)
     return all(key in memory or key in worker.data for key in keys)
@@ -85,70 +78,61 @@ _concatenation_lock = threading.Lock()
 
 @contextmanager
 def memory_for(worker: Worker, nbytes: int) -> Iterator[None]:
-    """Refuse to put values into one that the worker has not the memory for; one at a time.
+    """Check that values can be concatenated in memory; one concatenation at a time.
 
-    Several at once would each need twice their size, before Dask knows of any of it and spills.
+    Concurrent ones would each take twice the size of their values before Dask notices and spills.
 
     Parameters
     ----------
     worker : distributed.Worker
-        The one that the calling task runs at.
+        Worker of the calling task.
     nbytes : int
-        Of all values together.
-
-    Yields
-    ------
-    None
+        Total bytes of the values.
 
     Raises
     ------
     NotEnoughMemoryError
-        If the worker would be paused, or ended, half way.
+        If the worker would be paused or killed.
     """
     limit = memory_limit(worker)
     if limit is not None and 2 * nbytes > limit:
         raise NotEnoughMemoryError(
-            f"the partition has {nbytes} bytes, and takes as much again as one block: more than "
-            f"the {int(limit)} bytes up to which {worker.address} goes on working; iterate over "
-            "its blocks, or split into more partitions_per_location"
+            f"the partition has {nbytes} bytes, and concatenating it takes as much again; the "
+            f"limit of {worker.address} is {int(limit)} bytes. Iterate over the blocks, or "
+            "increase partitions_per_location"
         )
     with _concatenation_lock:
         yield
 
 
 def nbytes_of(worker: Worker, key: Key) -> int:
-    """Return the size of a value as the worker knows it.
+    """Return the size of a value as recorded by the worker.
 
     Parameters
     ----------
     worker : distributed.Worker
-        The one that the calling task runs at.
+        Worker of the calling task.
     key : key
-        Of the value.
+        Key of the value.
 
     Returns
     -------
     int
-        Bytes, 0 if the worker does not have it.
+        Bytes; 0 if the worker does not have it.
     """
     task = worker.state.tasks.get(key)
     return 0 if task is None else int(task.nbytes or 0)
 
 
 def can_take(worker: Worker, nbytes: int) -> bool:
-    """Tell whether a worker can keep more data: memory has room, or Dask makes room by spilling.
+    """Return whether a worker can keep more data, in memory or by spilling.
 
     Parameters
     ----------
     worker : distributed.Worker
-        The one that this runs on.
+        This worker.
     nbytes : int
         Bytes of the data.
-
-    Returns
-    -------
-    bool
-        Whether it can.
     """
     if isinstance(worker.data, SpillBuffer):
         return True

@@ -1,7 +1,7 @@
-"""Refuse results of tasks that cannot be pickled, while the task that returned them is known.
+"""Check that the result of a task can be pickled, inside the task.
 
-Dask keeps a result where it was made, and pickles it when the program or another worker fetches
-it. An error there names neither the function nor the task.
+Dask pickles a result when the program or another worker fetches it; an error at that time names
+neither the function nor the task.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from spliter import TaskNotSerializableError
 from spliter.backend import name_of
 
 MAX_CHECKED_NBYTES: Final = 2**20
-"""Bytes after which a result that could be pickled so far is taken for one that can: the check is
-not to take as long as sending it."""
+"""Bytes after which a result is assumed to be picklable: the check must not take as long as sending
+the result."""
 
 MOST_ELEMENTS: Final = 100
-"""Elements of a tuple or list that are checked one by one."""
+"""Maximum number of elements of a tuple or list that are checked one by one."""
 
-ATOMS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
+PLAIN_TYPES: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 
 class _LimitReachedError(Exception):
-    """So much of a result has been pickled that the rest can be too."""
+    """More than `MAX_CHECKED_NBYTES` have been pickled."""
 
 
 class _Counter:
-    """A file that counts and keeps nothing."""
+    """A file that counts bytes and discards them."""
 
     def __init__(self) -> None:
         self.nbytes = 0
@@ -44,19 +44,19 @@ class _Counter:
 
 
 def check_picklable(fn: Callable[..., Any], result: Any) -> None:
-    """Raise if a task's result cannot be sent.
+    """Raise if a task's result cannot be pickled.
 
     Parameters
     ----------
     fn : callable
         The task's function.
     result : object
-        What it returned.
+        Its result.
 
     Raises
     ------
     TaskNotSerializableError
-        Naming the function, the type of the result and the reason.
+        Names the function, the type of the result and the reason.
 
     Examples
     --------
@@ -64,11 +64,11 @@ def check_picklable(fn: Callable[..., Any], result: Any) -> None:
     >>> check_picklable(iter, (number for number in range(3)))
     Traceback (most recent call last):
         ...
-    spliter._errors.TaskNotSerializableError: iter returned a generator, which cannot be sent ...
+    spliter._errors.TaskNotSerializableError: iter returned a generator, which cannot be ...
     """
     if _is_plain(result):
         return
-    # Arrays go out of band: they are not copied.
+    # Out-of-band buffers: arrays are not copied.
     pickler = cloudpickle.Pickler(_Counter(), protocol=5, buffer_callback=lambda buffer: None)
     try:
         pickler.dump(result)
@@ -77,15 +77,14 @@ def check_picklable(fn: Callable[..., Any], result: Any) -> None:
     except Exception as cause:  # noqa: BLE001 - any class may raise anything
         if not _is_known_to_dask(result):
             raise TaskNotSerializableError(
-                f"{name_of(fn)} returned a {type(result).__name__}, which cannot be sent to the "
-                f"program or to another worker: {cause}. Return numbers, arrays or other values "
-                "that can be pickled, not generators or handles"
+                f"{name_of(fn)} returned a {type(result).__name__}, which cannot be pickled: "
+                f"{cause}. Return numbers, arrays or other picklable values"
             ) from None
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is of the types that most tasks return."""
-    if type(value) in ATOMS or isinstance(value, np.generic):
+    """Return whether a value is of a common type that can always be pickled."""
+    if type(value) in PLAIN_TYPES or isinstance(value, np.generic):
         return True
     if isinstance(value, np.ndarray):
         return not value.dtype.hasobject
@@ -94,7 +93,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _is_known_to_dask(value: Any) -> bool:
-    """Whether Dask has a way of its own to send a value."""
+    """Return whether Dask itself can serialize a value."""
     try:
         serialize(value, serializers=["dask"], on_error="raise")
     except Exception:  # noqa: BLE001 - as above

@@ -1,21 +1,17 @@
-"""What runs on a Dask worker: find a partition's blocks in its memory and iterate.
+"""Source of a partition at a Dask worker: find its blocks in memory and iterate over them.
 
-A partition arrives here once, as the value of a small task of its own, and later tasks
-name that value; if it is short, the first tasks have it with them. A task that gets a
-partition starts in :func:`run_at_location`, which checks that the blocks are still in this
+A task on a partition starts in :func:`run_at_location`, which checks that the blocks are in this
 worker's memory::
 
     all here ──────────────────────────────> run
-    some not in any memory ─> leave the thread pool, wait until Dask has made them again
-                              (or BlockLostError if nobody can)
-    more of them elsewhere ─> re-pin this task there, Reschedule, tell the client
-    a few elsewhere ────────> run; read those from the peer when their turn comes,
-                              count them, tell the client
+    some in no worker's memory ────────────> leave the thread pool, wait until Dask has recomputed
+                                             them (BlockLostError if it cannot)
+    most at another worker ────────────────> pin this task there, Reschedule, report to the client
+    a few at another worker ───────────────> run, read those from the peer in batches, report
 
-The client plans again before its next pass (see ``dask.blocks``); the future that the
-user holds is the one Dask made for this task, whatever happens in between. Blocks are
-never made dependencies of the task: that would cost an edge per block and pass, and
-would need all of them in memory at once.
+After a report, the client plans again before its next pass (``dask.blocks``). The user's future
+stays the same. Blocks are not dependencies of the task: that would cost an edge per block and pass,
+and would need all of them in memory at once.
 """
 
 from __future__ import annotations
@@ -50,32 +46,32 @@ from spliter_backends.dask.worker.memory import (
 )
 
 FETCH_BATCH_NBYTES: Final = 32 * 2**20
-"""Blocks read from a peer ahead of their turn: enough to pay for the round trip of many
-small blocks, little enough not to matter in a worker's memory."""
+"""Bytes read from a peer at once: large compared with the cost of a round trip, small compared with
+a worker's memory."""
 
 MAX_MOVES: Final = 2
-"""Times that one worker sends the same task elsewhere. Two workers that each see more of
-a partition at the other (blocks in motion) would otherwise pass it on for ever."""
+"""Maximum number of times that one worker moves the same task. While blocks move, two workers could
+otherwise send it back and forth forever."""
 
 _moves: Counter[Key] = Counter()
 _MAX_RECORDED_MOVES: Final = 10_000
 
 
 class View(Protocol):
-    """What tasks see in place of a partition's bare blocks; small to pickle."""
+    """Converts a partition's plain blocks to what its tasks yield; small to pickle."""
 
     def blocks(self, bare: Iterator[Any]) -> Iterator[Any]:
-        """Yield what stands for each block, or for each tuple of aligned blocks."""
+        """Yield the converted block for each block, or each tuple of aligned blocks."""
         ...
 
     def join(self, blocks: Iterator[Any]) -> Any:
-        """Return such blocks as one."""
+        """Concatenate converted blocks."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class WorkerSource:
-    """The blocks of one partition, by their keys. This is what gets pickled.
+    """Source of one partition, by the keys of its blocks; sent to the tasks.
 
     Parameters
     ----------
@@ -84,19 +80,19 @@ class WorkerSource:
     nbytes : ndarray of int64, shape (n,)
         Bytes of each block of the first collection.
     positions : ndarray of int64, shape (n,)
-        C-order position of each block in the first collection, for messages.
+        C-order position of each block in the first collection, for errors.
     grid_shape : tuple of int
-        Blocks of that collection along each axis.
+        Number of blocks of that collection along each axis.
     topic, token : str
-        Where, and as whom, to report drift to the client.
+        Topic of drift reports, and the Split's token in them.
     client : str
-        The client's name at the scheduler.
+        Id of the client at the scheduler.
     materialized_key : str
-        Key of the blocks as one, where a task asks for them by itself.
+        Key of the concatenated blocks if a task requests them.
     timeout : float
-        Seconds to wait for blocks without any progress.
+        Maximum wait for blocks without progress, in seconds.
     view : View, optional
-        What tasks see in place of the blocks.
+        Converts the blocks to what tasks yield.
     """
 
     members: tuple[tuple[Key, ...], ...]
@@ -111,15 +107,15 @@ class WorkerSource:
     view: View | None = None
 
     def read(self) -> Iterator[Any]:
-        """Yield the blocks if they are in the memory of the worker this runs on."""
+        """Return an iterator over the blocks, which must be in this worker's memory."""
         return self._reader().read()
 
     def materialized(self) -> Any:
-        """Return the blocks as one if they are in the memory of the worker this runs on."""
+        """Return the concatenated blocks, which must be in this worker's memory."""
         return self._reader().materialized()
 
     def materialize_blocks(self) -> Any:
-        """Return the blocks as one, made anew; the body of a task."""
+        """Concatenate the blocks; the body of a task."""
         worker = get_worker()
         reading = _PartitionReader(worker, self, fetch=True)
         reading.ensure_local(planned=worker.address)
@@ -134,22 +130,22 @@ class WorkerSource:
             worker = get_worker()
         except ValueError:
             raise PartitionNotLocalError(
-                "a partition can be iterated at its location only; give it to a function "
-                "decorated with spliter.task, or to partition.submit(fn)"
+                "a partition can be iterated only at its location; pass it to a function "
+                "decorated with spliter.task, or call partition.submit(fn)"
             ) from None
         return _PartitionReader(worker, self, fetch=False)
 
 
 @dataclass(frozen=True, eq=False)
 class Materialized:
-    """A partition and its blocks as one, on their way to a task.
+    """A partition and its concatenated blocks, as the input of a task.
 
     Parameters
     ----------
     partition : object
-        The partition, or what stands for it.
+        The partition, its pickle, future or placeholder.
     block : object
-        Its blocks as one, or what stands for them.
+        Its concatenated blocks, their future or placeholder.
     """
 
     partition: Any
@@ -157,7 +153,7 @@ class Materialized:
 
 
 def run_at_location(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call a task function at a worker, its partitions bound to the worker's memory.
+    """Call a task function at a worker, with iterable partitions.
 
     Parameters
     ----------
@@ -169,7 +165,7 @@ def run_at_location(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
     Returns
     -------
     object
-        Whatever it returns; whatever it raises is raised.
+        Result of the function.
     """
     worker = get_worker()
     bound = {name: _bind_argument(worker, value) for name, value in kwargs.items()}
@@ -177,18 +173,18 @@ def run_at_location(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
 
 
 class _MaterializedSource:
-    """A source whose blocks as one are there."""
+    """A source whose concatenated blocks are available."""
 
     def __init__(self, source: BlockSource, block: Any) -> None:
         self._source = source
         self._block = block
 
     def read(self) -> Iterator[Any]:
-        """Yield the blocks."""
+        """Return an iterator over the blocks."""
         yield from self._source.read()
 
     def materialized(self) -> Any:
-        """Return the blocks as one."""
+        """Return the concatenated blocks."""
         return self._block
 
 
@@ -212,7 +208,7 @@ def _bind(worker: Worker, partition: Partition, *, is_one: bool = False) -> Part
 
 
 class _PartitionReader:
-    """One task's view of a partition's blocks at one worker."""
+    """Reads the blocks of a partition for one task at one worker."""
 
     def __init__(self, worker: Worker, source: WorkerSource, *, fetch: bool) -> None:
         self._worker = worker
@@ -229,16 +225,16 @@ class _PartitionReader:
         fetched: dict[Key, Any] = {}
         if len(source.members) == 1:
             for at, key in enumerate(source.members[0]):
-                # Not held here: a block that has been used may go before the next one comes.
+                # No reference is kept: a used block may be released before the next one is read.
                 yield self._block(at, key, fetched)
             return
         for at, keys in enumerate(zip(*source.members, strict=True)):
             yield self._row(at, keys, fetched)
 
     def _row(self, at: int, keys: Sequence[Key], fetched: dict[Key, Any]) -> tuple[Any, ...]:
-        """Read the aligned blocks that go together."""
+        """Read one block of each aligned collection."""
         blocks = tuple(self._block(at, key, fetched) for key in keys)
-        if self._source.view is None:  # which knows itself what goes with what
+        if self._source.view is None:  # a view aligns the blocks itself
             check_rows(blocks, self._source.index(at))
         return blocks
 
@@ -247,17 +243,17 @@ class _PartitionReader:
         return self._read_remote(at, key, fetched) if block is MISSING else block
 
     def materialized(self) -> Any:
-        """Return the blocks as one, made once for all tasks at this worker."""
-        if len(self._source.nbytes) == 1:  # not kept a second time
+        """Return the concatenated blocks, made once for all tasks at this worker."""
+        if len(self._source.nbytes) == 1:  # no second copy is kept
             return self.concatenated()
         try:
             get_worker()
-        except ValueError:  # a thread of the function's own: its task would hold the pool's thread
+        except ValueError:  # a thread of the function: waiting here would occupy the task's thread
             return self.concatenated()
         return materialize_here(self._worker, self._source)
 
     def concatenated(self) -> Any:
-        """Put the blocks into one."""
+        """Concatenate the blocks."""
         source = self._source
         nbytes = sum(
             nbytes_of(self._worker, key) or int(source.nbytes[at]) for at, key in self._keys()
@@ -266,12 +262,12 @@ class _PartitionReader:
             return (concatenate if source.view is None else source.view.join)(self.read())
 
     def _read_remote(self, at: int, key: Key, fetched: dict[Key, Any]) -> Any:
-        """Read a block from another worker, a batch of those that follow with it."""
+        """Read a block from another worker, with a batch of the blocks after it."""
         if not self._fetch_allowed:
             raise PartitionNotLocalError(
                 f"block {self._source.index(at)} is not in the memory of "
-                f"{self._worker.address}; start the task with spliter.task or "
-                "partition.submit, which run it where the partition's blocks are"
+                f"{self._worker.address}; use spliter.task or partition.submit, which start the "
+                "task where the blocks are"
             )
         if key not in fetched:
             wanted = self._missing(start=at, most=FETCH_BATCH_NBYTES) or [key]
@@ -286,7 +282,7 @@ class _PartitionReader:
                 yield at, member[at]
 
     def _missing(self, start: int = 0, most: float = float("inf")) -> list[Key]:
-        """Keys from a block on that are not in this worker's memory, up to some bytes."""
+        """Return keys from a block on that are not in this worker's memory, up to some bytes."""
         data = self._worker.data
         found: list[Key] = []
         nbytes = 0
@@ -299,7 +295,7 @@ class _PartitionReader:
         return found
 
     def ensure_local(self, planned: str) -> None:
-        """Make sure, before the user's code starts, that this is the place to run it."""
+        """Move the task to another worker if that has more of the blocks; runs before user code."""
         missing = not all(holds_all(self._worker, keys) for keys in self._source.members)
         if missing or self._worker.address != planned:
             self.report()
@@ -319,23 +315,23 @@ class _PartitionReader:
             self._move_task(best)
 
     def _move_task(self, address: str) -> None:
-        """Have the scheduler start this task again at another worker.
+        """Make the scheduler restart this task at another worker.
 
-        Should that worker go meanwhile, the client has the task released from the pin.
+        If that worker leaves, the scheduler plugin removes the pin.
         """
         key = self._worker.get_current_task()
         if _moves[key] >= MAX_MOVES:
             return
-        if len(_moves) > _MAX_RECORDED_MOVES:  # keys of tasks that never came back
+        if len(_moves) > _MAX_RECORDED_MOVES:  # keys of tasks that ran elsewhere
             _moves.clear()
         _moves[key] += 1
         try:
             self._query("set_restrictions", worker={key: [address]})
-        except KeyError:  # the task was cancelled meanwhile
+        except KeyError:  # the task was cancelled
             return
         log_event(
             "retry",
-            "task %(task)s starts again at %(location)s, where its blocks are now",
+            "task %(task)s restarts at %(location)s, where its blocks are now",
             engine="dask",
             task=key,
             location=address,
@@ -344,7 +340,7 @@ class _PartitionReader:
         raise Reschedule
 
     def _fetch(self, keys: list[Key]) -> dict[Key, Any]:
-        """Read blocks from whoever has them, and count and report it."""
+        """Read blocks from any worker, and report those that were transferred."""
         deadline = time.monotonic() + self._source.timeout
         data: dict[Key, Any] = {}
         remote: list[Key] = []
@@ -367,8 +363,8 @@ class _PartitionReader:
     def _wait_in_memory(self, keys: Collection[Key]) -> dict[Key, Sequence[str]]:
         """Wait until every key is in some worker's memory; return the holders.
 
-        Leaves the worker's thread pool while waiting, so that the tasks that make lost
-        blocks again can have the thread.
+        Leaves the worker's thread pool while waiting, so that tasks that recompute lost blocks can
+        use the thread.
         """
         keys = list(keys)
         waited = False
@@ -399,18 +395,18 @@ class _PartitionReader:
         if gone:
             raise self._lost(
                 gone,
-                "are no longer known to the scheduler: they were cancelled, "
-                "or scattered to a worker that has died. Make the collection and split it again",
+                "were cancelled, or lost with the worker they were scattered to; make the "
+                "collection again and split it",
             )
         if erred:
             raise self._lost(
                 erred,
-                "were lost with a worker, and making them again failed; "
-                "client.recreate_error_locally on the collection shows the error",
+                "were lost with a worker, and recomputing them failed; call "
+                "client.recreate_error_locally on the collection to see the error",
             )
 
     def _query(self, what: str, **question: Any) -> dict[Key, Any]:
-        """Ask the scheduler, from a task's thread."""
+        """Query the scheduler from a task's thread."""
         timeout = self._source.timeout
         with limit_time(timeout, self._worker):
             answer: dict[Key, Any] = call_scheduler(self._worker, what, timeout, **question)
@@ -428,16 +424,16 @@ class _PartitionReader:
     def _timed_out(self, keys: Collection[Key]) -> BlockTimeoutError:
         states = sorted(set(self._query("get_task_status", keys=list(keys)).values()))
         return BlockTimeoutError(
-            f"{_name(self._indexes_of(keys))} did not get into any worker's memory within "
-            f"{self._source.timeout:g} s without progress (the scheduler has them as "
-            f"{', '.join(states)}); the limit is the Dask setting spliter.block-timeout"
+            f"{_name(self._indexes_of(keys))} not available: none became ready in "
+            f"{self._source.timeout:g} s (states: {', '.join(states)}); see Dask's dashboard for "
+            "the reason, or raise the Dask setting spliter.block-timeout"
         )
 
     def report(self, blocks: int = 0, nbytes: int = 0) -> None:
-        """Tell the client that the plan is out of date, and what had to be moved.
+        """Report to the client that the plan is outdated, and what was transferred.
 
-        Goes the same way as the message that the task has finished, and before it: by
-        the time the user has the result, the client has the count.
+        Uses the connection of the message that the task has finished, and is sent before it: the
+        client has the count before the user has the result.
         """
         self._worker.log_event(
             self._source.topic,
