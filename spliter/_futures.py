@@ -72,7 +72,7 @@ def executor_of(futures: Sequence[Any], caller: str) -> Executor:
     if len(engines := {type(executor).__name__ for executor in executors}) > 1:
         raise InvalidArgumentError(
             f"{caller}() got futures of different engines ({', '.join(sorted(engines))}); call it "
-            "for each engine by itself"
+            "once per engine"
         )
     return executors[-1]
 

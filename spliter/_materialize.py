@@ -143,8 +143,8 @@ def decide(
     if materialize is True:
         if columns:
             raise InvalidArgumentError(
-                f"a grid of {grid.shape} blocks cannot be materialized, as a partition may hold "
-                "parts of rows; rechunk it to one block along every axis but the first"
+                f"a grid of {grid.shape} blocks cannot be materialized, because a partition may "
+                "hold parts of rows; rechunk it to one block along every axis but the first"
             )
         return Materialization(1, "asked for")
     if materialize is False:
@@ -154,7 +154,7 @@ def decide(
     if blocks_per_partition < 2:
         return Materialization(None, "one block per partition")
     if grid.extent[0] is None:
-        return Materialization(None, "rows per block not known")
+        return Materialization(None, "unknown number of rows per block")
     rows = grid.extent[0] / grid.nblocks
     if rows == 0:
         return Materialization(None, "no rows")
@@ -165,5 +165,5 @@ def decide(
     for location, wanted in nbytes.items():
         room = room_at.get(location)
         if room is not None and wanted > room:
-            return Materialization(None, f"too little memory free at {location}")
+            return Materialization(None, f"too little free memory at {location}")
     return Materialization(passes_to_pay(sum(nbytes.values()) / grid.nblocks), about)

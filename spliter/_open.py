@@ -108,5 +108,5 @@ def split(
 def _check_persist(value: object) -> None:
     if not isinstance(value, bool):
         raise InvalidArgumentError(
-            f"persist must be True or False, got {value!r}; True computes lazy collections"
+            f"persist must be True (compute lazy collections) or False, got {value!r}"
         )

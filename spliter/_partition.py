@@ -21,7 +21,7 @@ from spliter.backend.contents import count_rows
 from spliter.backend.protocols import BlockSource, Executor
 from spliter.html import partition_html
 
-NOT_MATERIALIZED = Materialization(None, "not asked for")
+NOT_MATERIALIZED = Materialization(None, "not requested")
 
 
 class Partition:
@@ -191,7 +191,9 @@ class Partition:
             counts = np.fromiter(map(count_rows, self._source.read()), np.int64, len(self))
         ends = np.cumsum(counts).tolist()
         if (rows := count_rows(values)) != (ends[-1] if ends else 0):
-            raise InvalidArgumentError(f"{rows} entries for {ends[-1] if ends else 0} rows")
+            raise InvalidArgumentError(
+                f"expected one entry for each of {ends[-1] if ends else 0} rows, got {rows}"
+            )
         return [values[end - count : end] for end, count in zip(ends, counts.tolist(), strict=True)]
 
     def _check_whole_rows(self, done: str) -> None:
@@ -276,14 +278,14 @@ class Partition:
         if self._indexes.item_counts is None:
             if self._resolve_items is None:
                 raise UnknownItemIndexError(
-                    "the blocks' sizes are not known here, so rows cannot be numbered; call "
+                    "rows cannot be numbered, because the sizes of the blocks are unknown; call "
                     "split.resolve_item_indexes() on the client before submitting tasks"
                 )
             resolve = self._resolve_items()
             if resolve is None:
                 raise UnknownItemIndexError(
-                    "the blocks' sizes are not known and the Split that could ask for them is "
-                    "gone; keep it, or call its resolve_item_indexes() first"
+                    "rows cannot be numbered, because the sizes of the blocks are unknown and the "
+                    "Split was deleted; keep it, or call its resolve_item_indexes() first"
                 )
             self.number_items(resolve())
         starts, counts = self._indexes.item_starts, self._indexes.item_counts
@@ -413,8 +415,8 @@ class Partition:
             Always.
         """
         raise InvalidArgumentError(
-            f"{self!r} is not an array but refers to blocks at its location; inside a task, loop "
-            "over it or call its materialize()"
+            f"{self!r} is not an array, but refers to blocks at its location; iterate over it, or "
+            "call its materialize(), inside a task"
         )
 
     def __sizeof__(self) -> int:

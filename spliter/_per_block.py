@@ -72,13 +72,12 @@ class Template:
                 return cls(np.dtype(dtype), trailing)
             if trailing:
                 raise InvalidArgumentError(
-                    f"trailing_shape={trailing} needs a dtype; pass both, or neither to have both "
-                    "inferred"
+                    f"trailing_shape={trailing} needs a dtype; pass both, or neither to infer both"
                 )
             return None
         if dtype is not None or trailing:
             raise InvalidArgumentError(
-                "meta says what dtype and trailing_shape say; pass one or the other"
+                "meta already determines dtype and trailing_shape; pass either meta or those"
             )
         return cls.of(meta)
 
@@ -104,8 +103,8 @@ class Template:
             return cls(None, (), result.iloc[:0] if hasattr(result, "iloc") else result[:0])
         if not getattr(result, "shape", ()) or not hasattr(result, "dtype"):
             raise InvalidArgumentError(
-                f"a {type(result).__name__} has no rows or no dtype; a function for map_blocks "
-                "returns an array, DataFrame or Series with a row for each row of the block"
+                f"the function for map_blocks returned a {type(result).__name__}; return an array, "
+                "DataFrame or Series with one row for each row of the block"
             )
         return cls(np.dtype(result.dtype), tuple(result.shape[1:]))
 
@@ -141,8 +140,8 @@ class Template:
             result = fn(example, *args, **kwargs)
         except Exception as error:
             raise InvalidArgumentError(
-                "map_blocks calls the function on an example of a block to find out what it "
-                f"returns, and that failed ({type(error).__name__}: {error}); {HINT}"
+                "map_blocks called the function on an example block to infer its result type, "
+                f"which failed ({type(error).__name__}: {error}); {HINT}"
             ) from error
         return cls.of(result)
 
@@ -165,28 +164,27 @@ class Template:
             expected, found = _described(self.meta), _described(result)
             if expected != found:
                 raise InvalidArgumentError(
-                    f"map_blocks: the function returned {found} for block {index}, and {expected} "
-                    "was expected; pass meta= an empty one like what it returns"
+                    f"map_blocks: the function returned {found} for block {index}, expected "
+                    f"{expected}; pass an empty result of the function as meta="
                 )
             return
         if is_frame(result):
             raise InvalidArgumentError(
-                f"map_blocks: the function returned {_described(result)} for block {index}, and "
-                "dtype= is for arrays; leave it out, or pass meta= an empty one like what it "
-                "returns"
+                f"map_blocks: the function returned {_described(result)} for block {index}, but "
+                "dtype= is for arrays; pass an empty result of the function as meta= instead"
             )
         shape = getattr(result, "shape", None)
         if shape is not None and tuple(shape[1:]) != self.trailing_shape:
             raise InvalidArgumentError(
-                f"map_blocks: the function returned shape {tuple(shape)} for block {index}, and "
-                f"rows of shape {self.trailing_shape} were expected; pass "
-                f"trailing_shape={tuple(shape[1:])} if that is what it returns for every block"
+                f"map_blocks: the function returned shape {tuple(shape)} for block {index}, "
+                f"expected rows of shape {self.trailing_shape}; pass "
+                f"trailing_shape={tuple(shape[1:])} if it returns this for every block"
             )
 
 
 HINT = (
-    "pass dtype= (and trailing_shape=) if the function returns arrays, or meta= an empty DataFrame "
-    "or Series like what it returns"
+    "pass dtype= (and trailing_shape=) if the function returns arrays, or an empty result of it as "
+    "meta= if it returns DataFrames or Series"
 )
 
 
@@ -223,14 +221,14 @@ def map_over(
         result = fn(block, *args, **kwargs)
         if not getattr(result, "shape", hasattr(result, "__len__")):
             raise InvalidArgumentError(
-                f"map_blocks: the function returned {result!r} for block {index}, and it has to "
-                "return a row for each row of the block; to compute one value for each block, "
-                "start a task on each partition"
+                f"map_blocks: the function returned {result!r} for block {index}, but must "
+                "return one row for each row of the block; to compute one value per block, start a "
+                "task on each partition"
             )
         if (rows := count_rows(result)) != count_rows(block):
             raise InvalidArgumentError(
                 f"map_blocks: the function returned {rows} rows for block {index} of "
-                f"{count_rows(block)} rows; it has to return one for each"
+                f"{count_rows(block)} rows; it must return one for each"
             )
         template.check(result, index)
         made.append(result)
@@ -256,14 +254,14 @@ def placed_results(
     """
     if grid.nblocks != grid.shape[0]:
         raise InvalidArgumentError(
-            f"a grid of {grid.shape} blocks: only collections of one block along every "
-            "axis but the first can be assembled"
+            f"a grid of {grid.shape} blocks cannot be assembled; rechunk the collection to one "
+            "block along every axis but the first"
         )
     placed = [(partition.indexes.positions, future) for partition, future in results]
     covered = np.concatenate([np.empty(0, np.int64), *(positions for positions, _ in placed)])
     if not np.array_equal(np.sort(covered), np.arange(grid.nblocks)):
         raise InvalidArgumentError(
-            "the partitions do not cover every block once; give the results of all "
+            "the partitions do not cover every block once; pass the results of all "
             "partitions of one iteration over this Split"
         )
     return placed

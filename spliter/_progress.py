@@ -86,7 +86,7 @@ def _by_callbacks(futures: Sequence[Any], timeout: float | None) -> Iterator[Any
             if not finished and rest <= 0:
                 raise TaskTimeoutError(
                     f"{len(left)} of {len(futures)} tasks have not finished within {timeout:g} s; "
-                    "they go on: wait again, or cancel them"
+                    "they continue to run: wait again, or cancel them"
                 ) from None
         for at in finished:
             if at in left:
@@ -154,8 +154,8 @@ def _bar() -> Any:
     # find_spec, not try/except: a chained import traceback would bury the message.
     if importlib.util.find_spec("tqdm") is None:
         raise PackageMissingError(
-            "a progress bar needs tqdm, which is not installed: pip install 'pyspliter[progress]'; "
-            "without it, count what spliter.as_completed yields"
+            "a progress bar needs tqdm, which is not installed; pip install 'pyspliter[progress]', "
+            "or count the futures from spliter.as_completed"
         )
     with warnings.catch_warnings():
         # tqdm's warning in notebooks without ipywidgets, where the text bar works as well.

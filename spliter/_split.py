@@ -133,7 +133,7 @@ class Split(Sequence[Partition]):
         kept = len(set(map(id, before)) & set(map(id, self._partitions)))
         self._log(
             "replan",
-            "planned again (%(cause)s): %(changed)d of %(partitions)d partitions are new",
+            "replanned (%(cause)s): %(changed)d of %(partitions)d partitions are new",
             cause=cause,
             changed=len(self._partitions) - kept,
         )
@@ -304,7 +304,7 @@ class Split(Sequence[Partition]):
         """
         template = Template.given(dtype, trailing_shape, meta)
         if template is None:
-            raise InvalidArgumentError(f"assemble() has to know what the blocks are; {HINT}")
+            raise InvalidArgumentError(f"assemble() needs the type of the blocks; {HINT}")
         return self._assembled(results, template, output)
 
     def _assembled(
@@ -371,7 +371,7 @@ class Split(Sequence[Partition]):
         if not self._grid.has_known_items:
             if not self._executor.blocking_call_allowed():
                 raise UnknownItemIndexError(
-                    "item indexes need the blocks' sizes, and asking for them would block the "
+                    "item indexes need the sizes of the blocks, and querying them would block the "
                     "event loop; use await asyncio.to_thread(split.resolve_item_indexes)"
                 )
             counts = np.full(self._grid.shape[0], UNKNOWN, dtype=np.int64)
@@ -400,7 +400,7 @@ class Split(Sequence[Partition]):
         TypeError
             Always. Engines turn it into a ``TaskNotSerializableError`` that names the variable.
         """
-        raise TypeError("a Split stays in the program that made it")
+        raise TypeError("a Split cannot be pickled; pass its partitions to tasks instead")
 
     def __enter__(self) -> Split:
         """Return itself."""

@@ -114,9 +114,9 @@ def _check_one_location(fn: Callable[..., Any], arguments: Iterable[Any]) -> Non
         if isinstance(first, Partition) and first.executor is not None:
             name = name_of(fn)
             raise InvalidArgumentError(
-                f"{name}() got a {type(argument).__name__} of {len(argument)} partitions, and a "
-                f"task runs on one partition; call it for each: [{name}(partition) for partition "
-                f"in parts], or parts.map({name})"
+                f"{name}() got a {type(argument).__name__} of {len(argument)} partitions, but a "
+                f"task runs on one; call it for each: [{name}(partition) for partition in parts], "
+                f"or parts.map({name})"
             )
 
 
@@ -177,7 +177,7 @@ def reduce(fn: Callable[[Any, Any], Any], futures: Iterable[Any], arity: int | N
         )
     pending = list_futures(futures, "reduce")
     if not pending:
-        raise InvalidArgumentError("reduce() of no futures: there is nothing to combine")
+        raise InvalidArgumentError("reduce() needs at least one future, got none")
     if arity is not None and arity < 2:
         raise InvalidArgumentError(f"arity must be an int >= 2, got {arity!r}")
     executor = executor_of(pending, "reduce")
@@ -240,7 +240,7 @@ def check_may_wait(executor: Executor) -> None:
     """
     if not executor.blocking_call_allowed():
         raise InvalidArgumentError(
-            "waiting for tasks would block the event loop that runs them; call this in a thread: "
+            "waiting for tasks would block the event loop that runs them; wait in a thread: "
             "await asyncio.to_thread(...)"
         )
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 from spliter._errors import InvalidArgumentError
 
 _ANNOTATE: Final = "in Dask, start the task inside 'with dask.annotate({name}={value!r}):'"
-_PINNED: Final = "leave it out, a task runs where its partition is"
+_PINNED: Final = "omit it: a task runs where its partition is"
 
 SUBMIT_OPTIONS: Final = {
     "allow_other_workers": _PINNED,
     "priority": _ANNOTATE,
-    "pure": "leave it out, every call runs",
+    "pure": "omit it: every call runs",
     "resources": _ANNOTATE,
     "retries": _ANNOTATE,
     "workers": _PINNED,
@@ -38,11 +38,11 @@ def check_task_function(fn: object) -> None:
         memory and may wait, which would stop an event loop.
     """
     if not callable(fn):
-        raise InvalidArgumentError(f"a task has to be a function, got {fn!r}")
+        raise InvalidArgumentError(f"a task must be a function, got {fn!r}")
     if inspect.iscoroutinefunction(fn):
         raise InvalidArgumentError(
             f"{name_of(fn)} is a coroutine function; a task that iterates a "
-            "partition has to be a plain function, which the engine runs in a thread"
+            "partition must be a plain function, which the engine runs in a thread"
         )
 
 
@@ -70,7 +70,7 @@ def check_keywords(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
     ...     check_keywords(len, {"workers": "a"})
     ... except InvalidArgumentError as error:
     ...     print(error)
-    len() has no argument 'workers', and keywords of a task go to its function; leave it out, ...
+    len() has no argument 'workers', and keywords of a task are passed to its function; omit it: ...
     """
     if SUBMIT_OPTIONS.keys().isdisjoint(kwargs):
         return
@@ -83,8 +83,8 @@ def check_keywords(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
     for name, advice in SUBMIT_OPTIONS.items():
         if name in kwargs and name not in parameters:
             raise InvalidArgumentError(
-                f"{name_of(fn)}() has no argument {name!r}, and keywords of a task go to its "
-                f"function; {advice.format(name=name, value=kwargs[name])}"
+                f"{name_of(fn)}() has no argument {name!r}, and keywords of a task are passed to "
+                f"its function; {advice.format(name=name, value=kwargs[name])}"
             )
 
 

@@ -84,28 +84,27 @@ def explain_not_a_collection(value: Any, backends: Sequence[str]) -> str:
         )
     if hasattr(value, "iloc") and is_in_memory(value):
         return (
-            f"{name} is one object in memory, not a collection of blocks; pass a list of its "
-            "pieces, or dask.dataframe.from_pandas(df, npartitions=8).persist()"
+            f"{name} is one object in memory, not a collection of blocks; pass a list of parts, or "
+            "dask.dataframe.from_pandas(df, npartitions=8).persist()"
         )
     first = value[0] if isinstance(value, list | tuple) and value else value
     if is_in_memory(first):
         return (
-            f"{name} is one object in memory, not a collection of blocks; pass a list of its "
-            "pieces, such as numpy.array_split(x, 8), or a Dask or Zarr array"
+            f"{name} is one object in memory, not a collection of blocks; pass a list of parts, "
+            "such as numpy.array_split(x, 8), or a Dask or Zarr array"
         )
     return (
-        f"{name} is not a collection whose blocks a backend can find; "
-        f"the backends here are {', '.join(backends)}, which take Dask collections, lists "
-        "of futures, lists of NumPy arrays, NumPy memory maps, Zarr arrays, and lists of "
-        "persistent dataClay objects"
+        f"{name} is not a collection supported by a backend ({', '.join(backends)}); pass a "
+        "Dask collection, a list of futures or of NumPy arrays, a NumPy memory map, a Zarr array, "
+        "or a list of persistent dataClay objects"
     )
 
 
 def _explain_file(path: str | bytes) -> str:
     reader = READERS.get(PurePath(os.fsdecode(path)).suffix, "...")
     return (
-        f"{path!r} is a name, not a collection; if it is the name of a file, read that and split "
-        f"what you get: x = {reader.format(repr(path))}"
+        f"{path!r} is a string, not a collection; to split a file, open it first: "
+        f"x = {reader.format(repr(path))}"
     )
 
 
@@ -150,10 +149,10 @@ def _keyword_for(value: Any) -> str:
     if value is None:
         return "leave it out"
     if isinstance(value, bool) or value == "auto":
-        return f"options need their names: split(x, materialize={value!r})"
+        return f"pass options by keyword: split(x, materialize={value!r})"
     if isinstance(value, str):
-        return f"options need their names: split(x, backend={value!r})"
-    return f"options need their names: split(x, partitions_per_location={value!r})"
+        return f"pass options by keyword: split(x, backend={value!r})"
+    return f"pass options by keyword: split(x, partitions_per_location={value!r})"
 
 
 def _cut_like(collection: Any) -> str:
@@ -161,11 +160,11 @@ def _cut_like(collection: Any) -> str:
     module = type(collection).__module__
     if module.startswith("dask.array"):
         return (
-            "give it those of the first collection: "
+            "rechunk it like the first collection: "
             "y = dask.array.from_array(y, chunks={0: x.chunks[0]}).persist()"
         )
     if module.startswith("dask"):
-        return "make a Dask collection of it, with the same partitions, and persist it"
+        return "convert it to a Dask collection with the same partitions, and persist that"
     if isinstance(collection, list | tuple) and collection and is_in_memory(collection[0]):
-        return "pass a list of its pieces, each with as many rows as the block it belongs to"
+        return "pass a list of parts, each with as many rows as its block"
     return ""

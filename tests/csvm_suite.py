@@ -238,7 +238,7 @@ class CascadeSVMTests(ABC):
         with pytest.warns(ConvergenceWarning) as caught:
             ours = CascadeSVM(cascade=cascade, svc_max_iter=2).fit(*self.both(X, y, 7))
         # In this process SVC's own are there as well.
-        assert any("raise it, or scale" in str(each.message) for each in caught)
+        assert any("increase it, or scale" in str(each.message) for each in caught)
         assert not ours.converged_
         assert ours.objective_[-1] < 0.9 * dual_objective(SVC().fit(X, y))
 

@@ -221,7 +221,9 @@ class HistogramTests(ABC):
             for bins in (2, 5):
                 assert_same(histogramdd(parts, bins), np.histogramdd(sample, bins))
             assert len(parts[:]) == len(parts)  # still open
-            with pytest.raises(InvalidArgumentError, match="weights go with the collections"):
+            with pytest.raises(
+                InvalidArgumentError, match="weights cannot be passed together with a Split"
+            ):
                 histogramdd(parts, weights=self.collection(np.ones(90), [30, 20, 40]))
 
     def test_a_split_of_columns(self) -> None:

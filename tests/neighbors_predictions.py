@@ -232,7 +232,7 @@ class NeighborsPredictions(NeighborsRefusals):
             assert np.isnan(values.predict(far)).all()
         asked = self.collection(far, [1, 2])
         assert np.isnan(self.gathered(values.predict(asked))).all()
-        with pytest.raises(InvalidArgumentError, match="NaN, which has no score"):
+        with pytest.raises(InvalidArgumentError, match="NaN, which cannot be scored"):
             values.score(asked, labels[:3])
 
     @pytest.mark.parametrize(

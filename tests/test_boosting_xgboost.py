@@ -339,5 +339,5 @@ def test_linear_boosters_are_refused_as_by_its_own_front_end(
     ],
 )
 def test_wrong_sets_to_evaluate_are_refused(evals: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"evals must be|name of its own"):
+    with pytest.raises(InvalidArgumentError, match=r"evals must be|different names"):
         train_xgboost({}, [np.ones((2, 1))], [np.ones(2)], evals=evals, evaluate=True)

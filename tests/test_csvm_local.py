@@ -111,7 +111,7 @@ def test_a_kernel_of_ones_own_stopped_early_has_not_converged(cascade: bool) -> 
         pytest.warns(ConvergenceWarning) as caught,
     ):
         ours = CascadeSVM(kernel=rbf, svc_max_iter=2, cascade=cascade).fit(parts)
-    assert any("raise it, or scale" in str(each.message) for each in caught)
+    assert any("increase it, or scale" in str(each.message) for each in caught)
     assert not ours.converged_
 
 

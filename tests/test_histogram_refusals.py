@@ -23,8 +23,8 @@ BLOCKS_REFUSED: list[tuple[Any, str]] = [
     (np.zeros((3, 2), "M8[s]"), "datetime64"),
     (np.zeros((3, 2), [("a", "f8")]), "real numbers"),
     (np.ma.masked_equal(np.zeros((3, 2)), 0), "filled"),
-    (np.zeros((3, 3)), "3 columns where the histogram has 2"),
-    (np.zeros(3), "1 columns where the histogram has 2"),
+    (np.zeros((3, 3)), "must have 2 columns like the histogram, got 3"),
+    (np.zeros(3), "must have 2 columns like the histogram, got 1"),
     (np.zeros((3, 2, 1)), r"shape \(n, ndim\)"),
     (np.zeros(()), r"shape \(n, ndim\)"),
     ((np.zeros(3), np.zeros(4)), r"\[3, 4\]"),
@@ -78,7 +78,7 @@ def test_weights_that_are_refused(weights: Any, message: str) -> None:
 
 def test_weights_where_there_are_none() -> None:
     accumulator = HistogramAccumulator([np.array([0.0, 1.0])])
-    with pytest.raises(InvalidArgumentError, match="no other may have any"):
+    with pytest.raises(InvalidArgumentError, match="an unweighted one for none"):
         accumulator.add(np.zeros((1, 1)), np.ones(1))
 
 
@@ -95,7 +95,7 @@ def test_weights_of_a_series() -> None:
         ((np.array([]),), "at least one real number"),
         ((np.zeros((2, 2)),), "1-D"),
         ((np.array(["a", "b"]),), "dtype <U1"),
-        ((np.arange(2**13),) * 5, "more than an array can hold"),
+        ((np.arange(2**13),) * 5, "an array cannot hold"),
     ],
 )
 def test_edges_that_are_refused(edges: Sequence[Array], message: str) -> None:

@@ -72,7 +72,7 @@ def test_a_pickled_partition_does_not_keep_the_blocks() -> None:
     del block
     gc.collect()
     assert gone() is None
-    with pytest.raises(PartitionNotLocalError, match="keep the Split"):
+    with pytest.raises(PartitionNotLocalError, match="keep a reference to the Split"):
         list(pickle.loads(sent))
 
 

@@ -61,7 +61,7 @@ SPLITS: list[tuple[tuple[Any, ...], type[Exception], str]] = [
     (
         ("rows.parquet",),
         UnsupportedCollectionError,
-        r"^'rows.parquet' is a name, .*x = dask.dataframe.read_parquet\('rows.parquet'\).persist",
+        r"^'rows.parquet' is a string, .*x = dask.dataframe.read_parquet\('rows.parquet'\).persist",
     ),
     ((Path("/x/rows.csv"),), UnsupportedCollectionError, r"read_csv\('/x/rows.csv'\)"),
     (("rows.npy",), UnsupportedCollectionError, r"numpy.load\('rows.npy', mmap_mode='r'\)"),
@@ -89,7 +89,10 @@ CALLS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda parts: total(partition=parts), r"total\(\) got a Split"),
     (lambda parts: gather(parts.map(len)[0]), r"^gather\(\) takes a list of futures, got <Local"),
     (lambda _: gather(5), r"^gather\(\) takes a list of futures, got 5; put one future"),  # type: ignore[arg-type]
-    (lambda _: gather([1]), r"^gather\(\) got 1: int is not a future of a known engine; pass what"),
+    (
+        lambda _: gather([1]),
+        r"^gather\(\) got 1: int is not a future of a known engine; pass results",
+    ),
     (lambda parts: gather([*parts.map(len), 7]), r"^gather\(\) got 7: int is not a future"),
     (gather, r"^gather\(\) takes futures, got <Partition .*start a task"),
     (lambda _: list(as_completed([1])), r"^as_completed\(\) got 1"),
@@ -105,8 +108,11 @@ CALLS: list[tuple[Callable[[Any], Any], str]] = [
         lambda parts: parts.map(total, retries=2),
         r"^total\(\) has no argument 'retries', .*with dask.annotate\(retries=2\):",
     ),
-    (lambda parts: total(parts[0], workers="a"), r"'workers', .*leave it out, a task runs where"),  # type: ignore[call-arg]
-    (lambda parts: np.asarray(parts[0]), r"^<Partition local: .*loop over it or call its mater"),
+    (lambda parts: total(parts[0], workers="a"), r"'workers', .*omit it: a task runs where"),  # type: ignore[call-arg]
+    (
+        lambda parts: np.asarray(parts[0]),
+        r"^<Partition local: .*iterate over it, or call its mater",
+    ),
     (np.asarray, r"is not an array"),
 ]
 

@@ -71,7 +71,7 @@ def test_waiting_has_a_bound_if_the_caller_gives_one() -> None:
     gate = threading.Event()
     futures = [executor.submit(gate.wait, (BOUND,), {}), executor.submit(gate.wait, (BOUND,), {})]
     try:
-        with pytest.raises(TaskTimeoutError, match=r"2 of 2 tasks .* within 0.05 s; they go on"):
+        with pytest.raises(TaskTimeoutError, match=r"2 of 2 tasks .* within 0.05 s; they continue"):
             list(as_completed(futures, timeout=0.05))
     finally:
         gate.set()

@@ -321,7 +321,7 @@ def test_a_name_that_is_none_is_refused(name: str) -> None:
 
 def test_a_backend_asked_for_that_does_not_know_the_collection() -> None:
     with pytest.raises(
-        UnsupportedCollectionError, match=r"of type dict, in which the local backend"
+        UnsupportedCollectionError, match=r"is a dict, which the local backend does not"
     ):
         split({}, backend="local")
 
@@ -331,7 +331,7 @@ def test_a_backend_asked_for_that_does_not_know_the_collection() -> None:
     [
         (42, r"^int is not a collection"),
         (None, r"^NoneType is not a collection"),
-        ("text", r"^'text' is a name, not a collection"),
+        ("text", r"^'text' is a string, not a collection"),
         ({"a": 1}, r"^dict is not a collection"),
         ({1, 2}, r"^set is not a collection"),
         ([1, 2], r"a list of int is not a collection"),

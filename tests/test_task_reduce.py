@@ -164,7 +164,7 @@ def test_reduce_takes_any_iterable() -> None:
 
 
 def test_reduce_of_nothing_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="no futures"):
+    with pytest.raises(InvalidArgumentError, match="at least one future"):
         reduce(operator.add, [])
 
 

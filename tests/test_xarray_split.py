@@ -231,9 +231,9 @@ def test_what_cannot_be_split_says_why(client: Client | None) -> None:
         split(along(lazy * 2, "time"))
     with pytest.raises(LazyCollectionError, match="persist"):
         split(along(data + 1, "time"))
-    with pytest.raises(InvalidArgumentError, match="say along which dimension"):
+    with pytest.raises(InvalidArgumentError, match="needs the dimension to split along"):
         split(data.to_dataset())
-    with pytest.raises(UnsupportedCollectionError, match="into one Dataset"):
+    with pytest.raises(UnsupportedCollectionError, match="in one Dataset"):
         split(along(data, "time"), along(data, "time"))
     differing = xr.Dataset({"a": data, "b": persisted(whole.chunk(time=5), client)})
     with pytest.raises(AlignmentError, match="unify_chunks"):

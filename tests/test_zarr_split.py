@@ -194,7 +194,7 @@ def test_what_cannot_be_split_says_why(client: Client) -> None:
     )
     with pytest.raises(InvalidArgumentError, match="of at least one axis"):
         on_workers(np.arange(3))
-    with pytest.raises(UnsupportedCollectionError, match="wrap each Zarr array"):
+    with pytest.raises(UnsupportedCollectionError, match="wrap each array"):
         split(on_workers(array, client), array)
     with pytest.raises(AlignmentError):
         split(on_workers(array, client), on_workers(other, client))

@@ -64,12 +64,12 @@ class Schema:
         """
         if self.n_features != other.n_features:
             raise InvalidArgumentError(
-                f"blocks of points have different numbers of columns: {self.n_features} and "
-                f"{other.n_features}"
+                f"all blocks of points must have the same number of columns, got {self.n_features} "
+                f"and {other.n_features}"
             )
         if self.feature_names != other.feature_names:
             raise InvalidArgumentError(
-                f"blocks of points have different columns: {self.feature_names} and "
+                f"all blocks of points must have the same columns, got {self.feature_names} and "
                 f"{other.feature_names}"
             )
         return Schema(
@@ -109,8 +109,7 @@ def checked_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any
     """
     if np.ma.is_masked(block):
         raise InvalidArgumentError(
-            f"{what}: masked elements have no value to compute with; fill them, or leave their "
-            "rows out"
+            f"{what}: masked elements are not supported; fill them, or remove their rows"
         )
     if _is_plain(block) and np.isfinite(_quick_sum(block)):
         return block  # most blocks: skip the slow checks of check_array
@@ -332,7 +331,7 @@ class Requirements:
 
         Returns
         -------
-        Expected
+        Requirements
             Small and picklable, to be sent to the blocks.
         """
         names = getattr(estimator, "feature_names_in_", None)

@@ -162,8 +162,8 @@ def open_data(
     if isinstance(X, Split):
         for name in given:
             raise InvalidArgumentError(
-                f"{name} goes with the points, not with a Split of them; make the Split of both, "
-                f"split(X, {name}), and leave {name} out, or pass the collection itself as X"
+                f"{name} cannot be passed together with a Split of the points; pass the Split of "
+                f"both, split(X, {name}), or the collection itself as X"
             )
         data = Data(X, in_memory=False, owned=False)
     elif is_blocked(X):

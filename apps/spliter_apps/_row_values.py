@@ -184,6 +184,6 @@ def check_columns(parts: Split) -> None:
     """
     if any(nblocks > 1 for nblocks in parts.grid.shape[1:]):
         raise InvalidArgumentError(
-            f"the points are cut along their features: their grid of blocks is {parts.grid.shape}; "
-            "rechunk them to one block along axis 1"
+            f"the points must have one block along axis 1, got a grid of {parts.grid.shape} "
+            "blocks; rechunk them"
         )

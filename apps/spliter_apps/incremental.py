@@ -92,7 +92,7 @@ def partial_fit(
     """
     if not hasattr(model, "partial_fit"):
         raise InvalidArgumentError(
-            f"{type(model).__name__} has no partial_fit, so it cannot learn block by block"
+            f"{type(model).__name__} has no partial_fit; use an estimator that has it"
         )
     if passes < 1:
         raise InvalidArgumentError(f"passes must be at least 1, got {passes!r}")
@@ -122,7 +122,7 @@ def _submit(
     run: Sequence[Partition], state: Any, names: Sequence[str], fit_params: Mapping[str, Any]
 ) -> Any:
     executor = run[0].executor
-    assert executor is not None, "a Split hands out partitions that can be submitted"
+    assert executor is not None, "partitions of a Split have an executor"
     return executor.submit(
         _learn, (state, list(names), dict(fit_params), *run), {}, location=run[0].location
     )
@@ -177,7 +177,7 @@ class MiniBatches:
         self, partition: Partition, size: int, *, seed: int | None = None, drop_last: bool = False
     ) -> None:
         if size < 1:
-            raise InvalidArgumentError(f"a batch has at least 1 row, got size={size!r}")
+            raise InvalidArgumentError(f"size must be at least 1, got {size!r}")
         self._partition = partition
         self._size = size
         self._seed = seed

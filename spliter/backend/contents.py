@@ -48,7 +48,7 @@ def concatenate(blocks: Iterable[Any]) -> Any:
     """
     kept = list(blocks)
     if not kept:
-        raise InvalidArgumentError("there are no blocks to concatenate")
+        raise InvalidArgumentError("concatenate() needs at least one block, got none")
     if isinstance(kept[0], tuple):
         return tuple(_concatenate(list(member)) for member in zip(*kept, strict=True))
     return _concatenate(kept)
@@ -209,6 +209,6 @@ def check_rows(blocks: Sequence[Any], at: object) -> None:
     rows = [count_rows(block) for block in blocks if has_rows(block)]
     if len(set(rows)) > 1:
         raise AlignmentError(
-            f"the aligned blocks at {at} have {rows} rows; the collections are not blocked alike, "
-            "so their rows would be paired wrongly"
+            f"the aligned blocks at {at} have {rows} rows; rechunk the collections to the same "
+            "blocks along axis 0"
         )

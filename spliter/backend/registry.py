@@ -130,7 +130,7 @@ def _load_entry_point(name: str) -> Backend | tuple[str, Exception | None]:
         backend = point.load()
     except Exception as error:  # noqa: BLE001 -- importing third-party code may raise anything
         reason = f"backend {name!r} ({point.value}) cannot be imported: {error}"
-        return f"{reason}; mend or uninstall its distribution", error.with_traceback(None)
+        return f"{reason}; repair or uninstall its distribution", error.with_traceback(None)
     if not isinstance(backend, Backend):
         return (
             f"backend {name!r} ({point.value}) is not a spliter.backend.Backend but "
@@ -247,8 +247,8 @@ def locator_for(collection: Any, backend: str | None) -> Locator:
             return chosen.locator  # open() explains why a collection is not suitable
         if chosen.locator is None and chosen.executor is None:
             raise BackendNotUsableError(
-                f"backend {backend!r} has no collections of its own and runs no tasks over "
-                "those of other backends, so there is nothing it can split"
+                f"backend {backend!r} supports no collections and no blocks of other backends; "
+                "pass the name of another backend"
             )
     found: list[tuple[str, Locator]] = []
     unusable: dict[str, BackendNotUsableError] = {}
@@ -261,7 +261,7 @@ def locator_for(collection: Any, backend: str | None) -> Locator:
         names = ", ".join(repr(name) for name, _ in found)
         raise BackendNotUsableError(
             f"several backends ({names}) can split {describe_type(collection)}; "
-            "say which with split(..., backend=NAME)"
+            "choose one with split(..., backend=NAME)"
         )
     if found:
         return found[0][1]
@@ -325,6 +325,6 @@ def executor_of_future(future: Any) -> Executor:
             if executor is not None:
                 return executor
     raise InvalidArgumentError(
-        f"{describe_type(future)} is not a future of a known engine; pass what task, "
-        "Partition.submit or Split.map returned"
+        f"{describe_type(future)} is not a future of a known engine; pass results of task, "
+        "Partition.submit or Split.map"
     )

@@ -62,7 +62,7 @@ def closed(dask_cluster: Any) -> Closed:
     ],
 )
 def test_use_says_that_the_client_is_closed(closed: Closed, use: Callable[[Closed], Any]) -> None:
-    with pytest.raises(ClientClosedError, match="make a new client"):
+    with pytest.raises(ClientClosedError, match="connect a new client"):
         use(closed)
 
 

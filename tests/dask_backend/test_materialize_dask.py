@@ -202,7 +202,7 @@ def test_types(client: Client, collection: Any, kind: type) -> None:
 def test_auto_leaves_memory_free(client: Client) -> None:
     x = points()
     with dask.config.set({"distributed.worker.memory.target": 1e-9}):
-        assert "not materialized (too little memory free at" in repr(split(x, materialize="auto"))
+        assert "not materialized (too little free memory at" in repr(split(x, materialize="auto"))
     assert "materialized (about 100 rows per block)" in repr(split(x, materialize="auto"))
 
 
@@ -217,7 +217,7 @@ def test_too_large_for_the_worker_is_refused(start_cluster: StartCluster) -> Non
     client = start_cluster()
     client.run(limit_memory, 1000)
     parts = split(points(), materialize=True)
-    with pytest.raises(NotEnoughMemoryError, match="more partitions_per_location"):
+    with pytest.raises(NotEnoughMemoryError, match="increase partitions_per_location"):
         totals(parts)
     assert not kept(client)
 
@@ -308,7 +308,7 @@ def test_refused_once_is_tried_again(start_cluster: StartCluster) -> None:
 
     with split(points(), materialize=True) as parts:
         client.run(limit_memory, 1000)
-        with pytest.raises(NotEnoughMemoryError, match="more partitions_per_location"):
+        with pytest.raises(NotEnoughMemoryError, match="increase partitions_per_location"):
             totals(parts)
         client.run(limit_memory, 0)
         assert [blocks for blocks, _ in totals(parts)] == [1] * len(parts)

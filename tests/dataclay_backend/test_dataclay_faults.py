@@ -283,7 +283,7 @@ class TestTasksThatEndBadly:
             future = partition.submit(local)
         finally:
             del programs.vanishing  # type: ignore[attr-defined]
-        with pytest.raises(TaskNotSerializableError, match="importable"):
+        with pytest.raises(TaskNotSerializableError, match="cannot be unpickled at backend"):
             future.result(timeout=60)
 
 
@@ -315,7 +315,7 @@ class TestWhatDoesNotFit:
 def test_results_of_any_size_come_in_pieces(
     three: tuple[uuid.UUID, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spliter_backends.dataclay.client.backend_calls.PIECE_NBYTES", 100_000)
+    monkeypatch.setattr("spliter_backends.dataclay.client.backend_calls.CHUNK_NBYTES", 100_000)
     partition = split(put(three))[0]
     result = partition.submit(programs.ones, 123_456).result(timeout=60)
     assert result.shape == (123_456,)

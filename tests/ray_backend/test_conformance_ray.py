@@ -147,7 +147,7 @@ def put_together() -> Iterator[list[Any]]:
             return original.options(**given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ray_blocks, "TOGETHER", Noting())
+        patch.setattr(ray_blocks, "CONCATENATE", Noting())
         yield made
 
 

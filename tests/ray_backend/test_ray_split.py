@@ -188,7 +188,7 @@ def test_a_place_that_the_owner_hears_of_late(
 def test_blocks_that_nobody_makes(nodes: RayNodes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ray_cluster.TIMEOUT_VARIABLE, "0.5")
     waiting = programs.fill_placeholders.options(resources={"nowhere": 1}).remote(1, 1)
-    with pytest.raises(BlockTimeoutError, match=r"none got ready in 0\.5 s"):
+    with pytest.raises(BlockTimeoutError, match=r"none became ready in 0\.5 s"):
         split([waiting])
     ray.cancel(waiting)
 

@@ -140,14 +140,16 @@ class LocalRows:
         starts = np.flatnonzero(np.r_[True, queries[1:] != queries[:-1]])[: len(queries)]
         if len(np.unique(queries)) != len(starts):
             raise InvalidArgumentError(
-                "the rows of some query are not one after the other; use sorted_by_query() first"
+                "the rows of a query are not contiguous; call sorted_by_query() first"
             )
         sizes: npt.NDArray[np.int64] = np.diff(np.r_[starts, len(queries)]).astype(np.int64)
         return sizes
 
     def _queries(self) -> npt.NDArray[Any]:
         if QUERY not in self.parts:
-            raise InvalidArgumentError(f"there is no {QUERY!r} among {sorted(self.parts)}")
+            raise InvalidArgumentError(
+                f"{QUERY!r} is missing in {sorted(self.parts)}; pass it to colocate()"
+            )
         return np.concatenate([np.asarray(block) for block in self.parts[QUERY]])
 
 
@@ -242,8 +244,8 @@ class Colocated:
             shown = ", ".join(map(str, sorted(set(torn))[:5]))
             raise AlignmentError(
                 f"{len(set(torn))} queries ({shown}{', ...' if len(set(torn)) > 5 else ''}) have "
-                "rows at more than one location; sort the data by query and make blocks of whole "
-                "queries, with all blocks of a query at one place"
+                "rows at more than one location; sort the data by query, and put all rows of a "
+                "query into blocks at one location"
             )
 
     def close(self) -> None:
@@ -324,7 +326,9 @@ def colocate(
     """
     given = {name: column for name, column in columns.items() if column is not None}
     if DATA in given:
-        raise InvalidArgumentError(f"a column cannot be called {DATA!r}: the features are")
+        raise InvalidArgumentError(
+            f"{DATA!r} is the name of the features; choose another name for the column"
+        )
     aligned = block_like(data, given, backend=backend).values()
     parts = split(data, *aligned, partitions_per_location=1, backend=backend)
     rows = Colocated(parts, (DATA, *given), locations)
@@ -414,7 +418,7 @@ class _TaskArguments:
 def _threads_at(partition: Partition, locations: Sequence[Location]) -> Mapping[Location, int]:
     """Return how many tasks each location runs at once."""
     executor = partition.executor
-    assert executor is not None, "a Split hands out partitions that can be submitted"
+    assert executor is not None, "partitions of a Split have an executor"
     return executor.capacities(locations)
 
 

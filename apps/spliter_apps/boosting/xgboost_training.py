@@ -226,7 +226,7 @@ def train_xgboost(
         )
     names = ("train",) * evaluate + tuple(_check_eval(each) for each in evals)
     if len(set(names)) < len(names):
-        raise InvalidArgumentError(f"each set to evaluate needs a name of its own, got {names}")
+        raise InvalidArgumentError(f"evaluation sets must have different names, got {names}")
     if feature_weights is not None:
         feature_weights = np.asarray(feature_weights, dtype=np.float32)
     features = Features(missing, feature_names, feature_types, feature_weights, enable_categorical)
@@ -297,8 +297,8 @@ def _train(several: Sequence[Colocated], job: _Job, host: str | None, timeout: i
             if "bootstrap the communication group" in str(error):
                 raise TrainersMissingError(
                     f"the {len(places)} trainers could not all start within {timeout} s at "
-                    f"{', '.join(places)}: other tasks have the threads there, one of "
-                    "them is gone, or they do not reach this machine (host=...)"
+                    f"{', '.join(places)}; check that no other tasks occupy the threads, that all "
+                    "locations are alive, and that they reach this machine (host=...)"
                 ) from error
             raise
 

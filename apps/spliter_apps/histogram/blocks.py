@@ -50,13 +50,13 @@ def real_array(value: Any, name: str, kinds: str = REAL_KINDS) -> npt.NDArray[An
         or_dates = " or NumPy's dates" if DATE_KINDS in kinds else ""
         raise InvalidArgumentError(
             f"{name} must be real numbers{or_dates}, got dtype {value.dtype}; convert with "
-            "astype(float), or leave out what is not numeric"
+            "astype(float), or remove columns that are not numeric"
         )
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InvalidArgumentError(
-            f"{name}: masked elements have no bin (NumPy's histogram ignores the mask); say "
-            "what they stand for: in points, map_blocks(lambda block: "
-            "block.astype(float).filled(numpy.nan)) leaves their rows out"
+            f"{name}: masked elements are not supported (NumPy's histogram ignores the mask); fill "
+            "them, for instance with map_blocks(lambda block: "
+            "block.astype(float).filled(numpy.nan)), which omits their rows"
         )
     return np.asarray(value)
 
@@ -65,8 +65,8 @@ def _not_an_array(value: Any) -> str:
     kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
     if hasattr(value, "tocsr") or hasattr(value, "todense"):
         return (
-            f"a {kind} is sparse, and a histogram counts the zeros too; make the blocks dense "
-            "first, for example map_blocks(lambda block: block.todense())"
+            f"a {kind} is sparse, and a histogram counts the zeros too; convert the blocks to "
+            "dense ones, for instance with map_blocks(lambda block: block.todense())"
         )
     return f"expected a NumPy array or a pandas object, got a {kind}; convert the blocks first"
 
@@ -101,7 +101,7 @@ def block_members(block: Any) -> list[Member]:
         members = [member for part in block for member in block_members(part)]
         if len({len(member) for member in members}) > 1:
             raise InvalidArgumentError(
-                "columns side by side must have as many rows each, got "
+                "columns must have the same number of rows, got "
                 f"{[len(member) for member in members]}"
             )
         return members
@@ -164,6 +164,7 @@ def weights_column(block: Any) -> npt.NDArray[np.float64]:
         raise InvalidArgumentError(f"a block of weights must have shape (n,), got {weights.shape}")
     if not np.can_cast(weights.dtype, np.float64):
         raise InvalidArgumentError(
-            f"weights of dtype {weights.dtype} do not fit float64; convert them first"
+            f"weights of dtype {weights.dtype} cannot be converted to float64 exactly; convert "
+            "them first"
         )
     return weights.astype(np.float64, copy=False)

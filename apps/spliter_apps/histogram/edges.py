@@ -141,8 +141,7 @@ def checked_edges(edges: Any, column: int) -> npt.NDArray[Any]:
         )
     if np.isnan(checked).any():
         raise InvalidArgumentError(
-            f"some edges of column {column} are NaN or NaT; leave them out, or, if there was a "
-            "range, it is too wide"
+            f"some edges of column {column} are NaN or NaT; remove them, or pass a narrower range"
         )
     if np.any(checked[:-1] > checked[1:]):
         raise InvalidArgumentError(
@@ -202,7 +201,7 @@ def check_density(edges: Edges) -> None:
     for at, of_column in enumerate(edges):
         if of_column.dtype.kind in DATE_KINDS:
             raise InvalidArgumentError(
-                f"density=True needs edges that are numbers, and those of column {at} are "
+                f"density=True needs numeric edges, and those of column {at} are "
                 f"{of_column.dtype}; divide the counts by numpy.diff(edges[{at}]) in a unit of "
                 "your choice"
             )
@@ -273,7 +272,8 @@ class Extent:
         """
         if self.ncolumns != other.ncolumns:
             raise InvalidArgumentError(
-                f"blocks have {self.ncolumns} and {other.ncolumns} columns; all need as many"
+                f"all blocks must have the same number of columns, got {self.ncolumns} and "
+                f"{other.ncolumns}"
             )
         if not self.low or not other.low:
             return self if self.low else other

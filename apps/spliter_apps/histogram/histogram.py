@@ -119,8 +119,8 @@ def histogramdd(
     if isinstance(columns, Split):
         if weights is not None:
             raise InvalidArgumentError(
-                "weights go with the collections, not with a Split of them; pass the "
-                "collection as sample"
+                "weights cannot be passed together with a Split of the sample; pass the collection "
+                "as sample"
             )
         return _histogramdd(columns, bins, range, density, weighted=False)
     aligned = [*columns, *([] if weights is None else [_weights(weights, sample)])]
@@ -228,6 +228,6 @@ def _weights(weights: Any, sample: Any) -> Any:
 def _check_grid(parts: Split) -> None:
     if any(nblocks > 1 for nblocks in parts.grid.shape[1:]):
         raise InvalidArgumentError(
-            f"the rows of the sample are cut: its grid of blocks is {parts.grid.shape}; rechunk "
-            "it to one block along the columns, or pass a tuple of its columns"
+            f"the sample must have one block along axis 1, got a grid of {parts.grid.shape} "
+            "blocks; rechunk it, or pass a tuple of its columns"
         )

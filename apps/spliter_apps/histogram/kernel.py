@@ -169,8 +169,8 @@ class HistogramAccumulator:
         self._total = math.prod(self._shape)
         if self._total >= np.iinfo(np.intp).max // np.float64().itemsize:
             raise InvalidArgumentError(
-                f"{' x '.join(map(str, self._shape))} bins are more than an array can hold; "
-                "use fewer bins or fewer columns"
+                f"an array cannot hold {' x '.join(map(str, self._shape))} bins; use fewer bins or "
+                "fewer columns"
             )
         # One extra count for the rows that are in no bin.
         self._counts = np.zeros(self._total + 1)
@@ -208,8 +208,8 @@ class HistogramAccumulator:
         ncolumns = sum(member.shape[1] for member in members)
         if ncolumns != len(self._axes):
             raise InvalidArgumentError(
-                f"a block of points has {ncolumns} columns where the histogram has "
-                f"{len(self._axes)}"
+                f"a block of points must have {len(self._axes)} columns like the histogram, got "
+                f"{ncolumns}"
             )
         checked = self._checked_weights(weights, len(members[0]))
         if self._compare_in_float64(tuple((member.dtype, member.shape[1]) for member in members)):
@@ -242,13 +242,15 @@ class HistogramAccumulator:
     def _checked_weights(self, weights: Any, rows: int) -> Column | None:
         if (weights is None) == (self._tile_weights is not None):
             raise InvalidArgumentError(
-                "every block of a weighted histogram needs weights, and no other may have any"
+                "a weighted histogram needs weights for every block, an unweighted one for none"
             )
         if weights is None:
             return None
         checked = weights_column(weights)
         if len(checked) != rows:
-            raise InvalidArgumentError(f"a block of {rows} rows has {len(checked)} weights")
+            raise InvalidArgumentError(
+                f"a block of {rows} rows needs as many weights, got {len(checked)}"
+            )
         return checked
 
     def _fill_tiles(self, members: Sequence[Member], weights: Column | None) -> None:

@@ -443,8 +443,8 @@ def _check_output_container(estimator: Any, X: Any) -> None:
     container = _get_output_config("transform", estimator)["dense"]
     if container != "default" and is_blocked(X):
         raise InvalidArgumentError(
-            f"transform_output is {container!r}, which makes one DataFrame in this process, and "
-            "the points are in blocks; call set_output(transform='default') to have the result in "
-            "blocks too. dask.dataframe.from_dask_array(result, columns=names) makes a Dask "
-            "DataFrame of a Dask array, with names = list(estimator.get_feature_names_out())"
+            f"transform_output={container!r} makes one DataFrame in this process, but the points "
+            "are in blocks; call set_output(transform='default'). To convert the resulting Dask "
+            "array: dask.dataframe.from_dask_array(result, "
+            "columns=list(estimator.get_feature_names_out()))"
         )

@@ -189,14 +189,13 @@ def checked_weights(weights: Any, height: int, what: str) -> FloatArray:
     try:
         found = np.asarray(weights, np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"{what} are not numbers: {error}") from error
+        raise InvalidArgumentError(f"{what} must be numbers: {error}") from error
     if found.shape != (height,):
         raise InvalidArgumentError(
-            f"{what} have shape {found.shape}, and there are {height} points; pass one weight "
-            "for each"
+            f"{what} have shape {found.shape}; pass one weight for each of {height} points"
         )
     if not np.isfinite(found).all():
-        raise InvalidArgumentError(f"{what} contain NaN or infinity")
+        raise InvalidArgumentError(f"{what} contain NaN or infinity; remove these points")
     if (found < 0).any():
-        raise InvalidArgumentError(f"{what} contain negative values; leave such points out")
+        raise InvalidArgumentError(f"{what} contain negative values; remove these points")
     return found

@@ -118,8 +118,8 @@ class Seeder:
             # Rounding may leave a small remainder of the mass of points already drawn.
             if self.masses.sum() <= 1e-12 * self.points.masses.sum():
                 raise InvalidArgumentError(
-                    f"only {len(drawn)} points have a weight above 0, and there are to be "
-                    f"{self.n_clusters} clusters"
+                    f"n_clusters={self.n_clusters} needs as many points of positive weight, got "
+                    f"{len(drawn)}"
                 )
             uniform = self.random_state.random_sample(self.n_clusters - len(drawn))
             blocks, found = self._draw(uniform, "right", taken)

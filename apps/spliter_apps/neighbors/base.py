@@ -85,8 +85,8 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
     def _fit_blocks(self, X: Any, y: Any) -> None:
         if self._takes_distances():
             raise InvalidArgumentError(
-                "metric='precomputed' needs all distances in one matrix in memory, and the "
-                "points are in blocks; pass points and a metric"
+                "metric='precomputed' needs all distances in one matrix in memory; for points in "
+                "blocks, choose another metric"
             )
         with ExitStack() as stack:
             given = () if self._kind is None else (y,)

@@ -88,7 +88,7 @@ class Forest:
         -------
         Forest
             Its trees are futures.
-        Sample
+        DataSummary
             Description of the points and targets (already computed).
 
         Raises
@@ -139,7 +139,7 @@ class Forest:
         ----------
         points : ndarray or CSR matrix of shape (n, n_features)
             Queries.
-        query : Question
+        query : Query
             Kind of search in each tree.
         finish : callable
             Computes the result from the merged neighbours.
@@ -178,7 +178,7 @@ class Forest:
         ----------
         parts : Split
             Queries, or tuples whose first element is queries.
-        requirements : Expected
+        requirements : Requirements
             Requirements for the queries.
         query, finish
             As for :meth:`query_array`.

@@ -93,7 +93,7 @@ class Targets:
         """
         if self.n_outputs != other.n_outputs:
             raise InvalidArgumentError(
-                f"blocks of y have different numbers of columns: {self.n_outputs} and "
+                f"all blocks of y must have the same number of columns, got {self.n_outputs} and "
                 f"{other.n_outputs}"
             )
         classes, counts = [], []
@@ -143,7 +143,7 @@ def inspect_partition(partition: Partition, kind: TargetKind | None) -> DataSumm
 
     Returns
     -------
-    Sample
+    DataSummary
 
     Raises
     ------
@@ -177,7 +177,9 @@ def gather_targets(partition: Partition) -> Array:
     checked = [_checked_targets(block[1], index) for index, block in partition.items()]
     if len({array.shape[1:] for array in checked}) > 1:
         shapes = sorted({array.shape[1:] for array in checked})
-        raise InvalidArgumentError(f"blocks of y have different columns: shapes (n, ...) {shapes}")
+        raise InvalidArgumentError(
+            f"all blocks of y must have the same columns, got shapes (n, ...) {shapes}"
+        )
     return checked[0] if len(checked) == 1 else np.concatenate(checked)
 
 
@@ -187,8 +189,8 @@ def _check_numbers(targets: Array) -> None:
         np.add.reduce(targets[:1], axis=None, initial=0)
     except TypeError as error:
         raise InvalidArgumentError(
-            f"y: a regressor takes the mean of numbers, got {targets[:3].tolist()} of dtype "
-            f"{targets.dtype}; use KNeighborsClassifier for labels"
+            f"y: a regressor needs numbers, got {targets[:3].tolist()} of dtype {targets.dtype}; "
+            "use KNeighborsClassifier for labels"
         ) from error
 
 

@@ -116,7 +116,7 @@ class NeighborsPredictor(NeighborsEstimator):
     ) -> Any:
         """Score predictions for the training points, each without itself."""
         if y is None:
-            raise InvalidArgumentError("score(None) needs y, the targets of the fitted points")
+            raise InvalidArgumentError("score(None) needs y: pass the targets of the fitted points")
         predicted = persisted(self.predict(None))
         truth = block_like(predicted, {"y": y, "sample_weight": sample_weight})
         with split(predicted, *truth.values()) as parts:
@@ -139,7 +139,7 @@ def tally_rows(partition: Partition, tally: Tally) -> Any:
 def _tally(predicted: Any, members: Iterable[Sequence[Any]], tally: Tally) -> Any:
     truth, *weights = (stack(map(np.asarray, blocks), None) for blocks in members)
     if (truth.shape[1:] or (1,)) != (predicted.shape[1:] or (1,)):
-        raise InvalidArgumentError("y has another number of outputs than it had during fit")
+        raise InvalidArgumentError("y must have the same number of outputs as during fit")
     return tally(truth, predicted, *(weights or [None]))
 
 

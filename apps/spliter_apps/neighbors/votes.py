@@ -324,7 +324,7 @@ class ErrorSums:
 
         Returns
         -------
-        Spread
+        ErrorSums
             With weight 0 if there are no rows.
 
         Raises
@@ -332,18 +332,18 @@ class ErrorSums:
         InvalidArgumentError
             If a prediction is NaN.
         """
-        requirements = _in_columns(truth).astype(np.float64)
+        expected = _in_columns(truth).astype(np.float64)
         counted = np.ones(len(predicted)) if sample_weight is None else sample_weight
         counted = counted.astype(np.float64)[:, None]
         weight = float(counted.sum())
-        mean = (counted * requirements).sum(axis=0) / (weight or 1.0)
-        errors = requirements - _in_columns(predicted)
+        mean = (counted * expected).sum(axis=0) / (weight or 1.0)
+        errors = expected - _in_columns(predicted)
         if (unknown := np.isnan(errors).any(axis=1).sum()) > 0:
             raise InvalidArgumentError(
-                f"the prediction for {unknown} points is NaN, which has no score: no neighbour is "
-                "within the radius; use a larger one"
+                f"{unknown} points have no neighbour within the radius, so their prediction is "
+                "NaN, which cannot be scored; use a larger radius"
             )
-        variance = (counted * (requirements - mean) ** 2).sum(axis=0) / (weight or 1.0)
+        variance = (counted * (expected - mean) ** 2).sum(axis=0) / (weight or 1.0)
         return cls(Moments(weight, mean, variance), (counted * errors**2).sum(axis=0))
 
     def merged(self, other: ErrorSums) -> ErrorSums:

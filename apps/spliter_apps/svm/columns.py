@@ -57,9 +57,7 @@ def distinct(several: Sequence[Array]) -> Array:
     try:
         return np.unique(np.concatenate(several))
     except TypeError as error:
-        raise InvalidArgumentError(
-            f"labels must be of one kind, that can be sorted: {error}"
-        ) from error
+        raise InvalidArgumentError(f"labels must be of one sortable kind: {error}") from error
 
 
 def label_column(block: Any, rows: int, what: str) -> Array:

@@ -321,15 +321,15 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.converged_ = solution.converged and not model.fit_status_
         if not solution.converged:
             warnings.warn(
-                f"the cascade has not converged in {self.n_iter_} iterations (objectives "
-                f"{self.objective_}); raise max_iter or tol",
+                f"the cascade did not converge in {self.n_iter_} iterations (objectives "
+                f"{self.objective_}); increase max_iter or tol",
                 ConvergenceWarning,
                 stacklevel=3,
             )
         if model.fit_status_:
             warnings.warn(
-                f"the last SVC has not converged in svc_max_iter={self.svc_max_iter} "
-                "iterations; raise it, or scale the points",
+                f"the last SVC did not converge in svc_max_iter={self.svc_max_iter} iterations; "
+                "increase it, or scale the points",
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -84,12 +84,12 @@ class DataSummary:
 
         Parameters
         ----------
-        summaries : iterable of Summary
+        summaries : iterable of PartitionSummary
             In any order.
 
         Returns
         -------
-        Findings
+        DataSummary
 
         Raises
         ------
@@ -118,8 +118,8 @@ class DataSummary:
             )
         if not positive.all():
             raise InvalidArgumentError(
-                f"no item of class {classes[positive == 0][0]!r} has a positive weight; leave "
-                "the class out"
+                f"no item of class {classes[positive == 0][0]!r} has a positive weight; remove "
+                "the class"
             )
         moments = [found.moments for found in ordered if found.moments is not None]
         total = functools.reduce(Moments.merged, moments) if moments else None
@@ -144,7 +144,7 @@ def inspect_partition(partition: Partition, moments: bool) -> PartitionSummary:
 
     Returns
     -------
-    Summary
+    PartitionSummary
 
     Raises
     ------

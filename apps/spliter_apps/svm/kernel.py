@@ -271,7 +271,7 @@ def find_violations(rows: Rows, solution: SupportSet) -> MarginViolations:
 
     Returns
     -------
-    Missing
+    MarginViolations
         Items of `rows` that are not in the solution.
 
     Examples
@@ -299,7 +299,7 @@ def improve(
 
     Parameters
     ----------
-    found : sequence of Missing
+    found : sequence of MarginViolations
         For all data, at least one.
     svc : SVC
         As for :func:`train`.

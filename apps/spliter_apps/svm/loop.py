@@ -53,7 +53,7 @@ class Cascade:
     ----------
     svc : SVC
         Untrained, with a number for gamma and class weights by class number.
-    summary : Findings
+    summary : DataSummary
         Results of the first pass over the data.
     arity : int
         Sets merged by one task, at least 2.
@@ -221,7 +221,7 @@ def inspect_data(parts: Split, moments: bool) -> DataSummary:
 
     Returns
     -------
-    Findings
+    DataSummary
         Of all data.
 
     Raises

@@ -32,8 +32,8 @@ def check_labelled(data: Data) -> None:
         with data:
             raise InvalidArgumentError(
                 "This CascadeSVM estimator requires y to be passed, but the target y is None: pass "
-                "points and labels, or their Split, split(X, y), or that with weights, "
-                f"split(X, y, sample_weight); got a Split of {found} collections"
+                "points and labels, or a Split made by split(X, y) or split(X, y, sample_weight); "
+                f"got a Split of {found} collections"
             )
 
 
@@ -98,7 +98,7 @@ def score_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any) -> float:
         counted = [_count_correct(partition, expected, model) for partition in data.parts]
         right, of_all = sum(gather(counted))
     if not of_all:
-        raise InvalidArgumentError("there are no points, or no weight, to take a score of")
+        raise InvalidArgumentError("a score needs at least one point of positive weight")
     return float(right / of_all)
 
 

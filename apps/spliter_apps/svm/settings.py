@@ -52,8 +52,8 @@ def unfitted_svc(estimator: Any) -> SVC:
         raise InvalidArgumentError(f"tol must be a number >= 0, got {tol!r}")
     if isinstance(estimator.kernel, str) and estimator.kernel == "precomputed":
         raise InvalidArgumentError(
-            "kernel='precomputed' has a matrix of all points by all points and no points to "
-            "split; pass a callable that computes the kernel of any two sets of points"
+            "kernel='precomputed' is not supported, because its matrix has no points to split; "
+            "pass a callable that computes the kernel of two sets of points"
         )
     svc = SVC(
         C=estimator.C,
@@ -73,7 +73,7 @@ def unfitted_svc(estimator: Any) -> SVC:
         svc._validate_params()
     except ValueError as error:
         raise InvalidArgumentError(
-            f"{error} (what is 'tol' and 'max_iter' there is svc_tol and svc_max_iter here)"
+            f"{error} (its 'tol' and 'max_iter' are svc_tol and svc_max_iter of CascadeSVM)"
         ) from error
     return svc
 
@@ -107,7 +107,7 @@ def scaled(svc: SVC, summary: DataSummary) -> SVC:
     ----------
     svc : SVC
         Result of :func:`unfitted_svc`.
-    summary : Findings
+    summary : DataSummary
         Results of the first pass over the data.
 
     Returns
@@ -137,8 +137,8 @@ def _gamma(svc: SVC, summary: DataSummary) -> float:
     variance = float(summary.moments.variance)
     if not np.isfinite(variance):
         raise InvalidArgumentError(
-            f"gamma='scale' needs the variance of the points, which is {variance}: values are too "
-            "large for their squares; scale the points, or leave out those that are wrong"
+            f"gamma='scale' needs the variance of the points, which is {variance}, because squares "
+            "of values overflow; scale the points, or remove wrong ones"
         )
     return 1.0 / (summary.schema.n_features * variance)
 

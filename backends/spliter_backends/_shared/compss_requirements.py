@@ -65,9 +65,8 @@ def requirements() -> list[Requirement]:
         Requirement(
             "ssh",
             shutil.which("ssh") or "",
-            "COMPSs starts its workers by ssh, also those on this machine: it has to get to each "
-            "node without a password (ssh-copy-id), this one included (apt-get install "
-            "openssh-client openssh-server)",
+            "COMPSs starts workers by ssh, also on this machine: allow login without a password to "
+            "every node (ssh-copy-id); here, apt-get install openssh-client openssh-server",
         ),
         _java(),
         Requirement("package pycompss", _origin("pycompss"), pycompss_advice(home)),

@@ -96,7 +96,7 @@ def block_values(collection: Any) -> BlockValues:
         return BlockValues(BlockGrid.of_unknown_sizes(len(keys)), values, None, meta)
     if not collection.chunks:
         raise UnsupportedCollectionError(
-            "a Dask array without axes has one value and no blocks to iterate over"
+            "a Dask array without axes has no blocks; split an array of at least one axis"
         )
     grid = BlockGrid.from_chunks(collection.chunks)
     return BlockValues(grid, values, _dense_sizes(collection, grid), collection._meta)

@@ -46,7 +46,7 @@ def result_not_pickled(result: Any, reason: BaseException) -> TaskNotSerializabl
     kind = f"{type(result).__module__}.{type(result).__qualname__}".removeprefix("builtins.")
     return TaskNotSerializableError(
         f"the task returned a {kind}, which cannot be pickled: {reason}. Return numbers and "
-        "arrays, or use it inside the task"
+        "arrays, or use the object inside the task"
     )
 
 
@@ -91,7 +91,7 @@ class ErrorCodec:
         except Exception as error:  # noqa: BLE001 -- a class's own unpickling may raise anything
             return TaskFailedError(
                 f"the task raised an error that cannot be unpickled here ({error!r}); its class "
-                "has to be importable in this program too"
+                "must be importable in this program"
             )
         errors = [one.with_traceback(_build_traceback(lines)) for one, lines in chain]
         for effect, cause in itertools.pairwise(errors):
@@ -106,7 +106,7 @@ class ErrorCodec:
         try:
             if type(self.loads(self.dumps(error))) is type(error):
                 return error
-            why = "it is unpickled as something else"
+            why = "unpickling gives another type"
         except Exception as reason:  # noqa: BLE001 -- a class's own pickling may raise anything
             why = repr(reason)
         return TaskFailedError(
@@ -128,8 +128,8 @@ def as_task_failure(error: BaseException) -> TaskFailedError:
     text = "".join(traceback.format_exception(error)).rstrip()
     if isinstance(error, SystemExit):
         return TaskFailedError(
-            f"the task called sys.exit({error.code!r}), which ends programs; a task ends by "
-            f"returning or raising an error. It was called at:\n{text}"
+            f"the task called sys.exit({error.code!r}), which ends programs; return from the "
+            f"task or raise an error instead. It was called at:\n{text}"
         )
     return TaskFailedError(f"the task raised {type(error).__name__}:\n{text}")
 

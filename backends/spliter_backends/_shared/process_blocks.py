@@ -97,11 +97,11 @@ class RemoteSource:
         """Raise `PartitionNotLocalError`."""
         here = os.getpid()
         gone = (
-            "whose Split is gone; keep the Split"
+            "of a deleted Split; keep a reference to the Split"
             if here == self.process
             else (
-                f"of process {self.process}, and this is process {here}; iterate the partition "
-                "there, pass the task's result instead, or split the data in this process"
+                f"of process {self.process}, not of this process ({here}); iterate over it there, "
+                "pass a task's result instead, or split the data in this process"
             )
         )
         raise PartitionNotLocalError(f"the partition's blocks are in memory {gone}")
@@ -138,7 +138,7 @@ class LocalBlocks(BlocksBase[Executor]):
 
     Parameters
     ----------
-    collections : sequence of Opened
+    collections : sequence of ReadableCollection
         The first one is the one being split.
     location : Location
         Name of this process.

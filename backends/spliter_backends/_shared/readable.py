@@ -108,7 +108,7 @@ def open_list(blocks: Sequence[Any]) -> ReadableCollection:
 
     Returns
     -------
-    Opened
+    ReadableCollection
         With one block along each further axis if the blocks agree on all of them.
 
     Raises
@@ -151,7 +151,7 @@ def open_memmap(array: np.memmap[Any, Any], threads: int) -> ReadableCollection:
 
     Returns
     -------
-    Opened
+    ReadableCollection
         With one block along each further axis.
     """
     length = array.shape[0]
@@ -176,7 +176,7 @@ def open_zarr(array: Any) -> ReadableCollection:
 
     Returns
     -------
-    Opened
+    ReadableCollection
         With the array's own grid.
     """
     steps = array.shards or array.chunks
@@ -203,7 +203,7 @@ def open_values(grid: BlockGrid, values: Sequence[Any]) -> ReadableCollection:
 
     Returns
     -------
-    Opened
+    ReadableCollection
         With row counts filled in for blocks that have rows.
     """
     kept = tuple(values)

@@ -79,7 +79,7 @@ def _module_of(fn: Callable[..., Any]) -> str | None:
 
 def _advice(value: Any) -> str:
     if isinstance(value, Split):
-        return "Pass the values that the task needs of the Split as arguments instead"
+        return "Pass the values that the task needs, instead of the Split"
     if type(value).__name__ == "Client" and type(value).__module__.startswith("distributed"):
         return "Connect inside the task instead: with distributed.worker_client() as client:"
     return "Open files, locks and connections inside the task instead"

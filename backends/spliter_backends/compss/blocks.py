@@ -182,7 +182,7 @@ class CompssBlocks(BlocksBase[Executor]):
 
     Parameters
     ----------
-    members : sequence of Member
+    members : sequence of CollectionBlocks
         The first one is the one being split.
     executor : Executor
         Runs tasks over them.

@@ -31,7 +31,7 @@ class PersistentContents(Sequence[Any]):
 
     Parameters
     ----------
-    persistent : Persistent
+    persistent : PersistentObjects
         Ids of the objects.
     given : sequence
         The objects, if the task received them as inputs.

@@ -47,7 +47,7 @@ class Layout:
         Whether the blocks are known to be at the location, so that a task reports another node.
     iterates_concatenated : bool
         Whether iteration yields one concatenated block.
-    persistent : Persistent or None
+    persistent : PersistentObjects or None
         Ids and service of the blocks if they are persistent objects.
     """
 

@@ -97,7 +97,7 @@ class DataClayBlocks(BlocksBase[SessionExecutor]):
     ----------
     executor : DataClayExecutor
         Executor of the client.
-    members : sequence of Member
+    members : sequence of CollectionBlocks
         The first one is the one being split.
     """
 

@@ -137,7 +137,7 @@ def encode(
 
     Returns
     -------
-    Pickled
+    PickledMessage
         Refers to the memory of the value's buffers.
 
     Raises

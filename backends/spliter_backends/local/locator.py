@@ -100,9 +100,9 @@ class LocalLocator:
         if not self.recognises(collection):
             which = f"aligned collection {number}" if number else "the collection"
             raise UnsupportedCollectionError(
-                f"{which} is of type {type(collection).__name__}, in which the local backend finds "
-                "no blocks; it takes lists of blocks in memory, memory maps, Zarr arrays, and "
-                "Dask collections persisted without a distributed client"
+                f"{which} is a {type(collection).__name__}, which the local backend does not "
+                "support; pass a list of blocks in memory, a memory map, a Zarr array, or a Dask "
+                "collection persisted without a distributed client"
             )
         if isinstance(collection, np.memmap):
             return open_memmap(collection, self._tasks().threads)
@@ -148,14 +148,14 @@ def _open_dask(collection: Any) -> ReadableCollection:
     name = f"{'list of ' if listed else ''}Dask {type(_first(collection)).__name__}"
     if found.lazy:
         raise LazyCollectionError(
-            f"this {name} has not been computed, so its blocks are nowhere yet; persist it "
+            f"this {name} has not been computed, so its blocks have no location; persist it "
             "(x.persist(), or dask.persist(*values) for a list) and split that, or use "
             "split(x, persist=True)"
         )
     if found.on_cluster:
         raise UnsupportedCollectionError(
-            f"the blocks of this {name} are on a cluster, not in this process; split it, and "
-            "what goes with it, with backend='dask'"
+            f"the blocks of this {name} are on a cluster, not in this process; split it and its "
+            "aligned collections with backend='dask'"
         )
     return open_values(found.grid, found.values)
 

@@ -180,7 +180,7 @@ class RayBlocks(BlocksBase[Executor]):
     ----------
     executor : Executor
         Runs tasks over them.
-    members : sequence of Member
+    members : sequence of CollectionBlocks
         The first one is the one being split.
     """
 
@@ -288,7 +288,7 @@ class RayBlocks(BlocksBase[Executor]):
         ----------
         report : ObjectRef
             Result of the task with one :class:`Report` for each of its partitions.
-        expected : sequence of Expected
+        expected : sequence of ExpectedReport
             One for each of its partitions that belongs to this Split.
         """
         with self._lock:

@@ -129,7 +129,7 @@ def query_locations(references: Iterable[ObjectRef]) -> Mapping[ObjectRef, Objec
 
     Returns
     -------
-    mapping of ObjectRef to Found
+    mapping of ObjectRef to ObjectLocation
         Without objects unknown to their owner.
 
     Raises

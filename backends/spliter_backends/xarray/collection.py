@@ -82,6 +82,6 @@ def along(data: Labelled, dim: Hashable) -> Along:
         )
     if dim not in data.dims:
         raise InvalidArgumentError(
-            f"there is no dimension {dim!r}; there are {', '.join(map(repr, data.dims))}"
+            f"there is no dimension {dim!r}; choose from {', '.join(map(repr, data.dims))}"
         )
     return Along(data, dim)

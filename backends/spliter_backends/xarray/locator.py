@@ -74,22 +74,22 @@ class XarrayLocator:
         """
         if len(collections) != 1 or not self.recognises(collections[0]):
             raise UnsupportedCollectionError(
-                "one xarray object is split at a time; put what goes together into one Dataset: "
+                "xarray objects cannot be aligned by split(); combine them in one Dataset: "
                 "split(along(xr.Dataset({'x': x, 'y': y}), dim))"
             )
         chunks = _chunks_of(*_data_and_dim(collections[0]))
         found = [block_values(variable.data) for variable in chunks.variables]
         if any(values.lazy for values in found):
             raise LazyCollectionError(
-                "some chunks of this xarray object have not been computed, so they are nowhere "
-                "yet; call data = data.persist() and split that, or use persist=True"
+                "some chunks of this xarray object have not been computed, so they have no "
+                "location; call data = data.persist() and split that, or use persist=True"
             )
         if not any(belongs_to_cluster(variable.data) for variable in chunks.variables):
             return _opened_here(chunks, found)
         if not all(isinstance(value, Future) for values in found for value in values.values):
             raise LazyCollectionError(
-                "chunks of this xarray object are in this process and the program has a cluster; "
-                "call data = data.persist() and split that"
+                "chunks of this xarray object are in this process, but the program has a Dask "
+                "client; call data = data.persist() and split that"
             )
         return _opened_on_cluster(chunks, found)
 
@@ -108,7 +108,7 @@ def _data_and_dim(collection: Any) -> tuple[Labelled, Hashable]:
     if isinstance(collection, xr.DataArray) and collection.dims:
         return collection, collection.dims[0]
     raise InvalidArgumentError(
-        f"say along which dimension this {type(collection).__name__} is to be split: "
+        f"a {type(collection).__name__} needs the dimension to split along: "
         "split(spliter_backends.xarray.collection.along(data, dim))"
     )
 
@@ -211,7 +211,7 @@ def _chunks_of(data: Labelled, dim: Hashable) -> _Chunks:
         for other in variable.dims:
             if other not in dims and len(sizes[other]) > 1:
                 raise InvalidArgumentError(
-                    f"{name!r} is cut along {other!r}, which {first[0]!r} does not have; use "
+                    f"{name!r} is chunked along {other!r}, which {first[0]!r} does not have; use "
                     f"data.chunk({{{other!r}: -1}}).persist()"
                 )
     array = isinstance(data, xr.DataArray)
@@ -268,14 +268,14 @@ def _check_cut_alike(
     name, variable, _ = entry
     if not _is_chunked(variable):
         raise UnsupportedCollectionError(
-            f"{name!r} is not chunked although others are; use data.chunk().persist(), or make "
-            "it a coordinate, which is sent along with the partitions"
+            f"{name!r} is not chunked, but other variables are; use data.chunk().persist(), or "
+            "make it a coordinate, which is sent with the partitions"
         )
     for dim in dims:
         if dim not in variable.dims and len(sizes[dim]) > 1:
             raise InvalidArgumentError(
-                f"{name!r} has no dimension {dim!r}, along which others are cut, so it would be "
-                f"in several blocks; split it by itself, or use data.chunk({{{dim!r}: -1}})"
+                f"{name!r} has no dimension {dim!r}, along which others are chunked, so it would "
+                f"be in several blocks; split it separately, or use data.chunk({{{dim!r}: -1}})"
             )
 
 

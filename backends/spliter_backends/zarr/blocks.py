@@ -45,7 +45,7 @@ def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
     Examples
     --------
     >>> placed = assign(np.array([8, 8, 8, 8, 8, 8]), {"b": 1, "a": 2})
-    >>> [replace_inputs.locations[at] for at in replace_inputs.holder_ids]
+    >>> [placed.locations[at] for at in placed.holder_ids]
     ['a', 'a', 'a', 'a', 'b', 'b']
     """
     workers = sorted(threads)
@@ -109,8 +109,8 @@ class StoredSource:
             worker = get_worker()
         except ValueError:
             raise PartitionNotLocalError(
-                "a partition is materialized in the memory of a Dask worker; give it to a function "
-                "decorated with spliter.task, or to partition.submit(fn)"
+                "a partition is materialized in the memory of a Dask worker; pass it to a function "
+                "decorated with spliter.task, or call partition.submit(fn)"
             ) from None
         return materialize_here(worker, self)
 
@@ -146,7 +146,7 @@ class StoredBlocks(BlocksBase[DaskExecutor]):
         threads = self.executor.available_workers()
         if not threads:
             raise BackendNotUsableError(
-                "the cluster has no workers to read with; wait for some: "
+                "the cluster has no workers to read the array; wait for them: "
                 "client.wait_for_workers(1, timeout=60)"
             )
         return assign(self._nbytes, threads)

@@ -43,15 +43,15 @@ class ZarrLocator:
         for collection in collections:
             if not self.recognises(collection):
                 raise UnsupportedCollectionError(
-                    f"{type(collection).__name__} is not what on_workers(array) returns; wrap "
-                    "each Zarr array that is split: split(on_workers(x), on_workers(y))"
+                    f"{type(collection).__name__} is not a result of on_workers(array); wrap each "
+                    "array: split(on_workers(x), on_workers(y))"
                 )
         check_thread()
         try:
             client = collections[0].client or get_client()
         except ValueError as error:
             raise BackendNotUsableError(
-                "there is no Dask client whose workers could read the array; make one, or split "
+                "there is no Dask client whose workers could read the array; connect one, or split "
                 "the Zarr array itself, which is read by threads of this process"
             ) from error
         return StoredBlocks(client, waiting_executor(client), [each.array for each in collections])

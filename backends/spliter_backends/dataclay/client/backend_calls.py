@@ -114,7 +114,7 @@ class Peer:
 
     Parameters
     ----------
-    session : Connection
+    session : PeerSession
         Session of the client.
     backend_id : UUID
         Id of the backend.

@@ -98,7 +98,7 @@ class SharedCopies:
 
         Returns
         -------
-        Freed
+        OwnedObject
             Handle that keeps the copy alive.
         int
             Bytes moved by this call: 0 if the copy existed.
@@ -155,7 +155,7 @@ class PartitionHandle:
         Positions of the partition's blocks in it.
     counter : MovementCounter
         Transfer counter of the Split.
-    copies : Copies
+    copies : SharedCopies
         Copies of the Split.
     """
 
