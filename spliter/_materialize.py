@@ -48,8 +48,8 @@ class Materialization:
 
     Examples
     --------
-    >>> Materialization(1, "asked for")
-    Materialization(from_pass=1, reason='asked for')
+    >>> Materialization(1, "requested")
+    Materialization(from_pass=1, reason='requested')
     >>> str(Materialization(3, "about 600 rows per block"))
     'materialized from pass 3 on (about 600 rows per block)'
     """
@@ -146,9 +146,9 @@ def decide(
                 f"a grid of {grid.shape} blocks cannot be materialized, because a partition may "
                 "hold parts of rows; rechunk it to one block along every axis but the first"
             )
-        return Materialization(1, "asked for")
+        return Materialization(1, "requested")
     if materialize is False:
-        return Materialization(None, "not asked for")
+        return Materialization(None, "not requested")
     if columns:
         return Materialization(None, "blocks in several columns")
     if blocks_per_partition < 2:

@@ -11,7 +11,7 @@ always gives the same plan. Two steps::
     A: 0 1 2         B: 3 4 5
                       |
       2. cut each location's blocks, in collection order, into as many runs as it
-         has cores (or as the caller asked for), of about the same number of bytes
+         has cores (or as requested), of about the same number of bytes
                       |
     A/0: 0 1   A/1: 2     B/0: 3 4   B/1: 5
 

@@ -71,7 +71,7 @@ def test_drift_is_told_with_what_it_changed(told: Told) -> None:
 @pytest.mark.parametrize(
     ("materialize", "from_pass", "reason"),
     [
-        (True, 1, "asked for"),
+        (True, 1, "requested"),
         ("auto", 1, "about 3 rows per block"),
     ],
 )
@@ -123,7 +123,7 @@ def test_records_can_be_written_as_json() -> None:
         LOGGER.setLevel(level)
     first, second = map(json.loads, stream.getvalue().splitlines())
     assert (first["event"], first["blocks"], first["nbytes"]) == ("split", 4, 96)
-    assert (second["event"], second["reason"]) == ("materialization", "asked for")
+    assert (second["event"], second["reason"]) == ("materialization", "requested")
 
 
 SILENT = """
@@ -133,7 +133,7 @@ from spliter import split
 from spliter.backend import log_event
 
 split([np.zeros(3)] * 4, materialize=True)
-log_event("location gone", "gone", level=logging.WARNING)
+log_event("location lost", "lost", level=logging.WARNING)
 """
 
 
@@ -142,7 +142,7 @@ def test_silent_unless_logging_is_set_up(run_python: RunPython) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     loud = run_python("-c", "import logging; logging.basicConfig(level=20)" + SILENT)
     assert "INFO:spliter:split 4 blocks" in loud.stderr
-    assert "WARNING:spliter:gone" in loud.stderr
+    assert "WARNING:spliter:lost" in loud.stderr
 
 
 def test_nothing_is_counted_when_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:

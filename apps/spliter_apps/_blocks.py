@@ -48,15 +48,6 @@ class Schema:
     def merged(self, other: Schema) -> Schema:
         """Return the common schema of these blocks and others.
 
-        Parameters
-        ----------
-        other : Schema
-            Schema of the other blocks.
-
-        Returns
-        -------
-        Schema
-
         Raises
         ------
         InvalidArgumentError
@@ -216,10 +207,6 @@ def block_schema(index: tuple[int, ...], block: Any, *, accept_sparse: bool) -> 
     accept_sparse : bool
         Whether sparse matrices are accepted.
 
-    Returns
-    -------
-    Schema
-
     Raises
     ------
     InvalidArgumentError
@@ -351,7 +338,6 @@ class Requirements:
         n_features : int
             Number of columns.
         feature_names : tuple of str, or None
-            Column names.
 
         Raises
         ------
@@ -393,10 +379,6 @@ class Requirements:
         ----------
         block : ndarray, DataFrame or sparse matrix
             Points to predict for.
-
-        Returns
-        -------
-        ndarray or CSR matrix of shape (n, n_features)
 
         Raises
         ------

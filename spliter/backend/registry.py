@@ -230,7 +230,7 @@ def locator_for(collection: Any, backend: str | None) -> Locator:
     InvalidArgumentError
         If `backend` is not a name.
     BackendNotUsableError
-        If the backend (asked for, or the only candidate) cannot be imported, or more
+        If the backend (requested, or the only candidate) cannot be imported, or more
         than one backend recognises the collection.
     UnsupportedCollectionError
         If no backend recognises it.

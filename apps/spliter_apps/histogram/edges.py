@@ -233,10 +233,6 @@ class Extent:
         members : sequence of ndarray, shape (n, k)
             Columns as returned by :func:`spliter_apps.histogram.blocks.block_members`.
 
-        Returns
-        -------
-        Extent
-
         Examples
         --------
         >>> import numpy as np

@@ -143,10 +143,6 @@ class Forest:
             Kind of search in each tree.
         finish : callable
             Computes the result from the merged neighbours.
-
-        Returns
-        -------
-        tuple of ndarray or CSR matrix of n rows
         """
         engine, locations = self._engine()
         places = sorted(set(locations))

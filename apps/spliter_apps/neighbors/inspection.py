@@ -28,7 +28,6 @@ class Targets:
     n_outputs : int or None
         Columns; ``None`` if they are one-dimensional.
     dtype : dtype
-        Dtype of the targets.
     classes : tuple of ndarray
         Sorted labels of each output; empty for values.
     counts : tuple of ndarray of int
@@ -50,10 +49,6 @@ class Targets:
             Labels or values.
         kind : {'classes', 'values'}
             Whether they are labels or values.
-
-        Returns
-        -------
-        Targets
 
         Raises
         ------
@@ -81,10 +76,6 @@ class Targets:
         ----------
         other : Targets
             Description of other rows.
-
-        Returns
-        -------
-        Targets
 
         Raises
         ------
@@ -115,7 +106,6 @@ class DataSummary:
     Parameters
     ----------
     schema : Schema
-        Schema of the points.
     targets : Targets or None
         Description of the targets, if there are any.
     """
@@ -140,10 +130,6 @@ def inspect_partition(partition: Partition, kind: TargetKind | None) -> DataSumm
         Points; points and targets if there is a `kind`.
     kind : {'classes', 'values'} or None
         Kind of the targets.
-
-    Returns
-    -------
-    DataSummary
 
     Raises
     ------

@@ -47,7 +47,6 @@ class Search:
     Parameters
     ----------
     algorithm : {'kd_tree', 'ball_tree', 'brute'}
-        The algorithm.
     metric : str, callable or DistanceMetric
         scikit-learn's ``effective_metric_``.
     metric_params : dict

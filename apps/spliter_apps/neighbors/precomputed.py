@@ -28,11 +28,6 @@ BATCH_ELEMENTS = 2**21
 def check_format(matrix: Any) -> None:
     """Refuse a sparse matrix in a format that may drop distances of 0.
 
-    Parameters
-    ----------
-    matrix : array-like or sparse matrix of shape (n_queries, n)
-        Distances.
-
     Raises
     ------
     InvalidArgumentError
@@ -48,11 +43,6 @@ def check_format(matrix: Any) -> None:
 
 def check_not_negative(distances: Any) -> None:
     """Refuse negative distances.
-
-    Parameters
-    ----------
-    distances : ndarray or CSR matrix of shape (n_queries, n)
-        Distances.
 
     Raises
     ------
@@ -73,7 +63,6 @@ def nearest_precomputed(distances: Any, k: int) -> tuple[Floats, Places]:
     Parameters
     ----------
     distances : ndarray or CSR matrix of shape (n_queries, n)
-        Distances.
     k : int
         Between 1 and n.
 
@@ -126,7 +115,6 @@ def within_radius_precomputed(distances: Any, radius: float) -> tuple[Places, Fl
     Parameters
     ----------
     distances : ndarray or CSR matrix of shape (n_queries, n)
-        Distances.
     radius : float
         Inclusive.
 
@@ -135,7 +123,6 @@ def within_radius_precomputed(distances: Any, radius: float) -> tuple[Places, Fl
     rows : ndarray of intp, shape (m,)
         Row of each distance, ascending.
     distances : ndarray of float64, shape (m,)
-        The distances.
     places : ndarray of intp, shape (m,)
         Their columns.
 

@@ -26,7 +26,6 @@ class Neighbourhoods:
     rows : ndarray of intp, shape (n,)
         The query that each neighbour belongs to, ascending.
     distances : ndarray of float64, shape (n,)
-        Distance of each neighbour.
     items : ndarray of int64, shape (n,)
         Global row number of each neighbour; ascending within a query.
     targets : ndarray of shape (n,) or (n, n_outputs), or None
@@ -50,10 +49,6 @@ class Neighbourhoods:
         ----------
         which : ndarray of bool or intp
             Index into the neighbours.
-
-        Returns
-        -------
-        Neighbourhoods
         """
         return Neighbourhoods(
             self.n_queries,
@@ -70,10 +65,6 @@ class Neighbourhoods:
         ----------
         own : ndarray of int64, shape (n_queries,)
             Global row numbers of the queries.
-
-        Returns
-        -------
-        Neighbourhoods
         """
         return self.picked(self.items != own[self.rows])
 

@@ -37,7 +37,6 @@ def as_graph(found: Candidates, n_items: int, with_distances: bool) -> tuple[Any
     Parameters
     ----------
     found : Candidates
-        The neighbours.
     n_items : int
         Number of fitted points.
     with_distances : bool

@@ -93,7 +93,6 @@ class QueryBatch:
     Parameters
     ----------
     points : ndarray or CSR matrix of shape (n, n_features)
-        The queries.
     items : ndarray of int64, shape (n,), or None
         Global row numbers if the queries are training points, which are not their own neighbours.
     """

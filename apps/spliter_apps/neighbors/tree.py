@@ -107,10 +107,6 @@ class Tree:
 def nbytes(array: Any) -> int:
     """Return the bytes of an array or sparse matrix.
 
-    Parameters
-    ----------
-    array : ndarray, CSR matrix or None
-
     Returns
     -------
     int
@@ -376,7 +372,6 @@ def distinct(points: Any) -> tuple[Any, npt.NDArray[np.intp]]:
     Returns
     -------
     rows : ndarray or CSR matrix of shape (m, n_features)
-        Distinct rows.
     back : ndarray of intp, shape (n,)
         ``rows[back]`` equals `points`.
     """

@@ -52,7 +52,6 @@ def neighbour_weights(found: Found, weights: Weights) -> Floats | None:
     Parameters
     ----------
     found : Candidates or Neighbourhoods
-        Neighbours.
     weights : {'uniform', 'distance'}, callable or None
         As in scikit-learn: a function gets an array of distances of shape (n_queries, k), or,
         for neighbours within a radius, an array of arrays.
@@ -89,11 +88,6 @@ def neighbour_weights(found: Found, weights: Weights) -> Floats | None:
 def in_rows(found: Found) -> Neighbourhoods:
     """Return neighbours in concatenated form.
 
-    Parameters
-    ----------
-    found : Candidates or Neighbourhoods
-        Neighbours.
-
     Returns
     -------
     Neighbourhoods
@@ -124,7 +118,6 @@ def votes(
     classes : sequence of ndarray, shape (n_classes,)
         Sorted labels of each output.
     weights : {'uniform', 'distance'}, callable or None
-        Weight of each neighbour.
     outliers : sequence of label, or None
         Label of queries without neighbours, for each output; it gets their only vote if it is
         among the classes. ``None`` to raise an error for such queries.
@@ -225,7 +218,6 @@ def averages(found: Found, weights: Weights) -> tuple[Array]:
     found : Candidates or Neighbourhoods
         With targets.
     weights : {'uniform', 'distance'}, callable or None
-        Weight of each neighbour.
 
     Returns
     -------
@@ -259,7 +251,6 @@ def mean_dtype(targets: npt.DTypeLike, weights: Weights) -> np.dtype[Any]:
     Parameters
     ----------
     targets : dtype
-        Dtype of the targets.
     weights : {'uniform', 'distance'}, callable or None
         Weight of each neighbour.
 
@@ -284,7 +275,6 @@ def hits(truth: Array, predicted: Array, sample_weight: Array | None) -> Floats:
     truth, predicted : ndarray of shape (n,) or (n, n_outputs)
         Labels.
     sample_weight : ndarray of shape (n,), or None
-        Weights of the rows.
 
     Returns
     -------
@@ -320,7 +310,6 @@ class ErrorSums:
         truth, predicted : ndarray of shape (n,) or (n, n_outputs)
             Targets.
         sample_weight : ndarray of shape (n,), or None
-            Weights of the rows.
 
         Returns
         -------

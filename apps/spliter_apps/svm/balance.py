@@ -73,7 +73,6 @@ def missing_counts(counts: Counts, totals: Counts) -> Floats | None:
     Parameters
     ----------
     counts : ndarray of int64, shape (n_classes,)
-        Items of each class in the partition.
     totals : ndarray of int64, shape (n_classes,)
         Items of each class in all data, at least one each.
 
@@ -128,7 +127,6 @@ def quotas(counts: Sequence[Counts], totals: Counts, wanted: Counts) -> list[Cou
     Parameters
     ----------
     counts : sequence of ndarray of int64, shape (n_classes,)
-        Items of each class in each partition.
     totals : ndarray of int64, shape (n_classes,)
         Items of each class in all data.
     wanted : ndarray of int64, shape (n_classes,)

@@ -42,10 +42,6 @@ def distinct(several: Sequence[Array]) -> Array:
     several : sequence of ndarray, shape (n,)
         Labels, of the same kind.
 
-    Returns
-    -------
-    ndarray, shape (n_classes,)
-
     Raises
     ------
     InvalidArgumentError
@@ -66,7 +62,6 @@ def label_column(block: Any, rows: int, what: str) -> Array:
     Parameters
     ----------
     block : array_like, Series or DataFrame of shape (n,) or (n, 1)
-        Labels.
     rows : int
         Required number of rows.
     what : str
@@ -106,7 +101,6 @@ def weight_column(block: Any, rows: int, what: str) -> npt.NDArray[np.float64]:
     Parameters
     ----------
     block : array_like or Series of shape (n,) or (n, 1)
-        Weights.
     rows : int
         Required number of rows.
     what : str

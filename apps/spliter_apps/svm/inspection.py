@@ -87,10 +87,6 @@ class DataSummary:
         summaries : iterable of PartitionSummary
             In any order.
 
-        Returns
-        -------
-        DataSummary
-
         Raises
         ------
         InvalidArgumentError
@@ -141,10 +137,6 @@ def inspect_partition(partition: Partition, moments: bool) -> PartitionSummary:
         Points, labels and optionally weights.
     moments : bool
         Whether to compute the moments of the points.
-
-    Returns
-    -------
-    PartitionSummary
 
     Raises
     ------

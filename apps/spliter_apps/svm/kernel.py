@@ -71,10 +71,6 @@ class Rows:
         ----------
         which : ndarray of int or bool
             Selected items; integers also give their order.
-
-        Returns
-        -------
-        Rows
         """
         return Rows(
             self.points[which],
@@ -91,10 +87,6 @@ class Rows:
         ----------
         several : sequence of Rows
             At least one. If some have weights, those of the others are 1.
-
-        Returns
-        -------
-        Rows
         """
         if len(several) == 1:
             return several[0]
@@ -306,7 +298,6 @@ def improve(
     tol : float
         Relative tolerance of the dual objective.
     last : SupportSet
-        The solution.
 
     Returns
     -------

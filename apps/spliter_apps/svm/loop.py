@@ -79,10 +79,6 @@ class Cascade:
             Points, labels and optionally weights, with known item indexes.
         max_iter : int
             Maximum number of iterations, at least 1; -1 for no limit.
-
-        Returns
-        -------
-        SupportSet
         """
         partitions = in_order(list(parts))
         one_svc = self._is_one_svc(partitions)

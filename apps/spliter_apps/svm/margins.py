@@ -226,7 +226,6 @@ def bounds(model: SVC, labels: npt.NDArray[np.intp], weights: Floats | None) -> 
     labels : ndarray of intp, shape (n,)
         Classes, all known to the model.
     weights : ndarray of float64, shape (n,), or None
-        Weights of the items.
 
     Returns
     -------

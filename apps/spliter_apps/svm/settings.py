@@ -21,10 +21,6 @@ from spliter_apps.svm.inspection import DataSummary
 def unfitted_svc(estimator: Any) -> SVC:
     """Validate the parameters of an estimator.
 
-    Parameters
-    ----------
-    estimator : CascadeSVM
-
     Returns
     -------
     SVC

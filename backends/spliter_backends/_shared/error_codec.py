@@ -34,10 +34,6 @@ def result_not_pickled(result: Any, reason: BaseException) -> TaskNotSerializabl
     reason : BaseException
         What pickling it raised.
 
-    Returns
-    -------
-    TaskNotSerializableError
-
     Examples
     --------
     >>> print(result_not_pickled([], TypeError("cannot pickle 'generator' object")))

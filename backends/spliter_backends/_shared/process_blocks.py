@@ -96,7 +96,7 @@ class RemoteSource:
     def read(self) -> Iterator[Any]:
         """Raise `PartitionNotLocalError`."""
         here = os.getpid()
-        gone = (
+        where = (
             "of a deleted Split; keep a reference to the Split"
             if here == self.process
             else (
@@ -104,7 +104,7 @@ class RemoteSource:
                 "pass a task's result instead, or split the data in this process"
             )
         )
-        raise PartitionNotLocalError(f"the partition's blocks are in memory {gone}")
+        raise PartitionNotLocalError(f"the partition's blocks are in memory {where}")
 
     def materialized(self) -> Any:
         """Raise `PartitionNotLocalError`."""

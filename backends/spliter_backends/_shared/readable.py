@@ -145,7 +145,6 @@ def open_memmap(array: np.memmap[Any, Any], threads: int) -> ReadableCollection:
     Parameters
     ----------
     array : memmap of at least one axis
-        The memory map.
     threads : int
         Minimum number of blocks, as far as there are rows.
 

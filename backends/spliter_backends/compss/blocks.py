@@ -48,7 +48,6 @@ def register_metadata(block: Any, metadata: Any, which: int | None = None) -> No
     Parameters
     ----------
     block : future
-        The block.
     metadata : future
         Future of a :class:`BlockMetadata`, or of a list of them.
     which : int, optional
@@ -227,12 +226,12 @@ class CompssBlocks(BlocksBase[Executor]):
                 metadata or BlockMetadata(f"{nodes[number % len(nodes)]} (in turn)", 0, -1)
                 for number, metadata in enumerate(found)
             ]
-        asked = [
+        pending = [
             tasks.start("describe", {}, uuid.uuid4().hex, list(member.blocks[number]))
             for number in unknown
         ]
-        for number, answer in zip(unknown, asked, strict=True):
-            found[number] = metadata = answer.result()
+        for number, future in zip(unknown, pending, strict=True):
+            found[number] = metadata = future.result()
             if isinstance(member.blocks[number][0], Future):
                 _metadata[member.blocks[number][0]] = metadata
         return [metadata for metadata in found if metadata is not None]

@@ -25,7 +25,6 @@ class CompssCollection(Sequence[Any]):
     blocks : sequence of future
         In C order of the grid.
     grid : BlockGrid
-        The block grid.
     """
 
     def __init__(self, blocks: Sequence[Any], grid: BlockGrid) -> None:

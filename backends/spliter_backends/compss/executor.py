@@ -102,7 +102,6 @@ class CompssExecutor(ExecutorBase):
         base : str
             ``"call"``, ``"make"`` or ``"make_in_turn"``.
         fn, args, kwargs
-            The call.
         constraints : mapping of str to object
             Constraints on the node.
 
@@ -178,11 +177,6 @@ class CompssExecutor(ExecutorBase):
             Partition of a Split of this executor.
         start : int
             Number of its first input.
-
-        Returns
-        -------
-        tuple of (Layout, sequence)
-            The layout, and the inputs.
         """
         source: Any = partition.source
         found: tuple[Layout, Sequence[Any]]

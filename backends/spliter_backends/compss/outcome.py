@@ -158,7 +158,6 @@ class TaskResult:
     key : str
         Key of the future.
     report : TaskReport
-        Report of the task.
     """
 
     value: Any
@@ -182,7 +181,6 @@ class TaskFailure:
     key : str
         Key of the future.
     report : TaskReport
-        Report of the task.
     """
 
     error: bytes
@@ -212,7 +210,6 @@ def result_of(value: Any, key: str, report: TaskReport) -> TaskResult | TaskFail
     key : str
         Key of the future.
     report : TaskReport
-        Report of the task.
 
     Returns
     -------

@@ -72,7 +72,6 @@ class CompssPersistentExecutor(CompssExecutor):
     Parameters
     ----------
     blocks : Blocks
-        The opened blocks.
 
     Raises
     ------

@@ -120,7 +120,6 @@ class CallResult:
     Parameters
     ----------
     value : object
-        Its return value.
     away : frozenset of (str, int, str)
         Its partitions that were planned at another node.
     """

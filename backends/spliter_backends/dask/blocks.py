@@ -222,7 +222,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         positions = partition.indexes.positions
         check_not_cancelled(
             [futures[at] for at in positions.tolist()],
-            lambda gone: self._members[0].grid.indexes(positions[gone]),
+            lambda cancelled: self._members[0].grid.indexes(positions[cancelled]),
         )
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[ClientSource]:

@@ -41,13 +41,11 @@ class WorkerPartitions:
     Parameters
     ----------
     address : str
-        Address of the worker.
     partitions : int
         Partitions at the worker or being sent to it.
     tasks : int
         Unfinished tasks on them.
     threads : int
-        Threads of the worker.
     """
 
     address: str

@@ -237,7 +237,6 @@ def free_memory_at(
     Parameters
     ----------
     addresses : sequence of str
-        The workers.
     target : float
         Fraction of a worker's memory limit.
     dask_scheduler : distributed.Scheduler
@@ -265,11 +264,6 @@ _executors_lock = threading.Lock()
 
 def executor_for_client(client: Client) -> DaskExecutor:
     """Return the one executor of a client.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The client.
 
     Returns
     -------

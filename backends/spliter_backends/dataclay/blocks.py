@@ -124,15 +124,15 @@ class DataClayBlocks(BlocksBase[SessionExecutor]):
         first = self._members[0]
         every = [object_id for member in self._members for object_id in member.object_ids]
         found = await self._session.locate(every) if every else []
-        gone = await self._session.find_lost({one for one in found if one is not None})
+        dead = await self._session.find_lost({one for one in found if one is not None})
         self._holders = []
         start = 0
         for member in self._members:
             held = found[start : start + len(member.object_ids)]
             start += len(held)
-            lost = [at for at, holder in enumerate(held) if holder is None or holder in gone]
+            lost = [at for at, holder in enumerate(held) if holder is None or holder in dead]
             if lost:
-                raise lost_blocks_error(member.grid, np.asarray(lost, dtype=np.int64), gone)
+                raise lost_blocks_error(member.grid, np.asarray(lost, dtype=np.int64), dead)
             self._holders.append(held)
         holders = self._holders[0]
         nbytes = await self._sizes(holders) if first.nbytes is None else first.nbytes

@@ -124,10 +124,10 @@ async def _pulled(
     for attempt in range(MAX_ATTEMPTS):
         missing = [at for at in range(len(object_ids)) if at not in messages]
         found = await session.locate([object_ids[at] for at in missing]) if missing else []
-        gone: dict[uuid.UUID, str] = {}
+        dead: dict[uuid.UUID, str] = {}
         lost: list[int] = []
         for at, holder in zip(missing, found, strict=True):
-            if holder is None or holder in gone:
+            if holder is None or holder in dead:
                 lost.append(at)
                 continue
             try:
@@ -135,10 +135,10 @@ async def _pulled(
             except ObjectMissingError:
                 continue
             except BackendLostError as error:
-                gone[holder] = str(error)
+                dead[holder] = str(error)
                 lost.append(at)
         if lost and attempt:  # the first time, a block may just have left the lost backend
-            raise lost_blocks_error(grid, np.asarray(lost, dtype=np.int64), gone)
+            raise lost_blocks_error(grid, np.asarray(lost, dtype=np.int64), dead)
         if len(messages) == len(object_ids):
             return [messages[at] for at in range(len(object_ids))]
     raise BlockTimeoutError(

@@ -43,7 +43,6 @@ def from_array(
     Parameters
     ----------
     x : ndarray of at least one axis
-        The array.
     chunks : int or sequence, optional
         Rows per block; or for each axis the size of a block, or the sizes of all. By default
         one block per backend.

@@ -96,7 +96,6 @@ class DataClayExecutor(ExecutorBase):
     Parameters
     ----------
     session : Session
-        Session of the client.
     """
 
     def __init__(self, session: Session) -> None:
@@ -258,10 +257,10 @@ class DataClayExecutor(ExecutorBase):
         for future in task.awaited:
             if (error := future.exception()) is not None:
                 raise error
-        gone: set[uuid.UUID] = set()
+        dead: set[uuid.UUID] = set()
         for attempt in range(1, MAX_ATTEMPTS + 1):
             remotes = await _remotes_of(task)
-            peer = remotes[0].peer if remotes else await self._peer_for(task, gone)
+            peer = remotes[0].peer if remotes else await self._peer_for(task, dead)
             given = await self._referred_values(task, remotes, peer)
             reply = await self._call(task, remotes, peer, given)
             if reply is None or reply[0] == "stale":
@@ -273,7 +272,7 @@ class DataClayExecutor(ExecutorBase):
                     attempt=attempt,
                 )
             if reply is None and not remotes:  # the task can run at another backend
-                gone.add(peer.backend_id)
+                dead.add(peer.backend_id)
                 continue
             if reply is not None and reply[0] != "stale":
                 if task.location is not None:
@@ -291,13 +290,13 @@ class DataClayExecutor(ExecutorBase):
             "attempts; stop the program that moves them, and run the task again"
         )
 
-    async def _peer_for(self, task: _Task, gone: set[uuid.UUID]) -> Peer:
+    async def _peer_for(self, task: _Task, dead: set[uuid.UUID]) -> Peer:
         """Choose a backend for a task without partitions."""
-        wishes = [task.future.location, *(self.location_of(it) for it in task.awaited)]
-        for wish in wishes:
-            if wish is not None and uuid.UUID(wish) not in gone:
-                return self.session.peer(uuid.UUID(wish))
-        known = [one for one in await self.session.backend_ids() if one not in gone]
+        preferred = [task.future.location, *(self.location_of(it) for it in task.awaited)]
+        for one in preferred:
+            if one is not None and uuid.UUID(one) not in dead:
+                return self.session.peer(uuid.UUID(one))
+        known = [one for one in await self.session.backend_ids() if one not in dead]
         if not known:
             raise BackendNotUsableError(
                 "no dataClay backend answers; check that the backends are running"

@@ -33,7 +33,6 @@ class LocalFuture(Future[Any]):
     Parameters
     ----------
     executor : LocalExecutor
-        Executor of the task.
     """
 
     def __init__(self, executor: LocalExecutor) -> None:

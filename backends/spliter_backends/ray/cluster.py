@@ -235,7 +235,6 @@ def fetch_objects(
     Parameters
     ----------
     references : sequence of ObjectRef
-        The blocks.
     indexes : sequence of tuple of int
         Block indexes, for errors.
     timeout : float, optional

@@ -107,7 +107,6 @@ def wait_for_results(references: Sequence[ObjectRef], timeout: float | None = No
     Parameters
     ----------
     references : sequence of ObjectRef
-        References of the tasks.
     timeout : float, optional
         Seconds; by default there is no limit while some node can run tasks.
 

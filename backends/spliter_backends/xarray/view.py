@@ -24,7 +24,6 @@ class Chunked:
     dims : tuple of hashable
         In the order of the chunks' axes.
     attrs : mapping
-        Attributes of the variable.
     coordinate : bool
         Whether it is a coordinate.
     """

@@ -74,7 +74,7 @@ class StoredSource:
     positions : ndarray of int64
         Positions of the blocks in the first array.
     materialized_key : str
-        Key of the concatenated blocks, where a task asks for them by itself.
+        Key of the concatenated blocks, if a task requests them.
     nbytes : int
         Total bytes of the blocks.
     client : str
@@ -115,7 +115,7 @@ class StoredSource:
         return materialize_here(worker, self)
 
     def materialize_blocks(self) -> Any:
-        """Return the blocks as one, read anew; the body of a task."""
+        """Read and concatenate the blocks; the body of a task."""
         with memory_for(get_worker(), self.nbytes):
             return concatenate(self.read())
 
@@ -126,7 +126,6 @@ class StoredBlocks(BlocksBase[DaskExecutor]):
     Parameters
     ----------
     client : distributed.Client
-        Client of the cluster.
     executor : DaskExecutor
         Executor of the client.
     arrays : sequence of zarr.Array

@@ -28,7 +28,6 @@ class Call:
     Parameters
     ----------
     function : bytes
-        The function.
     arguments : bytes
         Positional and keyword arguments, with a `Placeholder` for each input.
     inputs : tuple

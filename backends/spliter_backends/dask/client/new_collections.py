@@ -27,10 +27,6 @@ def assemble_blocks(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -
         Positions of blocks, and the future of their list.
     made : BlocksMade
         Sizes and type of the blocks.
-
-    Returns
-    -------
-    dask.array.Array, or dask DataFrame, Series or Index
     """
     name = f"spliter-blocks-{uuid.uuid4().hex}"
     if made.meta is not None:
@@ -128,7 +124,6 @@ def extract_block(result: Any, at: int, output: int | None) -> Any:
     Parameters
     ----------
     result : list, or tuple of list
-        Result of the task.
     at : int
         Index of the block in the list.
     output : int or None

@@ -45,7 +45,6 @@ class BlockQueries:
     Parameters
     ----------
     client : distributed.Client
-        Client of the futures.
     """
 
     def __init__(self, client: Client) -> None:
@@ -235,8 +234,8 @@ def check_not_cancelled(futures: Sequence[Future[Any]], indexes: IndexesOf) -> N
     BlockLostError
         Names the blocks.
     """
-    gone = [at for at, future in enumerate(futures) if future.status == "cancelled"]
-    raise_if_lost(indexes(np.asarray(gone, dtype=np.int64)))
+    cancelled = [at for at, future in enumerate(futures) if future.status == "cancelled"]
+    raise_if_lost(indexes(np.asarray(cancelled, dtype=np.int64)))
 
 
 def raise_if_lost(blocks: Sequence[tuple[int, ...]]) -> None:

@@ -48,11 +48,6 @@ def call_client(client: Client, fn: Callable[..., Any], *args: Any) -> Any:
     fn : coroutine function
         Called with `args`.
 
-    Returns
-    -------
-    object
-        Its result.
-
     Raises
     ------
     BlockTimeoutError

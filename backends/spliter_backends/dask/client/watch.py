@@ -70,7 +70,6 @@ class UnfinishedTasks:
         Parameters
         ----------
         future : distributed.Future
-            Future of the task.
         keep : tuple
             Objects that keep its blocks alive.
         """
@@ -159,13 +158,8 @@ def ended_tasks(keys: Sequence[Key], dask_scheduler: Any) -> list[Key]:
     Parameters
     ----------
     keys : sequence of key
-        Keys of the tasks.
     dask_scheduler : distributed.Scheduler
         Passed by Dask.
-
-    Returns
-    -------
-    list of key
     """
     tasks = dask_scheduler.tasks
     # Released: the result was used and is no longer needed.

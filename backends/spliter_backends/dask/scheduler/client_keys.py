@@ -37,7 +37,6 @@ async def release_client_keys(keys: Sequence[Key], client: str, dask_scheduler: 
     Parameters
     ----------
     keys : sequence of key
-        Keys of the results.
     client : str
         Identifier of the client.
     dask_scheduler : distributed.Scheduler

@@ -147,7 +147,7 @@ class PinPlugin(SchedulerPlugin):
         """Report workers whose pins were removed, for the clients' logs."""
         for address in sorted(addresses):
             worker = self._scheduler.workers.get(address)
-            status = "gone" if worker is None else worker.status.name
+            status = "lost" if worker is None else worker.status.name
             self._scheduler.log_event(TOPIC, {"location": address, "status": status})
 
 

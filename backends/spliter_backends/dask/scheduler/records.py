@@ -35,9 +35,9 @@ def prune_records(scheduler: Any) -> None:
         return
     if len(span.groups) > MAX_GROUPS:
         alive = scheduler.task_groups
-        gone = [group for group in span.groups if alive.get(group.name) is not group]
-        gone.sort(key=lambda group: group.stop)
-        span.groups.difference_update(gone[:-KEPT])
+        ended = [group for group in span.groups if alive.get(group.name) is not group]
+        ended.sort(key=lambda group: group.stop)
+        span.groups.difference_update(ended[:-KEPT])
     # Dask adds one entry per message, all of them equal.
     messages = span.metadata["collections"]
     if len(messages) > MAX_MESSAGES:

@@ -38,7 +38,6 @@ def fetch(
     data : dict of key to object
         Values, without keys that could not be read; query their holders again.
     remote : list of key
-        Keys read from peers.
 
     Raises
     ------
@@ -80,9 +79,7 @@ def local_result(client: Client, future: Future[Any], timeout: float) -> Any:
     Parameters
     ----------
     client : distributed.Client
-        Client of the worker.
     future : distributed.Future
-        Future of the task.
     timeout : float
         Maximum wait in seconds.
 

@@ -91,7 +91,6 @@ def materialize_here(worker: Worker, source: MaterializableSource) -> Any:
         Worker of the calling task. A separate task there concatenates the blocks, once for all
         concurrent callers.
     source : MaterializableSource
-        Source of the partition.
 
     Returns
     -------

@@ -38,7 +38,6 @@ def read_local(worker: Worker, key: Key) -> Any:
     worker : distributed.Worker
         Worker of the calling task.
     key : key
-        Key of the value.
 
     Returns
     -------
@@ -67,7 +66,6 @@ def holds_all(worker: Worker, keys: Iterable[Key]) -> bool:
     worker : distributed.Worker
         Worker of the calling task.
     keys : iterable of key
-        Keys of the values.
     """
     memory = in_memory(worker)
     return all(key in memory or key in worker.data for key in keys)
@@ -113,7 +111,6 @@ def nbytes_of(worker: Worker, key: Key) -> int:
     worker : distributed.Worker
         Worker of the calling task.
     key : key
-        Key of the value.
 
     Returns
     -------

@@ -51,7 +51,6 @@ def check_picklable(fn: Callable[..., Any], result: Any) -> None:
     fn : callable
         The task's function.
     result : object
-        Its result.
 
     Raises
     ------

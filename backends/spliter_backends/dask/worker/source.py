@@ -390,11 +390,11 @@ class _PartitionReader:
 
     def _check_not_lost(self, keys: Sequence[Key]) -> None:
         states = self._query("get_task_status", keys=keys)
-        gone = [key for key in keys if states[key] in (None, "forgotten")]
+        forgotten = [key for key in keys if states[key] in (None, "forgotten")]
         erred = [key for key in keys if states[key] == "erred"]
-        if gone:
+        if forgotten:
             raise self._lost(
-                gone,
+                forgotten,
                 "were cancelled, or lost with the worker they were scattered to; make the "
                 "collection again and split it",
             )

@@ -115,9 +115,7 @@ class Peer:
     Parameters
     ----------
     session : PeerSession
-        Session of the client.
     backend_id : UUID
-        Id of the backend.
     """
 
     def __init__(self, session: PeerSession, backend_id: uuid.UUID) -> None:
@@ -139,7 +137,6 @@ class Peer:
         Parameters
         ----------
         object_id : UUID
-            Object at this backend.
         method : str
             Name of the method.
         *args

@@ -23,7 +23,6 @@ class RemoteResult:
     session : Session
         Session of the client.
     peer : Peer
-        The backend.
     name : str
         Name of the result there.
     """
@@ -83,7 +82,6 @@ class DataClayFuture(Future[Any]):
     Parameters
     ----------
     executor : Executor
-        Executor of the task.
     location : Location or None
         Backend that the task is pinned to.
     """

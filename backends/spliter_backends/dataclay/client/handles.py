@@ -41,9 +41,7 @@ class OwnedObject:
     Parameters
     ----------
     peer : Peer
-        The backend.
     object_id : UUID
-        Id of the object.
     """
 
     def __init__(self, peer: Peer, object_id: uuid.UUID) -> None:
@@ -92,7 +90,6 @@ class SharedCopies:
         Parameters
         ----------
         object_id : UUID
-            Id of the object.
         source, to : UUID
             Last known backend of the object, and backend of the copy.
 
@@ -144,7 +141,6 @@ class PartitionHandle:
     Parameters
     ----------
     session : Session
-        Session of the client.
     members : sequence of sequence of UUID
         For each aligned collection the ids of its blocks, in the partition's order.
     nbytes : sequence of int
@@ -231,8 +227,8 @@ class PartitionHandle:
             self._copies.release(missing)
             every = [object_id for member in self._members for object_id in member]
             found = await self._session.locate(every)
-            gone = await self._session.find_lost({one for one in found if one is not None})
-            self._check_not_lost(found, gone)
+            dead = await self._session.find_lost({one for one in found if one is not None})
+            self._check_not_lost(found, dead)
             size = len(self._positions)
             holders = [found[at : at + size] for at in range(0, len(found), size)]
             best = to or self._best(holders[0], left.peer.backend_id)
@@ -273,16 +269,16 @@ class PartitionHandle:
         )
 
     def _check_not_lost(
-        self, found: Sequence[uuid.UUID | None], gone: Mapping[uuid.UUID, str]
+        self, found: Sequence[uuid.UUID | None], dead: Mapping[uuid.UUID, str]
     ) -> None:
-        lost = [at for at, holder in enumerate(found) if holder is None or holder in gone]
+        lost = [at for at, holder in enumerate(found) if holder is None or holder in dead]
         if lost:
             positions = np.unique(self._positions[np.asarray(lost) % len(self._positions)])
-            raise lost_blocks_error(self._grid, positions, gone)
+            raise lost_blocks_error(self._grid, positions, dead)
 
 
 def lost_blocks_error(
-    grid: BlockGrid, positions: IntArray, gone: Mapping[uuid.UUID, str], most: int = 5
+    grid: BlockGrid, positions: IntArray, dead: Mapping[uuid.UUID, str], most: int = 5
 ) -> BlockLostError:
     """Return the error for blocks at lost backends, or unknown to dataClay.
 
@@ -291,18 +287,17 @@ def lost_blocks_error(
     grid : BlockGrid
         Block grid of their collection.
     positions : ndarray of int64
-        Positions of the lost blocks.
-    gone : mapping of UUID to str
+    dead : mapping of UUID to str
         Lost backends, with the reasons.
     most : int
         Maximum number of blocks to name.
     """
     blocks = tuple(grid.indexes(positions))
     named = ", ".join(map(str, blocks[:most])) + (", ..." if len(blocks) > most else "")
-    where = "; ".join(f"backend {one}: {why}" for one, why in sorted(gone.items()))
+    where = "; ".join(f"backend {one}: {why}" for one, why in sorted(dead.items()))
     return BlockLostError(
         f"{len(blocks)} block(s) ({named}) are lost"
-        + (f" with {where}. " if gone else ": dataClay has no record of them. ")
+        + (f" with {where}. " if dead else ": dataClay has no record of them. ")
         + "Make them again and split the new collection; other partitions are unaffected",
         blocks,
     )

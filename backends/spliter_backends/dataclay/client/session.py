@@ -55,7 +55,6 @@ class Session:
     Parameters
     ----------
     runtime : dataclay.runtime.ClientRuntime
-        Runtime of the client.
     """
 
     def __init__(self, runtime: Any) -> None:

@@ -64,7 +64,6 @@ class Service:
     name : str
         Name for messages.
     process : subprocess.Popen
-        The process.
     port : Port
         Port it listens on.
     log : Path
@@ -149,7 +148,6 @@ def environment(python_path: Sequence[str | Path], settings: Mapping[str, str]) 
         Folders to import from, before those of this process. Modules importable here (classes of
         persistent objects, modules of tasks) are thus importable there too.
     settings : mapping of str to str
-        Settings of dataClay.
     """
     own = {
         name: value

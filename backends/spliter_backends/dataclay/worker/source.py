@@ -112,7 +112,6 @@ class BackendSource:
     Parameters
     ----------
     partition_id : UUID
-        Id of the partition object.
     nbytes : int
         Bytes of its blocks, as far as known.
     """
