@@ -109,7 +109,7 @@ class Template:
         return cls(np.dtype(result.dtype), tuple(result.shape[1:]))
 
     @classmethod
-    def inferred(
+    def infer(
         cls,
         fn: Callable[..., Any],
         example: Any,
@@ -161,7 +161,7 @@ class Template:
             If its kind, columns or trailing shape differ.
         """
         if self.meta is not None:
-            expected, found = _described(self.meta), _described(result)
+            expected, found = _describe(self.meta), _describe(result)
             if expected != found:
                 raise InvalidArgumentError(
                     f"map_blocks: the function returned {found} for block {index}, expected "
@@ -170,7 +170,7 @@ class Template:
             return
         if is_frame(result):
             raise InvalidArgumentError(
-                f"map_blocks: the function returned {_described(result)} for block {index}, but "
+                f"map_blocks: the function returned {_describe(result)} for block {index}, but "
                 "dtype= is for arrays; pass an empty result of the function as meta= instead"
             )
         shape = getattr(result, "shape", None)
@@ -202,7 +202,7 @@ def is_frame(value: Any) -> bool:
     return hasattr(type(value), "iloc") or hasattr(type(value), "to_frame")
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     """Return the kind of a value, with the columns of a DataFrame."""
     columns = getattr(value, "columns", None)
     if columns is not None:
@@ -235,7 +235,7 @@ def map_over(
     return made
 
 
-def placed_results(
+def place_results(
     grid: BlockGrid, results: Iterable[tuple[Partition, Any]]
 ) -> list[tuple[npt.NDArray[np.int64], Any]]:
     """Pair each result with the positions of its blocks; check that every block has one.

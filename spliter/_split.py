@@ -17,7 +17,7 @@ from spliter._format import plural
 from spliter._grid import UNKNOWN, BlockGrid
 from spliter._materialize import Materialization, Materialize, decide
 from spliter._partition import NOT_MATERIALIZED, Partition
-from spliter._per_block import HINT, Template, count_items, map_over, placed_results
+from spliter._per_block import HINT, Template, count_items, map_over, place_results
 from spliter._planner import Location, plan
 from spliter.backend.protocols import (
     Blocks,
@@ -73,7 +73,7 @@ class Split(Sequence[Partition]):
         }
         keys = [(part.location, part.positions.tobytes()) for part in planned]
         new = [part for part, key in zip(planned, keys, strict=True) if key not in present]
-        resolve = weakref.WeakMethod(self._resolved_grid)
+        resolve = weakref.WeakMethod(self._resolve_grid)
         for part, source in zip(new, self._blocks.sources(new), strict=True):
             partition = Partition.from_plan(part, self._grid, source, self._executor, resolve)
             partition.materialization = self._materialization
@@ -247,15 +247,15 @@ class Split(Sequence[Partition]):
         >>> split([np.arange(2), np.arange(3)]).map_blocks(np.square)
         [array([0, 1]), array([0, 1, 4])]
         """
-        template = Template.given(dtype, trailing_shape, meta) or self._inferred(fn, args, kwargs)
+        template = Template.given(dtype, trailing_shape, meta) or self._infer(fn, args, kwargs)
         partitions = list(self)
         results = [
             (partition, partition.submit(map_over, template, fn, *args, **kwargs))
             for partition in partitions
         ]
-        return self._assembled(results, template, None)
+        return self._assemble(results, template, None)
 
-    def _inferred(
+    def _infer(
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Template:
         self._check_open()
@@ -264,7 +264,7 @@ class Split(Sequence[Partition]):
             raise InvalidArgumentError(
                 f"map_blocks cannot infer what the function returns for this collection; {HINT}"
             )
-        return Template.inferred(fn, example, args, kwargs)
+        return Template.infer(fn, example, args, kwargs)
 
     def assemble(
         self,
@@ -305,13 +305,13 @@ class Split(Sequence[Partition]):
         template = Template.given(dtype, trailing_shape, meta)
         if template is None:
             raise InvalidArgumentError(f"assemble() needs the type of the blocks; {HINT}")
-        return self._assembled(results, template, output)
+        return self._assemble(results, template, output)
 
-    def _assembled(
+    def _assemble(
         self, results: Iterable[tuple[Partition, Any]], template: Template, output: int | None
     ) -> Any:
         self._check_open()
-        placed = placed_results(self._grid, results)
+        placed = place_results(self._grid, results)
         rows = tuple(self._grid.row_counts.tolist())
         made = BlocksMade(rows, template.trailing_shape, template.dtype, output, template.meta)
         return self._executor.assemble(placed, made)
@@ -362,12 +362,12 @@ class Split(Sequence[Partition]):
             If called on the engine's event loop, which must not wait.
         """
         self._check_open()
-        self._resolved_grid()
+        self._resolve_grid()
         for partition in self._made:
             if not partition.has_known_items:
                 partition.number_items(self._grid)
 
-    def _resolved_grid(self) -> BlockGrid:
+    def _resolve_grid(self) -> BlockGrid:
         if not self._grid.has_known_items:
             if not self._executor.blocking_call_allowed():
                 raise UnknownItemIndexError(

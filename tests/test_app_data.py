@@ -15,7 +15,7 @@ from spliter_apps import _results, _row_values
 from spliter_apps._blocks import (
     Requirements,
     Schema,
-    checked_points,
+    check_points,
     describe,
     keep_schema,
     points_of,
@@ -210,10 +210,10 @@ def test_result_in_the_form_of_the_input() -> None:
 def test_checked_points_keep_floats() -> None:
     for dtype in ("f4", "f8"):
         block = np.ones((2, 2), dtype)
-        assert checked_points(block, "block") is block
-    assert checked_points(np.ones((2, 2), "i4"), "block").dtype == F8
-    assert checked_points(frame(), "block").dtype == F8
-    assert checked_points(np.ones((0, 2)), "block").shape == (0, 2)
+        assert check_points(block, "block") is block
+    assert check_points(np.ones((2, 2), "i4"), "block").dtype == F8
+    assert check_points(frame(), "block").dtype == F8
+    assert check_points(np.ones((0, 2)), "block").shape == (0, 2)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spliter import InvalidArgumentError, SplIterError
 from spliter_apps.histogram.edges import (
     Extent,
-    checked_edges,
+    check_edges,
     columns_without_range,
     finish,
     resolve_edges,
@@ -113,7 +113,7 @@ def test_columns_without_range(bins: Any, range_: Any, columns: tuple[int, ...])
 
 def test_given_edges_are_checked_and_kept() -> None:
     edges = np.array([0, 1, 1, 5], np.int16)
-    assert checked_edges(edges, 0) is edges
+    assert check_edges(edges, 0) is edges
 
 
 @given(

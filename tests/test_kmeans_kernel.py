@@ -19,7 +19,7 @@ from spliter_apps._data import BLOCK_ROWS
 from spliter_apps.kmeans import kernel
 from spliter_apps.kmeans.kernel import assign, farthest_points, partial_sums
 from spliter_apps.kmeans.points import moments_of
-from spliter_apps.kmeans.seeding import rows_at, uniforms, updated_distances
+from spliter_apps.kmeans.seeding import rows_at, uniforms, update_distances
 from spliter_apps.kmeans.tiles import SCRATCH_BYTES, tile_rows, tiles
 
 Array = npt.NDArray[Any]
@@ -315,7 +315,7 @@ def test_distances_against_the_naive_formulas(
     tried, nothing = centers[:n_tried] + 0.5, centers[:0]
     n_tried = len(tried)
     squares = cdist(points, centers, "sqeuclidean").min(axis=1) if len(points) else np.empty(0)
-    first = updated_distances(blocks, len(blocks), None, centers, nothing, origin)
+    first = update_distances(blocks, len(blocks), None, centers, nothing, origin)
     np.testing.assert_allclose(first.closest, squares, atol=1e-9)
     own = np.ones(len(points)) if weights is None else weights
     expected = [
@@ -323,7 +323,7 @@ def test_distances_against_the_naive_formulas(
         for at in np.split(np.arange(len(points)), np.cumsum(heights)[:-1])
     ]
     np.testing.assert_allclose(first.masses, [expected], atol=1e-8)
-    further = updated_distances(blocks, len(blocks), first.closest, nothing, tried, origin)
+    further = update_distances(blocks, len(blocks), first.closest, nothing, tried, origin)
     np.testing.assert_array_equal(further.closest, first.closest)
     for at in range(n_tried):
         lower = (
@@ -336,7 +336,7 @@ def test_distances_against_the_naive_formulas(
 
 def test_points_at_a_centre_have_no_mass() -> None:
     points = np.random.default_rng(0).normal(size=(40, 3)) + 1e4
-    found = updated_distances([(points, None)], 1, None, points, points[:0], points[0])
+    found = update_distances([(points, None)], 1, None, points, points[:0], points[0])
     assert not found.masses.any()
 
 

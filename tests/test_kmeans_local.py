@@ -164,7 +164,7 @@ def test_points_without_weight_are_no_candidates() -> None:
         drawn = []
 
         def sampled(seed: int, number: int) -> Array:
-            drawn.append(Seeder._sampled(seeder, seed, number))
+            drawn.append(Seeder._sample_points(seeder, seed, number))
             return drawn[-1]
 
         with pytest.MonkeyPatch.context() as patch:

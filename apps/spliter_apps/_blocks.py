@@ -72,7 +72,7 @@ class Schema:
         )
 
 
-def checked_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any:
+def check_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any:
     """Return a block as an array of finite floating point numbers.
 
     Parameters
@@ -95,7 +95,7 @@ def checked_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any
 
     Examples
     --------
-    >>> checked_points(np.array([[1, 2]]), "block (0,)")
+    >>> check_points(np.array([[1, 2]]), "block (0,)")
     array([[1., 2.]])
     """
     if np.ma.is_masked(block):
@@ -213,7 +213,7 @@ def block_schema(index: tuple[int, ...], block: Any, *, accept_sparse: bool) -> 
         If the block cannot be used.
     """
     points = block[0] if isinstance(block, tuple) else block
-    checked = checked_points(points, f"block {index}", accept_sparse=accept_sparse)
+    checked = check_points(points, f"block {index}", accept_sparse=accept_sparse)
     return Schema(
         checked.shape[0],
         checked.shape[1],
@@ -385,6 +385,6 @@ class Requirements:
         InvalidArgumentError
             If the block does not meet the requirements.
         """
-        checked = checked_points(block, "a block to predict for", accept_sparse=self.accept_sparse)
+        checked = check_points(block, "a block to predict for", accept_sparse=self.accept_sparse)
         self.check_columns(checked.shape[1], _feature_names(block))
         return checked.astype(self.dtype, copy=False)

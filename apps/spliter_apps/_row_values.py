@@ -140,10 +140,12 @@ def _send_to_blocks(parts: Split, array: Any) -> Any:
         if count > 1:
             chunks = [partition.submit(_receive, part) for part in chunks]
         results.append((partition, partition.submit(_cut_by_blocks, chunks)))
-    return persisted(parts.assemble(results, dtype=array.dtype, trailing_shape=array.shape[1:]))
+    return persist_if_lazy(
+        parts.assemble(results, dtype=array.dtype, trailing_shape=array.shape[1:])
+    )
 
 
-def persisted(made: Any) -> Any:
+def persist_if_lazy(made: Any) -> Any:
     """Persist a collection made by tasks if it is lazy, so that it can be split.
 
     Parameters

@@ -208,7 +208,7 @@ def with_results(argument: Any, kind: type[Any]) -> Any:
     [1, 3]
     """
 
-    def resolved(value: Any) -> Any:
+    def resolve(value: Any) -> Any:
         return value.result() if isinstance(value, kind) else value
 
     if next(futures_in(argument, kind), None) is None:
@@ -216,5 +216,5 @@ def with_results(argument: Any, kind: type[Any]) -> Any:
     if isinstance(argument, kind):
         return argument.result()
     if isinstance(argument, dict):
-        return {key: resolved(value) for key, value in argument.items()}
-    return type(argument)(map(resolved, argument))
+        return {key: resolve(value) for key, value in argument.items()}
+    return type(argument)(map(resolve, argument))

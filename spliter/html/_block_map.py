@@ -53,12 +53,12 @@ def colour(number: int) -> str:
     return _COLOURS[number % len(_COLOURS)][0]
 
 
-def shortened(name: str, most: int = NAME_SHOWN) -> str:
+def shorten(name: str, most: int = NAME_SHOWN) -> str:
     """Return a name, its middle replaced by an ellipsis if it is long.
 
     Examples
     --------
-    >>> shortened("tcp://10.0.0.1:8786", most=9)
+    >>> shorten("tcp://10.0.0.1:8786", most=9)
     'tcp:…8786'
     """
     if len(name) <= most:
@@ -202,8 +202,8 @@ def _tooltips(squares: Sequence[_Square], grid: tuple[int, ...], names: Mapping[
 
 def _in_tooltip(name: str) -> str:
     """Return a name for a tooltip, no longer than 64 characters when those of HTML are escaped."""
-    escaped = html.escape(shortened(name))
-    return escaped if len(escaped) <= 2 * NAME_SHOWN else html.escape(shortened(name, 10))
+    escaped = html.escape(shorten(name))
+    return escaped if len(escaped) <= 2 * NAME_SHOWN else html.escape(shorten(name, 10))
 
 
 def _tooltip(square: _Square, grid: tuple[int, ...], names: Mapping[int, str]) -> str:

@@ -14,7 +14,7 @@ from spliter._format import format_bytes, plural
 from spliter._grid import BlockGrid, IntArray
 from spliter._planner import Location
 from spliter.backend.protocols import Movement
-from spliter.html._block_map import block_map, colour, shortened
+from spliter.html._block_map import block_map, colour, shorten
 
 _ROWS = 20
 """Maximum number of rows of the table."""
@@ -82,7 +82,7 @@ def _overload_warning(split: ShownSplit, blocks: IntArray) -> str:
     most = int(blocks.argmax())
     if len(blocks) < 2 or blocks[most] <= max(split.nblocks / 2, OVERLOAD_RATIO * blocks.mean()):
         return ""
-    where = html.escape(shortened(split.locations[most], _NAME_IN_TABLE))
+    where = html.escape(shorten(split.locations[most], _NAME_IN_TABLE))
     advice = split._spread_advice()
     return (
         f"<div>{blocks[most]:,} of {_plural(split.nblocks, 'block')} are at one location, {where}, "
@@ -105,7 +105,7 @@ def _table(split: ShownSplit, totals: _Totals) -> str:
             "td",
             f"{at + 1}",
             f'<span style="color:{colour(at)}">&#9632;</span> '
-            f"{html.escape(shortened(name, _NAME_IN_TABLE))}",
+            f"{html.escape(shorten(name, _NAME_IN_TABLE))}",
             f"{totals.partitions[at]:,}",
             f"{totals.blocks[at]:,}",
             format_bytes(int(totals.nbytes[at])),
@@ -221,7 +221,7 @@ def partition_html(partition: ShownPartition) -> str:
         map of the Split) and all others pale.
     """
     indexes = partition.indexes
-    where = html.escape(shortened(partition.location, _NAME_IN_TABLE))
+    where = html.escape(shorten(partition.location, _NAME_IN_TABLE))
     shape = ", ".join("?" if size is None else str(size) for size in partition.shape)
     facts = (
         f"{_plural(len(partition), 'block')} ({_sizes(partition.block_nbytes)}), "

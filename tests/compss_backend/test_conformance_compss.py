@@ -89,9 +89,9 @@ class TestOnNodes(CompssTests):
         return float(self.nodes.transfers)
 
     def move_something(self, collection: Any) -> None:
-        from spliter_backends.compss.tasks import constrained
+        from spliter_backends.compss.tasks import with_constraints
 
-        constrained("describe", {"app_software": "NODE2"})("key", [collection[0]]).result()
+        with_constraints("describe", {"app_software": "NODE2"})("key", [collection[0]]).result()
 
     # COMPSs hands every task its own copy of an object, so nothing that a task writes into the
     # blocks as one can be seen by the next. That they are put together once shows in the tasks.

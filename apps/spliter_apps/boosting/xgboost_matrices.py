@@ -196,11 +196,11 @@ def merge_categories(several: Iterable[Categories]) -> Categories:
     >>> merge_categories([{"size": ["s", "m"]}, {"size": ["m", "l"]}])
     {'size': ['s', 'm', 'l']}
     """
-    united: dict[str, dict[Any, None]] = {}
+    merge_rows: dict[str, dict[Any, None]] = {}
     for categories in several:
         for column, values in categories.items():
-            united.setdefault(column, {}).update(dict.fromkeys(values))
-    return {column: list(values) for column, values in united.items()}
+            merge_rows.setdefault(column, {}).update(dict.fromkeys(values))
+    return {column: list(values) for column, values in merge_rows.items()}
 
 
 def with_categories(rows: LocalRows, categories: Categories) -> LocalRows:

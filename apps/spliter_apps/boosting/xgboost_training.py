@@ -177,7 +177,6 @@ def train_xgboost(
     Returns
     -------
     TrainedBooster
-    TrainedBooster
         The model of the first location that has rows to train on; all have the same.
 
     Raises

@@ -76,7 +76,7 @@ def resolve_edges(
                 of_column: npt.NDArray[Any] = np.linspace(low, high, count + 1)
         else:
             of_column = column_bins[at]
-        edges.append(checked_edges(of_column, at))
+        edges.append(check_edges(of_column, at))
     return tuple(edges)
 
 
@@ -108,7 +108,7 @@ def columns_without_range(bins: Any, range_: Any, ndim: int) -> tuple[int, ...]:
     return without
 
 
-def checked_edges(edges: Any, column: int) -> npt.NDArray[Any]:
+def check_edges(edges: Any, column: int) -> npt.NDArray[Any]:
     """Return the edges of one column as an array.
 
     Parameters
@@ -349,7 +349,7 @@ def _bin_count(bins: Any, column: int) -> int:
 def _outer_edges(chosen: Any, extent: tuple[Any, Any] | None, column: int) -> tuple[Any, Any]:
     """Return the outer edges: the range if given, else the extent of the data, else 0 and 1."""
     if chosen is not None:
-        low, high = _checked_range(chosen, column)
+        low, high = _check_range(chosen, column)
     elif extent is None:
         low, high = 0, 1
     else:
@@ -374,7 +374,7 @@ def _refuse_dates(value: Any, column: int) -> None:
         )
 
 
-def _checked_range(chosen: Any, column: int) -> tuple[Any, Any]:
+def _check_range(chosen: Any, column: int) -> tuple[Any, Any]:
     try:
         low, high = chosen
         _refuse_dates(low, column)

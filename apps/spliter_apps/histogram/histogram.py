@@ -189,16 +189,16 @@ def _columns(sample: Any) -> Split | list[Any]:
     if isinstance(sample, Split):
         return sample
     if not isinstance(sample, tuple):
-        return _side_by_side(sample)
+        return _split_columns(sample)
     if not sample:
         raise InvalidArgumentError("the sample is an empty tuple; pass at least one column")
-    return [column for member in sample for column in _side_by_side(member)]
+    return [column for member in sample for column in _split_columns(member)]
 
 
-def _side_by_side(collection: Any) -> list[Any]:
+def _split_columns(collection: Any) -> list[Any]:
     """Return a collection as a list of collections, each with one block along its columns."""
     if isinstance(collection, np.ndarray):
-        return [_pieces(collection)]
+        return [_cut_rows(collection)]
     # hasattr() on the type: Dask's delayed values pretend to have every attribute.
     if hasattr(type(collection), "numblocks") and hasattr(type(collection), "blocks"):
         numblocks: tuple[int, ...] = collection.numblocks
@@ -207,7 +207,7 @@ def _side_by_side(collection: Any) -> list[Any]:
     return [collection]
 
 
-def _pieces(array: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+def _cut_rows(array: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
     """Cut an array in memory into views, one task each."""
     if not array.ndim:
         raise InvalidArgumentError("a sample must have shape (N, D) or (N,), got a single value")
@@ -221,8 +221,8 @@ def _weights(weights: Any, sample: Any) -> Any:
         return weights
     for member in members:
         if not isinstance(member, np.ndarray):
-            return block_like(_side_by_side(member)[0], {"weights": weights})["weights"]
-    return _pieces(as_array("weights", weights))
+            return block_like(_split_columns(member)[0], {"weights": weights})["weights"]
+    return _cut_rows(as_array("weights", weights))
 
 
 def _check_grid(parts: Split) -> None:

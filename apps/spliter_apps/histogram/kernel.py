@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from spliter import InvalidArgumentError
 from spliter_apps.histogram.blocks import DATE_KINDS, Member, block_members, weights_column
-from spliter_apps.histogram.edges import checked_edges
+from spliter_apps.histogram.edges import check_edges
 
 Column: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -162,7 +162,7 @@ class HistogramAccumulator:
         weighted: bool = False,
         tile_rows: int | None = None,
     ) -> None:
-        self._axes = tuple(BinAxis.of(checked_edges(of, at)) for at, of in enumerate(edges))
+        self._axes = tuple(BinAxis.of(check_edges(of, at)) for at, of in enumerate(edges))
         if not self._axes:
             raise InvalidArgumentError("a histogram needs the edges of at least one column")
         self._shape = tuple(axis.nbins for axis in self._axes)
@@ -211,7 +211,7 @@ class HistogramAccumulator:
                 f"a block of points must have {len(self._axes)} columns like the histogram, got "
                 f"{ncolumns}"
             )
-        checked = self._checked_weights(weights, len(members[0]))
+        checked = self._check_weights(weights, len(members[0]))
         if self._compare_in_float64(tuple((member.dtype, member.shape[1]) for member in members)):
             self._fill_tiles(members, checked)
         else:
@@ -239,7 +239,7 @@ class HistogramAccumulator:
             )
         return self._in_float64[members]
 
-    def _checked_weights(self, weights: Any, rows: int) -> Column | None:
+    def _check_weights(self, weights: Any, rows: int) -> Column | None:
         if (weights is None) == (self._tile_weights is not None):
             raise InvalidArgumentError(
                 "a weighted histogram needs weights for every block, an unweighted one for none"
@@ -323,16 +323,16 @@ class HistogramAccumulator:
 
     def _scale(self, axis: BinAxis, column: Floats, bins: Floats) -> npt.NDArray[np.bool_] | None:
         """Bin values into equally wide bins; return the mask of those inside, None if all are."""
-        scaled = self._scaled[: len(column)]
-        np.subtract(column, axis.edges64[0], out=scaled)
-        np.multiply(scaled, axis.scale, out=scaled)
-        np.floor(scaled, out=bins)
-        np.subtract(scaled, bins, out=scaled)
+        scale_svc = self._scaled[: len(column)]
+        np.subtract(column, axis.edges64[0], out=scale_svc)
+        np.multiply(scale_svc, axis.scale, out=scale_svc)
+        np.floor(scale_svc, out=bins)
+        np.subtract(scale_svc, bins, out=scale_svc)
         if (
             bins.min() >= 0
             and bins.max() < axis.nbins
-            and scaled.min() > axis.margin
-            and scaled.max() < 1 - axis.margin
+            and scale_svc.min() > axis.margin
+            and scale_svc.max() < 1 - axis.margin
         ):
             return None
         return self._compare(axis, column, bins)

@@ -30,8 +30,8 @@ from spliter_apps._blocks import FLOATS, Requirements, keep_schema
 from spliter_apps._data import Data, Materialize, check_members, is_blocked, open_data
 from spliter_apps.kmeans.kernel import one_blas_thread
 from spliter_apps.kmeans.lloyd import Run, distances, inertia, lloyd, nearest
-from spliter_apps.kmeans.points import Points, checked_weights
-from spliter_apps.kmeans.seeding import checked_centers, first_centers
+from spliter_apps.kmeans.points import Points, check_point_weights
+from spliter_apps.kmeans.seeding import check_centers, first_centers
 from spliter_apps.kmeans.tiles import FloatArray
 
 Init = Literal["auto", "k-means++", "k-means||", "random"] | Callable[..., Any] | Any
@@ -184,7 +184,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             If there are fewer distinct points than `n_clusters`, and so fewer clusters.
         """
         self._check_parameters()
-        with one_blas_thread(), self._opened(X, sample_weight, reset=True) as data:
+        with one_blas_thread(), self._open(X, sample_weight, reset=True) as data:
             points = Points.inspect(data.parts, with_moments=self.tol > 0)
             if not data.in_memory:
                 keep_schema(self, points.schema)
@@ -193,20 +193,20 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             self._keep(run, points, data)
         return self
 
-    def _opened(self, X: Any, sample_weight: Any, *, reset: bool) -> Data:
+    def _open(self, X: Any, sample_weight: Any, *, reset: bool) -> Data:
         """Split points and weights; validate in-memory ones first."""
         if not is_blocked(X):
-            X = self._validated(X, reset=reset)
+            X = self._validate(X, reset=reset)
             if sample_weight is not None:
                 if isinstance(sample_weight, Real):
                     sample_weight = np.full(X.shape[0], float(sample_weight))
-                sample_weight = checked_weights(sample_weight, X.shape[0], "sample_weight")
+                sample_weight = check_point_weights(sample_weight, X.shape[0], "sample_weight")
         data = open_data(X, sample_weight, materialize=self.materialize, names=["sample_weight"])
         if data.parts.ncollections > 2:
             check_members(data, 2, "split(X), or split(X, sample_weight)")
         return data
 
-    def _validated(self, X: Any, *, reset: bool) -> Any:
+    def _validate(self, X: Any, *, reset: bool) -> Any:
         accepted: dict[str, Any] = {"accept_sparse": "csr", "accept_large_sparse": False}
         return validate_data(self, X, reset=reset, dtype=FLOATS, order="C", **accepted)
 
@@ -278,7 +278,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         given = self.init
         if callable(given):
             given = given(X, self.n_clusters, random_state=random_state)
-        return checked_centers(given, points.schema, self.n_clusters)
+        return check_centers(given, points.schema, self.n_clusters)
 
     def _keep(self, run: Run, points: Points, data: Data) -> None:
         if run.n_used < self.n_clusters:
@@ -342,11 +342,11 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
     def _for_each_block(
         self, X: Any, fn: Callable[..., Any], dtype: npt.DTypeLike, trailing: tuple[int, ...]
     ) -> Any:
-        expected = self._expected()
-        with self._opened(X, None, reset=False) as data:
-            expected.check_grid(data.parts)
+        requirements = self._requirements()
+        with self._open(X, None, reset=False) as data:
+            requirements.check_grid(data.parts)
             made = data.parts.map_blocks(
-                fn, expected, self.cluster_centers_, dtype=dtype, trailing_shape=trailing
+                fn, requirements, self.cluster_centers_, dtype=dtype, trailing_shape=trailing
             )
             return data.gathered(made)
 
@@ -372,14 +372,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         NotFittedError, InvalidArgumentError
             As for :meth:`predict`.
         """
-        expected = self._expected()
-        with self._opened(X, sample_weight, reset=False) as data:
-            expected.check_grid(data.parts)
+        requirements = self._requirements()
+        with self._open(X, sample_weight, reset=False) as data:
+            requirements.check_grid(data.parts)
             parts = data.parts
-            args = (expected, self.cluster_centers_, parts.ncollections == 2)
+            args = (requirements, self.cluster_centers_, parts.ncollections == 2)
             return -float(sum(gather(parts.map(inertia, *args))))
 
-    def _expected(self) -> Requirements:
+    def _requirements(self) -> Requirements:
         check_is_fitted(self)
         return Requirements.by(self, self.cluster_centers_.dtype, accept_sparse=True)
 

@@ -31,7 +31,7 @@ from spliter_apps.kmeans.kernel import (
     farthest_points,
     partial_sums,
 )
-from spliter_apps.kmeans.points import BlockReader, Points, checked_weights
+from spliter_apps.kmeans.points import BlockReader, Points, check_point_weights
 from spliter_apps.kmeans.tiles import FloatArray
 
 
@@ -183,50 +183,52 @@ def _without_labels(partition: Partition, labelled: tuple[list[Labels], Assignme
 # --- labels and distances of other points -----------------------------------------------------
 
 
-def nearest(block: Any, expected: Requirements, centers: npt.NDArray[Any]) -> Labels:
+def nearest(block: Any, requirements: Requirements, centers: npt.NDArray[Any]) -> Labels:
     """Label the points of one block."""
-    return _assigned(block, expected, centers, None, distances=False).labels
+    return _assign(block, requirements, centers, None, distances=False).labels
 
 
-def distances(block: Any, expected: Requirements, centers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def distances(
+    block: Any, requirements: Requirements, centers: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
     """Return the distances of the points of one block to all centres."""
-    points = expected.points(_points_of(block))
+    points = requirements.points(_points_of(block))
     if not points.shape[0]:
-        return np.empty((0, len(centers)), expected.dtype)
+        return np.empty((0, len(centers)), requirements.dtype)
     if not sparse.issparse(points):
         # As in the fit: far from zero, the distances would be lost in the squares of coordinates.
         origin = centers.mean(axis=0)
         points, centers = points - origin, centers - origin
-    return np.asarray(euclidean_distances(points, centers), expected.dtype)
+    return np.asarray(euclidean_distances(points, centers), requirements.dtype)
 
 
 @task
 def inertia(
-    partition: Partition, expected: Requirements, centers: npt.NDArray[Any], weighted: bool
+    partition: Partition, requirements: Requirements, centers: npt.NDArray[Any], weighted: bool
 ) -> float:
     """Return the sum of the squared distances of a partition's points to their centres."""
     total = 0.0
     for index, block in partition.items():
         what = f"the weights of block {index}" if weighted else None
-        total += _assigned(block, expected, centers, what, distances=True).inertia
+        total += _assign(block, requirements, centers, what, distances=True).inertia
     return total
 
 
-def _assigned(
+def _assign(
     block: Any,
-    expected: Requirements,
+    requirements: Requirements,
     centers: npt.NDArray[Any],
     weights: str | None,
     distances: bool,
 ) -> Assignment:
     """Label one block; `weights` is the name of its weights in errors, None if it has none."""
-    points = expected.points(_points_of(block))
-    own = None if weights is None else checked_weights(block[1], points.shape[0], weights)
+    points = requirements.points(_points_of(block))
+    own = None if weights is None else check_point_weights(block[1], points.shape[0], weights)
     return assign(
         [(points, own)],
         centers.astype(np.float64),
         origin=np.zeros(centers.shape[1]) if sparse.issparse(points) else None,
-        dtype=expected.dtype,
+        dtype=requirements.dtype,
         distances=distances,
     )
 

@@ -147,7 +147,7 @@ class _Checker:
             self.schema = found if self.schema is None else self.schema.merged(found)
             if self.weighted:
                 what = f"the weights of block {index}"
-                self.masses.append(float(checked_weights(block[1], found.n_items, what).sum()))
+                self.masses.append(float(check_point_weights(block[1], found.n_items, what).sum()))
             yield points_of(block[0] if self.weighted else block, found.dtype), None
 
 
@@ -178,12 +178,12 @@ def _moments_of_tile(tile: Tile) -> Moments:
     return Moments(points.shape[0], mean, variances)
 
 
-def checked_weights(weights: Any, height: int, what: str) -> FloatArray:
+def check_point_weights(weights: Any, height: int, what: str) -> FloatArray:
     """Return the weights of `height` points; refuse those that are not finite or are negative.
 
     Examples
     --------
-    >>> checked_weights([1, 2], 2, "sample_weight")
+    >>> check_point_weights([1, 2], 2, "sample_weight")
     array([1., 2.])
     """
     try:

@@ -79,7 +79,7 @@ def first_centers(
     return ways[how]()
 
 
-def checked_centers(given: Any, schema: Schema, n_clusters: int) -> FloatArray:
+def check_centers(given: Any, schema: Schema, n_clusters: int) -> FloatArray:
     """Return a copy of the caller's centres, cast to the dtype of the points."""
     centers = dense(check_array(given, accept_sparse="csr", dtype=schema.dtype, input_name="init"))
     expected = {"clusters": n_clusters, "features of the data": schema.n_features}
@@ -133,23 +133,23 @@ class Seeder:
 
     def plus_plus(self) -> FloatArray:
         """Draw centres one by one, favouring points far from the previous ones."""
-        return self._extended(self._first())
+        return self._extend_centers(self._first())
 
     def parallel(self) -> FloatArray:
         """Draw many candidates in a few passes, and cluster them."""
         candidates = self._first()
         seed = int(self.random_state.randint(2**31))
         for number in range(ROUNDS):
-            more = self._sampled(seed, number)
+            more = self._sample_points(seed, number)
             candidates = np.concatenate([candidates, more])
             if number < ROUNDS - 1 or len(candidates) < self.n_clusters:
                 self._choose(more)
             if not self.masses.any():
                 break
         if len(candidates) < self.n_clusters:
-            return self._extended(candidates)
+            return self._extend_centers(candidates)
         weights = add_up(self.points, self.reader, candidates).weights
-        return self._reclustered(candidates, weights)
+        return self._recluster(candidates, weights)
 
     def _first(self) -> FloatArray:
         """Draw the first centre by weight, and compute the distances to it."""
@@ -158,7 +158,7 @@ class Seeder:
         self._choose(found.points)
         return found.points
 
-    def _extended(self, centers: FloatArray) -> FloatArray:
+    def _extend_centers(self, centers: FloatArray) -> FloatArray:
         """Add the best of a few candidates until there are enough centres."""
         n_tried = 2 + int(np.log(self.n_clusters))
         while len(centers) < self.n_clusters:
@@ -175,7 +175,7 @@ class Seeder:
         self.chosen = centers
         self.masses = self._measure(self.none)[0]
 
-    def _reclustered(self, candidates: FloatArray, weights: FloatArray) -> FloatArray:
+    def _recluster(self, candidates: FloatArray, weights: FloatArray) -> FloatArray:
         """Cluster weighted candidates at the client; candidates of weight zero are ignored."""
         kmeans = KMeans(self.n_clusters, n_init=RECLUSTERINGS, random_state=self.random_state)
         # One thread clusters so few points faster.
@@ -224,7 +224,7 @@ class Seeder:
             masses[:, numbers] = of_partition
         return masses
 
-    def _sampled(self, seed: int, number: int) -> FloatArray:
+    def _sample_points(self, seed: int, number: int) -> FloatArray:
         """Draw each point independently, with a probability proportional to its mass."""
         total = float(self.masses.sum())
         if not total:
@@ -251,7 +251,7 @@ class Distances:
     """Mass of each block if each of m candidates were chosen too; shape (max(m, 1), n_blocks)."""
 
 
-def updated_distances(
+def update_distances(
     blocks: Iterable[Block],
     n_blocks: int,
     closest: FloatArray | None,
@@ -268,7 +268,7 @@ def updated_distances(
     --------
     >>> blocks = [(np.array([[0.0], [1.0]]), None), (np.array([[3.0]]), None)]
     >>> zero, none = np.zeros(1), np.empty((0, 1))
-    >>> found = updated_distances(blocks, 2, None, np.array([[0.0]]), none, zero)
+    >>> found = update_distances(blocks, 2, None, np.array([[0.0]]), none, zero)
     >>> found.closest, found.masses
     (array([0., 1., 9.]), array([[1., 9.]]))
     """
@@ -394,7 +394,7 @@ def _row_masses(
     own = np.ones(points.shape[0]) if weights is None else weights
     if closest is None:
         return own
-    return own * updated_distances([(points, None)], 1, closest, chosen, chosen[:0], origin).closest
+    return own * update_distances([(points, None)], 1, closest, chosen, chosen[:0], origin).closest
 
 
 @task
@@ -408,7 +408,7 @@ def measure(
     """Update the distances of a partition; they stay at its location."""
     closest = None if state is None else state.closest
     blocks = reader.blocks(partition)
-    return updated_distances(blocks, len(partition), closest, chosen, candidates, reader.origin)
+    return update_distances(blocks, len(partition), closest, chosen, candidates, reader.origin)
 
 
 @task

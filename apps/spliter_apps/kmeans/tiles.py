@@ -81,10 +81,10 @@ def tiles(
         if buffer.should_copy(points):
             yield from buffer.filled_with(number, points, weights)
         elif points.shape[0]:
-            yield from buffer.flushed()
+            yield from buffer.flush()
             most = rows if sparse.issparse(points) else rows_in_place or rows
             yield from _views(number, points, weights, most)
-    yield from buffer.flushed()
+    yield from buffer.flush()
 
 
 def _views(number: int, points: Any, weights: FloatArray | None, most: int) -> Iterator[Tile]:
@@ -134,7 +134,7 @@ class _Buffer:
             self._add(number, points[cut], None if weights is None else weights[cut])
             at = cut.stop
             if self.fill == self.rows:
-                yield from self.flushed()
+                yield from self.flush()
 
     def _add(self, number: int, points: npt.NDArray[Any], weights: FloatArray | None) -> None:
         if self.points is None:
@@ -151,7 +151,7 @@ class _Buffer:
         self.starts.append(self.fill)
         self.fill = rows.stop
 
-    def flushed(self) -> Iterator[Tile]:
+    def flush(self) -> Iterator[Tile]:
         """Yield the rows in the buffer, if there are any, and empty it."""
         if self.fill:
             assert self.points is not None

@@ -160,7 +160,7 @@ def gather_targets(partition: Partition) -> Array:
     InvalidArgumentError
         If a block cannot be used; names it.
     """
-    checked = [_checked_targets(block[1], index) for index, block in partition.items()]
+    checked = [_check_targets(block[1], index) for index, block in partition.items()]
     if len({array.shape[1:] for array in checked}) > 1:
         shapes = sorted({array.shape[1:] for array in checked})
         raise InvalidArgumentError(
@@ -180,7 +180,7 @@ def _check_numbers(targets: Array) -> None:
         ) from error
 
 
-def _checked_targets(block: Any, index: tuple[int, ...]) -> Array:
+def _check_targets(block: Any, index: tuple[int, ...]) -> Array:
     try:
         return np.asarray(
             check_array(block, dtype=None, ensure_2d=False, ensure_min_samples=0, input_name="y")

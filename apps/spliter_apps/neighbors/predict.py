@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from spliter import InvalidArgumentError, Partition, gather, split
 from spliter_apps._data import check_members, is_blocked, open_data
-from spliter_apps._row_values import block_like, persisted
+from spliter_apps._row_values import block_like, persist_if_lazy
 from spliter_apps.neighbors.base import NeighborsEstimator, Output
 from spliter_apps.neighbors.inspection import Targets, stack
 from spliter_apps.neighbors.search import KNeighborsMixin, RadiusNeighborsMixin
@@ -81,7 +81,7 @@ class NeighborsPredictor(NeighborsEstimator):
     def predict(self, X: Any) -> Any:
         """Return predictions for queries."""
 
-    def _predicted(self, X: Any, finish: FinishFunction, outputs: Sequence[Any]) -> tuple[Any, ...]:
+    def _predict(self, X: Any, finish: FinishFunction, outputs: Sequence[Any]) -> tuple[Any, ...]:
         """Query the targets of neighbours and compute predictions at the queries' locations."""
         return self._query(X, self._question(X), finish, outputs)
 
@@ -90,7 +90,7 @@ class NeighborsPredictor(NeighborsEstimator):
         check_is_fitted(self, "n_samples_fit_")
         return is_blocked(X) if X is not None else self._forest.parts is not None
 
-    def _tallied(
+    def _tally_blocks(
         self,
         X: Any,
         y: Any,
@@ -101,7 +101,7 @@ class NeighborsPredictor(NeighborsEstimator):
     ) -> Any:
         """Score predictions for blocks at their locations; return the merged score."""
         if X is None:
-            return self._tallied_fitted(y, sample_weight, tally, merge)
+            return self._tally_fitted(y, sample_weight, tally, merge)
         with open_data(X, y, sample_weight, materialize=False) as data:
             if data.parts.ncollections != 3:
                 check_members(data, 2, "split(X, y) or split(X, y, sample_weight)")
@@ -111,13 +111,13 @@ class NeighborsPredictor(NeighborsEstimator):
             ]
             return reduce(merge, gather(tallies))
 
-    def _tallied_fitted(
+    def _tally_fitted(
         self, y: Any, sample_weight: Any, tally: Tally, merge: Callable[[Any, Any], Any]
     ) -> Any:
         """Score predictions for the training points, each without itself."""
         if y is None:
             raise InvalidArgumentError("score(None) needs y: pass the targets of the fitted points")
-        predicted = persisted(self.predict(None))
+        predicted = persist_if_lazy(self.predict(None))
         truth = block_like(predicted, {"y": y, "sample_weight": sample_weight})
         with split(predicted, *truth.values()) as parts:
             return reduce(merge, gather(parts.map(tally_rows, tally)))
@@ -222,7 +222,7 @@ class NeighborsClassifier(ClassifierMixin, NeighborsPredictor):  # type: ignore[
         InvalidArgumentError
             If the queries do not match the training data, or all neighbours of one have weight 0.
         """
-        return self._predicted(X, self._winners(X), [self._output_of_labels()])[0]
+        return self._predict(X, self._winners(X), [self._output_of_labels()])[0]
 
     def predict_proba(self, X: Any) -> Any:
         """Return the share of the votes for each class.
@@ -252,7 +252,7 @@ class NeighborsClassifier(ClassifierMixin, NeighborsPredictor):  # type: ignore[
             outliers=self._labels_of_outliers(),
         )
         outputs: list[Output] = [(np.float64, (len(known),)) for known in classes]
-        found = self._predicted(X, finish, outputs)
+        found = self._predict(X, finish, outputs)
         return list(found) if self.outputs_2d_ else found[0]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -275,7 +275,7 @@ class NeighborsClassifier(ClassifierMixin, NeighborsPredictor):  # type: ignore[
         """
         if not self._is_in_blocks(X):
             return float(super().score(X, y, sample_weight))
-        right, counted = self._tallied(
+        right, counted = self._tally_blocks(
             X, y, sample_weight, self._winners(X), hits, operator.add
         ).tolist()
         return float(right / counted)
@@ -344,7 +344,7 @@ class NeighborsRegressor(RegressorMixin, NeighborsPredictor):  # type: ignore[mi
             If the queries do not match the training data.
         """
         check_is_fitted(self, "n_samples_fit_")
-        return self._predicted(X, self._averages(), [self._output])[0]
+        return self._predict(X, self._averages(), [self._output])[0]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the coefficient of determination, averaged over the outputs.
@@ -366,7 +366,7 @@ class NeighborsRegressor(RegressorMixin, NeighborsPredictor):  # type: ignore[mi
         """
         if not self._is_in_blocks(X):
             return float(super().score(X, y, sample_weight))
-        spread: ErrorSums = self._tallied(
+        spread: ErrorSums = self._tally_blocks(
             X, y, sample_weight, self._averages(), ErrorSums.of, ErrorSums.merged
         )
         return spread.r2()

@@ -13,7 +13,7 @@ from spliter import InvalidArgumentError
 Array: TypeAlias = npt.NDArray[Any]
 
 
-def encoded(labels: Array, classes: Array) -> npt.NDArray[np.intp]:
+def encode_labels(labels: Array, classes: Array) -> npt.NDArray[np.intp]:
     """Return the class numbers of labels.
 
     Parameters

@@ -23,7 +23,7 @@ from spliter_apps.svm.inspection import DataSummary
 from spliter_apps.svm.kernel import SupportSet, support
 from spliter_apps.svm.loop import Cascade, inspect_data
 from spliter_apps.svm.predictions import check_labelled, predict_blocks, score_blocks
-from spliter_apps.svm.settings import needs_variance, scaled, unfitted_svc
+from spliter_apps.svm.settings import needs_variance, scale_svc, unfitted_svc
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -262,18 +262,18 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             If training stopped at `max_iter`, or the last SVC at `svc_max_iter`.
         """
         svc = unfitted_svc(self)
-        with self._opened(X, y, sample_weight) as data:
+        with self._open(X, y, sample_weight) as data:
             data.parts.resolve_item_indexes()
             summary = inspect_data(data.parts, needs_variance(svc))
             if not data.in_memory:
                 keep_schema(self, summary.schema)
-            svc = scaled(svc, summary)
+            svc = scale_svc(svc, summary)
             cascade = Cascade(svc, summary, self.cascade_arity, self.tol, self.cascade)
             solution = cascade.run(data.parts, self.max_iter)
         self._keep(solution, summary)
         return self
 
-    def _opened(self, X: Any, y: Any, sample_weight: Any) -> Data:
+    def _open(self, X: Any, y: Any, sample_weight: Any) -> Data:
         if not is_blocked(X):
             X, y = validate_data(
                 self,
@@ -362,7 +362,7 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if is_blocked(X):
             return predict_blocks(self, "predict", X, dtype=self.classes_.dtype)
-        return self.estimator_.predict(self._validated(X))
+        return self.estimator_.predict(self._validate(X))
 
     def decision_function(self, X: Any) -> Any:
         """Return the decision values of each point.
@@ -388,7 +388,7 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if not is_blocked(X):
-            return self.estimator_.decision_function(self._validated(X))
+            return self.estimator_.decision_function(self._validate(X))
         nclasses = len(self.classes_)
         if nclasses == 2:
             return predict_blocks(self, "decision_function", X, dtype=float)
@@ -424,7 +424,7 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return score_blocks(self, X, y, sample_weight)
         return float(super().score(X, y, sample_weight))
 
-    def _validated(self, X: Any) -> Any:
+    def _validate(self, X: Any) -> Any:
         return validate_data(
             self,
             X,

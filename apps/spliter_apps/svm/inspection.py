@@ -21,8 +21,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from spliter import InvalidArgumentError, Partition, task
 from spliter_apps._blocks import Schema, inspect, points_of
 from spliter_apps._moments import Moments
-from spliter_apps.svm.columns import Array, distinct, encoded, label_column, weight_column
-from spliter_apps.svm.kernel import Rows, stacked
+from spliter_apps.svm.columns import Array, distinct, encode_labels, label_column, weight_column
+from spliter_apps.svm.kernel import Rows, stack_points
 
 BlockIndex: TypeAlias = tuple[int, ...]
 
@@ -103,7 +103,7 @@ class DataSummary:
         counts = np.zeros(len(classes), dtype=np.int64)
         positive_of = {}
         for found in ordered:
-            codes = encoded(found.classes, classes)
+            codes = encode_labels(found.classes, classes)
             counts[codes] += found.counts
             positive_of[found.first] = np.zeros(len(classes), dtype=np.int64)
             positive_of[found.first][codes] = found.positive
@@ -159,7 +159,7 @@ def inspect_partition(partition: Partition, moments: bool) -> PartitionSummary:
     except ValueError as error:
         raise InvalidArgumentError(f"{error} (in blocks from {index} on)") from error
     classes = distinct(filled)
-    codes = encoded(np.concatenate(filled), classes)
+    codes = encode_labels(np.concatenate(filled), classes)
     positive = codes[np.concatenate(wanted)]
     return PartitionSummary(
         partition.get_indexes()[0],
@@ -222,8 +222,8 @@ def read(partition: Partition, classes: Array) -> Rows:
     labels = [np.asarray(of_block).reshape(-1) for _, of_block, _ in blocks]
     weights = [np.asarray(w, np.float64).reshape(-1) for _, _, w in blocks if w is not None]
     rows = Rows(
-        several[0] if len(several) == 1 else stacked(several),
-        np.concatenate([encoded(column, classes) for column in labels]),
+        several[0] if len(several) == 1 else stack_points(several),
+        np.concatenate([encode_labels(column, classes) for column in labels]),
         np.concatenate(weights) if weights else None,
         partition.get_item_indexes(),
     )

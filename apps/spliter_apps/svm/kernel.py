@@ -96,7 +96,7 @@ class Rows:
                 [np.ones(len(rows)) if rows.weights is None else rows.weights for rows in several]
             )
         return cls(
-            stacked([rows.points for rows in several]),
+            stack_points([rows.points for rows in several]),
             np.concatenate([rows.labels for rows in several]),
             weights,
             np.concatenate([rows.indexes for rows in several]),
@@ -110,7 +110,7 @@ def _nbytes(array: Any) -> int:
     return sum(buffer.nbytes for buffer in (own, *buffers) if buffer is not None)
 
 
-def stacked(points: Sequence[Any]) -> Any:
+def stack_points(points: Sequence[Any]) -> Any:
     """Concatenate points along axis 0.
 
     Parameters
@@ -203,7 +203,7 @@ def train(
     everything = rows if replacements is None else Rows.concatenated([rows, replacements])
     if everything.labels.min() == everything.labels.max():
         return SupportSet(rows)
-    model = _fitted(svc, everything)
+    model = _fit_svc(svc, everything)
     if everything is not rows or margin_error:
         vectors = everything.points[model.support_]
         kept = near_margin(model, vectors, rows.points, rows.labels, margin_error)
@@ -217,12 +217,12 @@ def train(
     # With a callable kernel the model keeps all its training points. The solution on the support
     # vectors alone is the same, within `tol`.
     rows = rows.taken(np.sort(model.support_))
-    smaller = _fitted(svc, rows)
+    smaller = _fit_svc(svc, rows)
     smaller.fit_status_ = max(smaller.fit_status_, model.fit_status_)
     return SupportSet(rows, smaller)
 
 
-def _fitted(svc: SVC, rows: Rows) -> SVC:
+def _fit_svc(svc: SVC, rows: Rows) -> SVC:
     model: SVC = clone(svc)
     try:
         return model.fit(rows.points, rows.labels, sample_weight=rows.weights)
@@ -306,7 +306,7 @@ def improve(
     """
     if sum(each.gap for each in found) <= tol * abs(last.objectives[-1]):
         return replace(last, objectives=(*last.objectives, last.objectives[-1]), converged=True)
-    better = train(united([last, *(SupportSet(each.rows) for each in found)]), svc)
+    better = train(merge_rows([last, *(SupportSet(each.rows) for each in found)]), svc)
     assert better is not None and better.model is not None, "there is more than one class"
     objective = dual_objective(better.model, support(better).points)
     # The objective rises in each iteration, up to the tolerance of the SVCs.
@@ -336,7 +336,7 @@ def support(found: SupportSet) -> Rows:
     return found.rows.taken(found.model.support_) if callable(found.model.kernel) else found.rows
 
 
-def united(sets: Sequence[SupportSet]) -> Rows:
+def merge_rows(sets: Sequence[SupportSet]) -> Rows:
     """Return the union of several sets, without duplicates.
 
     Parameters
@@ -378,7 +378,7 @@ def merge(sets: Sequence[SupportSet | None], svc: SVC, *, exact: bool = False) -
         return None
     if len(present) == 1 and present[0].model is not None:
         return present[0]
-    return train(united(present), svc, exact=exact)
+    return train(merge_rows(present), svc, exact=exact)
 
 
 def finish(sets: Sequence[SupportSet | None], svc: SVC, *, exact: bool = False) -> SupportSet:

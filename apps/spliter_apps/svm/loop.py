@@ -40,8 +40,8 @@ from spliter_apps.svm.kernel import (
     finish,
     improve,
     merge,
+    merge_rows,
     train,
-    united,
 )
 
 
@@ -139,7 +139,7 @@ class Cascade:
                 partitions, quotas(counts, self.summary.positive, wanted), strict=True
             )
         ]
-        return _concatenated(partitions[0], *several)
+        return _concatenate_samples(partitions[0], *several)
 
     def _args_chooser(self, drawn: Any) -> _ChooseArgs:
         """Return a function that gives the training arguments for the class counts of a part."""
@@ -257,7 +257,7 @@ def _draw(partition: Partition, classes: npt.NDArray[Any], quota: Counts) -> Row
 
 
 @task
-def _concatenated(partition: Partition, *several: Rows) -> Rows:
+def _concatenate_samples(partition: Partition, *several: Rows) -> Rows:
     """Concatenate the samples of all partitions."""
     return Rows.concatenated(several)
 
@@ -313,7 +313,7 @@ def _merge(
     present = [found for found in sets if found is not None]
     if not error or not present:
         return merge(present, svc)
-    rows = united(present)
+    rows = merge_rows(present)
     return train(rows, svc, replacements=_replacements(rows, mass, drawn), margin_error=error)
 
 

@@ -61,11 +61,11 @@ def predict_blocks(
         Blocked like the points.
     """
     with open_data(X, materialize=False) as data:
-        expected = Requirements.by(estimator, accept_sparse=True)
-        expected.check_grid(data.parts)
+        requirements = Requirements.by(estimator, accept_sparse=True)
+        requirements.check_grid(data.parts)
         return data.parts.map_blocks(
             _predict_block,
-            expected,
+            requirements,
             _broadcast_model(data.parts[0], estimator.estimator_),
             method,
             dtype=dtype,
@@ -92,10 +92,10 @@ def score_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any) -> float:
     """
     with open_data(X, y, sample_weight, materialize=False) as data:
         check_labelled(data)
-        expected = Requirements.by(estimator, accept_sparse=True)
-        expected.check_grid(data.parts)
+        requirements = Requirements.by(estimator, accept_sparse=True)
+        requirements.check_grid(data.parts)
         model = _broadcast_model(data.parts[0], estimator.estimator_)
-        counted = [_count_correct(partition, expected, model) for partition in data.parts]
+        counted = [_count_correct(partition, requirements, model) for partition in data.parts]
         right, of_all = sum(gather(counted))
     if not of_all:
         raise InvalidArgumentError("a score needs at least one point of positive weight")
@@ -108,9 +108,11 @@ def _broadcast_model(partition: Partition, model: SVC) -> SVC:
     return model
 
 
-def _predict_block(block: Any, expected: Requirements, model: SVC, method: str) -> npt.NDArray[Any]:
+def _predict_block(
+    block: Any, requirements: Requirements, model: SVC, method: str
+) -> npt.NDArray[Any]:
     """Call a method of the model on the points of one block."""
-    points = expected.points(block[0] if isinstance(block, tuple) else block)
+    points = requirements.points(block[0] if isinstance(block, tuple) else block)
     # libsvm needs at least one point: use the shape of the result for a dummy point.
     if not points.shape[0]:
         return _call_model(model, method, np.zeros((1, points.shape[1])))[:0]
@@ -124,12 +126,12 @@ def _call_model(model: SVC, method: str, points: Any) -> npt.NDArray[Any]:
 
 @task
 def _count_correct(
-    partition: Partition, expected: Requirements, model: SVC
+    partition: Partition, requirements: Requirements, model: SVC
 ) -> npt.NDArray[np.float64]:
     """Return the weight of the correctly classified points of one partition, and of all."""
     total = np.zeros(2)
     for index, (points, labels, *weights) in partition.items():
-        result = _predict_block(points, expected, model, "predict")
+        result = _predict_block(points, requirements, model, "predict")
         right = result == label_column(labels, len(result), f"block {index} of y")
         if weights:
             of_block = weight_column(weights[0], len(result), f"block {index} of sample_weight")

@@ -96,7 +96,7 @@ def needs_variance(svc: SVC) -> bool:
     return with_gamma and isinstance(svc.gamma, str) and svc.gamma == "scale"
 
 
-def scaled(svc: SVC, summary: DataSummary) -> SVC:
+def scale_svc(svc: SVC, summary: DataSummary) -> SVC:
     """Return an SVC with numbers for parameters that depend on all data.
 
     Parameters

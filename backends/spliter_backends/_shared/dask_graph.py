@@ -127,7 +127,7 @@ def example_block(meta: Any, grid: BlockGrid) -> Any:
     return meta_nonempty(meta)
 
 
-def persisted(collections: Sequence[Any], **settings: Any) -> list[Any]:
+def persist_collections(collections: Sequence[Any], **settings: Any) -> list[Any]:
     """Compute the Dask collections that need it.
 
     Parameters

@@ -76,7 +76,7 @@ class LocalSource:
         join = collections[0].join if len(collections) == 1 else concatenate
         return once.get(lambda: join(blocks))
 
-    def pinned(self) -> LocalSource:
+    def keep_open(self) -> LocalSource:
         """Return a source of the same blocks that stays valid when the Split is closed."""
         return LocalSource(dataclasses.replace(self.store), self.positions)
 
@@ -195,6 +195,6 @@ def at_location(argument: Any) -> Any:
     source = argument.source
     return argument.at_location(
         # A submitted task reads its blocks even if the Split is closed before it runs.
-        source.pinned() if isinstance(source, LocalSource) else source,
+        source.keep_open() if isinstance(source, LocalSource) else source,
         materialize=argument.begin_pass(),
     )

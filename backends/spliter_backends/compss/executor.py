@@ -116,17 +116,17 @@ class CompssExecutor(ExecutorBase):
             here = [_local_argument(argument) for argument in args]
             named = {name: _local_argument(argument) for name, argument in kwargs.items()}
             at_once = Call(_call_locally, (fn, here, named), {})
-            return self._registered(key, tasks.start(base, constraints, key, at_once))
+            return self._register(key, tasks.start(base, constraints, key, at_once))
         pickled = pickle_call(fn, args, kwargs, self._check_and_convert)
         if pickled.inputs:
             given = (key, pickled.content, pickled.inputs)
-            return self._registered(key, tasks.start(f"{base}_with", constraints, *given))
-        return self._registered(key, tasks.start(base, constraints, key, pickled.content))
+            return self._register(key, tasks.start(f"{base}_with", constraints, *given))
+        return self._register(key, tasks.start(base, constraints, key, pickled.content))
 
-    def _registered(self, key: str, returned: Any) -> Any:
+    def _register(self, key: str, returned: Any) -> Any:
         """Register futures by key; without a runtime, convert return values to done futures."""
         if isinstance(returned, tuple | list):
-            return [self._registered(key, element) for element in returned]
+            return [self._register(key, element) for element in returned]
         if isinstance(returned, TaskResult | TaskFailure):
             future = CompssFuture()
             future.key = key

@@ -79,28 +79,28 @@ def call_with(key: str, content: bytes | Call, inputs: Sequence[Any]) -> Any:
 @task(**DECORATION["make"])  # type: ignore[untyped-decorator]
 def make(key: str, content: bytes | Call) -> Any:
     """Make a block: return the block itself, and its metadata."""
-    return _made(key, run_call(key, content, ()))
+    return _pack_block(key, run_call(key, content, ()))
 
 
 @task(**DECORATION["make_with"])  # type: ignore[untyped-decorator]
 def make_with(key: str, content: bytes | Call, inputs: Sequence[Any]) -> Any:
     """Make a block from the results of others."""
-    return _made(key, run_call(key, content, inputs))
+    return _pack_block(key, run_call(key, content, inputs))
 
 
 @task(**DECORATION["make_in_turn"])  # type: ignore[untyped-decorator]
 def make_in_turn(key: str, content: bytes | Call) -> Any:
     """Make a block at the next node."""
-    return _made(key, run_call(key, content, ()))
+    return _pack_block(key, run_call(key, content, ()))
 
 
 @task(**DECORATION["make_in_turn_with"])  # type: ignore[untyped-decorator]
 def make_in_turn_with(key: str, content: bytes | Call, inputs: Sequence[Any]) -> Any:
     """Make a block from the results of others, at the next node."""
-    return _made(key, run_call(key, content, inputs))
+    return _pack_block(key, run_call(key, content, inputs))
 
 
-def _made(key: str, attempt: CallResult | TaskFailure) -> tuple[Any, Any]:
+def _pack_block(key: str, attempt: CallResult | TaskFailure) -> tuple[Any, Any]:
     if isinstance(attempt, TaskFailure):
         return attempt, attempt
     return attempt.value, result_of(BlockMetadata.of([attempt.value]), key, local_report())
@@ -180,15 +180,15 @@ def start(base: str, constraints: Mapping[str, Any], *args: Any, **options: Any)
         One per return value.
     """
     _started[base] += 1
-    return constrained(base, constraints)(*args, **options)
+    return with_constraints(base, constraints)(*args, **options)
 
 
-def started() -> int:
+def count_started() -> int:
     """Return how many tasks this process has started, including those run without a runtime."""
     return _started.total()
 
 
-def constrained(base: str, constraints: Mapping[str, Any]) -> Callable[..., Any]:
+def with_constraints(base: str, constraints: Mapping[str, Any]) -> Callable[..., Any]:
     """Return one of these tasks with constraints.
 
     Parameters
@@ -201,18 +201,18 @@ def constrained(base: str, constraints: Mapping[str, Any]) -> Callable[..., Any]
     if not constraints:
         found: Callable[..., Any] = globals()[base]
         return found
-    return _constrained(base, json.dumps(dict(constraints), sort_keys=True, default=str))
+    return _make_constrained(base, json.dumps(dict(constraints), sort_keys=True, default=str))
 
 
 @functools.cache
-def _constrained(base: str, encoded: str) -> Callable[..., Any]:
+def _make_constrained(base: str, encoded: str) -> Callable[..., Any]:
     digest = hashlib.sha256(encoded.encode()).hexdigest()[:16]
-    renamed = _renamed(base, f"{base}{_SEPARATOR}{digest}")
+    renamed = _rename_task(base, f"{base}{_SEPARATOR}{digest}")
     found: Callable[..., Any] = constraint(**json.loads(encoded))(renamed)
     return found
 
 
-def _renamed(base: str, name: str) -> Callable[..., Any]:
+def _rename_task(base: str, name: str) -> Callable[..., Any]:
     """Return a copy of a task under another name."""
     plain = globals()[base].__wrapped__
     copy = types.FunctionType(plain.__code__, globals(), name, plain.__defaults__)
@@ -226,5 +226,5 @@ def __getattr__(name: str) -> Any:
     """Find a constrained task by its name, as workers do."""
     base, separator, _ = name.partition(_SEPARATOR)
     if separator and base in DECORATION:
-        return _renamed(base, name)
+        return _rename_task(base, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,7 +18,11 @@ from spliter import (
     LazyCollectionError,
     UnsupportedCollectionError,
 )
-from spliter_backends._shared.dask_graph import belongs_to_cluster, block_values, persisted
+from spliter_backends._shared.dask_graph import (
+    belongs_to_cluster,
+    block_values,
+    persist_collections,
+)
 from spliter_backends.dask.blocks import CollectionBlocks, DaskBlocks, ViewOf
 from spliter_backends.dask.client.environment import check_environment
 from spliter_backends.dask.executor import DaskExecutor, executor_for_client
@@ -43,7 +47,7 @@ class DaskLocator:
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
         """Compute lazy collections on the cluster; see :class:`spliter.backend.SupportsPersist`."""
         check_thread()
-        return persisted(collections)
+        return persist_collections(collections)
 
     def open(self, collections: Sequence[Any]) -> DaskBlocks:
         """Open collections whose blocks are futures."""

@@ -90,7 +90,7 @@ class DataClayArray:
         from spliter_backends.dataclay.message import decode
 
         session = current_session()
-        messages = session.wait(_pulled(session, self.object_ids, BlockGrid(self.chunks)))
+        messages = session.wait(_pull_blocks(session, self.object_ids, BlockGrid(self.chunks)))
         contents = [decode(it)[1]["_dc_property_content"] for it in messages]
         shape = BlockGrid(self.chunks).shape
         if self.nblocks == shape[0]:
@@ -116,10 +116,10 @@ class DataClayArray:
         return f"<DataClayArray: shape {self.shape}, dtype {self.dtype}, {self.nblocks} blocks>"
 
 
-async def _pulled(
+async def _pull_blocks(
     session: Session, object_ids: Sequence[uuid.UUID], grid: BlockGrid
 ) -> list[bytearray]:
-    """Fetch blocks; locate those again that have moved in the meantime."""
+    """Fetch blocks; locate moved ones again."""
     messages: dict[int, bytearray] = {}
     for attempt in range(MAX_ATTEMPTS):
         missing = [at for at in range(len(object_ids)) if at not in messages]
@@ -137,7 +137,7 @@ async def _pulled(
             except BackendLostError as error:
                 dead[holder] = str(error)
                 lost.append(at)
-        if lost and attempt:  # the first time, a block may just have left the lost backend
+        if lost and attempt:  # in the first attempt, a block may just have left the lost backend
             raise lost_blocks_error(grid, np.asarray(lost, dtype=np.int64), dead)
         if len(messages) == len(object_ids):
             return [messages[at] for at in range(len(object_ids))]

@@ -180,7 +180,7 @@ class DataClayExecutor(ExecutorBase):
                     )
                 if value.location != location:
                     return None  # sent as a reference that cannot be iterated there
-                new: _PartitionArgument | Future[Any] = self._sent(value)
+                new: _PartitionArgument | Future[Any] = self._partition_argument(value)
             elif isinstance(value, Future):
                 new = value
             else:
@@ -190,12 +190,12 @@ class DataClayExecutor(ExecutorBase):
                 task.referred.append(new)
             return numbers[id(value)]
 
-        task.call = _pickled(fn, tuple(args), dict(kwargs), refer)
+        task.call = _pickle_call(fn, tuple(args), dict(kwargs), refer)
         waiting = [future for future in task.awaited if not future.done()]
         when_done(waiting, functools.partial(self._start, task))
         return task.future
 
-    def _sent(self, partition: Partition) -> _PartitionArgument:
+    def _partition_argument(self, partition: Partition) -> _PartitionArgument:
         source = partition.source
         assert isinstance(source, ClientSource)
         return _PartitionArgument(partition, source.handle, partition.begin_pass())
@@ -319,7 +319,7 @@ class DataClayExecutor(ExecutorBase):
         return given
 
 
-def _pickled(
+def _pickle_call(
     fn: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -337,10 +337,10 @@ def _pickled(
     except Exception as error:
         place = "a dataClay backend"
         raise not_serializable(fn, args, kwargs, error, pickle, place) from error
-    return _checked_message(pickled)
+    return _check_message(pickled)
 
 
-def _pickled_result(value: Any) -> bytes:
+def _pickle_result(value: Any) -> bytes:
     """Pickle the result of another engine's future, which is an argument."""
     try:
         pickled = encode(value)
@@ -349,10 +349,10 @@ def _pickled_result(value: Any) -> bytes:
             f"a future among the arguments has a {type(value).__name__} as its result, which "
             f"cannot be pickled: {error}. Return picklable values from its task"
         ) from error
-    return _checked_message(pickled)
+    return _check_message(pickled)
 
 
-def _checked_message(pickled: PickledMessage) -> bytes:
+def _check_message(pickled: PickledMessage) -> bytes:
     _check_fits(pickled.nbytes)
     return pickled.join()
 
@@ -384,7 +384,7 @@ async def _argument(future: Future[Any], peer: Peer) -> bytes | str:
             return kept.name if kept.peer is peer else bytes(await kept.message())
         if future.message is not None:
             return future.message
-    return _pickled_result(future.result())
+    return _pickle_result(future.result())
 
 
 def _is_kept(future: Any) -> bool:

@@ -66,9 +66,9 @@ class LocalLocator:
         """Compute lazy Dask collections in this process; return others unchanged."""
         if not any(_is_dask(collection) for collection in collections):
             return collections
-        from spliter_backends._shared.dask_graph import persisted
+        from spliter_backends._shared.dask_graph import persist_collections
 
-        return persisted(collections, scheduler="threads")
+        return persist_collections(collections, scheduler="threads")
 
     def open(self, collections: Sequence[Any]) -> Blocks:
         """Open collections; nothing is read.

@@ -29,7 +29,7 @@ from spliter_backends._shared.dask_graph import (
     BlockValues,
     belongs_to_cluster,
     block_values,
-    persisted,
+    persist_collections,
 )
 from spliter_backends._shared.process_blocks import LocalBlocks
 from spliter_backends._shared.readable import ReadableCollection, block_nbytes
@@ -85,20 +85,20 @@ class XarrayLocator:
                 "location; call data = data.persist() and split that, or use persist=True"
             )
         if not any(belongs_to_cluster(variable.data) for variable in chunks.variables):
-            return _opened_here(chunks, found)
+            return _open_local(chunks, found)
         if not all(isinstance(value, Future) for values in found for value in values.values):
             raise LazyCollectionError(
                 "chunks of this xarray object are in this process, but the program has a Dask "
                 "client; call data = data.persist() and split that"
             )
-        return _opened_on_cluster(chunks, found)
+        return _open_on_cluster(chunks, found)
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
         """Compute lazy chunks; see :class:`spliter.backend.SupportsPersist`."""
         plain = [held.data if isinstance(held, Along) else held for held in collections]
         return [
             replace(held, data=data) if isinstance(held, Along) else data
-            for held, data in zip(collections, persisted(plain), strict=True)
+            for held, data in zip(collections, persist_collections(plain), strict=True)
         ]
 
 
@@ -202,7 +202,7 @@ def _chunks_of(data: Labelled, dim: Hashable) -> _Chunks:
     # The variable with the most bytes determines the locations; the others are copied there.
     first = max(own, key=lambda entry: entry[1].nbytes)
     ordered = [first, *(entry for entry in chunked if entry is not first)]
-    sizes = _unified_chunks(ordered)
+    sizes = _unify_chunks(ordered)
     dims = (dim, *(other for other in first[1].dims if other != dim))
     for entry in named:
         if dim in entry[1].dims and not entry[2]:
@@ -247,7 +247,7 @@ def _is_chunked(variable: xr.Variable) -> bool:
     return variable.chunks is not None and is_dask_collection(variable.data)
 
 
-def _unified_chunks(chunked: Sequence[Entry]) -> dict[Hashable, tuple[int, ...]]:
+def _unify_chunks(chunked: Sequence[Entry]) -> dict[Hashable, tuple[int, ...]]:
     """Return the chunks of each dimension; reject variables with different chunks."""
     sizes: dict[Hashable, tuple[int, ...]] = {}
     for name, variable, _ in chunked:
@@ -279,7 +279,7 @@ def _check_cut_alike(
             )
 
 
-def _opened_on_cluster(chunks: _Chunks, found: Sequence[BlockValues]) -> DaskBlocks:
+def _open_on_cluster(chunks: _Chunks, found: Sequence[BlockValues]) -> DaskBlocks:
     check_thread()
     members = [
         CollectionBlocks(chunks.grid, _in_order(values, matching), _nbytes(chunks, found))
@@ -290,7 +290,7 @@ def _opened_on_cluster(chunks: _Chunks, found: Sequence[BlockValues]) -> DaskBlo
     return open_collections(members, chunks.view)
 
 
-def _opened_here(chunks: _Chunks, found: Sequence[BlockValues]) -> LocalBlocks:
+def _open_local(chunks: _Chunks, found: Sequence[BlockValues]) -> LocalBlocks:
     members = [_in_order(values, matching) for values, matching in _with_beside(chunks, found)]
     sizes = [[block_nbytes(value) for value in member] for member in members]
     nbytes = np.asarray(sizes, dtype=np.int64).reshape(len(members), -1).sum(axis=0)

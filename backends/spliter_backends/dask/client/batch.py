@@ -71,11 +71,11 @@ class _Batch:
         }
         for name, value in of_task.items():
             self.annotations.setdefault(name, {})[key] = value
-        self.rows.append((key, fn, tuple(map(self._shared, args))))
+        self.rows.append((key, fn, tuple(map(self._deduplicate, args))))
         self.futures[key] = future
         self.grown = time.monotonic()
 
-    def _shared(self, value: Any) -> Any:
+    def _deduplicate(self, value: Any) -> Any:
         """Return equal bytes of this batch if there are any, so that they are sent once."""
         if type(value) is not bytes:
             return value

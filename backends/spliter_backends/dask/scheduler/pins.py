@@ -76,8 +76,8 @@ class PinPlugin(SchedulerPlugin):
     ) -> None:
         """Remove the pins to a worker that has died, left or been retired."""
         tasks = scheduler.tasks.values()
-        pinned = [task for task in tasks if worker in (task.worker_restrictions or ())]
-        self._report(self._remove_pins(pinned))
+        keep_open = [task for task in tasks if worker in (task.worker_restrictions or ())]
+        self._report(self._remove_pins(keep_open))
         self.check()
 
     def available_workers(self) -> dict[str, int]:

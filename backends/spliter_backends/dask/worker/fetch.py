@@ -47,14 +47,14 @@ def fetch(
         If reading takes longer.
     """
     if not internals.peer_reads.usable(worker):
-        return _copied_by_a_task(worker, list(holders), timeout)
+        return _copy_by_task(worker, list(holders), timeout)
     read: tuple[dict[Key, Any], list[Key]] = sync(
         worker.loop, _gather, worker, holders, callback_timeout=timeout
     )
     return read
 
 
-def _copied_by_a_task(
+def _copy_by_task(
     worker: Worker, keys: list[Key], timeout: float
 ) -> tuple[dict[Key, Any], list[Key]]:
     """Make Dask copy blocks, as dependencies of a task."""

@@ -293,7 +293,7 @@ class Peer:
         call = getattr(client.stub, name)(
             request, metadata=[*client.metadata_call, *self._session.metadata]
         )
-        waiting = asyncio.ensure_future(_awaited(call))
+        waiting = asyncio.ensure_future(_wait_call(call))
         self._under_way.add(waiting)
         if self._watcher is None:
             self._watcher = self._session.loop.create_task(self._watch())
@@ -397,6 +397,6 @@ def _check_fits(nbytes: int) -> None:
         )
 
 
-async def _awaited(call: Any) -> Any:
+async def _wait_call(call: Any) -> Any:
     """Wait for a gRPC call, which is awaitable but no coroutine."""
     return await call

@@ -253,19 +253,19 @@ class PartitionHandle:
             for object_id, holder in zip(ids, held, strict=True)
             if holder is not None and holder != backend_id
         }
-        brought = await asyncio.gather(
+        copied = await asyncio.gather(
             *(self._copies.copy_to(it, holder, backend_id) for it, holder in away.items())
         )
-        stands_for = {it: copy.object_id for it, (copy, _) in zip(away, brought, strict=True)}
-        members = tuple(pack_ids(stands_for.get(it, it) for it in ids) for ids in self._members)
+        copy_ids = {it: copy.object_id for it, (copy, _) in zip(away, copied, strict=True)}
+        members = tuple(pack_ids(copy_ids.get(it, it) for it in ids) for ids in self._members)
         peer = self._session.peer(backend_id)
         partition = OwnedObject(peer, uuid.uuid4())
         await peer.call_handler("add_partition", self._session.name, partition.object_id, members)
-        remote = RemotePartition(partition, tuple(copy for copy, _ in brought))
+        remote = RemotePartition(partition, tuple(copy for copy, _ in copied))
         return (
             remote,
-            sum(nbytes > 0 for _, nbytes in brought),
-            sum(nbytes for _, nbytes in brought),
+            sum(nbytes > 0 for _, nbytes in copied),
+            sum(nbytes for _, nbytes in copied),
         )
 
     def _check_not_lost(

@@ -91,7 +91,7 @@ def run(call: bytes, given: Sequence[bytes | str], name: str) -> tuple[Any, ...]
         ``("stale", ids)``.
     """
     try:
-        fn, args, kwargs = _unpickled_call(call, given)
+        fn, args, kwargs = _unpickle_call(call, given)
         return _reply(fn(*args, **kwargs), name)
     except StaleError as stale:
         return "stale", stale.object_ids
@@ -99,17 +99,17 @@ def run(call: bytes, given: Sequence[bytes | str], name: str) -> tuple[Any, ...]
         return "failed", ERRORS.encode(error)
 
 
-def _unpickled_call(call: bytes, given: Sequence[bytes | str]) -> tuple[Any, Any, Any]:
+def _unpickle_call(call: bytes, given: Sequence[bytes | str]) -> tuple[Any, Any, Any]:
     """Unpickle a call, and check that the blocks of its partitions are here."""
-    referred = [_result(it) if isinstance(it, str) else _unpickled(it) for it in given]
+    referred = [_result(it) if isinstance(it, str) else _unpickle(it) for it in given]
     for value in referred:
         if isinstance(value, Partition) and isinstance(value.source, BackendSource):
             value.source.check_present()
-    fn, args, kwargs = _unpickled(call, referred)
+    fn, args, kwargs = _unpickle(call, referred)
     return fn, args, kwargs
 
 
-def _unpickled(message: bytes, referred: Sequence[Any] = ()) -> Any:
+def _unpickle(message: bytes, referred: Sequence[Any] = ()) -> Any:
     try:
         return decode(message, referred)
     except Exception as error:
@@ -190,7 +190,7 @@ def _pull(transfer: str, what: str | uuid.UUID, start: int, stop: int) -> tuple[
     """Return the length and a chunk of the message of a result, or of an object to be copied."""
     pickled = _outgoing.get(transfer)
     if pickled is None:
-        pickled = _pickled_result(what) if isinstance(what, str) else encode(_content_of(what))
+        pickled = _pickle_result(what) if isinstance(what, str) else encode(_content_of(what))
     if stop < pickled.nbytes:
         _outgoing[transfer] = pickled
         _ensure_lease(transfer)
@@ -199,7 +199,7 @@ def _pull(transfer: str, what: str | uuid.UUID, start: int, stop: int) -> tuple[
     return pickled.nbytes, pickled.chunk(start, stop)
 
 
-def _pickled_result(name: str) -> PickledMessage:
+def _pickle_result(name: str) -> PickledMessage:
     result = _result(name)
     try:
         return encode(result)

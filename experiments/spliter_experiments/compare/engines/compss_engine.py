@@ -25,7 +25,7 @@ from spliter_backends.compss.blocks import known_metadata
 from spliter_backends.compss.executor import EXECUTOR
 from spliter_backends.compss.outcome import host_name
 from spliter_backends.compss.settings import configure
-from spliter_backends.compss.tasks import started
+from spliter_backends.compss.tasks import count_started
 from spliter_experiments.compare.data.blocks import row_starts
 from spliter_experiments.compare.data.sources import Rows
 from spliter_experiments.compare.engines.compss_calls import (
@@ -132,7 +132,7 @@ class TaskMeter:
 
     def reading(self) -> Reading:
         """Return the number of started tasks."""
-        return Reading(self.own + started(), None)
+        return Reading(self.own + count_started(), None)
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from spliter_apps.svm.kernel import (
     finish,
     improve,
     merge,
+    merge_rows,
     support,
     train,
-    united,
 )
 from spliter_apps.svm.margins import bounds, dual_objective, slacks
 from spliter_experiments.compare.data.sources import Codes, Floats
@@ -122,7 +122,7 @@ def merge_sets(sets: Sequence[SupportSet | None], doubtful: float, svc: SVC) -> 
     present = [found for found in sets if found is not None]
     if not doubtful or not present:
         return merge(present, svc)
-    return train(united(present), svc, margin_error=doubtful)
+    return train(merge_rows(present), svc, margin_error=doubtful)
 
 
 def numbered(points: Floats, labels: Codes, start: int) -> Rows:
