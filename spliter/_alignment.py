@@ -9,7 +9,7 @@ from spliter._grid import UNKNOWN, BlockGrid
 
 
 def check_aligned(grids: Sequence[BlockGrid]) -> None:
-    """Refuse collections that are not blocked alike along axis 0.
+    """Reject collections that are not blocked alike along axis 0.
 
     Parameters
     ----------

@@ -8,11 +8,6 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 def format_bytes(nbytes: float) -> str:
     """Return a number of bytes with a binary unit.
 
-    Parameters
-    ----------
-    nbytes : float
-        Number of bytes, >= 0.
-
     Returns
     -------
     str

@@ -42,7 +42,7 @@ class Materialization:
     Parameters
     ----------
     from_pass : int or None
-        The first pass (1, 2, ...) that sees each partition as one block; ``None`` for never.
+        The first pass (1, 2, ...) over concatenated blocks; ``None`` for never.
     reason : str
         Readable reason.
 
@@ -65,12 +65,12 @@ class Materialization:
         return f"materialized{since} ({self.reason})"
 
     def applies_to(self, number: int) -> bool:
-        """Whether pass `number` (the first one is 1) sees partitions as one block."""
+        """Return whether pass `number`, counted from 1, is over concatenated blocks."""
         return self.from_pass is not None and number >= self.from_pass
 
 
 def check_materialize(value: object) -> None:
-    """Refuse values other than ``True``, ``False`` and ``"auto"``.
+    """Reject values other than ``True``, ``False`` and ``"auto"``.
 
     Raises
     ------

@@ -41,7 +41,7 @@ def split(
     partitions_per_location : int, optional
         Partitions at each location, at most one per block. By default one per core (thread).
     materialize : bool or "auto", default False
-        Whether tasks see each partition as one block. Its blocks are concatenated once at their
+        Whether tasks iterate over one concatenated block per partition. It is made once at its
         location and the copy is kept as long as the Split: more memory, no transfers. It pays
         off for blocks so small that the loop over them costs more than their rows. ``"auto"``
         materializes if blocks have less than 1,000 rows on average and every location has

@@ -68,7 +68,7 @@ class Partition:
     """Index of its location in :attr:`Split.locations`; 0 at the location itself."""
 
     materialization: Materialization
-    """Whether its tasks see it as one block; set by the Split."""
+    """Whether its tasks iterate over one concatenated block; set by the Split."""
 
     def __init__(
         self,
@@ -339,7 +339,7 @@ class Partition:
         return self._executor.submit(fn, (self, *args), kwargs, location=self.location)
 
     def begin_pass(self) -> bool:
-        """Count a task on this partition and return whether it sees one block.
+        """Count a task on this partition; return whether it iterates over one concatenated block.
 
         For backends: an executor calls it once for each partition among a task's arguments.
 
@@ -407,7 +407,7 @@ class Partition:
         return Partition, (*reference, None, None, self._materializes)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> IntArray:
-        """Refuse conversion to an array, which would silently copy all blocks.
+        """Reject conversion to an array, which would silently copy all blocks.
 
         Raises
         ------

@@ -51,10 +51,6 @@ class Template:
         meta : DataFrame, Series, Index or ndarray, or None
             Like a result; its rows are ignored.
 
-        Returns
-        -------
-        Template or None
-
         Raises
         ------
         InvalidArgumentError
@@ -90,10 +86,6 @@ class Template:
         result : DataFrame, Series, Index, ndarray, or another array
             Any number of rows.
 
-        Returns
-        -------
-        Template
-
         Raises
         ------
         InvalidArgumentError
@@ -127,10 +119,6 @@ class Template:
         args, kwargs
             Further arguments of `fn`.
 
-        Returns
-        -------
-        Template
-
         Raises
         ------
         InvalidArgumentError
@@ -146,7 +134,7 @@ class Template:
         return cls.of(result)
 
     def check(self, result: Any, index: tuple[int, ...]) -> None:
-        """Refuse a result that does not match this template.
+        """Reject a result that does not match this template.
 
         Parameters
         ----------
@@ -189,16 +177,7 @@ HINT = (
 
 
 def is_frame(value: Any) -> bool:
-    """Whether a value is a DataFrame, Series or Index, of pandas or a similar library.
-
-    Parameters
-    ----------
-    value : object
-
-    Returns
-    -------
-    bool
-    """
+    """Return whether a value is a DataFrame, Series or Index, of pandas or a similar library."""
     return hasattr(type(value), "iloc") or hasattr(type(value), "to_frame")
 
 
@@ -245,7 +224,6 @@ def place_results(
     grid : BlockGrid
         Grid of the collection being split.
     results : iterable of (Partition, future)
-        Each partition with the future of its result.
 
     Raises
     ------

@@ -294,7 +294,7 @@ def plan(
 
 
 def check_partitions_per_location(value: object) -> None:
-    """Refuse anything but ``None`` or a whole number of at least 1.
+    """Reject anything but ``None`` or a whole number of at least 1.
 
     Parameters
     ----------

@@ -318,7 +318,7 @@ class Split(Sequence[Partition]):
 
     @property
     def materialization(self) -> Materialization:
-        """Whether tasks see partitions as one block, from which pass on, and why."""
+        """Whether partitions are materialized, from which pass on, and why."""
         return self._materialization
 
     @property
@@ -393,7 +393,7 @@ class Split(Sequence[Partition]):
         self._blocks.close()
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled: only partitions are sent to tasks.
+        """Reject pickling: only partitions are sent to tasks.
 
         Raises
         ------

@@ -106,7 +106,7 @@ def task(fn: Callable[..., Any] | None = None, /) -> Callable[..., Any]:
 
 
 def _check_one_location(fn: Callable[..., Any], arguments: Iterable[Any]) -> None:
-    """Refuse a Split, or a list of its partitions, as an argument of a task."""
+    """Reject a Split, or a list of its partitions, as an argument of a task."""
     for argument in arguments:
         if not isinstance(argument, Split | list | tuple) or not len(argument):
             continue
@@ -231,13 +231,7 @@ def gather(futures: Iterable[Any]) -> list[Any]:
 
 
 def check_may_wait(executor: Executor) -> None:
-    """Refuse to wait on the engine's event loop.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If this thread runs that event loop.
-    """
+    """Raise `InvalidArgumentError` if called on the engine's event loop."""
     if not executor.blocking_call_allowed():
         raise InvalidArgumentError(
             "waiting for tasks would block the event loop that runs them; wait in a thread: "

@@ -24,7 +24,7 @@ SUBMIT_OPTIONS: Final = {
 
 
 def check_task_function(fn: object) -> None:
-    """Refuse objects that cannot run as a task.
+    """Reject objects that cannot run as a task.
 
     Parameters
     ----------
@@ -47,14 +47,13 @@ def check_task_function(fn: object) -> None:
 
 
 def check_keywords(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuse options of Dask's ``submit`` that the function of a task does not accept.
+    """Reject options of Dask's ``submit`` that the function of a task does not accept.
 
     Any other wrong keyword is left to Python, which raises ``TypeError`` in the task.
 
     Parameters
     ----------
     fn : callable
-        The function of the task.
     kwargs : mapping of str to object
         Keyword arguments of the call.
 

@@ -21,10 +21,6 @@ READERS: Final = {
 def describe_type(value: Any) -> str:
     """Return the name of a value's type; for a list, also that of its first element.
 
-    Parameters
-    ----------
-    value : object
-
     Returns
     -------
     str
@@ -43,16 +39,12 @@ def describe_type(value: Any) -> str:
 
 
 def is_in_memory(value: Any) -> bool:
-    """Tell whether a value is a single NumPy, pandas or SciPy object in memory.
+    """Return whether a value is a single NumPy, pandas or SciPy object in memory.
 
     Parameters
     ----------
     value : object
         Anything. Memory maps do not count.
-
-    Returns
-    -------
-    bool
     """
     packages = {base.__module__.partition(".")[0] for base in type(value).__mro__}
     return type(value).__name__ != "memmap" and not packages.isdisjoint(
@@ -69,10 +61,6 @@ def explain_not_a_collection(value: Any, backends: Sequence[str]) -> str:
         The argument of ``split``.
     backends : sequence of str
         Names of the backends that were tried.
-
-    Returns
-    -------
-    str
     """
     name = describe_type(value)
     if isinstance(value, str | os.PathLike):
@@ -111,7 +99,7 @@ def _explain_file(path: str | bytes) -> str:
 def check_aligned_arguments(
     recognises: Callable[[Any], bool], collection: Any, aligned: Sequence[Any]
 ) -> None:
-    """Refuse positional arguments of ``split`` that cannot be aligned with a collection.
+    """Reject positional arguments of ``split`` that cannot be aligned with a collection.
 
     Parameters
     ----------

@@ -331,7 +331,7 @@ class Requirements:
         )
 
     def check_columns(self, n_features: int, feature_names: tuple[str, ...] | None) -> None:
-        """Refuse columns other than those of the training data, with scikit-learn's messages.
+        """Reject columns other than those of the training data, with scikit-learn's messages.
 
         Parameters
         ----------
@@ -356,7 +356,7 @@ class Requirements:
             )
 
     def check_grid(self, parts: Split) -> None:
-        """Refuse a Split with a wrong number of columns, if it is known without its blocks.
+        """Reject a Split with a wrong number of columns, if it is known without its blocks.
 
         Parameters
         ----------

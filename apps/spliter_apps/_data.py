@@ -28,7 +28,7 @@ BLOCK_ROWS = 65_536
 
 
 def is_blocked(X: Any) -> bool:
-    """Tell whether input is a collection of blocks, as opposed to one array in memory.
+    """Return whether input is a collection of blocks, as opposed to one array in memory.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def is_blocked(X: Any) -> bool:
 
 
 def _may_be_block(element: Any) -> bool:
-    """Whether a list's element can be a block of points, as opposed to a row or a number."""
+    """Return whether a list's element can be a block of points, as opposed to a row or a number."""
     if isinstance(element, list | tuple | int | float | str | np.generic):
         return False
     if isinstance(element, np.ndarray):
@@ -200,7 +200,7 @@ def _cut(array: Any, rows: int) -> list[Any]:
 
 
 def check_members(data: Data, ncollections: int, of_what: str) -> None:
-    """Refuse a Split of the wrong number of collections.
+    """Reject a Split of the wrong number of collections.
 
     Parameters
     ----------

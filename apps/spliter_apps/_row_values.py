@@ -74,7 +74,7 @@ def block_like(
 
 
 def is_in_memory(value: Any) -> bool:
-    """Tell whether labels or weights are one array in memory, as opposed to blocks.
+    """Return whether labels or weights are one array in memory, as opposed to blocks.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def _cut_by_blocks(partition: Partition, chunks: Sequence[Any]) -> list[Any]:
 
 
 def check_columns(parts: Split) -> None:
-    """Refuse points with several blocks along axis 1 (features).
+    """Reject points with several blocks along axis 1 (features).
 
     Parameters
     ----------

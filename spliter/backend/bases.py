@@ -86,7 +86,7 @@ class BlocksBase(ABC, Generic[ExecutorT]):
         return self.counter.movement
 
     def has_drifted(self) -> bool:
-        """Whether a task found blocks elsewhere since they were last located."""
+        """Return whether a task found blocks elsewhere since they were last located."""
         return self.counter.drifted
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class ExecutorBase(ABC):
         return blocks
 
     def blocking_call_allowed(self) -> bool:
-        """Whether this thread may wait: always, as there is no event loop."""
+        """Return whether this thread may wait: always, as there is no event loop."""
         return True
 
 

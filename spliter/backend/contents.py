@@ -168,7 +168,7 @@ def count_rows(block: Any) -> int:
 
 
 def has_rows(block: Any) -> bool:
-    """Whether a block has rows that :func:`count_rows` can count.
+    """Return whether a block has rows that :func:`count_rows` can count.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def has_rows(block: Any) -> bool:
 
 
 def check_rows(blocks: Sequence[Any], at: object) -> None:
-    """Refuse aligned blocks of different lengths, when unknown sizes become known.
+    """Reject aligned blocks of different lengths, when unknown sizes become known.
 
     Parameters
     ----------

@@ -131,7 +131,7 @@ class Blocks(Protocol):
         ...
 
     def has_drifted(self) -> bool:
-        """Whether a task found blocks elsewhere than the last `locate` reported."""
+        """Return whether a task found blocks elsewhere than the last `locate` reported."""
         ...
 
     def close(self) -> None:
@@ -168,7 +168,7 @@ class Locator(Protocol):
     """The half of a backend that finds blocks."""
 
     def recognises(self, collection: Any) -> bool:
-        """Whether `collection` is of a kind whose blocks this locator can find.
+        """Return whether `collection` is of a kind whose blocks this locator can find.
 
         Must not do any work on the data. A collection of the right type in a wrong
         state (lazy, say) is recognised; `open` then raises the error that explains it.
@@ -290,7 +290,7 @@ class Executor(Protocol):
         ...
 
     def blocking_call_allowed(self) -> bool:
-        """Whether this thread may wait for the engine; false on its event loop."""
+        """Return whether this thread may wait for the engine; false on its event loop."""
         ...
 
 

@@ -274,7 +274,7 @@ def locator_for(collection: Any, backend: str | None) -> Locator:
 
 
 def is_collection(value: Any) -> bool:
-    """Tell whether a usable backend can find the blocks of a value.
+    """Return whether a usable backend can find the blocks of a value.
 
     Parameters
     ----------

@@ -19,11 +19,6 @@ from spliter._grid import IntArray
 def index_encoded_array(shape: Sequence[int]) -> IntArray:
     """Make an array in which each value is its own C-order index.
 
-    Parameters
-    ----------
-    shape : sequence of int
-        Shape of the array.
-
     Returns
     -------
     ndarray of int64
@@ -46,11 +41,6 @@ def index_encoded_block(index: Sequence[int], chunks: Sequence[Sequence[int]]) -
         Block index in the grid.
     chunks : sequence of sequence of int
         Sizes of the blocks along each axis.
-
-    Returns
-    -------
-    ndarray of int64
-        The block.
 
     Examples
     --------

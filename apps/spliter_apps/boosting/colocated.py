@@ -226,7 +226,7 @@ class Colocated:
         return map_rows([self], fn, *args, **kwargs)
 
     def check_whole_queries(self) -> None:
-        """Refuse queries with rows at several locations. Runs one task per location.
+        """Reject queries with rows at several locations. Runs one task per location.
 
         Raises
         ------

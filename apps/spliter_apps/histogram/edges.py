@@ -186,7 +186,7 @@ def finish(counts: npt.NDArray[np.float64], edges: Edges, density: bool) -> npt.
 
 
 def check_density(edges: Edges) -> None:
-    """Refuse a density over dates, which ``numpy.histogramdd`` does not compute.
+    """Reject a density over dates, which ``numpy.histogramdd`` does not compute.
 
     Parameters
     ----------

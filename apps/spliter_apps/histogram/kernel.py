@@ -86,7 +86,7 @@ class BinAxis:
         return len(self.edges) - 1
 
     def compares_in_float64(self, dtype: np.dtype[Any]) -> bool:
-        """Whether NumPy compares values of `dtype` with the edges in float64, or exactly.
+        """Return whether NumPy compares values of `dtype` with the edges in float64, or exactly.
 
         If so, the values may be converted in advance. False for extended precision, dates, and
         integers with integer edges too large for float64.
@@ -110,7 +110,7 @@ def _equal_width(edges: Floats) -> tuple[float, float]:
 
 
 def _check_dates(axes: Sequence[BinAxis], dtypes: Sequence[np.dtype[Any]]) -> None:
-    """Refuse to compare dates with numbers or durations."""
+    """Reject comparisons of dates with numbers or durations."""
     for at, (axis, dtype) in enumerate(zip(axes, dtypes, strict=True)):
         kinds = {dtype.kind, axis.edges.dtype.kind}
         if kinds & set(DATE_KINDS) and len(kinds) > 1:

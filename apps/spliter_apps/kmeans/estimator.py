@@ -439,7 +439,7 @@ def _check_number(name: str, value: object, kind: Any, least: int, other: str = 
 
 
 def _check_output_container(estimator: Any, X: Any) -> None:
-    """Refuse to transform blocked points if ``set_output`` asks for one DataFrame in memory."""
+    """Reject blocked points if ``set_output`` requests one DataFrame in memory."""
     container = _get_output_config("transform", estimator)["dense"]
     if container != "default" and is_blocked(X):
         raise InvalidArgumentError(

@@ -37,7 +37,7 @@ class BlockReader:
     """A point near the data, or zeros: kernels may subtract it for precision."""
 
     def materialized(self, partition: Partition) -> Iterator[Block]:
-        """Yield points and weights, as one block if the Split materializes."""
+        """Yield points and weights, concatenated if the Split materializes."""
         return map(self.block, partition)
 
     def blocks(self, partition: Partition) -> Iterator[Block]:

@@ -170,7 +170,7 @@ def gather_targets(partition: Partition) -> Array:
 
 
 def _check_numbers(targets: Array) -> None:
-    """Refuse strings and other types without a mean."""
+    """Reject strings and other types without a mean."""
     try:
         np.add.reduce(targets[:1], axis=None, initial=0)
     except TypeError as error:

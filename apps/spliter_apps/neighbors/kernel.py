@@ -171,7 +171,7 @@ def _resolve_ties(
 
 
 def _is_tied(tree: Tree, points: Any, distances: Floats, k: int) -> npt.NDArray[np.bool_]:
-    """Whether points that were not returned may be as near as the k-th that was."""
+    """Return whether points that were not returned may be as near as the k-th that was."""
     if distances.shape[1] == len(tree):
         return np.zeros(len(distances), dtype=np.bool_)
     return distances[:, -1] <= search_radius(tree, points, distances[:, k - 1])

@@ -26,7 +26,7 @@ BATCH_ELEMENTS = 2**21
 
 
 def check_format(matrix: Any) -> None:
-    """Refuse a sparse matrix in a format that may drop distances of 0.
+    """Reject a sparse matrix in a format that may drop distances of 0.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def check_format(matrix: Any) -> None:
 
 
 def check_not_negative(distances: Any) -> None:
-    """Refuse negative distances.
+    """Reject negative distances.
 
     Raises
     ------

@@ -86,7 +86,7 @@ class NeighborsPredictor(NeighborsEstimator):
         return self._query(X, self._question(X), finish, outputs)
 
     def _is_in_blocks(self, X: Any) -> bool:
-        """Whether `X`, or the training points if it is ``None``, are in blocks."""
+        """Return whether `X`, or the training points if it is ``None``, are in blocks."""
         check_is_fitted(self, "n_samples_fit_")
         return is_blocked(X) if X is not None else self._forest.parts is not None
 

@@ -26,7 +26,7 @@ Outliers: TypeAlias = Sequence[Any] | None
 
 
 def check_weights(weights: Any) -> None:
-    """Refuse invalid values of the parameter `weights`.
+    """Reject invalid values of the parameter `weights`.
 
     Parameters
     ----------

@@ -201,7 +201,7 @@ def _counts(positive_of: Mapping[BlockIndex, Counts], partition: Partition) -> C
 
 
 def _lacks_a_class(counts: Counts, summary: DataSummary) -> bool:
-    """Tell whether a partition has too few items of some class to train by itself."""
+    """Return whether a partition has too few items of some class to train by itself."""
     return missing_counts(counts, summary.positive) is not None
 
 

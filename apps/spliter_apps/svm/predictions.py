@@ -15,7 +15,7 @@ from spliter_apps.svm.columns import label_column, weight_column
 
 
 def check_labelled(data: Data) -> None:
-    """Refuse data without labels, and close it.
+    """Reject data without labels, and close it.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ def _check_int(name: str, value: Any, least: int, or_else: str = "") -> None:
 
 
 def needs_variance(svc: SVC) -> bool:
-    """Tell whether an SVC needs the variance of all points.
+    """Return whether an SVC needs the variance of all points.
 
     Parameters
     ----------
