@@ -199,15 +199,15 @@ FAULTS: dict[str, tuple[str, Fault]] = {
         one_that_is_the_first_block,
     ),
     "one block, not a copy": (
-        "test_put_together_once_and_apart_from_the_blocks",
+        "test_concatenated_once_and_apart_from_the_blocks",
         one_that_is_the_first_block,
     ),
     "put together each time": (
-        "test_put_together_once_and_apart_from_the_blocks",
+        "test_concatenated_once_and_apart_from_the_blocks",
         one_anew_each_time,
     ),
-    "put together each time a task asks": ("test_asked_for_by_the_task", one_anew_each_time),
-    "kept after the Split": ("test_gone_with_the_split", one_for_all_splits),
+    "put together each time a task asks": ("test_requested_by_the_task", one_anew_each_time),
+    "kept after the Split": ("test_released_with_the_split", one_for_all_splits),
     "results in another order": ("test_map_blocks", blocks_in_order_of_partitions),
     "a transfer on every pass": (
         "test_nothing_moves",

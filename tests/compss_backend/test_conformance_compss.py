@@ -96,7 +96,7 @@ class TestOnNodes(CompssTests):
     # COMPSs hands every task its own copy of an object, so nothing that a task writes into the
     # blocks as one can be seen by the next. That they are put together once shows in the tasks.
 
-    def test_put_together_once_and_apart_from_the_blocks(self) -> None:
+    def test_concatenated_once_and_apart_from_the_blocks(self) -> None:
         collection = self.encoded([2] * (4 * self.n_locations))
         with split(collection, partitions_per_location=1, materialize=True) as parts:
             before = self.nodes.submitted_count("concatenate")
@@ -108,7 +108,7 @@ class TestOnNodes(CompssTests):
                 int(item) for content in found for _, block in content for item in block
             ) == list(range(8 * self.n_locations))
 
-    def test_asked_for_by_the_task(self) -> None:
+    def test_requested_by_the_task(self) -> None:
         lengths = [2] * (4 * self.n_locations)
         with split(self.encoded(lengths), partitions_per_location=1) as parts:
             for _ in range(2):

@@ -293,7 +293,7 @@ def rows_twice(partition: Partition) -> tuple[int, int]:
     return len(there), len(partition.materialize())
 
 
-def test_asked_for_by_tasks_that_hold_all_threads(client: Client) -> None:
+def test_requested_by_tasks_that_hold_all_threads(client: Client) -> None:
     with split(points(), partitions_per_location=2) as parts:
         found = client.gather([rows_twice(partition) for partition in parts for _ in range(2)])
         assert all(there == here for there, here in found)

@@ -83,7 +83,7 @@ class RayTests(BackendTests):
     # The blocks as one are in the object store, where nothing can be written. That they are put
     # together once shows in the tasks that do so, and in that all tasks are given the same object.
 
-    def test_put_together_once_and_apart_from_the_blocks(self) -> None:
+    def test_concatenated_once_and_apart_from_the_blocks(self) -> None:
         lengths = [2] * (4 * self.n_locations)
         with (
             put_together() as made,
@@ -97,7 +97,7 @@ class RayTests(BackendTests):
             with pytest.raises(ValueError, match="read-only"):
                 self.collect(parts.map(_programs.mark))
 
-    def test_asked_for_by_the_task(self) -> None:
+    def test_requested_by_the_task(self) -> None:
         lengths = [2] * (4 * self.n_locations)
         with split(self.encoded(lengths), partitions_per_location=1) as parts:
             # The first task makes it, and may write into what it has made; later ones may not.
@@ -106,7 +106,7 @@ class RayTests(BackendTests):
                 self.collect(parts.map(_programs.mark))
             assert self.collect(parts.map(_programs.consume)) == [len(part) for part in parts]
 
-    def test_gone_with_the_split(self) -> None:
+    def test_released_with_the_split(self) -> None:
         before = stored()
         for _ in range(2):
             with split(self.encoded([2000] * 12), materialize=True) as parts:

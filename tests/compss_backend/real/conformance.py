@@ -58,14 +58,14 @@ class TestConformance(BackendTests):
 
     # As on the stand-in's nodes: a task's copy of a block is its own.
 
-    def test_put_together_once_and_apart_from_the_blocks(self) -> None:
+    def test_concatenated_once_and_apart_from_the_blocks(self) -> None:
         collection = self.encoded([2] * (4 * self.n_locations))
         with split(collection, partitions_per_location=1, materialize=True) as parts:
             for _ in range(2):
                 assert self.collect(parts.map(_programs.mark)) == [0] * len(parts)
             assert sum(self.collect(parts.map(_programs.consume))) == len(parts)
 
-    def test_asked_for_by_the_task(self) -> None:
+    def test_requested_by_the_task(self) -> None:
         lengths = [2] * (4 * self.n_locations)
         with split(self.encoded(lengths), partitions_per_location=1) as parts:
             assert self.collect(parts.map(_programs.mark)) == [0] * len(parts)

@@ -117,9 +117,9 @@ class WorkerSource:
     def materialize_blocks(self) -> Any:
         """Concatenate the blocks; the body of a task."""
         worker = get_worker()
-        reading = _PartitionReader(worker, self, fetch=True)
-        reading.ensure_local(planned=worker.address)
-        return reading.concatenated()
+        reader = _PartitionReader(worker, self, fetch=True)
+        reader.ensure_local(planned=worker.address)
+        return reader.concatenated()
 
     def index(self, at: int) -> tuple[int, ...]:
         """Return the block index of one of the blocks."""
@@ -199,12 +199,12 @@ def _bind(worker: Worker, partition: Partition, *, is_one: bool = False) -> Part
     source = partition.source
     if not isinstance(source, WorkerSource):
         return partition
-    reading = _PartitionReader(worker, source, fetch=True)
+    reader = _PartitionReader(worker, source, fetch=True)
     if not is_one:
-        reading.ensure_local(planned=partition.location)
+        reader.ensure_local(planned=partition.location)
     elif worker.address != partition.location:
-        reading.report()
-    return partition.at_location(reading)
+        reader.report()
+    return partition.at_location(reader)
 
 
 class _PartitionReader:

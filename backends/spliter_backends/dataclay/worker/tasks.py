@@ -322,7 +322,7 @@ def handle_request(what: str, *question: Any) -> tuple[Any, ...]:
 
 
 def _kept() -> int:
-    """Return how many things are kept here for clients."""
+    """Return the number of objects kept here for clients."""
     return len(_results) + len(_outgoing) + len(_incoming) + len(concatenated)
 
 
