@@ -139,7 +139,7 @@ def test_tasks_are_by_partition_whatever_the_number_of_blocks(
         "_train": 4,
         "_merge": 2,
         "_find_violations": 4,
-        "_conclude": 1,
+        "_finish": 1,
         "_improve": 1,
         "_has_converged": 1,
     }

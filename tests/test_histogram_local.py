@@ -86,7 +86,7 @@ def test_every_block_is_a_kind_of_its_own() -> None:
 
 @pytest.mark.parametrize("rows", [1, 7, 90, 1000])
 def test_an_array_in_memory_is_cut(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(implementation, "PIECE_ROWS", rows)
+    monkeypatch.setattr(implementation, "BLOCK_ROWS", rows)
     sample, weights = points(), np.arange(90)
     assert_same(histogramdd(sample, 3, weights=weights), np.histogramdd(sample, 3, weights=weights))
     listed = histogramdd(sample, 3, weights=weights.tolist())

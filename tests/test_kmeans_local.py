@@ -168,7 +168,7 @@ def test_points_without_weight_are_no_candidates() -> None:
             return drawn[-1]
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(seeder, "_sampled", sampled)
+            patch.setattr(seeder, "_sample_points", sampled)
             seeder.parallel()
     assert len(drawn) == 5
     assert np.concatenate(drawn).max() < 10

@@ -106,7 +106,7 @@ def test_trees_stay_and_queries_travel(client: Client) -> None:
     assert 100 * 8 * 8 < large < 100_000
 
 
-def test_a_query_takes_a_task_per_tree_and_piece(
+def test_a_query_takes_a_task_per_tree_and_batch(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = da.from_array(lattice(), chunks=(5, 2)).persist()
@@ -122,11 +122,11 @@ def test_a_query_takes_a_task_per_tree_and_piece(
 
     monkeypatch.setattr(type(executor), "submit", counting)
     search.kneighbors(lattice(200))  # which go with the tasks
-    assert sorted(submitted) == ["query_tree", "query_tree", "finish_batch"]
+    assert sorted(submitted) == ["finish_batch", "query_tree", "query_tree"]
     submitted.clear()
     monkeypatch.setattr(forest, "MESSAGE_NBYTES", 2 * lattice(200).nbytes - 1)
     search.kneighbors(lattice(200))
-    assert sorted(submitted) == ["query_tree", "query_tree", "finish_batch", "hold"]
+    assert sorted(submitted) == ["finish_batch", "identity", "query_tree", "query_tree"]
     submitted.clear()
     search.kneighbors(x)
     per_place = ["query_tree", "query_tree", "finish_batch", "cut_results", "queries_of"]

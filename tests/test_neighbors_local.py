@@ -53,10 +53,10 @@ class TestListsOfBlocks(NeighborsTests):
 # --- arrays in memory ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("piece_rows", [1, 7, 256])
-def test_queries_in_pieces(piece_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest, "PIECE_ROWS", piece_rows)
-    monkeypatch.setattr(forest, "MESSAGE_NBYTES", 16 * piece_rows)
+@pytest.mark.parametrize("per_task", [1, 7, 256])
+def test_queries_in_batches(per_task: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forest, "QUERIES_PER_TASK", per_task)
+    monkeypatch.setattr(forest, "MESSAGE_NBYTES", 16 * per_task)
     points, queries = lattice(), lattice(50, seed=1)
     search = NearestNeighbors(algorithm="kd_tree", radius=1.0).fit(points)
     expected = by_distance_and_number(points, queries, 5)

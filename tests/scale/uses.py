@@ -13,7 +13,15 @@ import numpy as np
 
 from spliter import Partition, gather, reduce, split
 
-LASTING = ("Executor", "Freed", "Home", "Session", "Peer", "Ledger", "Anchor", "Copies", "Room")
+LASTING = (
+    "Executor",
+    "OwnedObject",
+    "RemotePartition",
+    "Session",
+    "Peer",
+    "PartitionHandle",
+    "SharedCopies",
+)
 """Ends of the names of classes of which objects may stay: one executor, and what it has."""
 
 
