@@ -21,9 +21,9 @@ from spliter._per_block import HINT, Template, count_items, map_over, place_resu
 from spliter._planner import Location, plan
 from spliter.backend.protocols import (
     Blocks,
-    BlocksMade,
     Executor,
     Movement,
+    ResultBlocks,
     SupportsClose,
     SupportsExample,
 )
@@ -313,7 +313,7 @@ class Split(Sequence[Partition]):
         self._check_open()
         placed = place_results(self._grid, results)
         rows = tuple(self._grid.row_counts.tolist())
-        made = BlocksMade(rows, template.trailing_shape, template.dtype, output, template.meta)
+        made = ResultBlocks(rows, template.trailing_shape, template.dtype, output, template.meta)
         return self._executor.assemble(placed, made)
 
     @property

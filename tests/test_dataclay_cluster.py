@@ -228,7 +228,7 @@ def test_owner_that_does_not_close_leaves_nothing(
 def test_failed_start_says_which_service_and_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = redis_store.Store(
+    broken = redis_store.StoreServer(
         "broken", (sys.executable, "-c", "raise SystemExit('no room in the store')")
     )
     monkeypatch.setattr(redis_store, "find_store", lambda: broken)

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from spliter._grid import BlockGrid, IntArray
 from spliter._planner import Location, Placement, PlannedPartition
-from spliter.backend.protocols import BlocksMade, BlockSource, Executor, Movement
+from spliter.backend.protocols import BlockSource, Executor, Movement, ResultBlocks
 
 ValueT = TypeVar("ValueT")
 ExecutorT = TypeVar("ExecutorT", bound=Executor)
@@ -122,7 +122,7 @@ class ExecutorBase(ABC):
         """Return ``None`` (unknown) for each location."""
         return dict.fromkeys(locations)
 
-    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
+    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: ResultBlocks) -> Any:
         """Wait for the new blocks and return them as a list, in the order of the collection."""
         blocks: list[Any] = [None] * len(made.rows)
         for positions, future in results:

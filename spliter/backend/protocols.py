@@ -140,7 +140,7 @@ class Blocks(Protocol):
 
 
 @dataclass(frozen=True)
-class BlocksMade:
+class ResultBlocks:
     """Metadata of blocks made by tasks.
 
     Parameters
@@ -270,7 +270,7 @@ class Executor(Protocol):
     def assemble(
         self,
         results: Sequence[tuple[IntArray, Any]],
-        made: BlocksMade,
+        made: ResultBlocks,
     ) -> Any:
         """Return a collection of this engine's own kind, blocked like the one that was split.
 
@@ -279,7 +279,7 @@ class Executor(Protocol):
         results : sequence of (ndarray of int64, future)
             For each partition the positions of its blocks, and a future of the new
             blocks in that order. Together the positions cover all blocks.
-        made : BlocksMade
+        made : ResultBlocks
             Metadata of the new blocks.
 
         Returns

@@ -7,7 +7,7 @@ weights and queries. :func:`colocate` is that step by itself, for any engine;
 
 from __future__ import annotations
 
-from spliter_apps.boosting.colocated import Colocated, LocalRows, colocate
+from spliter_apps.boosting.colocated import ColocatedCollections, LocalRows, colocate
 from spliter_apps.boosting.xgboost_training import (
     TrainedBooster,
     TrainersMissingError,
@@ -15,7 +15,7 @@ from spliter_apps.boosting.xgboost_training import (
 )
 
 __all__ = [
-    "Colocated",
+    "ColocatedCollections",
     "LocalRows",
     "TrainedBooster",
     "TrainersMissingError",

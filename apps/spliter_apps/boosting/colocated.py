@@ -157,7 +157,7 @@ def _take(block: Any, order: npt.NDArray[np.int64]) -> Any:
     return block.iloc[order] if hasattr(block, "iloc") else block[order]
 
 
-class Colocated:
+class ColocatedCollections:
     """Aligned collections with one partition per location.
 
     Created by :func:`colocate`. A context manager that releases the blocks on exit.
@@ -252,7 +252,7 @@ class Colocated:
         """Release the blocks. Idempotent."""
         self._parts.close()
 
-    def __enter__(self) -> Colocated:
+    def __enter__(self) -> ColocatedCollections:
         """Return itself."""
         return self
 
@@ -268,8 +268,8 @@ class Colocated:
     def __repr__(self) -> str:
         """Return the names, and the numbers of blocks and locations."""
         return (
-            f"<Colocated: {', '.join(self._names)}; {self._parts.nblocks} blocks at {len(self)} "
-            f"locations, {len(self.empty)} empty>"
+            f"<ColocatedCollections: {', '.join(self._names)}; {self._parts.nblocks} blocks at "
+            f"{len(self)} locations, {len(self.empty)} empty>"
         )
 
 
@@ -280,11 +280,11 @@ def colocate(
     locations: Iterable[str] = (),
     backend: str | None = None,
     **columns: Any,
-) -> Colocated:
+) -> ColocatedCollections:
     """Collect the rows of each location with their labels, weights and other columns.
 
     Blocks of `data` stay in place, in the order of the collection; blocks of columns at other
-    locations are transferred to them (:attr:`Colocated.moved` counts these).
+    locations are transferred to them (:attr:`ColocatedCollections.moved` counts these).
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def colocate(
         Features, as for :func:`spliter.split`; one block along axis 1.
     locations : iterable of str, optional
         Locations known to the program (``client.scheduler_info(n_workers=-1)["workers"]`` on
-        Dask). Those without a block are reported as :attr:`Colocated.empty`.
+        Dask). Those without a block are reported as :attr:`ColocatedCollections.empty`.
     backend : str, optional
         As for :func:`spliter.split`.
     **columns : collection or array-like of length n, or None
@@ -301,8 +301,8 @@ def colocate(
 
     Returns
     -------
-    Colocated
-        A context manager; else call its :meth:`~Colocated.close`.
+    ColocatedCollections
+        A context manager; else call its :meth:`~ColocatedCollections.close`.
 
     Raises
     ------
@@ -331,7 +331,7 @@ def colocate(
         )
     aligned = block_like(data, given, backend=backend).values()
     parts = split(data, *aligned, partitions_per_location=1, backend=backend)
-    rows = Colocated(parts, (DATA, *given), locations)
+    rows = ColocatedCollections(parts, (DATA, *given), locations)
     try:
         check_columns(parts)
     except InvalidArgumentError:
@@ -341,13 +341,13 @@ def colocate(
 
 
 def map_rows(
-    several: Sequence[Colocated], fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    several: Sequence[ColocatedCollections], fn: Callable[..., Any], /, *args: Any, **kwargs: Any
 ) -> list[Any]:
     """Start one task at each location with blocks of several colocated sets, in one message.
 
     Parameters
     ----------
-    several : sequence of Colocated
+    several : sequence of ColocatedCollections
         Of one engine; for instance the training and the validation set.
     fn : callable
         Gets a :class:`LocalRows` for each of `several`, in this order, or ``None`` for a set
@@ -359,7 +359,7 @@ def map_rows(
     -------
     list of future
         The engine's own futures, one per location: first those of the first set, in the order
-        of :attr:`Colocated.blocks_at`, then further ones.
+        of :attr:`ColocatedCollections.blocks_at`, then further ones.
 
     Examples
     --------
@@ -392,9 +392,9 @@ class _TaskArguments:
     Parameters
     ----------
     names : tuple of tuple of str
-        Names of the collections of each :class:`Colocated`.
+        Names of the collections of each :class:`ColocatedCollections`.
     present : tuple of int
-        Index of the :class:`Colocated` of each partition.
+        Index of the :class:`ColocatedCollections` of each partition.
     number, locations, threads : int
         As for :class:`LocalRows`.
     """

@@ -31,7 +31,7 @@ from spliter import InvalidArgumentError, Location, Movement, SplIterError, gath
 from spliter_apps.boosting.colocated import (
     DATA,
     QUERY,
-    Colocated,
+    ColocatedCollections,
     LocalRows,
     colocate,
     map_rows,
@@ -275,11 +275,13 @@ def _check_eval(given: Any) -> str:
     )
 
 
-def _locations_of(several: Sequence[Colocated]) -> list[Location]:
+def _locations_of(several: Sequence[ColocatedCollections]) -> list[Location]:
     return list(dict.fromkeys(location for rows in several for location in rows.blocks_at))
 
 
-def _train(several: Sequence[Colocated], job: _Job, host: str | None, timeout: int) -> list[Any]:
+def _train(
+    several: Sequence[ColocatedCollections], job: _Job, host: str | None, timeout: int
+) -> list[Any]:
     """Start a trainer at each location with rows, and wait for all."""
     places = _locations_of(several)
     if len(places) == 1:

@@ -29,7 +29,7 @@ from spliter import InvalidArgumentError, gather
 from spliter_apps._blocks import FLOATS, Requirements, keep_schema
 from spliter_apps._data import Data, Materialize, check_members, is_blocked, open_data
 from spliter_apps.kmeans.kernel import one_blas_thread
-from spliter_apps.kmeans.lloyd import Run, distances, inertia, lloyd, nearest
+from spliter_apps.kmeans.lloyd import LloydRun, distances, inertia, lloyd, nearest
 from spliter_apps.kmeans.points import Points, check_point_weights
 from spliter_apps.kmeans.seeding import check_centers, first_centers
 from spliter_apps.kmeans.tiles import FloatArray
@@ -236,10 +236,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         if not points.masses.any():
             raise InvalidArgumentError("Sample weights must contain at least one non-zero number.")
 
-    def _best(self, points: Points, X: Any, random_state: np.random.RandomState) -> Run:
+    def _best(self, points: Points, X: Any, random_state: np.random.RandomState) -> LloydRun:
         """Run Lloyd's algorithm from each start; return the run with the least inertia."""
         same = max(SAME * float(np.finfo(points.schema.dtype).eps), 1e-10)
-        best: Run | None = None
+        best: LloydRun | None = None
         for _ in range(self._n_starts()):
             start = self._first_centers(points, X, random_state)
             if self.verbose:
@@ -280,7 +280,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             given = given(X, self.n_clusters, random_state=random_state)
         return check_centers(given, points.schema, self.n_clusters)
 
-    def _keep(self, run: Run, points: Points, data: Data) -> None:
+    def _keep(self, run: LloydRun, points: Points, data: Data) -> None:
         if run.n_used < self.n_clusters:
             warnings.warn(
                 f"Number of distinct clusters ({run.n_used}) found smaller than n_clusters "

@@ -36,7 +36,7 @@ from spliter_apps.kmeans.tiles import FloatArray
 
 
 @dataclass(frozen=True)
-class Run:
+class LloydRun:
     """Result of Lloyd's algorithm from one start."""
 
     centers: FloatArray
@@ -55,7 +55,7 @@ def lloyd(
     max_iter: int,
     tol: float,
     report: Callable[[str], None] | None = None,
-) -> Run:
+) -> LloydRun:
     """Move centres to the means of their points until they converge.
 
     Iteration ends when the squared shifts of the centres add up to at most `tol`. With 0 this is
@@ -149,7 +149,7 @@ def _find_farthest(
 # --- labels of the fitted points --------------------------------------------------------------
 
 
-def _label(points: Points, centers: FloatArray, n_iter: int) -> Run:
+def _label(points: Points, centers: FloatArray, n_iter: int) -> LloydRun:
     """Label all points at their locations; the labels stay there."""
     # Cast as the estimator stores them, so that predicting gives the same labels.
     centers = centers.astype(points.schema.dtype).astype(np.float64)
@@ -164,7 +164,7 @@ def _label(points: Points, centers: FloatArray, n_iter: int) -> Run:
     )
     n_used = int(np.any([one.used for one in found], axis=0).sum())
     inertia = float(sum(one.inertia for one in found))
-    return Run(centers, inertia, n_iter, n_used, list(zip(partitions, labels, strict=True)))
+    return LloydRun(centers, inertia, n_iter, n_used, list(zip(partitions, labels, strict=True)))
 
 
 def _label_partition(

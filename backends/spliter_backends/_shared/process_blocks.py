@@ -1,7 +1,7 @@
 """Blocks of a Split in this process, and the references to them in its partitions.
 
-The opened collections of a Split are kept in a :class:`Store`. Partitions refer to it; pickled,
-they contain its token and no data.
+The opened collections of a Split are kept in a :class:`CollectionStore`. Partitions refer to it;
+pickled, they contain its token and no data.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spliter_backends._shared.readable import ReadableCollection
 
 
 @dataclass(eq=False)
-class Store:
+class CollectionStore:
     """Opened collections of one Split, found by token within the same process."""
 
     collections: tuple[ReadableCollection, ...]
@@ -40,14 +40,14 @@ class Store:
 
 
 # Weak: a pickled partition must not keep the blocks alive.
-_stores: weakref.WeakValueDictionary[str, Store] = weakref.WeakValueDictionary()
+_stores: weakref.WeakValueDictionary[str, CollectionStore] = weakref.WeakValueDictionary()
 
 
 @dataclass(frozen=True, eq=False)
 class LocalSource:
     """The blocks of one partition, in this process."""
 
-    store: Store
+    store: CollectionStore
     positions: IntArray
 
     def read(self) -> Iterator[Any]:
@@ -152,7 +152,7 @@ class LocalBlocks(BlocksBase[Executor]):
         super().__init__([opened.grid for opened in collections], executor)
         self._location = location
         self._nbytes = collections[0].nbytes
-        self._store = Store(tuple(collections))
+        self._store = CollectionStore(tuple(collections))
         _stores[self._store.token] = self._store
 
     def locate(self) -> Placement:

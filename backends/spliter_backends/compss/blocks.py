@@ -30,7 +30,7 @@ from spliter_backends.compss.api import (
 )
 from spliter_backends.compss.outcome import hosts, splits
 from spliter_backends.compss.settings import settings
-from spliter_backends.compss.source import Layout, RemoteSource
+from spliter_backends.compss.source import InputLayout, RemoteSource
 from spliter_backends.compss.worker import BlockMetadata
 
 _metadata: Final[weakref.WeakKeyDictionary[Any, BlockMetadata]] = weakref.WeakKeyDictionary()
@@ -132,7 +132,7 @@ class CompssSource:
 
     def task_inputs(
         self, partition: Partition, start: int, constraints: Any
-    ) -> tuple[Layout, Sequence[Any]]:
+    ) -> tuple[InputLayout, Sequence[Any]]:
         """Return the objects to pass to a task, and their layout."""
         members = self._blocks.members
         positions = self._planned.positions.tolist()
@@ -141,7 +141,7 @@ class CompssSource:
             objects += [part for row in self._rows for part in member.blocks[row]]
         wanted = partition.begin_pass()
         is_concatenated = wanted and len(partition) > 1
-        layout = Layout(
+        layout = InputLayout(
             start=0 if is_concatenated else start,
             nblocks=len(partition),
             columns=tuple(member.columns for member in members),

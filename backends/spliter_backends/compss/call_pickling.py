@@ -20,13 +20,13 @@ from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends.compss.api import Future
 from spliter_backends.compss.future import CompssFuture
 from spliter_backends.compss.outcome import ERRORS, TaskFailure, TaskReport
-from spliter_backends.compss.source import Layout, RemoteSource
+from spliter_backends.compss.source import InputLayout, RemoteSource
 
 
 class InputConverter(Protocol):
     """A function that converts a partition to inputs of a task."""
 
-    def __call__(self, partition: Partition, start: int) -> tuple[Layout, Sequence[Any]]:
+    def __call__(self, partition: Partition, start: int) -> tuple[InputLayout, Sequence[Any]]:
         """Return the layout of the inputs, numbered from `start`, and the inputs."""
         ...
 
@@ -54,7 +54,7 @@ class _CollectedInputs:
     convert: InputConverter
     inputs: list[Any] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
-    partitions: list[tuple[Partition, Layout]] = field(default_factory=list)
+    partitions: list[tuple[Partition, InputLayout]] = field(default_factory=list)
     partition_numbers: dict[int, int] = field(default_factory=dict)
 
     def future(self, future: Any) -> tuple[Any, ...] | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from spliter import BlockGrid, InvalidArgumentError
-from spliter.backend import UNKNOWN, BlocksMade, IntArray
+from spliter.backend import UNKNOWN, IntArray, ResultBlocks
 from spliter_backends.compss import tasks
 from spliter_backends.compss.api import runtime_is_up
 from spliter_backends.compss.blocks import known_metadata, register_metadata
@@ -125,7 +125,9 @@ def _regular_size(sizes: Sequence[int]) -> int:
     return inner.pop()
 
 
-def assemble_blocks(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> CompssCollection:
+def assemble_blocks(
+    results: Sequence[tuple[IntArray, Any]], made: ResultBlocks
+) -> CompssCollection:
     """Return blocks made by tasks as a collection; one task per result separates its blocks.
 
     See :meth:`.executor.CompssExecutor.assemble`.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from spliter import InvalidArgumentError, Location, Partition
-from spliter.backend import BlocksMade, ExecutorBase, IntArray
+from spliter.backend import ExecutorBase, IntArray, ResultBlocks
 from spliter_backends._shared.machine import available_memory
 from spliter_backends._shared.process_blocks import at_location
 from spliter_backends.compss import tasks
@@ -30,7 +30,7 @@ from spliter_backends.compss.collection import assemble_blocks
 from spliter_backends.compss.future import CompssFuture
 from spliter_backends.compss.outcome import TaskFailure, TaskResult, futures, hosts
 from spliter_backends.compss.settings import settings
-from spliter_backends.compss.source import Layout
+from spliter_backends.compss.source import InputLayout
 from spliter_backends.compss.worker import Call
 
 
@@ -160,7 +160,9 @@ class CompssExecutor(ExecutorBase):
         software = settings().pins.get(location) if location is not None else None
         return {} if software is None else {"app_software": software}
 
-    def _check_and_convert(self, partition: Partition, start: int) -> tuple[Layout, Sequence[Any]]:
+    def _check_and_convert(
+        self, partition: Partition, start: int
+    ) -> tuple[InputLayout, Sequence[Any]]:
         if not isinstance(partition.executor, CompssExecutor):
             raise InvalidArgumentError(
                 "the partition belongs to another backend than the one the task is submitted to; "
@@ -168,7 +170,7 @@ class CompssExecutor(ExecutorBase):
             )
         return partition.executor.inputs_of(partition, start)
 
-    def inputs_of(self, partition: Partition, start: int) -> tuple[Layout, Sequence[Any]]:
+    def inputs_of(self, partition: Partition, start: int) -> tuple[InputLayout, Sequence[Any]]:
         """Return the inputs of a task on a partition, and their layout (for the backend).
 
         Parameters
@@ -179,7 +181,7 @@ class CompssExecutor(ExecutorBase):
             Number of its first input.
         """
         source: Any = partition.source
-        found: tuple[Layout, Sequence[Any]]
+        found: tuple[InputLayout, Sequence[Any]]
         found = source.task_inputs(partition, start, self._pin(partition.location))
         return found
 
@@ -201,14 +203,14 @@ class CompssExecutor(ExecutorBase):
             return dict.fromkeys(locations, available_memory())
         return {at: hosts[at].free if at in hosts else None for at in locations}
 
-    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
+    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: ResultBlocks) -> Any:
         """Return the blocks made by tasks as a collection, without waiting for them.
 
         Parameters
         ----------
         results : sequence of (ndarray of int64, future)
             Positions of blocks, and the future of the new ones.
-        made : BlocksMade
+        made : ResultBlocks
             Sizes and type of the new blocks.
 
         Returns

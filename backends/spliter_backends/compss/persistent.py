@@ -22,7 +22,7 @@ from spliter_backends.compss.api import storage_is_configured
 from spliter_backends.compss.executor import CompssExecutor
 from spliter_backends.compss.persistent_contents import PersistentObjects
 from spliter_backends.compss.settings import settings as compss_settings
-from spliter_backends.compss.source import InputSource, Layout
+from spliter_backends.compss.source import InputLayout, InputSource
 
 NODES_VARIABLE: Final = "SPLITER_COMPSS_WORKERS"
 """Line of the storage interface's file with ``<backend id>=<node>`` for each backend of dataClay;
@@ -106,7 +106,7 @@ class CompssPersistentExecutor(CompssExecutor):
         node = nodes_of_backends().get(location) if location is not None else None
         return super()._pin(None if node is None else Location(node))
 
-    def inputs_of(self, partition: Partition, start: int) -> tuple[Layout, Sequence[Any]]:
+    def inputs_of(self, partition: Partition, start: int) -> tuple[InputLayout, Sequence[Any]]:
         """Return the inputs of a task on a partition, and their layout.
 
         The inputs are the objects if there is a storage interface, else there are none.
@@ -140,11 +140,11 @@ class CompssPersistentExecutor(CompssExecutor):
             ids += [member[row] for row in rows]
         return ids
 
-    def _layout(self, partition: Partition, start: int, ids: tuple[Any, ...]) -> Layout:
+    def _layout(self, partition: Partition, start: int, ids: tuple[Any, ...]) -> InputLayout:
         from dataclay.config import settings
 
         service = settings.client.dataclay_host, settings.client.dataclay_port
-        return Layout(
+        return InputLayout(
             start=start,
             nblocks=len(partition),
             columns=(1,) * len(self._blocks.grids),

@@ -24,7 +24,7 @@ from spliter_backends.compss.persistent_contents import PersistentContents, Pers
 
 
 @dataclass(frozen=True)
-class Layout:
+class InputLayout:
     """Which inputs of a task belong to a partition.
 
     Parameters
@@ -70,7 +70,7 @@ class Layout:
             return 0
         return 1 if self.is_concatenated else self.nblocks * sum(self.columns)
 
-    def with_one_input(self, start: int) -> Layout:
+    def with_one_input(self, start: int) -> InputLayout:
         """Return the layout of the same partition, passed as one input."""
         return dataclasses.replace(
             self, start=start, is_concatenated=True, iterates_concatenated=True
@@ -100,13 +100,13 @@ class InputSource:
 
     Parameters
     ----------
-    layout : Layout
+    layout : InputLayout
         Positions of the blocks in `inputs`.
     inputs : sequence
         All inputs of the task.
     """
 
-    def __init__(self, layout: Layout, inputs: Sequence[Any]) -> None:
+    def __init__(self, layout: InputLayout, inputs: Sequence[Any]) -> None:
         self._layout = layout
         self._inputs = inputs[layout.start : layout.start + layout.ninputs]
         self._one: tuple[Any] | None = None
@@ -187,12 +187,12 @@ def concatenate_columns(blocks: Sequence[Any]) -> Any:
     return np.hstack(blocks)
 
 
-def concatenate_inputs(layout: Layout, inputs: Sequence[Any]) -> tuple[list[int], Any]:
+def concatenate_inputs(layout: InputLayout, inputs: Sequence[Any]) -> tuple[list[int], Any]:
     """Return the number of rows of each block and the concatenated blocks, for a later task.
 
     Parameters
     ----------
-    layout : Layout
+    layout : InputLayout
         Positions of the blocks in `inputs`.
     inputs : sequence
         All inputs of a task.

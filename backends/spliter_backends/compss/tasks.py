@@ -24,7 +24,7 @@ from spliter_backends.compss.api import (
 )
 from spliter_backends.compss.future import CompssFuture
 from spliter_backends.compss.outcome import TaskFailure, local_report, result_of
-from spliter_backends.compss.source import Layout, concatenate_inputs
+from spliter_backends.compss.source import InputLayout, concatenate_inputs
 from spliter_backends.compss.worker import (
     BlockMetadata,
     Call,
@@ -116,7 +116,7 @@ def describe(key: str, inputs: Sequence[Any]) -> Any:
 
 
 @task(**DECORATION["concatenate"])  # type: ignore[untyped-decorator]
-def concatenate(key: str, layout: Layout, inputs: Sequence[Any]) -> Any:
+def concatenate(key: str, layout: InputLayout, inputs: Sequence[Any]) -> Any:
     """Concatenate the blocks of a partition."""
     return pack_outcome(
         key, catch_failure(key, lambda: CallResult(concatenate_inputs(layout, inputs)))

@@ -21,7 +21,7 @@ from spliter_backends.compss.outcome import (
     local_report,
     result_of,
 )
-from spliter_backends.compss.source import InputSource, Layout
+from spliter_backends.compss.source import InputLayout, InputSource
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def unpickle_call(content: bytes, inputs: Sequence[Any]) -> Call:
     here = host_name()
     partitions: list[Partition] = []
     away: set[tuple[str, int, str]] = set()
-    layout: Layout
+    layout: InputLayout
     for partition, layout in task_inputs:
         partitions.append(partition.at_location(InputSource(layout, inputs)))
         if layout.known and layout.location != here:

@@ -27,7 +27,7 @@ from spliter_backends.dask.executor import DaskExecutor
 from spliter_backends.dask.worker.calls import PickledPartition
 from spliter_backends.dask.worker.fetch import identity
 from spliter_backends.dask.worker.materialize import MaterializableSource
-from spliter_backends.dask.worker.source import Materialized, View, WorkerSource
+from spliter_backends.dask.worker.source import MaterializedPartition, View, WorkerSource
 
 MAX_INLINE_BLOCKS: Final = 64
 """Maximum blocks of a partition that is sent with each of its tasks, in about 4 kB. A larger
@@ -67,7 +67,7 @@ class CollectionBlocks:
     meta: Any = None
 
 
-class Owner(Protocol):
+class BlockOwner(Protocol):
     """Interface of the blocks of a Split that a :class:`ClientSource` uses."""
 
     executor: DaskExecutor
@@ -85,7 +85,10 @@ class ClientSource:
     """Client-side source of a partition: can be sent, but not read."""
 
     def __init__(
-        self, blocks: Owner, sent: MaterializableSource, aligned: Sequence[Sequence[Future[Any]]]
+        self,
+        blocks: BlockOwner,
+        sent: MaterializableSource,
+        aligned: Sequence[Sequence[Future[Any]]],
     ) -> None:
         self._blocks = blocks
         self._sent = sent
@@ -109,10 +112,10 @@ class ClientSource:
 
     def task_input(
         self, executor: DaskExecutor, partition: Partition
-    ) -> PickledPartition | Future[Any] | Materialized:
+    ) -> PickledPartition | Future[Any] | MaterializedPartition:
         """Return the input for a task: the partition, or its future.
 
-        A `Materialized` adds the future of the concatenated blocks, if the task iterates those.
+        A `MaterializedPartition` adds the future of the concatenated blocks, if iterated.
         """
         materialize = partition.begin_pass()
         with self._lock:
@@ -129,7 +132,7 @@ class ClientSource:
             if self._one is None or self._one.status in ("error", "cancelled"):
                 keep_alive = (self, self._aligned, self._blocks.futures())
                 self._one = executor.materialize_blocks(self._sent, partition.location, keep_alive)
-            return Materialized(sent, self._one)
+            return MaterializedPartition(sent, self._one)
 
     def _first_is_cancelled(self, partition: Partition) -> bool:
         """Return whether the first block is cancelled: ``client.restart()`` cancels all of them."""

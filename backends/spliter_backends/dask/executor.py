@@ -27,7 +27,7 @@ from distributed import Client, Future
 from distributed.protocol.pickle import dumps, loads
 
 from spliter import ClientClosedError, InvalidArgumentError, Location, Partition
-from spliter.backend import BlocksMade, ExecutorBase, IntArray
+from spliter.backend import ExecutorBase, IntArray, ResultBlocks
 from spliter_backends.dask.client.batch import BatchSender
 from spliter_backends.dask.client.calls import pickle_call
 from spliter_backends.dask.client.new_collections import assemble_blocks
@@ -123,7 +123,7 @@ class DaskExecutor(ExecutorBase):
         )
         return free
 
-    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
+    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: ResultBlocks) -> Any:
         """Return a lazy Dask array or DataFrame of the blocks that tasks return.
 
         Computing or persisting it extracts the blocks from the tasks' results.

@@ -33,7 +33,7 @@ from spliter import (
     SplIterError,
     TaskNotSerializableError,
 )
-from spliter.backend import BlocksMade, Executor, ExecutorBase, IntArray, log_event
+from spliter.backend import Executor, ExecutorBase, IntArray, ResultBlocks, log_event
 from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends._shared.waiting import when_done
 from spliter_backends.dataclay.blocks import ClientSource
@@ -137,7 +137,7 @@ class DataClayExecutor(ExecutorBase):
                 list(fetchers.map(Future.result, kept))
         return [future.result() for future in futures]
 
-    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
+    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: ResultBlocks) -> Any:
         """Wait for tasks and return the blocks they made as a collection.
 
         The blocks become persistent objects at the backends where they were made.

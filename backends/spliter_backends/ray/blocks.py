@@ -26,7 +26,7 @@ from spliter_backends.ray.cluster import (
     locate_objects,
     usable_nodes,
 )
-from spliter_backends.ray.source import NodeSource, RemoteSource, Report
+from spliter_backends.ray.source import NodeSource, RemoteSource, TaskReport
 from spliter_backends.ray.worker import CONCATENATE, COPY
 
 
@@ -287,7 +287,7 @@ class RayBlocks(BlocksBase[Executor]):
         Parameters
         ----------
         report : ObjectRef
-            Result of the task with one :class:`Report` for each of its partitions.
+            Result of the task with one :class:`TaskReport` for each of its partitions.
         expected : sequence of ExpectedReport
             One for each of its partitions that belongs to this Split.
         """
@@ -325,14 +325,14 @@ class RayBlocks(BlocksBase[Executor]):
             with self._lock:
                 expected = self._reports.pop(reference, ())
             try:
-                reports: list[Report] = ray.get(reference, timeout=block_timeout())
+                reports: list[TaskReport] = ray.get(reference, timeout=block_timeout())
             except Exception:  # noqa: BLE001 -- raised when the result is requested
                 continue
             self._record_reports(reports, expected)
         return len(ready)
 
     def _record_reports(
-        self, reports: Sequence[Report], expected: Sequence[ExpectedReport]
+        self, reports: Sequence[TaskReport], expected: Sequence[ExpectedReport]
     ) -> None:
         for one in expected:
             report = reports[one.number]

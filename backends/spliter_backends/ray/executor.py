@@ -14,7 +14,7 @@ import ray
 from ray import ObjectRef
 
 from spliter import InvalidArgumentError, Location, Partition, SplIterError
-from spliter.backend import BlocksMade, ExecutorBase, IntArray
+from spliter.backend import ExecutorBase, IntArray, ResultBlocks
 from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends.ray.blocks import ClientSource, ExpectedReport, RayBlocks, affinity
 from spliter_backends.ray.cluster import connection, may_wait, usable_nodes
@@ -100,7 +100,7 @@ class RayExecutor(ExecutorBase):
         """Return whether this thread is not the event loop of an asynchronous actor."""
         return may_wait()
 
-    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> RayArray:
+    def assemble(self, results: Sequence[tuple[IntArray, Any]], made: ResultBlocks) -> RayArray:
         """Return the blocks made by tasks as a collection; they stay where they were made."""
         blocks: list[Any] = [None] * len(made.rows)
         for positions, future in results:

@@ -27,7 +27,7 @@ BATCH_NBYTES: Final = 32 * 2**20
 
 
 @dataclass(frozen=True)
-class Report:
+class TaskReport:
     """Report of a task to the main program.
 
     Parameters
@@ -118,11 +118,11 @@ class NodeSource:
         _, members, *_ = self._sent
         return self._made[0] if self._made and len(members[0]) > 1 else None
 
-    def report(self) -> Report:
+    def report(self) -> TaskReport:
         """Return the report for the main program, after the task."""
         nbytes = sum(self._fetched.values())
         drifted = self._here != self._sent[0]
-        return Report(drifted, len(self._fetched), nbytes, self.made is not None)
+        return TaskReport(drifted, len(self._fetched), nbytes, self.made is not None)
 
     def read(self) -> Iterator[Any]:
         """Return an iterator over the blocks, or tuples of aligned blocks.

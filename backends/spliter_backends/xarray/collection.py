@@ -15,11 +15,11 @@ import xarray as xr
 
 from spliter import InvalidArgumentError
 
-Labelled: TypeAlias = "xr.DataArray | xr.Dataset"
+XarrayObject: TypeAlias = "xr.DataArray | xr.Dataset"
 
 
 @dataclass(frozen=True, eq=False)
-class Along:
+class XarrayCollection:
     """An xarray object and the dimension to split it along; returned by :func:`along`.
 
     Parameters
@@ -30,11 +30,11 @@ class Along:
         Name of one of its dimensions.
     """
 
-    data: Labelled
+    data: XarrayObject
     dim: Hashable
 
 
-def along(data: Labelled, dim: Hashable) -> Along:
+def along(data: XarrayObject, dim: Hashable) -> XarrayCollection:
     """Select the dimension to split an xarray object along, for :func:`spliter.split`.
 
     Nothing is computed or copied.
@@ -48,7 +48,7 @@ def along(data: Labelled, dim: Hashable) -> Along:
 
     Returns
     -------
-    Along
+    XarrayCollection
         Partitions yield a DataArray (or Dataset) for each chunk, with its coordinates, `dim` first.
         If other dimensions are chunked too, block indexes have an axis for each, after `dim`.
 
@@ -84,4 +84,4 @@ def along(data: Labelled, dim: Hashable) -> Along:
         raise InvalidArgumentError(
             f"there is no dimension {dim!r}; choose from {', '.join(map(repr, data.dims))}"
         )
-    return Along(data, dim)
+    return XarrayCollection(data, dim)

@@ -36,23 +36,23 @@ from spliter_backends._shared.readable import ReadableCollection, block_nbytes
 from spliter_backends.dask.blocks import CollectionBlocks, DaskBlocks
 from spliter_backends.dask.locator import check_thread, open_collections
 from spliter_backends.local.executor import LOCATION, default_executor
-from spliter_backends.xarray.collection import Along, Labelled
-from spliter_backends.xarray.view import Chunked, LabelledView, Recipe
+from spliter_backends.xarray.collection import XarrayCollection, XarrayObject
+from spliter_backends.xarray.view import ChunkedVariable, LabelledView, Recipe
 
 
 class XarrayLocator:
     """Finds the chunks of xarray objects, and of objects returned by :func:`along`."""
 
     def recognises(self, collection: Any) -> bool:
-        """Return whether it is a DataArray, a Dataset, or an `Along`."""
-        return isinstance(collection, Along | xr.DataArray | xr.Dataset)
+        """Return whether it is a DataArray, a Dataset, or an `XarrayCollection`."""
+        return isinstance(collection, XarrayCollection | xr.DataArray | xr.Dataset)
 
     def open(self, collections: Sequence[Any]) -> Blocks:
         """Open one xarray object; nothing is computed.
 
         Parameters
         ----------
-        collections : sequence of one DataArray, Dataset or Along
+        collections : sequence of one DataArray, Dataset or XarrayCollection
             A DataArray by itself is split along its first dimension.
 
         Returns
@@ -95,15 +95,15 @@ class XarrayLocator:
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
         """Compute lazy chunks; see :class:`spliter.backend.SupportsPersist`."""
-        plain = [held.data if isinstance(held, Along) else held for held in collections]
+        plain = [held.data if isinstance(held, XarrayCollection) else held for held in collections]
         return [
-            replace(held, data=data) if isinstance(held, Along) else data
+            replace(held, data=data) if isinstance(held, XarrayCollection) else data
             for held, data in zip(collections, persist_collections(plain), strict=True)
         ]
 
 
-def _data_and_dim(collection: Any) -> tuple[Labelled, Hashable]:
-    if isinstance(collection, Along):
+def _data_and_dim(collection: Any) -> tuple[XarrayObject, Hashable]:
+    if isinstance(collection, XarrayCollection):
         return collection.data, collection.dim
     if isinstance(collection, xr.DataArray) and collection.dims:
         return collection, collection.dims[0]
@@ -115,7 +115,7 @@ def _data_and_dim(collection: Any) -> tuple[Labelled, Hashable]:
 
 @dataclass(frozen=True, eq=False)
 class _Chunks:
-    """Chunked variables and labels of an xarray object.
+    """ChunkedVariable variables and labels of an xarray object.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ class _Chunks:
         return {dim: at for dim, at in bounds.items() if dim in self.labels.dims}
 
 
-def _chunks_of(data: Labelled, dim: Hashable) -> _Chunks:
+def _chunks_of(data: XarrayObject, dim: Hashable) -> _Chunks:
     """Separate an xarray object into chunked variables and labels."""
     named = _named_variables(data)
     chunked = [entry for entry in named if _is_chunked(entry[1])]
@@ -218,7 +218,7 @@ def _chunks_of(data: Labelled, dim: Hashable) -> _Chunks:
     recipe = Recipe(
         dim,
         [
-            Chunked(name, variable.dims, variable.attrs, is_coordinate)
+            ChunkedVariable(name, variable.dims, variable.attrs, is_coordinate)
             for name, variable, is_coordinate in ordered
         ],
         array,
@@ -235,7 +235,7 @@ Entry = tuple[Hashable, xr.Variable, bool]
 """Name, variable, and whether it is a coordinate."""
 
 
-def _named_variables(data: Labelled) -> list[Entry]:
+def _named_variables(data: XarrayObject) -> list[Entry]:
     coordinates: list[Entry] = [(name, array.variable, True) for name, array in data.coords.items()]
     if isinstance(data, xr.DataArray):
         return [(data.name, data.variable, False), *coordinates]

@@ -14,7 +14,7 @@ import xarray as xr
 
 
 @dataclass(frozen=True, eq=False)
-class Chunked:
+class ChunkedVariable:
     """Name, dimensions and attributes of one chunked variable.
 
     Parameters
@@ -46,7 +46,7 @@ class Recipe:
     ----------
     dim : hashable
         The dimension that is split.
-    chunked : sequence of Chunked
+    chunked : sequence of ChunkedVariable
         Variables with one chunk per block.
     array : bool
         Whether blocks are DataArrays of the first variable, instead of Datasets.
@@ -55,7 +55,7 @@ class Recipe:
     """
 
     dim: Hashable
-    chunked: Sequence[Chunked]
+    chunked: Sequence[ChunkedVariable]
     array: bool
     attrs: Mapping[Any, Any]
 

@@ -64,7 +64,7 @@ def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
 
 
 @dataclass(frozen=True, eq=False)
-class StoredSource:
+class ZarrSource:
     """References to the blocks of one partition, sent to its worker.
 
     Parameters
@@ -120,7 +120,7 @@ class StoredSource:
             return concatenate(self.read())
 
 
-class StoredBlocks(BlocksBase[DaskExecutor]):
+class ZarrBlocks(BlocksBase[DaskExecutor]):
     """Blocks of aligned Zarr arrays that the workers of a Dask cluster read.
 
     Parameters
@@ -155,7 +155,7 @@ class StoredBlocks(BlocksBase[DaskExecutor]):
         made = [
             ClientSource(
                 self,
-                StoredSource(
+                ZarrSource(
                     self._arrays,
                     part.positions,
                     f"spliter-materialized-{uuid.uuid4().hex}",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class OnWorkers:
+class ZarrCollection:
     """A Zarr array and the cluster that reads it; returned by :func:`on_workers`.
 
     Parameters
@@ -36,7 +36,7 @@ class OnWorkers:
     client: Client | None
 
 
-def on_workers(array: Any, client: Client | None = None) -> OnWorkers:
+def on_workers(array: Any, client: Client | None = None) -> ZarrCollection:
     """Mark a Zarr array to be read by Dask workers, for :func:`spliter.split`.
 
     Nothing is read. (A Zarr array by itself is split in this process, on its threads.)
@@ -51,7 +51,7 @@ def on_workers(array: Any, client: Client | None = None) -> OnWorkers:
 
     Returns
     -------
-    OnWorkers
+    ZarrCollection
         Each worker gets a contiguous range of blocks in C order, workers sorted by address, in
         proportion to its threads and balanced by the bytes of the decoded blocks. Each block is
         read by one worker, the same in every pass, so it may be in that machine's page cache.
@@ -80,4 +80,4 @@ def on_workers(array: Any, client: Client | None = None) -> OnWorkers:
             f"on_workers() takes a zarr.Array of at least one axis, got {array!r}; open it with "
             "zarr.open_array(...)"
         )
-    return OnWorkers(array, client)
+    return ZarrCollection(array, client)

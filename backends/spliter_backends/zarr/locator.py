@@ -9,8 +9,8 @@ from distributed import get_client
 
 from spliter import BackendNotUsableError, UnsupportedCollectionError
 from spliter_backends.dask.locator import check_thread, waiting_executor
-from spliter_backends.zarr.blocks import StoredBlocks
-from spliter_backends.zarr.collection import OnWorkers
+from spliter_backends.zarr.blocks import ZarrBlocks
+from spliter_backends.zarr.collection import ZarrCollection
 
 
 class ZarrLocator:
@@ -18,25 +18,25 @@ class ZarrLocator:
 
     def recognises(self, collection: Any) -> bool:
         """Return whether it was returned by :func:`on_workers`."""
-        return isinstance(collection, OnWorkers)
+        return isinstance(collection, ZarrCollection)
 
-    def open(self, collections: Sequence[Any]) -> StoredBlocks:
+    def open(self, collections: Sequence[Any]) -> ZarrBlocks:
         """Open arrays; nothing is read.
 
         Parameters
         ----------
-        collections : sequence of OnWorkers
+        collections : sequence of ZarrCollection
             The first is the one being split.
 
         Returns
         -------
-        StoredBlocks
+        ZarrBlocks
             For the client of the first one.
 
         Raises
         ------
         UnsupportedCollectionError
-            If one is not an `OnWorkers`.
+            If one is not an `ZarrCollection`.
         BackendNotUsableError
             If there is no client, or this thread must not wait for it.
         """
@@ -54,4 +54,4 @@ class ZarrLocator:
                 "there is no Dask client whose workers could read the array; connect one, or split "
                 "the Zarr array itself, which is read by threads of this process"
             ) from error
-        return StoredBlocks(client, waiting_executor(client), [each.array for each in collections])
+        return ZarrBlocks(client, waiting_executor(client), [each.array for each in collections])

@@ -18,7 +18,7 @@ from distributed.protocol.pickle import dumps
 from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends.dask.client.functions import pickle_function
 from spliter_backends.dask.worker.calls import PickledPartition, Placeholder
-from spliter_backends.dask.worker.source import Materialized
+from spliter_backends.dask.worker.source import MaterializedPartition
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,10 @@ def pickle_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
     inputs: list[Any] = []
 
     def replace_inputs(value: Any) -> Any:
-        if isinstance(value, Materialized):
-            return Materialized(replace_inputs(value.partition), replace_inputs(value.block))
+        if isinstance(value, MaterializedPartition):
+            return MaterializedPartition(
+                replace_inputs(value.partition), replace_inputs(value.block)
+            )
         if not isinstance(value, PickledPartition):
             value = parse_input(value)
             if not isinstance(value, GraphNode):

@@ -15,17 +15,17 @@ from dask._task_spec import Task, TaskRef
 from dask.highlevelgraph import HighLevelGraph, Layer
 from dask.typing import Key
 
-from spliter.backend import UNKNOWN, BlocksMade, IntArray
+from spliter.backend import UNKNOWN, IntArray, ResultBlocks
 
 
-def assemble_blocks(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
+def assemble_blocks(results: Sequence[tuple[IntArray, Any]], made: ResultBlocks) -> Any:
     """Return a lazy collection of blocks that are inside the results of tasks.
 
     Parameters
     ----------
     results : sequence of (ndarray of int64, future)
         Positions of blocks, and the future of their list.
-    made : BlocksMade
+    made : ResultBlocks
         Sizes and type of the blocks.
     """
     name = f"spliter-blocks-{uuid.uuid4().hex}"
@@ -40,7 +40,7 @@ def assemble_blocks(results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -
     return Array(graph, name, chunks=chunks, dtype=made.dtype)
 
 
-def _frame(name: str, results: Sequence[tuple[IntArray, Any]], made: BlocksMade) -> Any:
+def _frame(name: str, results: Sequence[tuple[IntArray, Any]], made: ResultBlocks) -> Any:
     """Return a Dask DataFrame, Series or Index with unknown divisions."""
     import dask.dataframe as dd
 

@@ -35,7 +35,7 @@ another connection than the query."""
 
 
 @dataclass(eq=False)
-class _Unfinished:
+class _UnfinishedTask:
     """A task not known to have finished, and the objects it needs."""
 
     future: weakref.ReferenceType[Future[Any]]
@@ -55,7 +55,7 @@ class UnfinishedTasks:
     def __init__(self, client: Client) -> None:
         self._client = weakref.ref(client)
         self._lock = threading.Lock()
-        self._unfinished: dict[Key, _Unfinished] = {}
+        self._unfinished: dict[Key, _UnfinishedTask] = {}
         self._passes: PeriodicCallback | None = None
         self._has_plugin = False
         self._kept: set[Key] = set()
@@ -76,7 +76,7 @@ class UnfinishedTasks:
         client = self._client()
         assert client is not None  # the future refers to it
         with self._lock:
-            self._unfinished[future.key] = _Unfinished(weakref.ref(future), keep)
+            self._unfinished[future.key] = _UnfinishedTask(weakref.ref(future), keep)
             if self._passes is None:
                 self._passes = PeriodicCallback(self._inspect, INTERVAL * 1000)
                 loop: Any = client.loop

@@ -10,7 +10,7 @@ from distributed.protocol.pickle import loads
 
 from spliter_backends._shared.error_codec import as_task_failure
 from spliter_backends.dask.worker.results import check_picklable
-from spliter_backends.dask.worker.source import Materialized, run_at_location
+from spliter_backends.dask.worker.source import MaterializedPartition, run_at_location
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ def _call(fn: Callable[..., Any], arguments: bytes, inputs: Sequence[Any]) -> An
     args, kwargs = loads(arguments)
 
     def fill(value: Any) -> Any:
-        if isinstance(value, Materialized):
-            return Materialized(fill(value.partition), fill(value.block))
+        if isinstance(value, MaterializedPartition):
+            return MaterializedPartition(fill(value.partition), fill(value.block))
         if not isinstance(value, Placeholder):
             return value
         value = inputs[value.number]

@@ -137,7 +137,7 @@ class WorkerSource:
 
 
 @dataclass(frozen=True, eq=False)
-class Materialized:
+class MaterializedPartition:
     """A partition and its concatenated blocks, as the input of a task.
 
     Parameters
@@ -189,7 +189,7 @@ class _MaterializedSource:
 
 
 def _bind_argument(worker: Worker, value: Any) -> Any:
-    if isinstance(value, Materialized):
+    if isinstance(value, MaterializedPartition):
         partition = _bind(worker, value.partition, is_one=True)
         return partition.at_location(_MaterializedSource(partition.source, value.block))
     return _bind(worker, value) if isinstance(value, Partition) else value
