@@ -50,7 +50,7 @@ SPLITS: list[tuple[tuple[Any, ...], type[Exception], str]] = [
     (
         (BLOCKS, np.arange(9)),
         UnsupportedCollectionError,
-        r"collection 1 is one numpy.ndarray in memory, .*a list of its pieces",
+        r"collection 1 is one numpy.ndarray in memory, .*a list of parts",
     ),
     (
         (pd.DataFrame({"a": [1]}),),

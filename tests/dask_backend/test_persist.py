@@ -96,5 +96,5 @@ def test_inside_a_task(client: Client) -> None:
 
 
 def test_anything_but_a_bool_is_refused() -> None:
-    with pytest.raises(spliter.InvalidArgumentError, match="persist must be True or False"):
+    with pytest.raises(spliter.InvalidArgumentError, match="persist must be True"):
         split([np.ones(2)], persist="yes")  # type: ignore[arg-type]
