@@ -77,7 +77,7 @@ def _holders(
     return tuple(session.wait(session.locate(object_ids)))
 
 
-NO_TASKS = frozenset({"ask", "renew", "add_partition"})
+NO_TASKS = frozenset({"request", "renew", "add_partition"})
 """Active methods of SplIter that run no task."""
 
 
