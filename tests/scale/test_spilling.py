@@ -15,7 +15,7 @@ from distributed import Client, wait
 
 from spliter import NotEnoughMemoryError, split
 from spliter_apps.kmeans import KMeans
-from tests.scale.conftest import MEMORY
+from tests.scale.conftest import pauses_at
 from tests.scale.disk import Traffic, start_counting, traffic
 from tests.scale.passes import (
     BLOCK_NBYTES,
@@ -32,7 +32,6 @@ from tests.scale.passes import (
 pytestmark = pytest.mark.backend("dask")
 
 WAIT = 120
-PAUSES_AT = 0.8 * MEMORY
 
 
 def _points(blocks: int) -> da.Array:
@@ -56,8 +55,7 @@ def _traffic_of(client: Client) -> Traffic:
 
 def test_more_data_than_memory(small_worker: Client) -> None:
     client = small_worker
-    blocks = 200
-    assert blocks * BLOCK_NBYTES > 1.5 * MEMORY
+    blocks = 2 * pauses_at(client) // BLOCK_NBYTES
     process = _process_of(client)
     client.run(start_counting)
     x = _points(blocks)
@@ -96,11 +94,12 @@ def test_k_means_reads_spilled_blocks_once_a_pass(small_worker: Client) -> None:
 def test_too_large_to_be_one_is_said_before_it_harms(small_worker: Client) -> None:
     client = small_worker
     process = _process_of(client)
-    blocks = 60  # 240 MB, and 240 MB for the copy, beside what Python takes
+    # The blocks and their copy would take 1.2 times the memory, without what Python takes.
+    blocks = round(0.6 * pauses_at(client) / BLOCK_NBYTES)
     x = _points(blocks)
     with (
         split(x, materialize=True, partitions_per_location=1) as parts,
-        pytest.raises(NotEnoughMemoryError, match="more partitions_per_location"),
+        pytest.raises(NotEnoughMemoryError, match="increase partitions_per_location"),
     ):
         parts[0].submit(total).result(timeout=WAIT)
     # In smaller parts it can be done, one after the other: what is not needed is spilled.
@@ -116,7 +115,7 @@ def test_memory_that_nobody_needs_is_free(small_worker: Client) -> None:
     x = _points(12)
     taken = client.submit(litter, 115_000_000).result(timeout=WAIT)
     # Blocks and copy together would not fit beside it.
-    assert taken + x.nbytes > PAUSES_AT
+    assert taken + x.nbytes > pauses_at(client)
     with split(x, materialize=True, partitions_per_location=1) as parts:
         ((count, numbers),) = client.gather(parts.map(total))
     assert (count, numbers) == (1, sum(range(12)))
