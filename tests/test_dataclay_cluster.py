@@ -66,21 +66,29 @@ def is_free(port: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedDataClay]:
+def others() -> set[psutil.Process]:
+    """Processes of other tests' engines."""
+    return set(psutil.Process().children(recursive=True))
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    others: set[psutil.Process], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EmbeddedDataClay]:
     with EmbeddedDataClay(2, directory=tmp_path_factory.mktemp("shared")) as started:
         started.client()
         yield started
 
 
 def test_all_backends_are_there_and_listen_on_the_loopback_interface_only(
-    cluster: EmbeddedDataClay,
+    cluster: EmbeddedDataClay, others: set[psutil.Process]
 ) -> None:
     assert cluster.n_backends == len(cluster.backend_ids) == 2
     assert set(cluster.client().get_backends()) == set(cluster.backend_ids)
     listening = {
         # gRPC listens on IPv4 addresses through IPv6 sockets.
         (address.laddr.ip.removeprefix("::ffff:"), address.laddr.port)
-        for child in psutil.Process().children(recursive=True)
+        for child in set(psutil.Process().children(recursive=True)) - others
         for address in child.net_connections("inet")
         if address.status == psutil.CONN_LISTEN
     }

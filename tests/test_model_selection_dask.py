@@ -162,7 +162,7 @@ def test_one_dataframe_of_points_in_blocks_is_refused(container: str) -> None:
     kmeans = KMeans(3, random_state=0).fit(points).set_output(transform=container)
     for blocked in (lazy(points), [points[:50], points[50:]]):
         for use in (kmeans.transform, kmeans.fit_transform):
-            with pytest.raises(InvalidArgumentError, match=f"transform_output is '{container}'"):
+            with pytest.raises(InvalidArgumentError, match=f"transform_output='{container}'"):
                 use(blocked)
     distances = kmeans.set_output(transform="default").transform(lazy(points))
     frame = dd.from_dask_array(distances, columns=list(kmeans.get_feature_names_out()))
