@@ -69,6 +69,7 @@ def wait_for(event: str) -> Callable[[Any], bool]:
     return lambda part: bool(Event(event).wait(timeout=60))
 
 
+@pytest.mark.feature("dashboard")
 def test_page_counts_partitions_and_tasks_under_way(threads: Client) -> None:
     # Partitions of more than 64 blocks: shorter ones are not kept at workers.
     early = split(da.ones(400, chunks=2).persist())
@@ -88,6 +89,7 @@ def test_page_counts_partitions_and_tasks_under_way(threads: Client) -> None:
     until(threads, [(0, 0), (0, 0)])
 
 
+@pytest.mark.feature("dashboard")
 def test_page_is_served_once(threads: Client) -> None:
     assert add_page(threads) == add_page(threads)
     application = scheduler_of(threads).http_application
@@ -97,6 +99,7 @@ def test_page_is_served_once(threads: Client) -> None:
         assert b"<title>SplIter</title>" in answer.read()
 
 
+@pytest.mark.feature("dashboard")
 def test_document_follows_the_scheduler(threads: Client) -> None:
     from bokeh.document import Document
 
