@@ -118,7 +118,7 @@ def one_that_is_the_first_block(patch: Patch) -> None:
     patch.setattr(LocalSource, "materialized", lambda self: next(self.read()))
 
 
-def one_anew_each_time(patch: Patch) -> None:
+def concatenate_every_time(patch: Patch) -> None:
     patch.setattr(LocalSource, "materialized", lambda self: concatenate(self.read()))
 
 
@@ -202,11 +202,11 @@ FAULTS: dict[str, tuple[str, Fault]] = {
         "test_concatenated_once_and_apart_from_the_blocks",
         one_that_is_the_first_block,
     ),
-    "put together each time": (
+    "concatenated again in each pass": (
         "test_concatenated_once_and_apart_from_the_blocks",
-        one_anew_each_time,
+        concatenate_every_time,
     ),
-    "put together each time a task asks": ("test_requested_by_the_task", one_anew_each_time),
+    "concatenated again for each request": ("test_requested_by_the_task", concatenate_every_time),
     "kept after the Split": ("test_released_with_the_split", one_for_all_splits),
     "results in another order": ("test_map_blocks", blocks_in_order_of_partitions),
     "a transfer on every pass": (

@@ -128,14 +128,16 @@ def add_page(client: Client) -> str:
     Raises
     ------
     BackendNotUsableError
-        If bokeh, which draws the dashboard, is not installed at the scheduler.
+        If bokeh, which draws the dashboard, is not installed at the scheduler, or the dashboard
+        of its version of Dask is unknown.
     BlockTimeoutError
         If the scheduler does not answer.
     """
     if not call_client(client, client.run_on_scheduler, dask_setup):
         raise BackendNotUsableError(
-            "the scheduler has no dashboard; install bokeh in its environment "
-            "(pip install 'dask[diagnostics]') and restart it"
+            "the scheduler has no dashboard: install bokeh in its environment "
+            "(pip install 'dask[diagnostics]') and restart it; or its Dask is of an unknown "
+            "version, which its log then says"
         )
     address, _, _ = str(client.dashboard_link).rpartition("/status")
     return address + PAGE
