@@ -33,6 +33,7 @@ class Partition:
     -----
     ``len(partition)`` is its number of blocks. Iteration yields the blocks in collection
     order, and works only at the partition's location: inside a function started with
+    :func:`spliter.task`, :meth:`submit` or :meth:`Split.map`.
 
     Examples
     --------
