@@ -19,6 +19,7 @@ import itertools
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from spliter_experiments.compare.ways import MEANINGS
 from spliter_experiments.harness.facts import facts
 from spliter_experiments.harness.records import Record, ResultsFolder
 from spliter_experiments.harness.table import Grid, quartiles
@@ -49,6 +51,8 @@ class Figure:
     claim: str
     command: str
     quick: str
+    plot: str = ""
+    """Where the plot of the full form goes; empty if no page shows it."""
 
 
 def read_figures(file: Path = FIGURES) -> list[Figure]:
@@ -98,6 +102,9 @@ def measure(figure: Figure, quick: bool) -> list[str]:
             text=True,
             timeout=LIMIT_SECONDS,
         )
+        if figure.plot and not quick:
+            (plot,) = Path(folder).glob("**/*.png")
+            shutil.copyfile(plot, ROOT / figure.plot)
         if compares:
             return ratios_table(ResultsFolder(Path(folder)).records())
     return ["```text", *done.stdout.rstrip().splitlines()[-LAST_LINES:], "```"]
@@ -105,7 +112,8 @@ def measure(figure: Figure, quick: bool) -> list[str]:
 
 def ratios_table(records: Sequence[Record]) -> list[str]:
     """Return a table of each way's time divided by SplIter's in the same round."""
-    ways = list(dict.fromkeys(one.way for one in records if one.way != "spliter"))
+    measured = {one.way for one in records} - {"spliter"}
+    ways = [way for way in MEANINGS if way in measured]
     found = {(one.x, one.way, one.repetition): one.seconds for one in records}
     rows = []
     for x in sorted({one.x for one in records}):
