@@ -43,11 +43,11 @@ class Files:
 
 
 def read(path: Path, mmap_mode: Any = None) -> Any:
-    """Read an array from a file, or with ``"r"`` only what tells how large it is."""
+    """Read an array from a file; with ``mmap_mode="r"`` only its header is read."""
     try:
         return np.load(path, mmap_mode)
     except FileNotFoundError as error:
-        raise BlockLostError(f"{path} is gone; make the file again, then split again") from error
+        raise BlockLostError(f"{path} is missing; write it again, then split again") from error
 
 
 # --- the locator: where are the blocks? ---------------------------------------------------------
@@ -55,16 +55,16 @@ def read(path: Path, mmap_mode: Any = None) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class FileSource:
-    """What goes with a partition: the names of its files, cheap to pickle."""
+    """References to the blocks of a partition: the names of its files."""
 
     rows: tuple[tuple[Path, ...], ...]
-    """For each block its file, and those of the collections that are aligned with it."""
+    """For each block its file, and the files of the blocks aligned with it."""
     process: int = field(default_factory=os.getpid)
     one: CachedValue[Any] = field(default_factory=CachedValue)
 
     def read(self) -> Iterator[Any]:
-        """Yield the blocks in order; tuples where collections are aligned."""
-        # Another process could read the files, past the threads that share out their disk.
+        """Yield the blocks in order; tuples if collections are aligned."""
+        # Another process could read the files too, but not on the threads of their folder.
         if self.process != os.getpid():
             raise PartitionNotLocalError(
                 f"the threads of these folders are in process {self.process}, and this is process "
@@ -75,7 +75,7 @@ class FileSource:
             yield blocks if len(blocks) > 1 else blocks[0]
 
     def materialized(self) -> Any:
-        """Return the blocks as one, made once."""
+        """Return the concatenated blocks, made once."""
         return self.one.get(lambda: concatenate(self.read()))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -98,12 +98,12 @@ class FileBlocks(BlocksBase["FolderExecutor"]):
                     self.counter.add(Movement(aligned_blocks=1, aligned_nbytes=block.nbytes))
 
     def locate(self) -> Placement:
-        """Each block is in its folder; of files nobody has to be asked."""
+        """Return the folder of each block, which its path names."""
         return Placement.of([[str(first.parent)] for first, *_ in self._aligned], self._nbytes)
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[FileSource]:
         """Return the names of the files of each partition."""
-        return [FileSource(tuple(self._aligned[at] for at in it.positions)) for it in planned]
+        return [FileSource(tuple(self._aligned[at] for at in part.positions)) for part in planned]
 
 
 def grid_of(blocks: Sequence[Any]) -> BlockGrid:
@@ -117,7 +117,7 @@ class FolderLocator:
     """Finds the blocks of `Files`."""
 
     def recognises(self, collection: Any) -> bool:
-        """Go by the type alone."""
+        """Return whether the collection is `Files`; checks the type only."""
         return isinstance(collection, Files)
 
     def open(self, collections: Sequence[Any]) -> FileBlocks:
@@ -134,9 +134,9 @@ class FolderLocator:
 class FolderExecutor(ExecutorBase):
     """Runs tasks on threads, a few for each folder.
 
-    A task waits in its thread for futures among its arguments. That comes to an end, because
-    each pool runs its tasks in the order in which they were submitted, and a future can be an
-    argument only of what is submitted after it.
+    A task waits in its thread for futures among its arguments. This cannot deadlock: each pool
+    runs its tasks in the order of submission, and a task can only get futures that were
+    submitted before it.
     """
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ def folder_executor() -> FolderExecutor:
 
 
 def executor_of_future(future: Any) -> FolderExecutor | None:
-    """`spliter.reduce` and `gather` find the executor by this."""
+    """Return the executor if it made the future; `reduce` and `gather` call this."""
     executor = folder_executor()
     return executor if isinstance(future, Future) and future in executor.locations else None
 

@@ -1,4 +1,4 @@
-"""The suite that every backend passes, and what is special about this one."""
+"""The conformance suite, and two tests of this backend alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def folder_of_this_thread(_: Partition) -> str:
 
 
 class TestFolders(BackendTests):
-    """Each location is a folder of its own below one of pytest's temporary ones."""
+    """Each location is a folder below pytest's temporary folder."""
 
     backend = "folders"
     locations_are_elsewhere = False  # a folder's threads are threads of this process
@@ -35,7 +35,7 @@ class TestFolders(BackendTests):
         self.numbers = itertools.count()
 
     def distribute(self, blocks: Sequence[Any], placement: Sequence[int]) -> Any:
-        """Write each block into the folder that stands for its location."""
+        """Write each block into the folder of its location."""
         paths = []
         for block, location in zip(blocks, placement, strict=True):
             path = self.root / f"disk{location}" / f"{next(self.numbers):06}.npy"
@@ -53,13 +53,13 @@ class TestFolders(BackendTests):
         (future, *_) = self.split_of(3, 4).map(len)
         assert folder_executor().location_of(future) == str(self.root / "disk0")
 
-    def test_a_file_that_is_gone_is_told(self) -> None:
-        """The other folders go on."""
+    def test_a_deleted_file_raises_block_lost(self) -> None:
+        """Tasks on other blocks are not affected."""
         files = self.encoded((3, 4, 5))
         parts = split(files)
         files.paths[1].unlink()
         first, second, third = parts.map(lambda part: sum(len(block) for block in part))
         assert first.result(timeout=60) == 3
         assert third.result(timeout=60) == 5
-        with pytest.raises(BlockLostError, match=r"000001\.npy is gone"):
+        with pytest.raises(BlockLostError, match=r"000001\.npy is missing"):
             second.result(timeout=60)
