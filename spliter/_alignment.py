@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spliter._errors import AlignmentError
+from spliter._format import plural
 from spliter._grid import UNKNOWN, BlockGrid
 
 
@@ -47,4 +48,4 @@ def check_aligned(grids: Sequence[BlockGrid]) -> None:
 def _show(grid: BlockGrid, most: int = 8) -> str:
     sizes = ["?" if size == UNKNOWN else str(size) for size in grid.chunks[0]]
     shown = ", ".join(sizes[:most]) + (", ..." if len(sizes) > most else "")
-    return f"{len(sizes)} blocks ({shown})"
+    return f"{plural(len(sizes), 'block')} ({shown})"

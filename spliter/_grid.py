@@ -33,6 +33,19 @@ def _size(value: float) -> int:
     return int(value)
 
 
+def block_indexes(shape: tuple[int, ...], positions: IntArray) -> list[tuple[int, ...]]:
+    """Return the block indexes of many positions in a grid of this shape."""
+    if len(shape) == 1:
+        return [(position,) for position in positions.tolist()]
+    coordinates = np.unravel_index(positions, shape)
+    return list(zip(*(axis.tolist() for axis in coordinates), strict=True))
+
+
+def grid_rows(shape: tuple[int, ...], positions: IntArray) -> IntArray:
+    """Return the coordinate along axis 0 of many positions in a grid of this shape."""
+    return positions // max(math.prod(shape[1:]), 1)
+
+
 @dataclass(frozen=True)
 class BlockGrid:
     """The grid of blocks of one collection.
@@ -46,7 +59,7 @@ class BlockGrid:
     Raises
     ------
     InvalidArgumentError
-        If there is no axis, or a size is negative or not a whole number.
+        If there is no axis.
 
     Examples
     --------
@@ -76,6 +89,11 @@ class BlockGrid:
         -------
         BlockGrid
             The grid, with unknown sizes as ``-1``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is no axis, or a size is negative or not a whole number.
         """
         return cls(tuple(tuple(_size(size) for size in axis) for axis in chunks))
 
@@ -132,10 +150,7 @@ class BlockGrid:
         list of tuple of int
             One block index per position.
         """
-        if len(self.shape) == 1:
-            return [(position,) for position in positions.tolist()]
-        coordinates = np.unravel_index(positions, self.shape)
-        return list(zip(*(axis.tolist() for axis in coordinates), strict=True))
+        return block_indexes(self.shape, positions)
 
     def rows(self, positions: IntArray) -> IntArray:
         """Return the coordinate along axis 0 of many positions.
@@ -150,8 +165,7 @@ class BlockGrid:
         ndarray of int64, shape (n,)
             Coordinate of each block along axis 0.
         """
-        across = max(self.nblocks // max(self.shape[0], 1), 1)
-        return positions // across
+        return grid_rows(self.shape, positions)
 
     @cached_property
     def row_counts(self) -> IntArray:

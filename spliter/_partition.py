@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from spliter._errors import InvalidArgumentError, SplitClosedError, UnknownItemIndexError
-from spliter._grid import BlockGrid, BlockIndexes, IntArray
+from spliter._format import plural
+from spliter._grid import BlockGrid, BlockIndexes, IntArray, block_indexes, grid_rows
 from spliter._materialize import Materialization
 from spliter._planner import Location, PlannedPartition
 from spliter._task_checks import check_keywords, check_task_function
@@ -234,15 +235,12 @@ class Partition:
 
         ``None`` along an axis of unknown size, or along which the collection has several blocks.
         """
-        if self._indexes.item_counts is None or self._indexes.item_starts is None:
-            return (None, *self._indexes.trailing_shape)
+        indexes = self._indexes
+        if indexes.item_counts is None:
+            return (None, *indexes.trailing_shape)
         # In a grid of several columns, blocks in the same grid row hold the same rows.
-        _, first = np.unique(self._grid_rows(), return_index=True)
-        return (int(self._indexes.item_counts[first].sum()), *self._indexes.trailing_shape)
-
-    def _grid_rows(self) -> IntArray:
-        across = int(np.prod(self._indexes.grid_shape[1:], dtype=np.int64))
-        return self._indexes.positions // max(across, 1)
+        _, first = np.unique(grid_rows(indexes.grid_shape, indexes.positions), return_index=True)
+        return (int(indexes.item_counts[first].sum()), *indexes.trailing_shape)
 
     def get_indexes(self) -> list[tuple[int, ...]]:
         """Return the block index of every block, in iteration order.
@@ -252,11 +250,7 @@ class Partition:
         list of tuple of int
             Coordinates in the collection's block grid, one tuple per block.
         """
-        grid = self._indexes.grid_shape
-        if len(grid) == 1:
-            return [(position,) for position in self._indexes.positions.tolist()]
-        axes = np.unravel_index(self._indexes.positions, grid)
-        return list(zip(*(axis.tolist() for axis in axes), strict=True))
+        return block_indexes(self._indexes.grid_shape, self._indexes.positions)
 
     def get_item_indexes(self) -> IntArray:
         """Return the global index of every item (row), in iteration order.
@@ -274,7 +268,8 @@ class Partition:
         Raises
         ------
         UnknownItemIndexError
-            At the location, if the sizes are unknown.
+            If the sizes are unknown and cannot be counted: at the location, after the Split was
+            deleted, or on the engine's event loop.
         """
         if self._indexes.item_counts is None:
             if self._resolve_items is None:
@@ -426,7 +421,7 @@ class Partition:
 
     def __repr__(self) -> str:
         """Return location, number of blocks and size."""
-        return f"<Partition {self.location}: {len(self)} blocks, {self.nbytes} bytes>"
+        return f"<Partition {self.location}: {plural(len(self), 'block')}, {self.nbytes} bytes>"
 
     def _repr_html_(self) -> str:
         return partition_html(self)

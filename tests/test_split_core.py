@@ -249,7 +249,7 @@ def test_aligned(first: Any, second: Any) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "says"),
     [
-        ([(3, 2)], [(5,)], r"1 has 1 blocks \(5\).*2 blocks \(3, 2\).*rechunk"),
+        ([(3, 2)], [(5,)], r"1 has 1 block \(5\).*2 blocks \(3, 2\).*rechunk"),
         ([(3, 2)], [(2, 3)], r"block 0 .* has 3 rows .* and 2 .*2 blocks \(3, 2\).*\(2, 3\)"),
         ([(3, 2)], [(3, 1)], "block 1 .* has 2 rows .* and 1"),
         ([(math.nan, 2)], [(3, 1)], r"\(\?, 2\)"),
