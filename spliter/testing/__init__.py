@@ -17,6 +17,7 @@ import pytest
 
 # Before their import: pytest then shows the compared values of failures.
 pytest.register_assert_rewrite(
+    "spliter.testing._checks_of_materialized",
     "spliter.testing._checks_of_partitions",
     "spliter.testing._checks_of_splits",
     "spliter.testing._checks_of_tasks",

@@ -17,7 +17,7 @@ Block = npt.NDArray[Any]
 
 
 class BackendHooks(abc.ABC):
-    """Two hooks to implement, and others with defaults to override."""
+    """Hooks of the suite: `backend`, `n_locations` and `distribute` are required."""
 
     # Hypothesis warns that a strategy uses the global `random` if its state changes meanwhile;
     # threads of an engine change it too (Dask's retries draw random delays).
