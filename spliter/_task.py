@@ -85,7 +85,7 @@ def task(fn: Callable[..., Any] | None = None, /) -> Callable[..., Any]:
         found = [partition for partition in partitions if partition.executor is not None]
         if not found:
             if not partitions:
-                _check_one_location(fn, given)
+                _reject_many_partitions(fn, given)
             return fn(*args, **kwargs)
         locations = {partition.location for partition in found}
         if len(locations) > 1:
@@ -105,7 +105,7 @@ def task(fn: Callable[..., Any] | None = None, /) -> Callable[..., Any]:
     return submit_or_call
 
 
-def _check_one_location(fn: Callable[..., Any], arguments: Iterable[Any]) -> None:
+def _reject_many_partitions(fn: Callable[..., Any], arguments: Iterable[Any]) -> None:
     """Reject a Split, or a list of its partitions, as an argument of a task."""
     for argument in arguments:
         if not isinstance(argument, Split | list | tuple) or not len(argument):

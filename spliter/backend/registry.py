@@ -126,18 +126,15 @@ def _load_entry_point(name: str) -> Backend | tuple[str, Exception | None]:
     so a broken one must not be imported each time.
     """
     point = _entry_points()[name]
+    cause = None
     try:
         backend = point.load()
+        if isinstance(backend, Backend):
+            return backend
+        wrong = f"is not a spliter.backend.Backend but {type(backend)}"
     except Exception as error:  # noqa: BLE001 -- importing third-party code may raise anything
-        reason = f"backend {name!r} ({point.value}) cannot be imported: {error}"
-        return f"{reason}; repair or uninstall its distribution", error.with_traceback(None)
-    if not isinstance(backend, Backend):
-        return (
-            f"backend {name!r} ({point.value}) is not a spliter.backend.Backend but "
-            f"{type(backend)}",
-            None,
-        )
-    return backend
+        wrong, cause = f"cannot be imported: {error}", error.with_traceback(None)
+    return f"backend {name!r} ({point.value}) {wrong}; repair or uninstall its distribution", cause
 
 
 @functools.cache
@@ -274,7 +271,7 @@ def locator_for(collection: Any, backend: str | None) -> Locator:
 
 
 def is_collection(value: Any) -> bool:
-    """Return whether a usable backend can find the blocks of a value.
+    """Return whether a value is a collection of one of the backends.
 
     Parameters
     ----------
@@ -284,8 +281,8 @@ def is_collection(value: Any) -> bool:
     Returns
     -------
     bool
-        Whether :func:`spliter.split` accepts its type; a collection in a wrong state (lazy, say)
-        counts as one.
+        Whether :func:`spliter.split` accepts its type. A lazy collection counts, and one of a
+        built-in backend that cannot be imported here: ``split`` then raises the reason.
 
     Examples
     --------
