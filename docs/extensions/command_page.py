@@ -1,4 +1,4 @@
-"""MkDocs hook: a page with the help of the `spliter` command, made from the command itself."""
+"""MkDocs hook: generate a page from the help texts of the `spliter` command."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Griffe extension: docstrings are reStructuredText in small things, and the site is Markdown.
+"""Griffe extension: convert the reStructuredText in docstrings to Markdown.
 
-Rewritten are ``:class:`~spliter.Split``` (as code), ``double backticks``, a paragraph that ends in
+It converts ``:class:`~spliter.Split``` (as code), ``double backticks``, a paragraph that ends in
 ``::`` (a code block follows), and ``.. math::``.
 """
 
@@ -30,12 +30,12 @@ def as_markdown(text: str) -> str:
     Parameters
     ----------
     text : str
-        With roles of Sphinx.
+        The docstring, with roles of Sphinx.
 
     Returns
     -------
     str
-        The same without.
+        The docstring without them.
 
     Examples
     --------

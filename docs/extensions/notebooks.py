@@ -1,6 +1,6 @@
-"""MkDocs hook: the notebooks of ``docs/notebooks`` are run, and are pages with what they returned.
+"""MkDocs hook: run the notebooks of ``docs/notebooks`` and add them as pages with their outputs.
 
-In the repository they are without outputs. A cell that raises ends the build with its traceback.
+The repository has them without outputs. A cell that raises ends the build with its traceback.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nbconvert.preprocessors import ExecutePreprocessor
 from traitlets.config import Config
 
 SECONDS_PER_CELL = 120
-"""A bound, not a measure: a cell that hangs ends the build."""
+"""After this time the build fails, so that a cell that hangs does not block it."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -37,7 +37,7 @@ def _run(path: Path) -> tuple[str, dict[str, bytes]]:
     """Run a notebook in an interpreter of its own; return it as Markdown, with its images."""
     notebook = nbformat.read(path, as_version=4)
     with TemporaryDirectory() as folder:
-        # Over sockets in the file system: no port of the machine is opened, and none is taken.
+        # Sockets in the file system: the kernel opens no port of the machine.
         manager = {"transport": "ipc", "ip": str(Path(folder) / "kernel")}
         preprocessor = ExecutePreprocessor(
             timeout=SECONDS_PER_CELL,

@@ -1,8 +1,8 @@
-"""MkDocs hook: pages link to files of the repository, and the site has them too.
+"""MkDocs hook: add files outside of ``docs`` that pages link to.
 
-In the repository ``[Changelog](../CHANGELOG.md)`` leads to a file beside ``docs``. MkDocs knows
-only what is in ``docs``, so files that pages link to are added to the site and the links led there.
-Pages that the navigation names and nobody has written yet are taken out of it.
+In the repository ``[Changelog](../CHANGELOG.md)`` links to a file next to ``docs``. MkDocs reads
+only ``docs``, so this adds such files to the site and rewrites the links. Pages that the navigation
+names and that do not exist are removed from it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LINK = re.compile(r"\]\(([^)#\s]+)((?:#[^)\s]*)?)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what pages link to outside of `docs`, and look which pages of the navigation exist."""
+    """Add the files that pages link to, and remove missing pages from the navigation."""
     todo = ["CHANGELOG.md", "CONTRIBUTING.md"]
     for page in files.documentation_pages():
         if page.generated_by is None:
@@ -43,11 +43,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead the links of a page of `docs` to where the site has the files."""
+    """Rewrite the links of a page of `docs` to files outside of it."""
     if page.file.generated_by is not None:
         return markdown
     folder = posixpath.dirname(f"docs/{page.file.src_uri}")
-    return _led(markdown, folder, posixpath.dirname(page.file.src_uri))
+    return _relinked(markdown, folder, posixpath.dirname(page.file.src_uri))
 
 
 def _linked(text: str, folder: str) -> Iterator[str]:
@@ -63,23 +63,22 @@ def _is_file(target: str, source: str) -> bool:
 
 
 def _file(config: MkDocsConfig, source: str) -> File:
-    """Make a file of the repository one of the site."""
+    """Return a file of the repository as a file of the site."""
     uri = IN_THE_SITE.get(source, f"files/{source}")
     path = ROOT / source
     if path.suffix != ".md":
         return File.generated(config, uri, abs_src_path=str(path))
     text = path.read_text(encoding="utf-8")
-    led = _led(text, posixpath.dirname(source), posixpath.dirname(uri))
-    # In no menu by itself: the navigation names those that are.
+    relinked = _relinked(text, posixpath.dirname(source), posixpath.dirname(uri))
     if source not in IN_THE_SITE:
-        led = f"---\nsearch:\n  exclude: true\n---\n{led}"
-    return File.generated(config, uri, content=led)
+        relinked = f"---\nsearch:\n  exclude: true\n---\n{relinked}"
+    return File.generated(config, uri, content=relinked)
 
 
-def _led(text: str, folder: str, site_folder: str) -> str:
-    """Lead the links of a text in a folder of the repository, now in a folder of the site."""
+def _relinked(text: str, folder: str, site_folder: str) -> str:
+    """Rewrite the links of a text from its folder in the repository to its folder in the site."""
 
-    def lead(found: re.Match[str]) -> str:
+    def relink(found: re.Match[str]) -> str:
         target, anchor = found.groups()
         source = posixpath.normpath(posixpath.join(folder, target))
         if not _is_file(target, source):
@@ -89,11 +88,11 @@ def _led(text: str, folder: str, site_folder: str) -> str:
             uri = source.removeprefix("docs/")
         return f"]({posixpath.relpath(uri, site_folder or '.')}{anchor})"
 
-    return _LINK.sub(lead, text)
+    return _LINK.sub(relink, text)
 
 
 def _present(entry: Any, files: Files) -> Any:
-    """Return a part of the navigation without the pages that are not there."""
+    """Return an entry of the navigation without pages that do not exist."""
     if isinstance(entry, dict):
         ((title, below),) = entry.items()
         if isinstance(below, list):
