@@ -47,7 +47,7 @@ class Template:
         Parameters
         ----------
         dtype, trailing_shape
-            Dtype and trailing shape of arrays.
+            Of results that are arrays; the shape is that of one row.
         meta : DataFrame, Series, Index or ndarray, or None
             Like a result; its rows are ignored.
 

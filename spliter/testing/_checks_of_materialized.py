@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from spliter import InvalidArgumentError, PartitionNotLocalError, SplitClosedError, split
 from spliter.testing import _programs, strategies
 from spliter.testing._encoding import index_encoded_blocks
-from spliter.testing._hooks import BackendHooks, whole
+from spliter.testing._hooks import LENGTHS, BackendHooks, whole
 
-LENGTHS = (3, 1, 4, 0, 5, 2, 6, 1)
 ITEMS = whole(LENGTHS)
 
 

@@ -23,10 +23,7 @@ from spliter import (
     split,
 )
 from spliter.testing import _programs, strategies
-from spliter.testing._hooks import BackendHooks, whole
-
-LENGTHS = (3, 1, 4, 0, 5, 2, 6, 1)
-TOTAL = sum(range(sum(LENGTHS)))
+from spliter.testing._hooks import LENGTHS, TOTAL, BackendHooks, whole
 
 
 class SplitChecks(BackendHooks):

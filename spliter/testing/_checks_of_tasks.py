@@ -8,18 +8,9 @@ import traceback
 
 import pytest
 
-from spliter import (
-    InvalidArgumentError,
-    TaskNotSerializableError,
-    gather,
-    reduce,
-    split,
-)
+from spliter import InvalidArgumentError, TaskNotSerializableError, gather, reduce, split
 from spliter.testing import _programs
-from spliter.testing._hooks import BackendHooks
-
-LENGTHS = (3, 1, 4, 0, 5, 2, 6, 1)
-TOTAL = sum(range(sum(LENGTHS)))
+from spliter.testing._hooks import LENGTHS, TOTAL, BackendHooks
 
 
 class TaskChecks(BackendHooks):

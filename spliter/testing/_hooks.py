@@ -15,6 +15,12 @@ from spliter.testing._encoding import index_encoded_blocks
 
 Block = npt.NDArray[Any]
 
+LENGTHS = (3, 1, 4, 0, 5, 2, 6, 1)
+"""Rows of the blocks of most tests: uneven, and one block without rows."""
+
+TOTAL = sum(range(sum(LENGTHS)))
+"""Sum of all items of an index-encoded collection of these blocks."""
+
 
 class BackendHooks(abc.ABC):
     """Hooks of the suite: `backend`, `n_locations` and `distribute` are required."""
