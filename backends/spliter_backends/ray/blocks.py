@@ -113,7 +113,7 @@ class ClientSource:
             if materialize and self._one is None and len(partition) > 1:
                 at_node = partition.at_location(self._source(), materialize=False)
                 self._one = CONCATENATE.options(
-                    name="spliter.together", scheduling_strategy=affinity(self.location)
+                    name="spliter.materialized", scheduling_strategy=affinity(self.location)
                 ).remote(at_node)
             needed = self._one if materialize else None
             return partition.at_location(self._source(), materialize=materialize), needed
