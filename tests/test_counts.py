@@ -196,6 +196,7 @@ def written(found: dict[str, dict[str, Counts]]) -> str:
 
 
 @pytest.mark.thorough
+@pytest.mark.feature("batches")
 def test_counts_are_those_written_down(found: dict[str, dict[str, Counts]]) -> None:
     if os.environ.get("UPDATE_COUNTS"):
         EXPECTED.write_text(written(found), encoding="utf-8")

@@ -43,8 +43,12 @@ PACKAGES = {"boosting": "xgboost", "scikit-learn": "dask_ml", "xarray-zarr": "za
 
 
 def marks(page: Path) -> list[pytest.MarkDecorator]:
-    engine = pytest.mark.backend(ENGINES.get(page.stem, "dask"))
-    return [engine, pytest.mark.thorough] if page.stem in APPLICATIONS else [engine]
+    found = [pytest.mark.backend(ENGINES.get(page.stem, "dask"))]
+    if page.stem in APPLICATIONS:
+        found.append(pytest.mark.thorough)
+    if page.stem == "notebooks-and-dashboards":
+        found.append(pytest.mark.feature("dashboard"))
+    return found
 
 
 @pytest.fixture(autouse=True)

@@ -53,6 +53,7 @@ def _traffic_of(client: Client) -> Traffic:
     return found
 
 
+@pytest.mark.feature("spill buffer")
 def test_more_data_than_memory(small_worker: Client) -> None:
     client = small_worker
     blocks = 2 * pauses_at(client) // BLOCK_NBYTES
@@ -91,6 +92,7 @@ def test_k_means_reads_spilled_blocks_once_a_pass(small_worker: Client) -> None:
     assert 0 < max(reads) <= passes
 
 
+@pytest.mark.feature("memory limits")
 def test_too_large_to_be_one_is_said_before_it_harms(small_worker: Client) -> None:
     client = small_worker
     process = _process_of(client)
