@@ -65,9 +65,10 @@ def explain_not_a_collection(value: Any, backends: Sequence[str]) -> str:
     name = describe_type(value)
     if isinstance(value, str | os.PathLike):
         return _explain_file(os.fspath(value))
-    if name in {"spliter._split.Split", "spliter._partition.Partition"}:
+    first = value[0] if isinstance(value, list | tuple) and value else value
+    if describe_type(first) in {"spliter._split.Split", "spliter._partition.Partition"}:
         return (
-            f"{value!r} has been split already; start a task on each partition, or split the "
+            f"{first!r} has been split already; start a task on each partition, or split the "
             "collection again"
         )
     if hasattr(value, "iloc") and is_in_memory(value):
@@ -75,7 +76,6 @@ def explain_not_a_collection(value: Any, backends: Sequence[str]) -> str:
             f"{name} is one object in memory, not a collection of blocks; pass a list of parts, or "
             "dask.dataframe.from_pandas(df, npartitions=8).persist()"
         )
-    first = value[0] if isinstance(value, list | tuple) and value else value
     if is_in_memory(first):
         return (
             f"{name} is one object in memory, not a collection of blocks; pass a list of parts, "

@@ -78,7 +78,7 @@ def test_split_of_what_it_does_not_take(
 
 
 def test_a_split_is_not_split_again(parts: Split) -> None:
-    for given in (parts, parts[0]):
+    for given in (parts, parts[0], parts[:]):
         with pytest.raises(UnsupportedCollectionError, match="split already; start a task on each"):
             split(given)
 

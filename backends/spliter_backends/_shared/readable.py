@@ -15,10 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from spliter import (
-    BlockGrid,
-    UnsupportedCollectionError,
-)
+from spliter import BlockGrid, Partition, UnsupportedCollectionError
 from spliter.backend import UNKNOWN, IntArray, concatenate, count_rows, has_rows
 
 MEMMAP_BLOCK_BYTES = 32 * 2**20
@@ -55,11 +52,15 @@ def is_block(value: Any) -> bool:
     -------
     bool
         ``True`` for arrays, DataFrames, Series, sparse matrices and lists; ``False`` for
-        scalars, strings, and elements of another engine's collections.
+        scalars, strings, partitions, and elements of another engine's collections.
     """
     if isinstance(value, list):
         return True
-    if hasattr(type(value), "__dask_graph__") or _is_persistent(value):
+    if (
+        isinstance(value, Partition)
+        or hasattr(type(value), "__dask_graph__")
+        or _is_persistent(value)
+    ):
         return False
     shape = getattr(value, "shape", None)
     return isinstance(shape, tuple) and len(shape) > 0
