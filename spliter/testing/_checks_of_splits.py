@@ -36,8 +36,8 @@ class SplitChecks(BackendHooks):
             collection = self.encoded(layout.lengths, layout.placement)
             parts = split(collection, partitions_per_location=layout.partitions_per_location)
             items = whole(layout.lengths)
-            futures = parts.map(_programs.total), parts.map(_programs.seen)
-            combined = reduce(operator.add, futures[0]), reduce(_programs.united, futures[1])
+            futures = parts.map(_programs.total), parts.map(_programs.collect_items)
+            combined = reduce(operator.add, futures[0]), reduce(_programs.unite, futures[1])
             assert self.collect(combined) == [items.sum(), frozenset(items.tolist())]
 
         check()
@@ -129,7 +129,7 @@ class SplitChecks(BackendHooks):
                 np.testing.assert_array_equal(weight, others[at])
                 assert block.shape == weight.shape
         expected = sum(whole(LENGTHS) * np.concatenate(others))
-        assert sum(self.collect(parts.map(_programs.weighted))) == expected
+        assert sum(self.collect(parts.map(_programs.weigh))) == expected
         assert parts.moved.blocks == 0
 
     def test_aligned_blocks_that_are_elsewhere_are_brought_and_counted(self) -> None:
@@ -140,7 +140,7 @@ class SplitChecks(BackendHooks):
         weights = self.distribute([np.full(length, 2) for length in LENGTHS], rotated)
         parts = split(self.encoded(LENGTHS, placement), weights)
         for _ in range(2):
-            assert sum(self.collect(parts.map(_programs.weighted))) == 2 * TOTAL
+            assert sum(self.collect(parts.map(_programs.weigh))) == 2 * TOTAL
         assert parts.moved.aligned_blocks == len(LENGTHS)
         assert parts.moved.aligned_nbytes > 0
         assert parts.moved.fetched_blocks == 0

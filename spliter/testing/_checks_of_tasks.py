@@ -22,7 +22,7 @@ class TaskChecks(BackendHooks):
 
     def test_gather_in_the_order_of_the_futures(self) -> None:
         parts = self.split_of(*LENGTHS, partitions_per_location=2)
-        items = gather(parts.map(_programs.seen))
+        items = gather(parts.map(_programs.collect_items))
         assert [set(found) for found in items] == [
             set(p.get_item_indexes().tolist()) for p in parts
         ]
@@ -43,7 +43,7 @@ class TaskChecks(BackendHooks):
         assert self.collect([_programs.total_of_nested(partition)]) == [6]
 
     def test_task_without_a_partition_is_the_plain_function(self) -> None:
-        assert _programs.united.__name__ == "united"
+        assert _programs.unite.__name__ == "unite"
         assert _programs.total.__name__ == "total"
         assert _programs.total([]) == 0  # type: ignore[arg-type]
 
@@ -87,7 +87,7 @@ class TaskChecks(BackendHooks):
     @pytest.mark.parametrize("arity", [None, 2, 3])
     def test_reduce_combines_every_result_once(self, arity: int | None) -> None:
         parts = self.split_of(*LENGTHS * 3, partitions_per_location=5)
-        future = reduce(_programs.united, parts.map(_programs.seen), arity=arity)
+        future = reduce(_programs.unite, parts.map(_programs.collect_items), arity=arity)
         assert self.collect([future]) == [frozenset(range(3 * sum(LENGTHS)))]
 
     def test_reduce_of_one_future(self) -> None:

@@ -36,19 +36,19 @@ def consume(partition: Partition) -> int:
 
 @task
 def total(partition: Partition) -> int:
-    """Sum of all items."""
+    """Return the sum of all items."""
     return sum(int(block.sum()) for block in partition)
 
 
 @task
 def total_plus(partition: Partition, more: int, *, times: int = 1) -> int:
-    """Sum of all items times a factor, and a number added."""
+    """Return the sum of all items times a factor, and a number added."""
     return sum(int(block.sum()) for block in partition) * times + more
 
 
 @task
 def total_of_two(first: Partition, second: Partition) -> int:
-    """Sum of all items of two partitions."""
+    """Return the sum of all items of two partitions."""
     return sum(int(block.sum()) for partition in (first, second) for block in partition)
 
 
@@ -60,18 +60,18 @@ def total_of_nested(partition: Partition) -> int:
 
 
 @task
-def seen(partition: Partition) -> frozenset[int]:
-    """All items, which are different from each other in index-encoded data."""
+def collect_items(partition: Partition) -> frozenset[int]:
+    """Return all items, which are different from each other in index-encoded data."""
     return frozenset(int(item) for block in partition for item in np.ravel(block))
 
 
 @task
-def weighted(partition: Partition) -> int:
-    """Sum of item times weight over aligned blocks."""
+def weigh(partition: Partition) -> int:
+    """Return the sum of item times weight over aligned blocks."""
     return sum(int((block * weight).sum()) for block, weight in partition)
 
 
-def united(first: frozenset[int], second: frozenset[int]) -> frozenset[int]:
+def unite(first: frozenset[int], second: frozenset[int]) -> frozenset[int]:
     """Return the union of two disjoint sets; refuse others."""
     if first & second:
         raise ValueError(f"seen twice: {sorted(first & second)}")
