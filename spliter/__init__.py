@@ -43,6 +43,7 @@ from spliter._open import split
 from spliter._partition import Partition
 from spliter._planner import Location
 from spliter._progress import as_completed, progress
+from spliter._schedule import Schedule
 from spliter._split import Split
 from spliter._task import gather, reduce, task
 from spliter.backend.protocols import Movement
@@ -67,6 +68,7 @@ __all__ = [
     "PackageMissingError",
     "Partition",
     "PartitionNotLocalError",
+    "Schedule",
     "SplIterError",
     "Split",
     "SplitClosedError",

@@ -8,6 +8,7 @@ from typing import Any
 from spliter._errors import InvalidArgumentError
 from spliter._materialize import Materialize, check_materialize
 from spliter._planner import check_partitions_per_location
+from spliter._schedule import Schedule, named
 from spliter._split import Split
 from spliter._unsupported import check_aligned_arguments
 from spliter.backend.protocols import SupportsPersist
@@ -18,6 +19,7 @@ def split(
     collection: Any,
     *aligned: Any,
     partitions_per_location: int | None = None,
+    schedule: Schedule | str | None = None,
     materialize: Materialize = False,
     persist: bool = False,
     backend: str | None = None,
@@ -40,6 +42,10 @@ def split(
         first collection are transferred; :attr:`Split.moved` counts them.
     partitions_per_location : int, optional
         Partitions at each location, at most one per block. By default one per core (thread).
+    schedule : Schedule or str, optional
+        For blocks that take unequal time: cut the blocks of each location into more partitions of
+        decreasing size, so that its cores finish together. A name of :class:`Schedule`, such as
+        ``"FAC2"``, or a Schedule. Not with `partitions_per_location`.
     materialize : bool or "auto", default False
         Whether tasks iterate over one concatenated block per partition. It is made once at its
         location and the copy is kept as long as the Split: more memory, no transfers. It pays
@@ -74,7 +80,8 @@ def split(
     BlockLostError, BlockTimeoutError
         If blocks are lost, or do not become available in time.
     InvalidArgumentError
-        If `partitions_per_location` is not ``None`` or an int of at least 1, `materialize`
+        If `partitions_per_location` is not ``None`` or an int of at least 1, or is given with a
+        `schedule`; if there is no schedule of that name; if `materialize`
         is none of its values, or ``True`` for blocks in several columns, `persist` is not a
         bool, or an option is given without its name.
 
@@ -90,6 +97,12 @@ def split(
     np.int64(36)
     """
     check_partitions_per_location(partitions_per_location)
+    chosen = named(schedule)
+    if chosen is not None and partitions_per_location is not None:
+        raise InvalidArgumentError(
+            "a schedule decides how many partitions a location gets; pass schedule or "
+            "partitions_per_location, not both"
+        )
     check_materialize(materialize)
     _check_persist(persist)
     locator = locator_for(collection, backend)
@@ -102,7 +115,7 @@ def split(
     blocks = locator.open(collections)
     foreign = load(backend).executor if backend is not None else None
     executor = foreign(blocks) if foreign is not None else blocks.executor
-    return Split(blocks, executor, partitions_per_location, materialize)
+    return Split(blocks, executor, partitions_per_location, materialize, chosen)
 
 
 def _check_persist(value: object) -> None:

@@ -21,7 +21,6 @@ time linear in the number of blocks (times the number of replicas of each).
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NewType
@@ -30,6 +29,7 @@ import numpy as np
 
 from spliter._errors import InvalidArgumentError
 from spliter._grid import IntArray
+from spliter._schedule import Schedule, cut_evenly, largest_first
 
 BATCH_SIZE: Final = 100_000
 """Replicated blocks per batch: as Python ints, their holders take ten times the memory of the
@@ -204,44 +204,11 @@ def _holders_in_order(placement: Placement, blocks: IntArray) -> tuple[list[int]
     return ids.tolist(), ends
 
 
-def cut_evenly(nbytes: IntArray, parts: int) -> IntArray:
-    """Cut a run of blocks into contiguous parts of about the same number of bytes.
-
-    Parameters
-    ----------
-    nbytes : ndarray of int64, shape (n,)
-        Bytes of the blocks, in order.
-    parts : int
-        Number of parts, 1 <= parts <= n.
-
-    Returns
-    -------
-    ndarray of int64, shape (parts + 1,)
-        Offsets of the cuts, strictly increasing from 0 to n: no part is empty.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> cut_evenly(np.array([4, 4, 4, 4, 4]), 2).tolist()
-    [0, 3, 5]
-    """
-    weights = np.maximum(nbytes, 1)
-    # A block belongs to the part in which its middle byte falls.
-    middles = np.cumsum(weights) - weights / 2
-    targets = weights.sum() * np.arange(1, parts) / parts
-    inner = np.searchsorted(middles, targets, side="right").tolist()
-    cuts = [0, *inner, len(nbytes)]
-    for part in range(1, parts):
-        cuts[part] = max(cuts[part], cuts[part - 1] + 1)
-    for part in range(parts - 1, 0, -1):
-        cuts[part] = min(cuts[part], cuts[part + 1] - 1)
-    return np.asarray(cuts, dtype=np.int64)
-
-
 def plan(
     placement: Placement,
     capacities: Mapping[Location, int],
     partitions_per_location: int | None = None,
+    schedule: Schedule | None = None,
 ) -> list[PlannedPartition]:
     """Group the blocks into partitions without moving any.
 
@@ -254,12 +221,15 @@ def plan(
     partitions_per_location : int, optional
         Partitions at each location; by default as many as it has cores. There are
         never more partitions at a location than blocks.
+    schedule : Schedule, optional
+        How to cut the blocks of each location instead.
 
     Returns
     -------
     list of PlannedPartition
-        Sorted by the position of each partition's first block. Together they hold
-        every block exactly once, each partition's blocks in collection order.
+        Sorted by the position of each partition's first block; with a schedule, the partitions
+        of each location by their weight, the largest first. Together they hold every block
+        exactly once, each partition's blocks in collection order.
 
     Raises
     ------
@@ -280,17 +250,24 @@ def plan(
     # A stable sort groups the blocks by location and keeps collection order inside.
     order = np.argsort(chosen, kind="stable").astype(np.int64)
     bounds = np.searchsorted(chosen[order], np.arange(len(placement.locations) + 1)).tolist()
-    found: list[PlannedPartition] = []
+    costs = placement.nbytes if schedule is None else schedule.costs(placement.nbytes)
+    found: list[tuple[int, PlannedPartition]] = []
     for number, location in enumerate(placement.locations):
         positions = order[bounds[number] : bounds[number + 1]]
         if not positions.size:
             continue
-        wanted = partitions_per_location or capacities[location]
-        nbytes = placement.nbytes[positions]
-        cuts = cut_evenly(nbytes, min(wanted, len(positions))).tolist()
-        for start, stop in itertools.pairwise(cuts):
-            found.append(PlannedPartition(location, positions[start:stop], nbytes[start:stop]))
-    return sorted(found, key=lambda part: int(part.positions[0]))
+        here, cores = costs[positions], capacities[location]
+        chunks = (
+            cut_evenly(here, min(partitions_per_location or cores, len(positions)))
+            if schedule is None
+            else largest_first(schedule.cut(here, cores), here)
+        )
+        for rank, chunk in enumerate(chunks):
+            blocks = positions[chunk]
+            part = PlannedPartition(location, blocks, placement.nbytes[blocks])
+            found.append((0 if schedule is None else rank, part))
+    found.sort(key=lambda ranked: (ranked[0], int(ranked[1].positions[0])))
+    return [part for _, part in found]
 
 
 def check_partitions_per_location(value: object) -> None:

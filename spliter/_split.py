@@ -19,6 +19,7 @@ from spliter._materialize import Materialization, Materialize, decide
 from spliter._partition import NOT_MATERIALIZED, Partition
 from spliter._per_block import HINT, Template, count_items, map_over, place_results
 from spliter._planner import Location, plan
+from spliter._schedule import Order, Schedule
 from spliter.backend.protocols import (
     Blocks,
     Executor,
@@ -48,11 +49,14 @@ class Split(Sequence[Partition]):
         executor: Executor,
         partitions_per_location: int | None,
         materialize: Materialize = False,
+        schedule: Schedule | None = None,
     ) -> None:
         check_aligned(blocks.grids)
         self._blocks = blocks
         self._executor = executor
         self._partitions_per_location = partitions_per_location
+        order: Order = "contiguous" if blocks.stored else "strided"
+        self._schedule = schedule and schedule.with_order(order)
         self._grid = blocks.grids[0]
         self._partitions: list[Partition] = []
         self._made: weakref.WeakSet[Partition] = weakref.WeakSet()
@@ -67,7 +71,7 @@ class Split(Sequence[Partition]):
         """Locate the blocks and group them; unchanged partitions keep their identity."""
         placement = self._blocks.locate()
         capacities = self._executor.capacities(placement.locations)
-        planned = plan(placement, capacities, self._partitions_per_location)
+        planned = plan(placement, capacities, self._partitions_per_location, self._schedule)
         present = {
             (part.location, part.indexes.positions.tobytes()): part for part in self._partitions
         }

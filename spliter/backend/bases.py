@@ -66,7 +66,11 @@ class BlocksBase(ABC, Generic[ExecutorT]):
     counter : MovementCounter
         Counts moved blocks. If the engine moves blocks by itself, :meth:`locate` sets
         ``counter.drifted`` to ``False`` before it queries their locations.
+    stored : bool
+        Whether each read of a block reads a file or an object store; ``False`` by default.
     """
+
+    stored: bool = False
 
     def __init__(self, grids: Sequence[BlockGrid], executor: ExecutorT) -> None:
         self.grids: tuple[BlockGrid, ...] = tuple(grids)

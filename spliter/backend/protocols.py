@@ -110,6 +110,14 @@ class Blocks(Protocol):
         """The engine's own executor for these blocks."""
         ...
 
+    @property
+    def stored(self) -> bool:
+        """Whether each read of a block reads a file or an object store.
+
+        Schedules then put neighbouring blocks into one partition.
+        """
+        ...
+
     def locate(self) -> Placement:
         """Query the engine for the current locations of the first collection's blocks.
 

@@ -150,6 +150,7 @@ class LocalBlocks(BlocksBase[Executor]):
         self, collections: Sequence[ReadableCollection], location: Location, executor: Executor
     ) -> None:
         super().__init__([opened.grid for opened in collections], executor)
+        self.stored = collections[0].stored
         self._location = location
         self._nbytes = collections[0].nbytes
         self._store = CollectionStore(tuple(collections))

@@ -37,12 +37,15 @@ class ReadableCollection:
         Takes a block's position in C order and returns the block.
     join : callable
         Concatenates an iterable of blocks.
+    stored : bool
+        Whether `read` reads a file or an object store.
     """
 
     grid: BlockGrid
     nbytes: IntArray
     read: Callable[[int], Any]
     join: Callable[[Iterable[Any]], Any] = concatenate
+    stored: bool = False
 
 
 def is_block(value: Any) -> bool:
@@ -163,7 +166,7 @@ def open_memmap(array: np.memmap[Any, Any], threads: int) -> ReadableCollection:
     def read(position: int) -> Any:
         return array[starts[position] : starts[position + 1]]
 
-    return ReadableCollection(grid, _known(grid, array.itemsize), read)
+    return ReadableCollection(grid, _known(grid, array.itemsize), read, stored=True)
 
 
 def open_zarr(array: Any) -> ReadableCollection:
@@ -188,7 +191,7 @@ def open_zarr(array: Any) -> ReadableCollection:
         index = grid.index(position)
         return array[tuple(slice(at[i], at[i + 1]) for at, i in zip(starts, index, strict=True))]
 
-    return ReadableCollection(grid, _known(grid, array.dtype.itemsize), read)
+    return ReadableCollection(grid, _known(grid, array.dtype.itemsize), read, stored=True)
 
 
 def open_values(grid: BlockGrid, values: Sequence[Any]) -> ReadableCollection:

@@ -132,6 +132,8 @@ class ZarrBlocks(BlocksBase[DaskExecutor]):
         The first one is the one being split.
     """
 
+    stored = True
+
     def __init__(self, client: Client, executor: DaskExecutor, arrays: Sequence[Any]) -> None:
         opened = [open_zarr(array) for array in arrays]
         super().__init__([one.grid for one in opened], executor)

@@ -86,6 +86,8 @@ class FileSource:
 class FileBlocks(BlocksBase["FolderExecutor"]):
     """The blocks of one or several aligned collections, opened."""
 
+    stored = True  # in files
+
     def __init__(self, collections: Sequence[Files]) -> None:
         # SplIter refuses collections of different numbers of blocks.
         self._aligned = list(zip(*(files.paths for files in collections), strict=False))

@@ -1,0 +1,64 @@
+"""Conformance tests: partitions cut by schedules are partitions like others."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from spliter import Schedule, split
+from spliter._schedule import ALIASES, FORMULAS
+from spliter.testing import _programs
+from spliter.testing._encoding import index_encoded_block
+from spliter.testing._hooks import BackendHooks, whole
+
+LENGTHS = (3, 1, 0, 2, 4, 1, 1, 5, 2, 2, 1, 3, 2, 1, 1, 2)
+ITEMS = whole(LENGTHS)
+
+
+class ScheduleChecks(BackendHooks):
+    """Every schedule covers the collection; nothing moves, and results are as without one."""
+
+    @pytest.mark.parametrize("kind", [*FORMULAS, *ALIASES])
+    def test_schedules_cover_the_collection(self, kind: str) -> None:
+        parts = split(self.encoded(LENGTHS), schedule=kind)
+        found = self.collect(parts.map(_programs.contents))
+        for partition, contents in zip(parts, found, strict=True):
+            indexes = [index for index, _ in contents]
+            assert indexes == sorted(partition.get_indexes())
+            for index, block in contents:
+                np.testing.assert_array_equal(block, index_encoded_block(index, (LENGTHS,)))
+        every = Counter(index for contents in found for index, _ in contents)
+        assert every == Counter((at,) for at in range(len(LENGTHS)))
+        assert len(parts) >= len(parts.locations)
+        assert parts.moved.blocks == 0
+
+    def test_largest_partitions_come_first(self) -> None:
+        parts = split(self.encoded([2] * 24), schedule="GSS")
+        for location in parts.locations:
+            sizes = [len(part) for part in parts if part.location == location]
+            assert sizes == sorted(sizes, reverse=True)
+
+    def test_order_of_blocks(self) -> None:
+        collection = self.encoded([1] * 16, [0] * 16)
+        runs = split(collection, schedule=Schedule("MSTATIC", min_blocks=4, order="contiguous"))
+        spread = split(collection, schedule=Schedule("MSTATIC", min_blocks=4, order="strided"))
+        assert [np.ptp(part.get_item_indexes()) for part in runs] == [3] * 4
+        assert all(np.ptp(part.get_item_indexes()) > 3 for part in spread)
+
+    def test_map_blocks_of_scheduled_partitions(self) -> None:
+        parts = split(self.encoded(LENGTHS), schedule="FAC2")
+        squares = parts.map_blocks(_programs.power, 2, dtype=np.int64)
+        np.testing.assert_array_equal(self.values_of(squares), ITEMS**2)
+
+    def test_collection_of_what_tasks_of_a_schedule_return(self) -> None:
+        with split(self.encoded(LENGTHS), schedule="TSS", materialize=True) as parts:
+            results = [(part, part.submit(_programs.cut_twice)) for part in parts]
+            negative = parts.assemble(results, dtype=np.int64, output=1)
+        np.testing.assert_array_equal(self.values_of(negative), -ITEMS)
+
+    def test_aligned_collections_with_a_schedule(self) -> None:
+        weights = self.encoded(LENGTHS)
+        parts = split(self.encoded(LENGTHS), weights, schedule="FISS")
+        assert sum(self.collect(parts.map(_programs.weighted))) == int((ITEMS**2).sum())
