@@ -43,9 +43,10 @@ from spliter._open import split
 from spliter._partition import Partition
 from spliter._planner import Location
 from spliter._progress import as_completed, progress
+from spliter._results import gather, reduce
 from spliter._schedule import Schedule
 from spliter._split import Split
-from spliter._task import gather, reduce, task
+from spliter._task import task
 from spliter.backend.protocols import Movement
 from spliter.backend.registry import BackendInfo, backends, is_collection
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from spliter._errors import PackageMissingError, TaskTimeoutError
 from spliter._futures import executor_of, list_futures
-from spliter._task import check_may_wait
+from spliter._results import check_may_wait
 from spliter.backend.protocols import Executor
 
 POLL_INTERVAL: Final = 1.0

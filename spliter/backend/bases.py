@@ -7,6 +7,7 @@ to them (:meth:`BlocksBase.sources`), how many tasks a location runs at once
 
 from __future__ import annotations
 
+import functools
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -113,6 +114,13 @@ class ExecutorBase(ABC):
         location: Location | None = None,
     ) -> Any:
         """Run ``fn(*args, **kwargs)``, at `location` if given; see :class:`Executor`."""
+
+    def submit_team(
+        self, fn: Callable[..., Any], args: Sequence[Any], location: Location, threads: int
+    ) -> Any:
+        """Submit an ordinary task, whose threads may all run until it ends."""
+        # Called without arguments it returns the number; unlike a lambda it can be pickled.
+        return self.submit(fn, (functools.partial(int, threads), *args), {}, location)
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:
         """Wait for one future after the other and return their results."""

@@ -260,6 +260,21 @@ class Executor(Protocol):
         """
         ...
 
+    def submit_team(
+        self, fn: Callable[..., Any], args: Sequence[Any], location: Location, threads: int
+    ) -> Any:
+        """Run ``fn(cores, *args)`` at a location, in one task that may use several threads.
+
+        `cores` is a function that returns how many of the `threads` may run at the moment, and 0
+        once the task has been cancelled.
+
+        Returns
+        -------
+        future
+            The engine's own kind of future.
+        """
+        ...
+
     def gather(self, futures: Sequence[Any]) -> list[Any]:
         """Wait for futures of this executor and return their results, in order.
 

@@ -1,14 +1,17 @@
-"""Conformance tests: partitions cut by schedules are partitions like others."""
+"""Conformance tests: partitions cut by schedules are like others, and teams of threads run them."""
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 
-from spliter import Schedule, split
+from spliter import InvalidArgumentError, Schedule, split
 from spliter._schedule import ALIASES, FORMULAS
+from spliter._team import Queues
 from spliter.testing import _programs
 from spliter.testing._encoding import index_encoded_block
 from spliter.testing._hooks import BackendHooks, whole
@@ -62,3 +65,45 @@ class ScheduleChecks(BackendHooks):
         weights = self.encoded(LENGTHS)
         parts = split(self.encoded(LENGTHS), weights, schedule="FISS")
         assert sum(self.collect(parts.map(_programs.weighted))) == int((ITEMS**2).sum())
+
+    @pytest.mark.parametrize("queues", ["central", "core", "group"])
+    def test_map_reduce_sees_every_item_once(self, queues: Queues) -> None:
+        parts = split(self.encoded(LENGTHS), schedule="SS")
+        future = parts.map_reduce(_programs.seen, _programs.united, queues=queues)
+        assert self.collect([future]) == [frozenset(ITEMS.tolist())]
+
+    def test_map_reduce_passes_arguments_and_futures(self) -> None:
+        parts = split(self.encoded(LENGTHS), schedule="FAC2")
+        one = parts[0].submit(len)
+        future = parts.map_reduce(_programs.total_plus, operator.add, one)
+        (count,) = self.collect([one])
+        assert self.collect([future]) == [int(ITEMS.sum()) + len(parts) * count]
+
+    def test_map_reduce_combines_in_order_whatever_the_team(self) -> None:
+        parts = split(self.encoded(LENGTHS), schedule="GSS")
+        alone = parts.map_reduce(_programs.blocks_of, operator.add, threads=1)
+        (expected,) = self.collect([alone])
+        for future in [parts.map_reduce(_programs.blocks_of, operator.add) for _ in range(3)]:
+            (found,) = self.collect([future])
+            np.testing.assert_array_equal(np.concatenate(found), np.concatenate(expected))
+
+    def test_error_in_map_reduce_arrives_as_it_was_raised(self) -> None:
+        parts = split(self.encoded(LENGTHS), schedule="SS")
+        future = parts.map_reduce(_programs.fail, operator.add, ValueError, "bad block")
+        with pytest.raises(ValueError, match="bad block"):
+            self.collect([future])
+        assert sum(self.collect(parts.map(_programs.consume))) == len(LENGTHS)
+
+    def test_map_reduce_of_materialized_partitions(self) -> None:
+        with split(self.encoded(LENGTHS), schedule="MSTATIC", materialize=True) as parts:
+            for _ in range(2):
+                future = parts.map_reduce(_programs.total, operator.add)
+                assert self.collect([future]) == [int(ITEMS.sum())]
+
+    @pytest.mark.parametrize(
+        "wrong", [{"threads": 0}, {"threads": True}, {"threads": 10_000}, {"queues": "both"}]
+    )
+    def test_teams_that_cannot_be(self, wrong: dict[str, Any]) -> None:
+        parts = split(self.encoded(LENGTHS))
+        with pytest.raises(InvalidArgumentError):
+            parts.map_reduce(_programs.total, operator.add, **wrong)

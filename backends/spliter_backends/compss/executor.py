@@ -9,6 +9,7 @@ enforces it.
 
 from __future__ import annotations
 
+import functools
 import uuid
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -81,8 +82,24 @@ class CompssExecutor(ExecutorBase):
             If `fn` or an argument cannot be pickled.
         """
         named = dict(kwargs)
-        constraints = {**self._constraints_of(fn, named), **self._pin(location)}
-        future = self.start("call", fn, args, named, constraints)
+        return self._submit(fn, args, named, location, self._constraints_of(fn, named))
+
+    def submit_team(
+        self, fn: Callable[..., Any], args: Sequence[Any], location: Location, threads: int
+    ) -> CompssFuture:
+        """Start a task that reserves one computing unit for each thread."""
+        given = (functools.partial(int, threads), *args)
+        return self._submit(fn, given, {}, location, {"computing_units": threads})
+
+    def _submit(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        location: Location | None,
+        constraints: Mapping[str, Any],
+    ) -> CompssFuture:
+        future = self.start("call", fn, args, kwargs, {**constraints, **self._pin(location)})
         assert isinstance(future, CompssFuture)
         future.location = location
         return future

@@ -36,6 +36,7 @@ from spliter_backends.dask.client.watch import UnfinishedTasks
 from spliter_backends.dask.scheduler.client_keys import release_client_keys
 from spliter_backends.dask.worker.calls import PickledPartition, run_call
 from spliter_backends.dask.worker.fetch import identity
+from spliter_backends.dask.worker.idle import run_on_idle_threads
 from spliter_backends.dask.worker.materialize import MaterializableSource, materialize_blocks
 
 
@@ -155,6 +156,12 @@ class DaskExecutor(ExecutorBase):
             self._locations[future] = location
         self._watch(future, tuple(keep))
         return future
+
+    def submit_team(
+        self, fn: Callable[..., Any], args: Sequence[Any], location: Location, threads: int
+    ) -> Future[Any]:
+        """Submit a task that uses the idle threads of its worker."""
+        return self.submit(run_on_idle_threads, (fn, threads, *args), {}, location)
 
     def _replace_partition(self, value: Any, keep: list[Any]) -> Any:
         """Return what is sent in place of a partition, and add what it needs to `keep`."""

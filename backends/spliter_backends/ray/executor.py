@@ -6,6 +6,7 @@ no batch submission.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -124,6 +125,23 @@ class RayExecutor(ExecutorBase):
         location: Location | None = None,
     ) -> RayFuture:
         """Submit a task; see :class:`spliter.backend.Executor`."""
+        return self._submit(fn, args, kwargs, location)
+
+    def submit_team(
+        self, fn: Callable[..., Any], args: Sequence[Any], location: Location, threads: int
+    ) -> RayFuture:
+        """Submit a task that reserves one CPU for each thread."""
+        given = (functools.partial(int, threads), *args)
+        return self._submit(fn, given, {}, location, num_cpus=threads)
+
+    def _submit(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        location: Location | None,
+        **resources: int,
+    ) -> RayFuture:
         connection()
         packed = _PackedArguments(location)
         sent_args = tuple(packed.argument(value, self) for value in args)
@@ -133,6 +151,7 @@ class RayExecutor(ExecutorBase):
             name=getattr(fn, "__name__", "task"),
             num_returns=count + 2 if count else 1,
             scheduling_strategy="DEFAULT" if location is None else affinity(location),
+            **resources,
         )
         try:
             made = remote.remote(fn, sent_args, sent_kwargs, count, *packed.references)

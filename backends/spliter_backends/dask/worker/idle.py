@@ -1,0 +1,56 @@
+"""Threads of a worker that a task may use in addition to its own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from dask.typing import Key
+from distributed import Worker, get_worker
+
+
+def run_on_idle_threads(fn: Callable[..., Any], threads: int, /, *args: Any) -> Any:
+    """Call ``fn(cores, *args)``; the body of a task.
+
+    Parameters
+    ----------
+    fn : callable
+        Its first argument, `cores`, is a function that returns how many threads it may use now.
+    threads : int
+        Maximum number of threads.
+    *args
+        Its other arguments.
+
+    Returns
+    -------
+    object
+        Result of the function.
+    """
+    worker = get_worker()
+    return fn(functools.partial(idle_threads, worker, worker.get_current_task(), threads), *args)
+
+
+def idle_threads(worker: Worker, key: Key, threads: int) -> int:
+    """Return how many threads a running task may use now.
+
+    Parameters
+    ----------
+    worker : Worker
+        The worker that runs it.
+    key : key
+        Key of the task.
+    threads : int
+        Maximum number of threads.
+
+    Returns
+    -------
+    int
+        At least the thread of the task itself, and those that run no other task; 0 once the task
+        has been cancelled.
+    """
+    task = worker.state.tasks.get(key)
+    if task is None or task.state == "cancelled":
+        return 0
+    others = worker.state.executing_count - 1
+    return max(min(threads, worker.state.nthreads - others), 1)

@@ -1,0 +1,294 @@
+"""The partitions of a collection: located and planned once, and again if blocks have moved."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn, Self, overload
+
+import numpy as np
+
+from spliter._alignment import check_aligned
+from spliter._errors import SplitClosedError, UnknownItemIndexError
+from spliter._events import LOGGER, log_event
+from spliter._format import plural
+from spliter._grid import UNKNOWN, BlockGrid
+from spliter._materialize import Materialization, Materialize, decide
+from spliter._partition import NOT_MATERIALIZED, Partition
+from spliter._per_block import count_items
+from spliter._planner import Location, plan
+from spliter._schedule import Order, Schedule
+from spliter.backend.protocols import (
+    Blocks,
+    Executor,
+    Movement,
+    SupportsClose,
+)
+from spliter.html import split_html
+
+
+class Snapshot(Sequence[Partition]):
+    """The part of a :class:`Split` that plans, and that keeps the blocks alive."""
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        executor: Executor,
+        partitions_per_location: int | None,
+        materialize: Materialize = False,
+        schedule: Schedule | None = None,
+    ) -> None:
+        check_aligned(blocks.grids)
+        self._blocks = blocks
+        self._executor = executor
+        self._partitions_per_location = partitions_per_location
+        order: Order = "contiguous" if blocks.stored else "strided"
+        self._schedule = schedule and schedule.with_order(order)
+        self._grid = blocks.grids[0]
+        self._partitions: list[Partition] = []
+        self._made: weakref.WeakSet[Partition] = weakref.WeakSet()
+        self._closed = False
+        self._materialize = materialize
+        self._materialization = NOT_MATERIALIZED
+        self._plan()
+        self._log("split", "split %(blocks)d blocks into %(partitions)d partitions")
+        self._decide()
+
+    def _plan(self) -> None:
+        """Locate the blocks and group them; unchanged partitions keep their identity."""
+        placement = self._blocks.locate()
+        self._capacities = self._executor.capacities(placement.locations)
+        planned = plan(placement, self._capacities, self._partitions_per_location, self._schedule)
+        present = {
+            (part.location, part.indexes.positions.tobytes()): part for part in self._partitions
+        }
+        keys = [(part.location, part.positions.tobytes()) for part in planned]
+        new = [part for part, key in zip(planned, keys, strict=True) if key not in present]
+        resolve = weakref.WeakMethod(self._resolve_grid)
+        for part, source in zip(new, self._blocks.sources(new), strict=True):
+            partition = Partition.from_plan(part, self._grid, source, self._executor, resolve)
+            partition.materialization = self._materialization
+            present[part.location, part.positions.tobytes()] = partition
+            self._made.add(partition)
+        self._partitions = [present[key] for key in keys]
+        numbers = {location: number for number, location in enumerate(self.locations)}
+        for partition in self._partitions:
+            partition.location_number = numbers[partition.location]
+
+    def _decide(self) -> None:
+        """Decide once whether to materialize: later, copies themselves take up free memory.
+
+        Counts rows, with one small task per partition, if they are unknown.
+        """
+        askable = self._materialize == "auto" and self._executor.blocking_call_allowed()
+        if askable and not self._grid.has_known_items and len(self) < self.nblocks:
+            self.resolve_item_indexes()  # calls this method again, with known sizes
+            return
+        nbytes: dict[Location, int] = {}
+        for partition in self._partitions:
+            nbytes[partition.location] = nbytes.get(partition.location, 0) + partition.nbytes
+        self._materialization = decide(
+            self._materialize,
+            self._grid,
+            nbytes,
+            max(map(len, self._partitions), default=0),
+            lambda: self._executor.free_memory(self.locations),
+        )
+        for partition in self._partitions:
+            partition.materialization = self._materialization
+        if self._materialize is not False:
+            log_event(
+                "materialization",
+                "partitions are %(decision)s",
+                decision=str(self._materialization),
+                from_pass=self._materialization.from_pass,
+                reason=self._materialization.reason,
+            )
+
+    def refresh(self) -> None:
+        """Locate the blocks again and plan anew if they have moved.
+
+        Happens automatically at the start of an iteration after a task found blocks moved.
+
+        Raises
+        ------
+        BlockLostError
+            If blocks are lost.
+        """
+        self._check_open()
+        self._plan_again("refresh")
+
+    def _plan_again(self, cause: str) -> None:
+        before = self._partitions
+        self._plan()
+        kept = len(set(map(id, before)) & set(map(id, self._partitions)))
+        self._log(
+            "replan",
+            "replanned (%(cause)s): %(changed)d of %(partitions)d partitions are new",
+            cause=cause,
+            changed=len(self._partitions) - kept,
+        )
+
+    def _log(self, event: str, message: str, **fields: Any) -> None:
+        """Log the plan and what was transferred for it so far."""
+        if not LOGGER.isEnabledFor(logging.INFO):  # counting costs time
+            return
+        moved = self.moved
+        log_event(
+            event,
+            message + " (locations: %(locations)d, %(executor)s)",
+            executor=type(self._executor).__name__,
+            blocks=self.nblocks,
+            partitions=len(self),
+            locations=len(self.locations),
+            nbytes=self.nbytes,
+            aligned_blocks=moved.aligned_blocks,
+            aligned_nbytes=moved.aligned_nbytes,
+            fetched_blocks=moved.fetched_blocks,
+            fetched_nbytes=moved.fetched_nbytes,
+            **fields,
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SplitClosedError("this Split was closed; split the collection again")
+
+    def __len__(self) -> int:
+        """Return the number of partitions."""
+        return len(self._partitions)
+
+    @overload
+    def __getitem__(self, index: int) -> Partition: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Partition]: ...
+    def __getitem__(self, index: int | slice) -> Partition | list[Partition]:
+        """Return one partition, or a list of them for a slice."""
+        self._check_open()
+        return self._partitions[index]
+
+    def __iter__(self) -> Iterator[Partition]:
+        """Iterate over the partitions; plans again if a task found blocks moved."""
+        self._check_open()
+        if self._blocks.has_drifted() and self._executor.blocking_call_allowed():
+            self._plan_again("drift")
+        return iter(list(self._partitions))
+
+    @property
+    def materialization(self) -> Materialization:
+        """Whether partitions are materialized, from which pass on, and why."""
+        return self._materialization
+
+    @property
+    def ncollections(self) -> int:
+        """Number of collections split together."""
+        return len(self._blocks.grids)
+
+    @property
+    def locations(self) -> tuple[Location, ...]:
+        """The locations that have partitions, sorted."""
+        return tuple(sorted({partition.location for partition in self._partitions}))
+
+    @property
+    def nblocks(self) -> int:
+        """Number of blocks of the collection."""
+        return self._grid.nblocks
+
+    @property
+    def nbytes(self) -> int:
+        """Total bytes of the blocks of the (first) collection, as far as known."""
+        return sum(partition.nbytes for partition in self._partitions)
+
+    @property
+    def grid(self) -> BlockGrid:
+        """The block grid of the (first) collection."""
+        return self._grid
+
+    @property
+    def moved(self) -> Movement:
+        """Blocks transferred over the network for this Split."""
+        return self._blocks.moved()
+
+    def resolve_item_indexes(self) -> None:
+        """Count the rows of blocks of unknown size, so that all partitions know item indexes.
+
+        Costs one task per partition the first time, nothing if sizes are known.
+
+        Raises
+        ------
+        UnknownItemIndexError
+            If called on the engine's event loop, which must not wait.
+        """
+        self._check_open()
+        self._resolve_grid()
+        for partition in self._made:
+            if not partition.has_known_items:
+                partition.number_items(self._grid)
+
+    def _resolve_grid(self) -> BlockGrid:
+        if not self._grid.has_known_items:
+            if not self._executor.blocking_call_allowed():
+                raise UnknownItemIndexError(
+                    "item indexes need the sizes of the blocks, and querying them would block the "
+                    "event loop; use await asyncio.to_thread(split.resolve_item_indexes)"
+                )
+            counts = np.full(self._grid.shape[0], UNKNOWN, dtype=np.int64)
+            # One list for both loops: each iteration over the Split may plan again.
+            partitions = list(self)
+            futures = [partition.submit(count_items) for partition in partitions]
+            for partition, future in zip(partitions, futures, strict=True):
+                rows = [index[0] for index in partition.get_indexes()]
+                counts[rows] = future.result()
+            self._grid = self._grid.with_row_counts(counts)
+            self._decide()
+        return self._grid
+
+    def close(self) -> None:
+        """Release the blocks; further use of the partitions is an error. Idempotent."""
+        self._closed = True
+        for partition in self._made:
+            partition.close()
+        self._blocks.close()
+
+    def __reduce__(self) -> NoReturn:
+        """Reject pickling: only partitions are sent to tasks.
+
+        Raises
+        ------
+        TypeError
+            Always. Engines turn it into a ``TaskNotSerializableError`` that names the variable.
+        """
+        raise TypeError("a Split cannot be pickled; pass its partitions to tasks instead")
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the Split."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Return the numbers of partitions, locations and blocks, and the size."""
+        if self._closed:
+            return "<Split: closed>"
+        if self._client_is_closed():
+            return f"<Split: {self.nblocks} blocks, not usable: the client was closed>"
+        return (
+            f"<Split: {plural(len(self), 'partition')} at "
+            f"{plural(len(self.locations), 'location')}, {plural(self.nblocks, 'block')}, "
+            f"{self.nbytes} bytes{self._materialization_text()}>"
+        )
+
+    def _client_is_closed(self) -> bool:
+        return isinstance(self._executor, SupportsClose) and self._executor.is_closed
+
+    def _spread_advice(self) -> str:
+        """Return the engine's own way to spread blocks evenly, if it has one."""
+        return str(getattr(self._blocks, "spread_advice", ""))
+
+    def _materialization_text(self) -> str:
+        return "" if self._materialize is False else f", {self._materialization}"
+
+    def _repr_html_(self) -> str:
+        return split_html(self)

@@ -1,0 +1,238 @@
+"""Run a function on the partitions of one location with a team of threads, in one task.
+
+The threads take partitions from queues until all have been run::
+
+    central     0 1 2 3 4 5           one queue for all threads
+    group       0 2 4   1 3 5         one queue for the threads of each NUMA node
+    core        0 4   1 5   2   3     one queue for each thread
+
+A thread whose queue is empty takes from the tail of another one, of its own group first. The
+results are combined in the order of the collection, so they do not depend on which thread ran what.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from spliter._errors import InvalidArgumentError
+from spliter._partition import Partition
+from spliter._planner import Location
+
+Queues: TypeAlias = Literal["central", "core", "group"]
+
+NUMA_NODES: Final = Path("/sys/devices/system/node")
+
+
+@dataclass(frozen=True)
+class Team:
+    """What the threads of a location do; sent with the task.
+
+    Parameters
+    ----------
+    fn : callable
+        Called with each partition and the further arguments.
+    combine : callable
+        Combines two results.
+    threads : int
+        Number of threads.
+    queues : {"central", "core", "group"}
+        How the partitions are distributed among the threads.
+    """
+
+    fn: Callable[..., Any]
+    combine: Callable[[Any, Any], Any]
+    threads: int
+    queues: Queues
+
+
+def check_queues(value: object) -> None:
+    """Reject values other than the names of queues.
+
+    Raises
+    ------
+    InvalidArgumentError
+        For any other value.
+    """
+    if value not in get_args(Queues):
+        raise InvalidArgumentError(f'queues must be "central", "core" or "group", got {value!r}')
+
+
+def team_size(threads: int | None, location: Location, cores: int) -> int:
+    """Return the number of threads at a location: as requested, or one per core.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `threads` is not an int between 1 and the number of cores.
+    """
+    if threads is None:
+        return cores
+    if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1:
+        raise InvalidArgumentError(f"threads must be None or an int >= 1, got {threads!r}")
+    if threads > cores:
+        raise InvalidArgumentError(
+            f"threads is {threads}, and {location} has {cores}; pass at most {cores}, or start "
+            "the engine with more"
+        )
+    return int(threads)
+
+
+def run_team(cores: Callable[[], int], team: Team, partitions: int, /, *given: Any) -> Any:
+    """Run a function on partitions and combine the results; the body of a task.
+
+    Parameters
+    ----------
+    cores : callable
+        Returns how many threads may run now; 0 if the task was cancelled.
+    team : Team
+        The function, and how to run it.
+    partitions : int
+        Number of partitions.
+    *given
+        The partitions, and the further arguments of the function.
+
+    Returns
+    -------
+    object
+        The combined result.
+
+    Raises
+    ------
+    Exception
+        The error of the first partition, in the order of the collection, that has failed. Once one
+        has failed no other begins.
+    CancelledError
+        If the task was cancelled.
+    """
+    run = _Run(team, given[:partitions], given[partitions:], cores)
+    others = [_start(run.work, number) for number in range(1, min(team.threads, partitions))]
+    try:
+        run.work(0)
+    finally:
+        run.stopped = True  # the queues are empty, or this thread was interrupted
+        for thread in others:
+            thread.join()
+    return run.combined()
+
+
+def _start(work: Callable[[int], None], number: int) -> threading.Thread:
+    """Start a thread in the context of the task, which tells functions of the engine their task."""
+    context = contextvars.copy_context()
+    name = f"spliter-team-{number}"
+    thread = threading.Thread(target=context.run, args=(work, number), name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+class _Run:
+    """Partitions, and their results so far."""
+
+    def __init__(
+        self,
+        team: Team,
+        partitions: Sequence[Partition],
+        arguments: Sequence[Any],
+        cores: Callable[[], int],
+    ) -> None:
+        self.stopped = False
+        self._team = team
+        self._partitions = partitions
+        self._arguments = arguments
+        self._cores = cores
+        self._waiting = WorkQueues.of(team, len(partitions), numa_nodes())
+        self._results: dict[int, Any] = {}
+        self._errors: dict[int, BaseException] = {}
+
+    def work(self, thread: int) -> None:
+        """Run partitions until none is left, one has failed, or the cores are needed elsewhere."""
+        while not self.stopped and thread < self._cores():
+            number = self._waiting.take(thread)
+            if number is None:
+                return
+            try:
+                self._results[number] = self._team.fn(self._partitions[number], *self._arguments)
+            except BaseException as error:  # noqa: BLE001 -- raised by the task's thread
+                self._errors[number] = error
+                self.stopped = True
+
+    def combined(self) -> Any:
+        """Return the results combined in the order of the collection, or raise the first error."""
+        order = sorted(range(len(self._partitions)), key=self._first_block)
+        for number in order:
+            if number in self._errors:
+                raise self._errors[number]
+        if len(self._results) < len(order):
+            raise CancelledError("the task was cancelled between two partitions")
+        return functools.reduce(self._team.combine, [self._results[number] for number in order])
+
+    def _first_block(self, number: int) -> int:
+        return int(self._partitions[number].indexes.positions[0])
+
+
+class WorkQueues:
+    """Numbers of the partitions that have not begun.
+
+    Parameters
+    ----------
+    queues : sequence of sequence of int
+        Numbers of each queue, from head to tail.
+    order : sequence of sequence of int
+        For each thread the queues that it takes from, its own one first.
+
+    Examples
+    --------
+    >>> waiting = WorkQueues([[0, 2], [1, 3]], order=[[0, 1], [1, 0]])
+    >>> [waiting.take(0) for _ in range(5)]
+    [0, 2, 3, 1, None]
+    """
+
+    def __init__(self, queues: Sequence[Sequence[int]], order: Sequence[Sequence[int]]) -> None:
+        self._queues = [deque(queue) for queue in queues]
+        self._order = order
+
+    @classmethod
+    def of(cls, team: Team, partitions: int, nodes: int) -> WorkQueues:
+        """Distribute partitions in turn, for a machine with so many NUMA nodes."""
+        threads = team.threads
+        count = {"central": 1, "core": threads, "group": min(nodes, threads)}[team.queues]
+        own = [thread * count // threads for thread in range(threads)]
+        group = [queue * nodes // count for queue in range(count)]
+        order = [
+            sorted(
+                range(count), key=lambda queue: (group[queue] != group[at], (queue - at) % count)
+            )
+            for at in own
+        ]
+        return cls([range(queue, partitions, count) for queue in range(count)], order)
+
+    def take(self, thread: int) -> int | None:
+        """Remove and return the next number for a thread; ``None`` if there is none.
+
+        Threads need no lock: both ends of a deque are popped atomically.
+        """
+        own, *others = self._order[thread]
+        try:
+            return self._queues[own].popleft()
+        except IndexError:
+            pass
+        for other in others:
+            try:
+                return self._queues[other].pop()
+            except IndexError:
+                continue
+        return None
+
+
+def numa_nodes() -> int:
+    """Return the number of NUMA nodes of this machine; 1 where the system does not tell."""
+    return max(len(list(NUMA_NODES.glob("node[0-9]*"))), 1)
