@@ -14,7 +14,7 @@ import numpy as np
 
 BACKENDS: Final = ("dask", "dataclay")
 
-APPS: Final = ("histogram", "k-means", "cascade-svm", "neighbours")
+APPS: Final = ("histogram", "k-means", "cascade-svm", "neighbours", "map-reduce")
 
 WORKERS: Final = 3
 """Workers, or backends, at the start of every run."""
@@ -89,6 +89,7 @@ class Case:
     as_list: bool
     as_split: bool
     materialize: bool | Literal["auto"]
+    schedule: str | None
     partitions_per_location: int | None
     faults: tuple[Fault, ...]
 
@@ -99,6 +100,7 @@ def draw_case(backend: str, seed: int) -> Case:
     most_rows, most_blocks = (400, 16) if app == "cascade-svm" else (3000, 40)
     n_blocks = int(rng.integers(1, most_blocks + 1))
     n_rows = int(rng.integers(most_rows // 3, most_rows + 1))
+    schedule = [None, "SS", "FAC2", "guided"][int(rng.integers(4))]
     nannies = backend == "dask" and seed // GROUP % 2 == 0
     return Case(
         seed=seed,
@@ -112,7 +114,8 @@ def draw_case(backend: str, seed: int) -> Case:
         as_list=bool(rng.random() < 0.3),
         as_split=bool(rng.random() < 0.5),
         materialize=(False, True, "auto")[int(rng.integers(3))],
-        partitions_per_location=[None, 1, 2][int(rng.integers(3))],
+        schedule=schedule,
+        partitions_per_location=None if schedule else [None, 1, 2][int(rng.integers(3))],
         faults=_faults(rng, backend, nannies),
     )
 

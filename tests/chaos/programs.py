@@ -1,4 +1,4 @@
-"""The four applications as the chaos tests run them, and their right answers.
+"""The programs that the chaos tests run, and their right answers.
 
 A program computes the same answer from the same data in every round; NumPy and scikit-learn compute
 the right one from all data in this process.
@@ -6,6 +6,8 @@ the right one from all data in this process.
 
 from __future__ import annotations
 
+import operator
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -17,7 +19,7 @@ import sklearn.cluster
 import sklearn.neighbors
 from sklearn.svm import SVC
 
-from spliter import split
+from spliter import Partition, Split, split
 from spliter_apps import CascadeSVM, KMeans, NearestNeighbors, histogramdd
 from tests.chaos.cases import Case
 
@@ -33,7 +35,7 @@ DISAGREEING: Final = 0.01
 
 
 class Program(Protocol):
-    """An application, its data and its right answers."""
+    """An application or a loop, its data and its right answers."""
 
     def data(self, rng: np.random.Generator, n_rows: int) -> tuple[Array, ...]:
         """Return the arrays to cut into blocks, points first."""
@@ -162,11 +164,40 @@ class NeighborsProgram:
         return _first_difference(answer, expected, lambda a, b: np.allclose(a, b, 1e-9, 1e-6))
 
 
+class MapReduceProgram:
+    """Count how often the threads of all locations see each row."""
+
+    def data(self, rng: np.random.Generator, n_rows: int) -> tuple[Array, ...]:
+        """Return rows that hold their own number."""
+        return (np.arange(n_rows)[:, None],)
+
+    def expected(self, arrays: tuple[Array, ...]) -> Answer:
+        return {"seen": np.ones(len(arrays[0]), np.int64)}
+
+    def run(self, inputs: Collections, collections: Collections, arrays: tuple[Array, ...]) -> Any:
+        parts = inputs[0] if isinstance(inputs[0], Split) else split(collections[0], schedule="SS")
+        seen = parts.map_reduce(count_rows_slowly, operator.add, len(arrays[0])).result()
+        return {"seen": seen}
+
+    def difference(self, answer: Answer, expected: Answer, arrays: tuple[Array, ...]) -> str:
+        return _first_difference(answer, expected, np.array_equal)
+
+
+def count_rows_slowly(partition: Partition, n_rows: int) -> Array:
+    """Count the rows of a partition by their numbers, slowly enough for faults to hit it."""
+    seen = np.zeros(n_rows, np.int64)
+    for block in partition:
+        time.sleep(0.01)
+        np.add.at(seen, block[:, 0], 1)
+    return seen
+
+
 PROGRAMS: Final[Mapping[str, Program]] = {
     "histogram": HistogramProgram(),
     "k-means": KMeansProgram(),
     "cascade-svm": CascadeProgram(),
     "neighbours": NeighborsProgram(),
+    "map-reduce": MapReduceProgram(),
 }
 """By the names of ``cases.APPS``."""
 
@@ -192,6 +223,7 @@ def rounds(
             parts = split(
                 *collections,
                 partitions_per_location=case.partitions_per_location,
+                schedule=case.schedule,
                 materialize=case.materialize,
             )
             inputs = (stack.enter_context(parts),)

@@ -1,0 +1,120 @@
+"""``Split.map_reduce`` on Dask: tasks, idle threads, cancelled tasks, lost workers."""
+
+from __future__ import annotations
+
+import operator
+import threading
+import time
+
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Event, Variable, get_worker, wait
+
+from spliter import Partition, split
+from tests.counting import counter
+from tests.dask_backend.conftest import StartCluster
+from tests.dask_backend.programs import expected, kill, spread, total
+from tests.dask_workers import wait_until_running, workers_of
+
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
+
+
+def rows_slowly(partition: Partition) -> list[int]:
+    """The numbers of all items, with a rest at each block."""
+    found: list[int] = []
+    for block in partition:
+        time.sleep(0.02)
+        found.extend(block.tolist())
+    return found
+
+
+def thread_and_worker(partition: Partition) -> set[tuple[int, str]]:
+    time.sleep(0.01)
+    return {(threading.get_ident(), get_worker().address)}
+
+
+def blocker(started: str, go: str) -> None:
+    Event(started).set()
+    Event(go).wait(60)
+
+
+def count_until_cancelled(partition: Partition, name: str) -> int:
+    begun = Variable(name)
+    begun.set(begun.get() + 1)
+    time.sleep(0.3)
+    return 1
+
+
+def test_one_task_for_each_worker(start_cluster: StartCluster) -> None:
+    client = start_cluster(n_workers=3)
+    parts = split(spread(client, 60), schedule="SS")
+    with counter(client) as count:
+        counts = count(lambda: parts.map_reduce(total, operator.add).result())
+    assert parts.map_reduce(total, operator.add).result() == expected(60)
+    # Three tasks for the workers, and one that adds their results; 20 partitions at each.
+    assert (len(parts), counts.tasks, counts.graphs) == (60, 4, 1)
+    assert parts.moved.blocks == 0
+
+
+def test_threads_run_as_the_task(start_cluster: StartCluster) -> None:
+    client = start_cluster(n_workers=2, threads_per_worker=2)
+    parts = split(spread(client, 40), schedule="SS")
+    used = parts.map_reduce(thread_and_worker, operator.or_).result()
+    for worker in workers_of(client):
+        assert len([thread for thread, address in used if address == worker]) == 2
+
+
+def test_fewer_threads_while_the_worker_has_other_tasks(start_cluster: StartCluster) -> None:
+    client = start_cluster(n_workers=1, threads_per_worker=2)
+    parts = split(spread(client, 20), schedule="SS")
+    assert len(parts.map_reduce(thread_and_worker, operator.or_).result()) == 2
+    other = client.submit(blocker, "started", "go", pure=False)
+    assert Event("started").wait(30)
+    assert len(parts.map_reduce(thread_and_worker, operator.or_).result()) == 1
+    Event("go").set()
+    other.result()
+    assert len(parts.map_reduce(thread_and_worker, operator.or_).result()) == 2
+
+
+def test_cancelling_is_seen_between_partitions(start_cluster: StartCluster) -> None:
+    client = start_cluster(n_workers=1)
+    Variable("begun", client=client).set(0)
+    parts = split(spread(client, 30), schedule="SS")
+    future = parts.map_reduce(count_until_cancelled, operator.add, "begun")
+    deadline = time.monotonic() + 30
+    while not Variable("begun").get():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    future.cancel()
+    # The thread is free for this task as soon as the running partition ends.
+    assert client.submit(abs, -1, pure=False).result(timeout=20) == 1
+    assert Variable("begun").get() < 5
+
+
+@pytest.mark.parametrize("kind", ["SS", "FAC2", "STATIC"])
+def test_a_worker_is_killed_in_the_middle(start_cluster: StartCluster, kind: str) -> None:
+    client = start_cluster(n_workers=3)
+    x = da.map_blocks(
+        lambda block_info=None: np.arange(*block_info[None]["array-location"][0]),
+        chunks=((10,) * 60,),
+        dtype=np.int64,
+    ).persist()
+    wait(x)
+    parts = split(x, schedule=kind)
+    future = parts.map_reduce(rows_slowly, operator.add)
+    wait_until_running(client)
+    time.sleep(0.1)
+    kill(client, workers_of(client)[0])
+    assert sorted(future.result(timeout=60)) == list(range(600))
+    again = parts.map_reduce(rows_slowly, operator.add)
+    assert sorted(again.result(timeout=60)) == list(range(600))
+
+
+def test_the_split_is_closed_meanwhile(start_cluster: StartCluster) -> None:
+    client = start_cluster(n_workers=2)
+    parts = split(spread(client, 30), schedule="SS")
+    future = parts.map_reduce(rows_slowly, operator.add)
+    wait_until_running(client)
+    parts.close()
+    assert len(future.result(timeout=60)) == len(set(future.result()))

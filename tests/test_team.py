@@ -1,0 +1,171 @@
+"""Teams of threads: which thread takes what, errors, and the order in which results combine."""
+
+from __future__ import annotations
+
+import operator
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import CancelledError
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spliter import Partition, SplitClosedError, gather, reduce, split
+from spliter._schedule import FORMULAS
+from spliter._team import Queues, Team, WorkQueues, run_team
+from spliter_backends.local import executor as local
+
+QUEUES = st.sampled_from(["central", "core", "group"])
+
+
+@pytest.fixture
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = local.LocalExecutor(threads=2)
+    monkeypatch.setattr("spliter_backends.local.locator.default_executor", lambda: executor)
+
+
+def team(fn: Any, threads: int = 2, queues: Queues = "central") -> Team:
+    return Team(fn, operator.add, threads, queues)
+
+
+def at_location(blocks: Sequence[Any], schedule: str = "SS") -> list[Partition]:
+    return [part.at_location() for part in split(list(blocks), schedule=schedule)]
+
+
+@given(QUEUES, st.integers(1, 8), st.integers(0, 40), st.integers(1, 4), st.data())
+def test_every_partition_is_taken_once(
+    queues: Queues, threads: int, partitions: int, nodes: int, data: st.DataObject
+) -> None:
+    waiting = WorkQueues.of(team(None, threads, queues), partitions, nodes)
+    taken = [
+        waiting.take(data.draw(st.integers(0, threads - 1), label="thread"))
+        for _ in range(partitions)
+    ]
+    assert sorted(number for number in taken if number is not None) == list(range(partitions))
+    assert all(waiting.take(thread) is None for thread in range(threads))
+
+
+def test_a_thread_takes_from_the_tail_of_its_own_group_first() -> None:
+    waiting = WorkQueues.of(team(None, 4, "core"), 8, nodes=2)
+    # Thread 0 has 0 and 4; thread 1, of its NUMA node, has 1 and 5; then 2 and 6, 3 and 7.
+    assert [waiting.take(0) for _ in range(9)] == [0, 4, 5, 1, 6, 2, 7, 3, None]
+
+
+def test_threads_of_a_node_share_a_queue() -> None:
+    waiting = WorkQueues.of(team(None, 4, "group"), 8, nodes=2)
+    assert [waiting.take(thread) for thread in (0, 1, 2, 3)] == [0, 2, 1, 3]
+    assert [waiting.take(0) for _ in range(4)] == [4, 6, 7, 5]
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("kind", FORMULAS)
+def test_same_bits_in_every_run_with_any_team(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    parts = split([rng.normal(size=7) * 10.0**i for i in range(-15, 15)], schedule=kind)
+
+    def total(partition: Partition) -> float:
+        time.sleep(rng.random() * 1e-4)
+        return float(sum(block.sum() for block in partition))
+
+    tasks = parts.map(total)
+    in_order = sorted(zip(parts, tasks, strict=True), key=lambda pair: pair[0].get_indexes()[0])
+    expected = reduce(operator.add, [future for _, future in in_order]).result()
+    for run in range(50):
+        found = parts.map_reduce(
+            total, operator.add, threads=run % 2 + 1, queues=("central", "core", "group")[run % 3]
+        )
+        assert found.result() == expected
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_all_threads_of_the_location_take_part() -> None:
+    both = threading.Barrier(2, timeout=30)
+    parts = split([np.ones(1)] * 2, schedule="SS")
+    assert parts.map_reduce(lambda partition: both.wait() >= 0, operator.add).result() == 2
+
+
+def test_first_error_in_the_order_of_the_collection() -> None:
+    both = threading.Barrier(2, timeout=30)
+
+    def fail(partition: Partition) -> None:
+        ((index,),) = partition.get_indexes()
+        both.wait()
+        if index == 0:
+            time.sleep(0.1)  # the later partition fails first
+        raise ValueError(index)
+
+    partitions = sorted(at_location([np.ones(1)] * 2), key=lambda part: part.get_indexes())
+    with pytest.raises(ValueError, match="0"):
+        run_team(lambda: 2, team(fail), 2, *partitions)
+
+
+def test_no_partition_begins_after_an_error() -> None:
+    begun = []
+
+    def fail(partition: Partition) -> None:
+        begun.append(partition.get_indexes())
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_team(lambda: 1, team(fail), 5, *at_location([np.ones(1)] * 5))
+    assert len(begun) == 1
+
+
+def test_system_exit_of_a_thread_is_an_error_of_the_task() -> None:
+    both = threading.Barrier(2, timeout=30)
+
+    def leave(partition: Partition) -> None:
+        both.wait()
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        run_team(lambda: 2, team(leave), 2, *at_location([np.ones(1)] * 2))
+
+
+def test_threads_leave_when_cores_are_needed_elsewhere() -> None:
+    cores = iter([2, 2, *[1] * 100])
+    used = set()
+
+    def run(partition: Partition) -> int:
+        used.add(threading.get_ident())
+        time.sleep(0.002)
+        return 1
+
+    assert run_team(partial(next, cores), team(run), 20, *at_location([np.ones(1)] * 20)) == 20
+    assert threading.get_ident() in used
+
+
+def test_a_cancelled_task_begins_no_further_partition() -> None:
+    cores = iter([1, 1, 0])
+    begun: list[Partition] = []
+    with pytest.raises(CancelledError):
+        run_team(partial(next, cores), team(begun.append, 1), 5, *at_location([np.ones(1)] * 5))
+    assert len(begun) == 2
+
+
+def test_an_error_of_combine_is_the_tasks_own() -> None:
+    def combine(first: int, second: int) -> int:
+        raise OverflowError("too many")
+
+    parts = split([np.ones(1)] * 4, schedule="SS")
+    with pytest.raises(OverflowError, match="too many"):
+        parts.map_reduce(len, combine).result()
+    assert gather(parts.map(len)) == [1] * 4
+
+
+def test_a_closed_split() -> None:
+    parts = split([np.ones(1)] * 4, schedule="SS")
+    parts.close()
+    with pytest.raises(SplitClosedError):
+        parts.map_reduce(len, operator.add)
+
+
+def test_no_thread_is_left() -> None:
+    before = threading.active_count()
+    run_team(lambda: 4, team(len, 4), 8, *at_location([np.ones(1)] * 8))
+    assert threading.active_count() == before
