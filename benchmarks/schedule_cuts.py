@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -19,6 +20,7 @@ from spliter import Schedule
 
 BLOCKS, CORES = 96, 4
 KINDS = ("STATIC", "GSS", "FAC2", "SS")
+ORDERS: tuple[Literal["contiguous", "strided"], ...] = ("contiguous", "strided")
 COSTS = np.where(np.arange(BLOCKS) < BLOCKS // 4, 8.0, 1.0)
 """Seconds of each block: the first quarter is expensive."""
 
@@ -48,7 +50,7 @@ def run(schedule: Schedule) -> Iterator[tuple[int, float, float]]:
 
 def main(file: str) -> None:
     """Draw both halves into a file."""
-    cases = [(kind, order) for order in ("contiguous", "strided") for kind in KINDS]
+    cases = [(kind, order) for order in ORDERS for kind in KINDS]
     figure, (cuts, *tails) = plt.subplots(1 + len(cases), figsize=(8, 7))
     for row, kind in enumerate(KINDS):
         draw_cut(cuts, row, kind)
