@@ -35,7 +35,9 @@ def split(
     collection : blocked collection
         A Dask array, DataFrame, Series, bag or list of futures whose blocks are in
         memory (``persist`` it first, or see `persist`); a list of in-memory blocks (NumPy arrays,
-        pandas DataFrames, sparse matrices); a NumPy memory map; a Zarr array.
+        pandas DataFrames, sparse matrices); a NumPy memory map; a Zarr array; a DataArray or
+        Dataset of xarray; object references or a dataset of Ray; a collection of dataClay or of
+        COMPSs.
     *aligned : blocked collection
         Further collections with the same blocking along axis 0 (labels, weights). The
         partitions then yield tuples of blocks. Blocks at other locations than those of the

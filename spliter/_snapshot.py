@@ -81,8 +81,8 @@ class Snapshot(Sequence[Partition]):
 
         Counts rows, with one small task per partition, if they are unknown.
         """
-        askable = self._materialize == "auto" and self._executor.blocking_call_allowed()
-        if askable and not self._grid.has_known_items and len(self) < self.nblocks:
+        may_wait = self._materialize == "auto" and self._executor.blocking_call_allowed()
+        if may_wait and not self._grid.has_known_items and len(self) < self.nblocks:
             self.resolve_item_indexes()  # calls this method again, with known sizes
             return
         nbytes: dict[Location, int] = {}

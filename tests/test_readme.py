@@ -39,8 +39,8 @@ def test_program_runs_as_printed(
     assert done.returncode == 0, done.stderr
     assert re.search(r"^\[ *\d+", done.stdout), "the program prints its histogram"
     assert done.stdout.endswith("right\n")
-    # On a busy machine Dask warns of a port that is in use, or of a worker that ends slowly.
-    assert "Traceback" not in done.stderr
+    # On a busy machine Dask's own processes may log errors while the cluster ends.
+    assert not re.search(r"/spliter(_backends)?/", done.stderr)
 
 
 MADE_WITH_THE_SITE = ROOT / "docs" / "api" / "command.md"
