@@ -12,7 +12,7 @@ import numpy.typing as npt
 from spliter._errors import InvalidArgumentError
 from spliter._grid import BlockGrid
 from spliter._partition import Partition
-from spliter.backend.contents import count_rows
+from spliter.backend.contents import count_rows, is_sparse
 
 
 def count_items(partition: Partition) -> list[int]:
@@ -30,8 +30,9 @@ class Template:
         Of arrays; ``None`` for frames.
     trailing_shape : tuple of int
         Shape of arrays along the axes after the first one.
-    meta : DataFrame, Series or Index, or None
-        An empty frame with the same columns and dtypes; ``None`` for arrays.
+    meta : DataFrame, Series, Index or sparse matrix, or None
+        An empty frame with the same columns and dtypes, or an empty matrix of the same format;
+        ``None`` for other arrays.
     """
 
     dtype: np.dtype[Any] | None
@@ -48,7 +49,7 @@ class Template:
         ----------
         dtype, trailing_shape
             Of results that are arrays; the shape is that of one row.
-        meta : DataFrame, Series, Index or ndarray, or None
+        meta : DataFrame, Series, Index, ndarray or sparse matrix, or None
             Like a result; its rows are ignored.
 
         Raises
@@ -98,7 +99,8 @@ class Template:
                 f"the function for map_blocks returned a {type(result).__name__}; return an array, "
                 "DataFrame or Series with one row for each row of the block"
             )
-        return cls(np.dtype(result.dtype), tuple(result.shape[1:]))
+        empty = result[:0] if is_sparse(result) else None
+        return cls(np.dtype(result.dtype), tuple(result.shape[1:]), empty)
 
     @classmethod
     def infer(
@@ -155,14 +157,13 @@ class Template:
                     f"map_blocks: the function returned {found} for block {index}, expected "
                     f"{expected}; pass an empty result of the function as meta="
                 )
-            return
-        if is_frame(result):
+        elif is_frame(result):
             raise InvalidArgumentError(
                 f"map_blocks: the function returned {_describe(result)} for block {index}, but "
                 "dtype= is for arrays; pass an empty result of the function as meta= instead"
             )
         shape = getattr(result, "shape", None)
-        if shape is not None and tuple(shape[1:]) != self.trailing_shape:
+        if self.dtype is not None and shape is not None and tuple(shape[1:]) != self.trailing_shape:
             raise InvalidArgumentError(
                 f"map_blocks: the function returned shape {tuple(shape)} for block {index}, "
                 f"expected rows of shape {self.trailing_shape}; pass "

@@ -151,7 +151,7 @@ class Split(Snapshot):
             DataFrame, or one row of the first block of a collection in this process.
         trailing_shape : sequence of int
             With `dtype`: shape of the result for one row; a single number by default.
-        meta : DataFrame, Series, Index or ndarray, optional
+        meta : DataFrame, Series, Index, ndarray or sparse matrix, optional
             Instead of `dtype`: an example of a result of `fn`. Its rows are ignored.
 
         Returns
@@ -213,7 +213,7 @@ class Split(Snapshot):
             Dtype of these arrays.
         trailing_shape : sequence of int
             Their shape without axis 0.
-        meta : DataFrame, Series, Index or ndarray, optional
+        meta : DataFrame, Series, Index, ndarray or sparse matrix, optional
             Instead of `dtype`: an example of a frame.
         output : int, optional
             Which element of each result to use, if the tasks return tuples of such lists.

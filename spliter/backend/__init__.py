@@ -22,7 +22,7 @@ from spliter.backend.bases import (
     futures_in,
     with_results,
 )
-from spliter.backend.contents import check_rows, concatenate, count_rows, has_rows
+from spliter.backend.contents import check_rows, concatenate, count_rows, has_rows, is_sparse
 from spliter.backend.protocols import (
     Backend,
     Blocks,
@@ -68,6 +68,7 @@ __all__ = [
     "executor_of_future",
     "futures_in",
     "has_rows",
+    "is_sparse",
     "load",
     "locator_for",
     "log_event",

@@ -77,13 +77,18 @@ def _function_for(first: Any, blocks: Sequence[Any]) -> Callable[[list[Any]], An
         return _lists
     # The library of a block is already imported, so no import is needed here.
     package = type(first).__module__.partition(".")[0]
-    if package == "scipy":
+    if is_sparse(first):
         return _sparse
     if hasattr(sys.modules[package], "concat"):  # pandas and libraries with its API
         return _frames
     if hasattr(type(first), "__array_function__"):
         return np.concatenate
     raise TypeError("they are neither arrays, sparse matrices, data frames nor lists")
+
+
+def is_sparse(value: Any) -> bool:
+    """Return whether a value is a sparse matrix or array of SciPy."""
+    return type(value).__module__.startswith("scipy.sparse.")
 
 
 def _kinds(blocks: Sequence[Any]) -> str:

@@ -161,8 +161,8 @@ class ResultBlocks:
         Dtype of arrays; ``None`` for frames.
     output : int or None
         Which element of a task's result is the list of blocks; ``None`` if the result is.
-    meta : DataFrame, Series or Index, or None
-        An empty frame like the blocks; ``None`` for arrays.
+    meta : DataFrame, Series, Index or sparse matrix, or None
+        An empty frame or matrix like the blocks; ``None`` for other arrays.
     """
 
     rows: tuple[int, ...]

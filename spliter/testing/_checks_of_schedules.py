@@ -64,12 +64,12 @@ class ScheduleChecks(BackendHooks):
     def test_aligned_collections_with_a_schedule(self) -> None:
         weights = self.encoded(LENGTHS)
         parts = split(self.encoded(LENGTHS), weights, schedule="FISS")
-        assert sum(self.collect(parts.map(_programs.weighted))) == int((ITEMS**2).sum())
+        assert sum(self.collect(parts.map(_programs.weigh))) == int((ITEMS**2).sum())
 
     @pytest.mark.parametrize("queues", ["central", "core", "group"])
     def test_map_reduce_sees_every_item_once(self, queues: Queues) -> None:
         parts = split(self.encoded(LENGTHS), schedule="SS")
-        future = parts.map_reduce(_programs.seen, _programs.united, queues=queues)
+        future = parts.map_reduce(_programs.collect_items, _programs.unite, queues=queues)
         assert self.collect([future]) == [frozenset(ITEMS.tolist())]
 
     def test_map_reduce_passes_arguments_and_futures(self) -> None:

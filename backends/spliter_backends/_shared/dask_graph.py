@@ -26,7 +26,7 @@ from dask.core import flatten
 from dask.utils import ensure_dict
 
 from spliter import BlockGrid, UnsupportedCollectionError
-from spliter.backend import IntArray
+from spliter.backend import IntArray, is_sparse
 
 
 class _Lazy(Enum):
@@ -120,6 +120,8 @@ def example_block(meta: Any, grid: BlockGrid) -> Any:
     if isinstance(meta, np.ndarray):
         trailing = tuple(max(axis[0], 1) for axis in grid.chunks[1:])
         return np.ones_like(meta, shape=(1, *trailing))
+    if is_sparse(meta):
+        return type(meta)(np.ones((1, grid.chunks[1][0]), meta.dtype))
     if meta is None or (not hasattr(meta, "to_frame") and not hasattr(meta, "iloc")):
         return None
     from dask.dataframe.dispatch import meta_nonempty

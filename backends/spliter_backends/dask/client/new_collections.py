@@ -29,7 +29,7 @@ def assemble_blocks(results: Sequence[tuple[IntArray, Any]], made: ResultBlocks)
         Sizes and type of the blocks.
     """
     name = f"spliter-blocks-{uuid.uuid4().hex}"
-    if made.meta is not None:
+    if made.dtype is None:
         return _frame(name, results, made)
     from dask.array import Array
 
@@ -37,7 +37,7 @@ def assemble_blocks(results: Sequence[tuple[IntArray, Any]], made: ResultBlocks)
     rows = tuple(float("nan") if count == UNKNOWN else count for count in made.rows)
     chunks = (rows, *((size,) for size in made.trailing_shape))
     graph = HighLevelGraph.from_collections(name, layer, dependencies=())
-    return Array(graph, name, chunks=chunks, dtype=made.dtype)
+    return Array(graph, name, chunks=chunks, dtype=made.dtype, meta=made.meta)
 
 
 def _frame(name: str, results: Sequence[tuple[IntArray, Any]], made: ResultBlocks) -> Any:
