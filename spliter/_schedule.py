@@ -115,6 +115,10 @@ class Schedule:
         if self.weights is not None:
             object.__setattr__(self, "weights", _checked_weights(self.weights))
 
+    def __str__(self) -> str:
+        """Return the kind and the order in words."""
+        return f"{self.kind}, {self.order}" if self.order else self.kind
+
     def with_order(self, order: Order) -> Schedule:
         """Return this schedule; with an order, if it has none."""
         return self if self.order else replace(self, order=order)

@@ -277,7 +277,7 @@ class Snapshot(Sequence[Partition]):
         return (
             f"<Split: {plural(len(self), 'partition')} at "
             f"{plural(len(self.locations), 'location')}, {plural(self.nblocks, 'block')}, "
-            f"{self.nbytes} bytes{self._materialization_text()}>"
+            f"{self.nbytes} bytes{self._options_text()}>"
         )
 
     def _client_is_closed(self) -> bool:
@@ -287,8 +287,9 @@ class Snapshot(Sequence[Partition]):
         """Return the engine's own way to spread blocks evenly, if it has one."""
         return str(getattr(self._blocks, "spread_advice", ""))
 
-    def _materialization_text(self) -> str:
-        return "" if self._materialize is False else f", {self._materialization}"
+    def _options_text(self) -> str:
+        schedule = f", schedule {self._schedule}" if self._schedule else ""
+        return schedule + (f", {self._materialization}" if self._materialize is not False else "")
 
     def _repr_html_(self) -> str:
         return split_html(self)

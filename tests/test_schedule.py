@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,18 @@ def test_a_sum_over_scheduled_partitions(kind: str) -> None:
     assert sum(gather(parts.map(lambda part: sum(b.sum() for b in part)))) == 4 * 1225 + 50 * 6
     sizes = [part.nbytes for part in parts]
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_repr_names_schedule_and_order() -> None:
+    shown = repr(split([np.ones(1)] * 4, schedule="dynamic"))
+    assert shown == "<Split: 4 partitions at 1 location, 4 blocks, 32 bytes, schedule SS, strided>"
+    html = split([np.ones(1)] * 4, schedule=Schedule("SS", order="contiguous"))._repr_html_()
+    assert "schedule SS, contiguous" in html
+
+
+def test_files_are_cut_into_neighbours(tmp_path: Path) -> None:
+    on_disk = np.memmap(tmp_path / "numbers", np.int64, "w+", shape=(64,))
+    assert "contiguous" in repr(split(on_disk, schedule="FAC2"))
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ class ShownSplit(Protocol):
     def __len__(self) -> int: ...
     def __getitem__(self, index: slice) -> Sequence[ShownPartition]: ...
     def _spread_advice(self) -> str: ...
-    def _materialization_text(self) -> str: ...
+    def _options_text(self) -> str: ...
 
 
 def _imbalance(per_location: IntArray) -> str:
@@ -196,7 +196,7 @@ def split_html(split: ShownSplit) -> str:
             "Split",
             f"{_plural(split.nblocks, 'block')} ({_sizes(totals.block_nbytes)}), "
             f"{format_bytes(split.nbytes)}, {_plural(len(split), 'partition')} at "
-            f"{_plural(len(locations), 'location')}{html.escape(split._materialization_text())}",
+            f"{_plural(len(locations), 'location')}{html.escape(split._options_text())}",
         ),
         spread,
         _overload_warning(split, totals.blocks),
