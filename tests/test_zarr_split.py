@@ -84,6 +84,10 @@ def test_no_chunk_is_read_twice(client: Client, tmp_path: Path, log: Path, where
         assert len(first) == 30 and set(first.values()) == {1}
         assert sum(gather(parts.map(total))) == values.sum()
         assert set(reads(log).values()) == {2}
+    with split(collection, schedule="FAC2") as parts:
+        assert "schedule FAC2, contiguous" in repr(parts)
+        assert parts.map_reduce(total, operator.add).result() == values.sum()
+        assert set(reads(log).values()) == {3}
     # The control: another cut reads chunks again.
     log.unlink()
     for start_row in range(0, 70, 5):
