@@ -14,7 +14,6 @@ COMPSs' ports are fixed, so nothing else may run on it at the same time.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import shutil
 import signal
@@ -27,6 +26,7 @@ import pytest
 
 from spliter_backends._shared.compss_requirements import JVM_OPTION
 from spliter_experiments.compare.engines.compss_launch import OPTIONS
+from spliter_experiments.harness.records import ResultsFolder
 from tests.compss_backend.real.nodes import nodes_by_software
 from tests.conftest import ROOT, SOURCE_ROOTS
 
@@ -118,8 +118,7 @@ def test_compare_on_a_real_runtime(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    (stand,) = json.loads((tmp_path / "out" / "summary.json").read_text())["stands"]
-    tasks = {way: measured["tasks"] for way, measured in stand["ways"].items()}
+    tasks = {one.way: one.tasks for one in ResultsFolder(tmp_path / "out").records()}
     assert tasks["per-block"] == 8
     assert tasks["spliter"] == 3, "one for each node, and their sum"
 
