@@ -99,8 +99,10 @@ class Template:
                 f"the function for map_blocks returned a {type(result).__name__}; return an array, "
                 "DataFrame or Series with one row for each row of the block"
             )
-        empty = result[:0] if is_sparse(result) else None
-        return cls(np.dtype(result.dtype), tuple(result.shape[1:]), empty)
+        trailing = tuple(result.shape[1:])
+        # Not all formats of SciPy can be sliced.
+        empty = type(result)((0, *trailing), dtype=result.dtype) if is_sparse(result) else None
+        return cls(np.dtype(result.dtype), trailing, empty)
 
     @classmethod
     def infer(

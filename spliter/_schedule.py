@@ -20,7 +20,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,7 @@ GOLDEN: Final = (math.sqrt(5) - 1) / 2
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """How to cut the blocks of each location into partitions.
+    r"""How to cut the blocks of each location into partitions.
 
     Parameters
     ----------
@@ -74,17 +74,20 @@ class Schedule:
     MSTATIC     n/4p                                          DAPHNE, D4.3
     SS          1                                             Tang and Yew 1986
     GSS         r/p                                           Polychronopoulos and Kuck 1987
-    TSS         n/2p at first, decreasing linearly to 1       Tzen and Ni 1993
+    TSS         n/2p at first, decreasing by a whole number   Tzen and Ni 1993
     FAC2        r/2p, the same for p chunks                   Hummel, Schonberg and Flynn 1992
     TFSS        the mean of the next p chunks of TSS          Chronopoulos et al. 2001
     FISS        n/5p, more by a fixed amount in 3 stages      Philip and Das 1997
     VISS        n/4p, more by half as much in each stage      Philip and Das 1997
-    PLS         n/2p for the first half, then GSS             Shih, Yang and Tseng 2007
-    MFSC        as many equal chunks as FAC2 has              Banicescu, Ciorba and Srivastava 2013
+    PLS         n/2p for half of the blocks, then GSS         Shih, Yang and Tseng 2007
+    MFSC        the mean of all chunks of FAC2                Banicescu, Ciorba and Srivastava 2013
     PSS         r/1.5p                                        Girkar et al. 2006
     ==========  ============================================  ===============================
 
-    ``"dynamic"`` is SS, ``"guided"`` GSS and ``"factoring"`` FAC2.
+    ``"dynamic"`` is SS, ``"guided"`` GSS and ``"factoring"`` FAC2. The half of PLS is that of
+    DAPHNE. With fewer than about eight times the square of p blocks the decrease of TSS rounds to
+    0, and all chunks of TSS and TFSS are equal. `split` starts partitions largest first, also
+    those of FISS and VISS.
 
     Examples
     --------
@@ -102,13 +105,12 @@ class Schedule:
     def __post_init__(self) -> None:
         kind = ALIASES.get(str(self.kind).lower(), str(self.kind).upper())
         if kind not in FORMULAS:
-            names = ", ".join([*FORMULAS, *ALIASES])
-            raise InvalidArgumentError(f"schedule {self.kind!r} is unknown; take one of {names}")
+            raise _unknown(self.kind)
         object.__setattr__(self, "kind", kind)
         least = self.min_blocks
         if isinstance(least, bool) or not isinstance(least, int | np.integer) or least < 1:
             raise InvalidArgumentError(f"min_blocks must be an int >= 1, got {least!r}")
-        if self.order not in (None, "contiguous", "strided"):
+        if self.order is not None and str(self.order) not in get_args(Order):
             raise InvalidArgumentError(
                 f'order must be "contiguous", "strided" or None, got {self.order!r}'
             )
@@ -183,15 +185,26 @@ class Schedule:
         return [np.sort(order[start:stop]) for start, stop in itertools.pairwise(bounds)]
 
 
-def named(schedule: Schedule | str | None) -> Schedule | None:
-    """Return the schedule that has a name.
+def named(schedule: object) -> Schedule | None:
+    """Return a schedule, or the one that has a name; ``None`` for none.
 
     Raises
     ------
     InvalidArgumentError
-        If there is none of that name.
+        If there is none of that name, or it is something else.
     """
-    return Schedule(schedule) if isinstance(schedule, str) else schedule
+    if schedule is None or isinstance(schedule, Schedule):
+        return schedule
+    if isinstance(schedule, str):
+        return Schedule(schedule)
+    raise _unknown(schedule)
+
+
+def _unknown(schedule: object) -> InvalidArgumentError:
+    names = ", ".join([*FORMULAS, *ALIASES])
+    return InvalidArgumentError(
+        f"schedule {schedule!r} is unknown; pass a Schedule or one of {names}"
+    )
 
 
 def cut_in_proportion(weights: npt.NDArray[Any], sizes: npt.ArrayLike) -> IntArray:
@@ -224,7 +237,7 @@ def cut_in_proportion(weights: npt.NDArray[Any], sizes: npt.ArrayLike) -> IntArr
         weights = np.ones(len(weights))
     # A block belongs to the part in which its middle byte falls.
     middles = np.cumsum(weights) - weights / 2
-    wanted = np.cumsum(sizes)
+    wanted = np.cumsum(sizes, dtype=np.float64)
     inner = np.searchsorted(middles, weights.sum() * wanted[:-1] / wanted[-1], side="right")
     cuts = np.concatenate([[0], inner, [len(weights)]])
     parts = np.arange(len(cuts))
@@ -250,15 +263,18 @@ def _spread(blocks: int) -> IntArray:
 
 def _checked_weights(weights: npt.ArrayLike) -> npt.NDArray[np.float64]:
     try:
-        found = np.asarray(weights, np.float64)
+        found = np.array(weights, np.float64)  # a copy: later changes would escape these checks
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"weights are not numbers: {error}") from error
-    if found.ndim != 1 or not np.isfinite(found).all() or (found < 0).any():
+    if found.ndim != 1:
+        raise InvalidArgumentError(f"weights must be one per block, got shape {found.shape}")
+    wrong = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
+    if wrong.size:
         raise InvalidArgumentError(
-            f"weights must be finite, non-negative and one per block, got shape {found.shape}"
-            f" from {found.min(initial=0)} to {found.max(initial=0)}"
+            f"weights must be finite and at least 0, got {found[wrong[0]]} for block {wrong[0]}"
         )
-    return found
+    largest = found.max(initial=0)
+    return found / largest if largest > 0 else found  # their sum must not overflow
 
 
 # --- the schedules: endless sizes of successive chunks ------------------------------------------

@@ -10,10 +10,9 @@ import numpy.typing as npt
 from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition
 from spliter._per_block import HINT, Template, map_over, place_results
-from spliter._planner import Location
 from spliter._results import reduce
 from spliter._snapshot import Snapshot
-from spliter._task_checks import check_task_function
+from spliter._task_checks import check_task_function, name_of
 from spliter._team import Queues, Team, check_queues, run_team, team_size
 from spliter.backend.protocols import ResultBlocks, SupportsExample
 
@@ -67,17 +66,17 @@ class Split(Snapshot):
             Gets a partition, iterable where it runs, as its first argument. It may run in several
             threads of a process at once.
         combine : callable
-            Combines two results; must be associative. Called in the order of the collection at
-            each location, then in the order of the locations: the result does not depend on which
-            thread ran what.
+            Combines two results; must be associative and commutative. Called in the order of the
+            partitions' first blocks at each location, then in that of the locations: the result
+            does not depend on which thread ran what.
         *args
             Further arguments of `fn`, the same for every partition.
         threads : int, optional
             Threads at each location, at most its cores; by default as many as it has. On Dask
             fewer run while the worker has other tasks.
         queues : {"central", "core", "group"}
-            Where the threads take partitions from: one queue, one for each thread, or one for the
-            threads of each NUMA node. A thread with an empty queue takes from the tail of others,
+            Where the threads take partitions from: one queue, one for each thread, or as many as
+            the machine has NUMA nodes. A thread with an empty queue takes from the tail of others,
             of its own group first.
 
         Returns
@@ -109,22 +108,24 @@ class Split(Snapshot):
         check_task_function(fn)
         check_task_function(combine)
         check_queues(queues)
-        at: dict[Location, list[Partition]] = {}
-        for partition in self:
-            at.setdefault(partition.location, []).append(partition)
-        return reduce(
-            combine,
-            [
-                self._executor.submit_team(
-                    run_team,
-                    (Team(fn, combine, size, queues), len(partitions), *partitions, *args),
-                    location,
-                    size,
-                )
-                for location, partitions in sorted(at.items())
-                for size in [team_size(threads, location, self._capacities[location])]
-            ],
-        )
+        partitions = list(self)
+        by_first_block = sorted(partitions, key=lambda part: int(part.indexes.positions[0]))
+        sizes = {
+            part.location: team_size(threads, part.location, self._capacities[part.location])
+            for part in by_first_block
+        }
+        here = {at: [part for part in partitions if part.location == at] for at in sizes}
+        futures = [
+            self._executor.submit_team(
+                run_team,
+                (Team(fn, combine, size, queues), len(here[location]), *here[location], *args),
+                location,
+                size,
+                name_of(fn),
+            )
+            for location, size in sizes.items()
+        ]
+        return reduce(combine, futures)
 
     def map_blocks(
         self,

@@ -13,7 +13,6 @@ results are combined in the order of the collection, so they do not depend on wh
 from __future__ import annotations
 
 import contextvars
-import functools
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -31,6 +30,9 @@ from spliter._planner import Location
 Queues: TypeAlias = Literal["central", "core", "group"]
 
 NUMA_NODES: Final = Path("/sys/devices/system/node")
+
+RETRY_SECONDS: Final = 0.05
+"""Seconds until a thread without a core asks for one again."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def check_queues(value: object) -> None:
     InvalidArgumentError
         For any other value.
     """
-    if value not in get_args(Queues):
+    if not isinstance(value, str) or value not in get_args(Queues):
         raise InvalidArgumentError(f'queues must be "central", "core" or "group", got {value!r}')
 
 
@@ -115,14 +117,15 @@ def run_team(cores: Callable[[], int], team: Team, partitions: int, /, *given: A
         If the task was cancelled.
     """
     run = _Run(team, given[:partitions], given[partitions:], cores)
-    others = [_start(run.work, number) for number in range(1, min(team.threads, partitions))]
+    others: list[threading.Thread] = []
     try:
+        others.extend(_start(run.work, at) for at in range(1, min(team.threads, partitions)))
         run.work(0)
     finally:
-        run.stopped = True  # the queues are empty, or this thread was interrupted
+        run.ended.set()  # nothing is left to begin, or this thread was interrupted
         for thread in others:
             thread.join()
-    return run.combined()
+    return run.result()
 
 
 def _start(work: Callable[[int], None], number: int) -> threading.Thread:
@@ -135,7 +138,7 @@ def _start(work: Callable[[int], None], number: int) -> threading.Thread:
 
 
 class _Run:
-    """Partitions, and their results so far."""
+    """Partitions that are run, and their results combined so far."""
 
     def __init__(
         self,
@@ -144,39 +147,66 @@ class _Run:
         arguments: Sequence[Any],
         cores: Callable[[], int],
     ) -> None:
-        self.stopped = False
+        self.ended = threading.Event()
         self._team = team
         self._partitions = partitions
         self._arguments = arguments
         self._cores = cores
         self._waiting = WorkQueues.of(team, len(partitions), numa_nodes())
+        self._order = sorted(range(len(partitions)), key=self._first_block)
+        self._lock = threading.Lock()
+        self._combined = 0
         self._results: dict[int, Any] = {}
         self._errors: dict[int, BaseException] = {}
 
+    def _first_block(self, number: int) -> int:
+        return int(self._partitions[number].indexes.positions[0])
+
     def work(self, thread: int) -> None:
-        """Run partitions until none is left, one has failed, or the cores are needed elsewhere."""
-        while not self.stopped and thread < self._cores():
+        """Run partitions until none is left, one has failed, or the task was cancelled."""
+        while not self.ended.is_set():
+            cores = self._cores()
+            if not cores:
+                return
+            if thread >= cores:  # this core runs another task at the moment
+                self.ended.wait(RETRY_SECONDS)
+                continue
             number = self._waiting.take(thread)
             if number is None:
                 return
             try:
-                self._results[number] = self._team.fn(self._partitions[number], *self._arguments)
+                result = self._team.fn(self._partitions[number], *self._arguments)
+                self._add(number, result)
             except BaseException as error:  # noqa: BLE001 -- raised by the task's thread
                 self._errors[number] = error
-                self.stopped = True
+                self.ended.set()
 
-    def combined(self) -> Any:
-        """Return the results combined in the order of the collection, or raise the first error."""
-        order = sorted(range(len(self._partitions)), key=self._first_block)
-        for number in order:
-            if number in self._errors:
-                raise self._errors[number]
-        if len(self._results) < len(order):
-            raise CancelledError("the task was cancelled between two partitions")
-        return functools.reduce(self._team.combine, [self._results[number] for number in order])
+    def _add(self, number: int, result: Any) -> None:
+        """Combine a result with those before it, as soon as all of them are there."""
+        with self._lock:
+            self._results[number] = result
+            while self._combined < len(self._order):
+                following = self._order[self._combined]
+                if following not in self._results:
+                    return
+                first = self._order[0]
+                if self._combined:
+                    so_far, more = self._results[first], self._results.pop(following)
+                    self._results[first] = self._team.combine(so_far, more)
+                self._combined += 1
 
-    def _first_block(self, number: int) -> int:
-        return int(self._partitions[number].indexes.positions[0])
+    def result(self) -> Any:
+        """Return the combined result, or raise the first error in the order of the collection."""
+        try:
+            for number in self._order:
+                if number in self._errors:
+                    raise self._errors[number]
+            if self._combined < len(self._order):
+                raise CancelledError("the task was cancelled between two partitions")
+            return self._results[self._order[0]]
+        finally:
+            # The traceback of an error refers to this object.
+            self._errors, self._results = {}, {}
 
 
 class WorkQueues:

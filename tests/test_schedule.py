@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spliter import InvalidArgumentError, Schedule, gather, split
-from spliter._schedule import ALIASES, FORMULAS
+from spliter._schedule import ALIASES, FORMULAS, cut_in_proportion
 
 PUBLISHED = {
     "STATIC": [250] * 4,
@@ -131,6 +131,9 @@ def test_files_are_cut_into_neighbours(tmp_path: Path) -> None:
     ("wrong", "says"),
     [
         ({"schedule": "FAC3"}, "STATIC, SS, GSS"),
+        ({"schedule": 0}, "STATIC, SS, GSS"),
+        ({"schedule": ["FAC2"]}, "STATIC, SS, GSS"),
+        ({"schedule": Schedule}, "STATIC, SS, GSS"),
         ({"schedule": "FAC2", "partitions_per_location": 2}, "not both"),
     ],
 )
@@ -154,6 +157,26 @@ def test_refused(wrong: dict[str, Any], says: str) -> None:
 def test_schedules_that_cannot_be(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError):
         Schedule("FAC2", **wrong)
+
+
+def test_the_first_wrong_weight_is_named() -> None:
+    with pytest.raises(InvalidArgumentError, match="got nan for block 1"):
+        Schedule("FAC2", weights=[1.0, float("nan"), -1.0])
+
+
+def test_weights_are_copied() -> None:
+    weights = np.ones(4)
+    schedule = Schedule("STATIC", weights=weights)
+    weights[0] = float("nan")
+    assert np.isfinite(schedule.costs(np.ones(4, np.int64))).all()
+
+
+@pytest.mark.parametrize("size", [10**14, 1e300])
+def test_enormous_blocks(size: float) -> None:
+    parts = cut_in_proportion(np.full(2000, size), Schedule("SS").sizes(2000, 2))
+    assert parts.tolist() == list(range(2001))
+    chunks = Schedule("FAC2", weights=np.full(2000, size)).cut(np.full(2000, 10**14), 2)
+    assert max(map(len, chunks)) == 500
 
 
 def test_one_weight_for_each_block() -> None:

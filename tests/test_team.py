@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from functools import partial
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spliter import Partition, SplitClosedError, gather, reduce, split
+from spliter import Partition, Schedule, SplitClosedError, gather, reduce, split
 from spliter._schedule import FORMULAS
 from spliter._team import Queues, Team, WorkQueues, run_team
 from spliter_backends.local import executor as local
@@ -33,7 +34,7 @@ def team(fn: Any, threads: int = 2, queues: Queues = "central") -> Team:
     return Team(fn, operator.add, threads, queues)
 
 
-def at_location(blocks: Sequence[Any], schedule: str = "SS") -> list[Partition]:
+def at_location(blocks: Sequence[Any], schedule: str | Schedule = "SS") -> list[Partition]:
     return [part.at_location() for part in split(list(blocks), schedule=schedule)]
 
 
@@ -121,23 +122,59 @@ def test_system_exit_of_a_thread_is_an_error_of_the_task() -> None:
 
     def leave(partition: Partition) -> None:
         both.wait()
-        raise SystemExit(3)
+        if threading.current_thread() is not threading.main_thread():
+            raise SystemExit(3)
 
     with pytest.raises(SystemExit):
         run_team(lambda: 2, team(leave), 2, *at_location([np.ones(1)] * 2))
 
 
-def test_threads_leave_when_cores_are_needed_elsewhere() -> None:
-    cores = iter([2, 2, *[1] * 100])
-    used = set()
+def test_a_thread_rests_while_its_core_is_needed_elsewhere() -> None:
+    ran: list[str] = []
+    cores = 1
 
     def run(partition: Partition) -> int:
-        used.add(threading.get_ident())
-        time.sleep(0.002)
+        nonlocal cores
+        ran.append(threading.current_thread().name)
+        time.sleep(0.02)
+        cores = 2 if len(ran) >= 10 else 1
         return 1
 
-    assert run_team(partial(next, cores), team(run), 20, *at_location([np.ones(1)] * 20)) == 20
-    assert threading.get_ident() in used
+    partitions = at_location([np.ones(1)] * 40)
+    assert run_team(lambda: cores, team(run), 40, *partitions) == 40
+    assert set(ran[:10]) == {threading.current_thread().name}
+    assert 5 < sum(name.startswith("spliter-team") for name in ran) < 25
+
+
+def test_tasks_that_a_team_waits_for_run_in_its_threads() -> None:
+    executor = local.LocalExecutor(threads=2)
+    parts = split([np.ones(1)] * 8, schedule="SS")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spliter_backends.local.locator.default_executor", lambda: executor)
+        parts = split([np.ones(1)] * 8, schedule="SS")
+
+    def nested(partition: Partition) -> int:
+        return int(executor.submit(len, (partition,), {}).result(timeout=30))
+
+    futures = [parts.map_reduce(nested, operator.add) for _ in range(2)]
+    assert [future.result(timeout=60) for future in futures] == [8, 8]
+
+
+def test_results_are_combined_as_soon_as_they_can_be() -> None:
+    alive: list[weakref.ref[Any]] = []
+    most = 0
+
+    def make(partition: Partition) -> Any:
+        nonlocal most
+        most = max(most, sum(one() is not None for one in alive))
+        result = np.ones(1)
+        alive.append(weakref.ref(result))
+        return result
+
+    in_order = Schedule("SS", order="contiguous")
+    partitions = at_location([np.ones(1)] * 30, in_order)
+    assert run_team(lambda: 1, team(make, 1), 30, *partitions) == 30
+    assert most <= 2
 
 
 def test_a_cancelled_task_begins_no_further_partition() -> None:
@@ -166,6 +203,6 @@ def test_a_closed_split() -> None:
 
 
 def test_no_thread_is_left() -> None:
-    before = threading.active_count()
     run_team(lambda: 4, team(len, 4), 8, *at_location([np.ones(1)] * 8))
-    assert threading.active_count() == before
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in names if name.startswith("spliter-team")]

@@ -116,7 +116,12 @@ class ExecutorBase(ABC):
         """Run ``fn(*args, **kwargs)``, at `location` if given; see :class:`Executor`."""
 
     def submit_team(
-        self, fn: Callable[..., Any], args: Sequence[Any], location: Location, threads: int
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        location: Location,
+        threads: int,
+        name: str,
     ) -> Any:
         """Submit an ordinary task, whose threads may all run until it ends."""
         # Called without arguments it returns the number; unlike a lambda it can be pickled.

@@ -5,13 +5,15 @@ from __future__ import annotations
 import operator
 import threading
 import time
+from typing import Any
 
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Event, Variable, get_worker, wait
+from distributed import Client, Event, Variable, get_worker, wait
+from distributed.worker_state_machine import FreeKeysEvent
 
-from spliter import Partition, split
+from spliter import Partition, Schedule, split
 from tests.counting import counter
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import expected, kill, spread, total
@@ -32,6 +34,25 @@ def rows_slowly(partition: Partition) -> list[int]:
 def thread_and_worker(partition: Partition) -> set[tuple[int, str]]:
     time.sleep(0.01)
     return {(threading.get_ident(), get_worker().address)}
+
+
+def worker_of(partition: Partition) -> set[str]:
+    assert all(len(block) == 10 for block in partition)
+    return {get_worker().address}
+
+
+def forget(key: str, dask_worker: Any) -> None:
+    """Let a worker drop its copy of a block that another one has, too."""
+    dask_worker.handle_stimulus(FreeKeysEvent(keys=[key], stimulus_id="test"))
+
+
+def move(client: Client, future: Any, source: str, target: str) -> None:
+    client.replicate(future, workers=[target])
+    deadline = time.monotonic() + 30
+    while client.who_has([future])[future.key] != (target,):
+        client.run(forget, future.key, workers=[source])
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def blocker(started: str, go: str) -> None:
@@ -117,4 +138,22 @@ def test_the_split_is_closed_meanwhile(start_cluster: StartCluster) -> None:
     future = parts.map_reduce(rows_slowly, operator.add)
     wait_until_running(client)
     parts.close()
-    assert len(future.result(timeout=60)) == len(set(future.result()))
+    found = np.sort(future.result(timeout=60))
+    np.testing.assert_array_equal(found, np.arange(len(found)))
+    assert found.sum() == expected(30)
+
+
+def test_a_team_stays_where_most_blocks_are(start_cluster: StartCluster) -> None:
+    client = start_cluster(n_workers=3)
+    first, *others = workers_of(client)
+    blocks = [
+        client.submit(np.full, 10, number, workers=[first], pure=False) for number in range(20)
+    ]
+    wait(blocks)
+    with split(blocks, schedule=Schedule("SS", order="contiguous")) as parts:
+        assert parts.locations == (first,)
+        for future, worker in zip(blocks, others, strict=False):
+            move(client, future, first, worker)
+        used = parts.map_reduce(worker_of, operator.or_).result(timeout=60)
+        assert used == {first}
+        assert parts.moved.fetched_blocks == 2

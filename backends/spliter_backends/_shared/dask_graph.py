@@ -117,11 +117,11 @@ def example_block(meta: Any, grid: BlockGrid) -> Any:
     ndarray of one row, DataFrame, Series or Index of a few rows, or None
         Filled with the values Dask uses to infer types; ``None`` for other blocks.
     """
+    one_row = (1, *(max(axis[0], 1) for axis in grid.chunks[1:]))
     if isinstance(meta, np.ndarray):
-        trailing = tuple(max(axis[0], 1) for axis in grid.chunks[1:])
-        return np.ones_like(meta, shape=(1, *trailing))
+        return np.ones_like(meta, shape=one_row)
     if is_sparse(meta):
-        return type(meta)(np.ones((1, grid.chunks[1][0]), meta.dtype))
+        return type(meta)(np.ones(one_row, meta.dtype))
     if meta is None or (not hasattr(meta, "to_frame") and not hasattr(meta, "iloc")):
         return None
     from dask.dataframe.dispatch import meta_nonempty

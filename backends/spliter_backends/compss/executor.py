@@ -85,11 +85,20 @@ class CompssExecutor(ExecutorBase):
         return self._submit(fn, args, named, location, self._constraints_of(fn, named))
 
     def submit_team(
-        self, fn: Callable[..., Any], args: Sequence[Any], location: Location, threads: int
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        location: Location,
+        threads: int,
+        name: str,
     ) -> CompssFuture:
-        """Start a task that reserves one computing unit for each thread."""
+        """Start a task that reserves one computing unit for each thread.
+
+        Only if the setting says how many a node has: COMPSs never starts a task that needs more.
+        """
         given = (functools.partial(int, threads), *args)
-        return self._submit(fn, given, {}, location, {"computing_units": threads})
+        units = {"computing_units": threads} if settings().computing_units else {}
+        return self._submit(fn, given, {}, location, units)
 
     def _submit(
         self,

@@ -24,10 +24,11 @@ from spliter_backends._shared.dask_graph import example_block
 from spliter_backends.dask.client.environment import check_environment
 from spliter_backends.dask.client.queries import BlockQueries, check_not_cancelled
 from spliter_backends.dask.executor import DaskExecutor
+from spliter_backends.dask.worker.binding import MaterializedPartition
 from spliter_backends.dask.worker.calls import PickledPartition
 from spliter_backends.dask.worker.fetch import identity
 from spliter_backends.dask.worker.materialize import MaterializableSource
-from spliter_backends.dask.worker.source import MaterializedPartition, View, WorkerSource
+from spliter_backends.dask.worker.source import View, WorkerSource
 
 MAX_INLINE_BLOCKS: Final = 64
 """Maximum blocks of a partition that is sent with each of its tasks, in about 4 kB. A larger

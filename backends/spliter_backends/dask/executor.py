@@ -139,13 +139,23 @@ class DaskExecutor(ExecutorBase):
         location: Location | None = None,
     ) -> Future[Any]:
         """Submit a task; see :class:`spliter.backend.Executor`."""
+        return self._submit(funcname(fn), fn, args, kwargs, location)
+
+    def _submit(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        location: Location | None,
+    ) -> Future[Any]:
         check_open(self._client())
         keep: list[Any] = []
         sent_args = [self._replace_partition(value, keep) for value in args]
         sent_kwargs = {name: self._replace_partition(value, keep) for name, value in kwargs.items()}
         call = pickle_call(fn, sent_args, sent_kwargs)
         future = self._sender.add(
-            funcname(fn),
+            name,
             location,
             run_call,
             (call.function, call.arguments, *call.inputs),
@@ -158,10 +168,15 @@ class DaskExecutor(ExecutorBase):
         return future
 
     def submit_team(
-        self, fn: Callable[..., Any], args: Sequence[Any], location: Location, threads: int
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        location: Location,
+        threads: int,
+        name: str,
     ) -> Future[Any]:
         """Submit a task that uses the idle threads of its worker."""
-        return self.submit(run_on_idle_threads, (fn, threads, *args), {}, location)
+        return self._submit(name, run_on_idle_threads, (fn, threads, *args), {}, location)
 
     def _replace_partition(self, value: Any, keep: list[Any]) -> Any:
         """Return what is sent in place of a partition, and add what it needs to `keep`."""

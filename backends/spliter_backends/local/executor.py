@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any
 
 from spliter import InvalidArgumentError, Location
@@ -24,7 +24,8 @@ from spliter_backends._shared.waiting import when_done
 LOCATION = Location("local")
 """The only location: this process."""
 
-_thread = threading.local()
+_in_task: ContextVar[bool] = ContextVar("in_task", default=False)
+"""Whether this code runs in a task; also in threads that the task has started in its context."""
 
 
 class LocalFuture(Future[Any]):
@@ -123,7 +124,7 @@ class LocalExecutor(ExecutorBase):
             for found in futures_in(argument, Future)
             if not found.done()
         ]
-        if not waiting and getattr(_thread, "in_task", False):
+        if not waiting and _in_task.get():
             call()
         else:
             when_done(waiting, lambda: self._queue(future, call))
@@ -174,15 +175,14 @@ def _run(
     """Run a task and store its result or error in the future."""
     if not future.set_running_or_notify_cancel():
         return
-    outer = getattr(_thread, "in_task", False)
-    _thread.in_task = True
+    outer = _in_task.set(True)
     try:
         result = fn(*map(_with_results, args), **{k: _with_results(v) for k, v in kwargs.items()})
     except BaseException as error:  # noqa: BLE001 -- stored in the future
-        _thread.in_task = outer
+        _in_task.reset(outer)
         # sys.exit in a task must not end the program that requests the result.
         future.set_exception(error if isinstance(error, Exception) else as_task_failure(error))
     else:
         # Reset first: tasks that wait for this result must be queued, not run inside it.
-        _thread.in_task = outer
+        _in_task.reset(outer)
         future.set_result(result)

@@ -17,8 +17,8 @@ from distributed.protocol.pickle import dumps
 
 from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends.dask.client.functions import pickle_function
+from spliter_backends.dask.worker.binding import MaterializedPartition
 from spliter_backends.dask.worker.calls import PickledPartition, Placeholder
-from spliter_backends.dask.worker.source import MaterializedPartition
 
 
 @dataclass(frozen=True)

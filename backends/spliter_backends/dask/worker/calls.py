@@ -9,8 +9,8 @@ from typing import Any
 from distributed.protocol.pickle import loads
 
 from spliter_backends._shared.error_codec import as_task_failure
+from spliter_backends.dask.worker.binding import MaterializedPartition, run_at_location
 from spliter_backends.dask.worker.results import check_picklable
-from spliter_backends.dask.worker.source import MaterializedPartition, run_at_location
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,9 @@ def idle_threads(worker: Worker, key: Key, threads: int) -> int:
         At least the thread of the task itself, and those that run no other task; 0 once the task
         has been cancelled.
     """
-    task = worker.state.tasks.get(key)
+    state = worker.state
+    task = state.tasks.get(key)
     if task is None or task.state == "cancelled":
         return 0
-    others = worker.state.executing_count - 1
-    return max(min(threads, worker.state.nthreads - others), 1)
+    others = state.executing_count - (task in state.executing)  # not there once it has seceded
+    return max(min(threads, state.nthreads - others), 1)

@@ -1,6 +1,6 @@
 """Source of a partition at a Dask worker: find its blocks in memory and iterate over them.
 
-A task on a partition starts in :func:`run_at_location`, which checks that the blocks are in this
+A task on a partition starts in ``worker.binding``, which has it checked that the blocks are in this
 worker's memory::
 
     all here ──────────────────────────────> run
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -30,10 +30,9 @@ from distributed import Reschedule, Worker, get_worker
 from spliter import (
     BlockLostError,
     BlockTimeoutError,
-    Partition,
     PartitionNotLocalError,
 )
-from spliter.backend import BlockSource, IntArray, check_rows, concatenate, log_event
+from spliter.backend import IntArray, check_rows, concatenate, log_event
 from spliter_backends.dask.internals import call_scheduler
 from spliter_backends.dask.worker.fetch import fetch, leave_thread_pool
 from spliter_backends.dask.worker.materialize import limit_time, materialize_here
@@ -117,7 +116,7 @@ class WorkerSource:
     def materialize_blocks(self) -> Any:
         """Concatenate the blocks; the body of a task."""
         worker = get_worker()
-        reader = _PartitionReader(worker, self, fetch=True)
+        reader = PartitionReader(worker, self, fetch=True)
         reader.ensure_local(planned=worker.address)
         return reader.concatenated()
 
@@ -125,7 +124,7 @@ class WorkerSource:
         """Return the block index of one of the blocks."""
         return tuple(map(int, np.unravel_index(int(self.positions[at]), self.grid_shape)))
 
-    def _reader(self) -> _PartitionReader:
+    def _reader(self) -> PartitionReader:
         try:
             worker = get_worker()
         except ValueError:
@@ -133,81 +132,10 @@ class WorkerSource:
                 "a partition can be iterated only at its location; pass it to a function "
                 "decorated with spliter.task, or call partition.submit(fn)"
             ) from None
-        return _PartitionReader(worker, self, fetch=False)
+        return PartitionReader(worker, self, fetch=False)
 
 
-@dataclass(frozen=True, eq=False)
-class MaterializedPartition:
-    """A partition and its concatenated blocks, as the input of a task.
-
-    Parameters
-    ----------
-    partition : object
-        The partition, its pickle, future or placeholder.
-    block : object
-        Its concatenated blocks, their future or placeholder.
-    """
-
-    partition: Any
-    block: Any
-
-
-def run_at_location(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call a task function at a worker, with iterable partitions.
-
-    Parameters
-    ----------
-    fn : callable
-        The user's function.
-    args, kwargs
-        Its arguments.
-
-    Returns
-    -------
-    object
-        Result of the function.
-    """
-    worker = get_worker()
-    bound = {name: _bind_argument(worker, value) for name, value in kwargs.items()}
-    return fn(*[_bind_argument(worker, value) for value in args], **bound)
-
-
-class _MaterializedSource:
-    """A source whose concatenated blocks are available."""
-
-    def __init__(self, source: BlockSource, block: Any) -> None:
-        self._source = source
-        self._block = block
-
-    def read(self) -> Iterator[Any]:
-        """Return an iterator over the blocks."""
-        yield from self._source.read()
-
-    def materialized(self) -> Any:
-        """Return the concatenated blocks."""
-        return self._block
-
-
-def _bind_argument(worker: Worker, value: Any) -> Any:
-    if isinstance(value, MaterializedPartition):
-        partition = _bind(worker, value.partition, is_one=True)
-        return partition.at_location(_MaterializedSource(partition.source, value.block))
-    return _bind(worker, value) if isinstance(value, Partition) else value
-
-
-def _bind(worker: Worker, partition: Partition, *, is_one: bool = False) -> Partition:
-    source = partition.source
-    if not isinstance(source, WorkerSource):
-        return partition
-    reader = _PartitionReader(worker, source, fetch=True)
-    if not is_one:
-        reader.ensure_local(planned=partition.location)
-    elif worker.address != partition.location:
-        reader.report()
-    return partition.at_location(reader)
-
-
-class _PartitionReader:
+class PartitionReader:
     """Reads the blocks of a partition for one task at one worker."""
 
     def __init__(self, worker: Worker, source: WorkerSource, *, fetch: bool) -> None:
@@ -247,8 +175,8 @@ class _PartitionReader:
         if len(self._source.nbytes) == 1:  # no second copy is kept
             return self.concatenated()
         try:
-            get_worker()
-        except ValueError:  # a thread of the function: waiting here would occupy the task's thread
+            self._worker.get_current_task()
+        except KeyError:  # another thread: waiting here would occupy the task's own one
             return self.concatenated()
         return materialize_here(self._worker, self._source)
 
