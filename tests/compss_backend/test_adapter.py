@@ -240,6 +240,18 @@ def test_constraint_above_task_passes_through(unpinned: Any) -> None:
     assert unpinned.ran[-1][2] == {"app_software": "NODE1", "computing_units": "2"}
 
 
+def test_a_team_reserves_a_computing_unit_for_each_thread(runtime: Any) -> None:
+    from spliter_backends.compss import configure
+
+    parts = split(numbers(), schedule="SS")
+    assert parts.map_reduce(len, operator.add).result() == 6
+    assert runtime.ran[-2][2]["computing_units"] == 2
+    # COMPSs would never start a task that needs more than the node has.
+    configure(computing_units=None)
+    assert split(numbers()).map_reduce(len, operator.add).result() == 6
+    assert "computing_units" not in runtime.ran[-2][2]
+
+
 def test_constrained_task_without_a_partition(unpinned: Any) -> None:
     from pycompss.api.constraint import constraint
 

@@ -6,6 +6,7 @@ import asyncio
 import operator
 import os
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,9 @@ from spliter import (
 )
 from spliter_backends.ray import RayArray
 from spliter_backends.ray import cluster as ray_cluster
+from spliter_backends.ray import executor as ray_executor
 from spliter_backends.ray.future import RayFuture
+from spliter_backends.ray.worker import RUN
 from tests.ray_backend import programs
 from tests.ray_backend.cluster import STORE_BYTES, RayNodes, suppress_output
 from tests.ray_backend.placing import at, put_at
@@ -224,6 +227,29 @@ def test_sizes_of_an_array(nodes: RayNodes) -> None:
 
 
 # --- futures and arguments --------------------------------------------------------------------
+
+
+def test_a_team_reserves_a_cpu_for_each_thread(
+    nodes: RayNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserved = []
+
+    def options(**given: Any) -> Any:
+        reserved.append(given.get("num_cpus"))
+        return RUN.options(**{**given, "num_cpus": 1})
+
+    def run_with(*cpus: int) -> list[int | None]:
+        found = dict(zip(nodes.ids, cpus, strict=False))
+        monkeypatch.setattr(ray_executor, "usable_nodes", lambda: found)
+        parts = split(large(nodes, 6), schedule="SS")
+        reserved.clear()
+        assert parts.map_reduce(len, operator.add).result(timeout=WAIT) == 6
+        return reserved[: len(parts.locations)]
+
+    monkeypatch.setattr(ray_executor, "RUN", SimpleNamespace(options=options))
+    assert set(run_with(2, 2, 2)) == {2}
+    # If the larger one is lost, the other one must be able to run its task.
+    assert set(run_with(4, 2, 2)) == {2}
 
 
 def test_futures_can_be_asked(nodes: RayNodes) -> None:
