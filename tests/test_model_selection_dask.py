@@ -103,9 +103,9 @@ def test_cross_val_score(client: Client, estimator: Any) -> None:
 
 def test_labels_in_memory_next_to_lazy_points(client: Client) -> None:
     points, classes = iris()
-    x = lazy(points).map_blocks(counted, dtype=float)
+    x = lazy(points).map_blocks(counted, dtype=float, topic="fitted")
     classifier = KNeighborsClassifier().fit(x, classes)
-    assert len(client.get_events("source-blocks")) == 5
+    assert len(client.get_events("fitted")) == 5
     found = cross_val_score(classifier, lazy(points), classes, cv=2, error_score="raise")
     np.testing.assert_allclose(found, cross_val_score(classifier, points, classes, cv=2))
     del classifier
