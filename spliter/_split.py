@@ -10,11 +10,17 @@ import numpy.typing as npt
 from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition
 from spliter._per_block import HINT, Template, map_over, place_results
+from spliter._planner import Location
 from spliter._results import reduce
 from spliter._snapshot import Snapshot
 from spliter._task_checks import check_task_function, name_of
 from spliter._team import Queues, Team, check_queues, run_team, team_size
 from spliter.backend.protocols import ResultBlocks, SupportsExample
+
+
+def _first_block(partitions: Iterable[Partition]) -> int:
+    """Return the position of the first block of some partitions in their collection."""
+    return min(int(partition.indexes.positions[0]) for partition in partitions)
 
 
 class Split(Snapshot):
@@ -108,13 +114,13 @@ class Split(Snapshot):
         check_task_function(fn)
         check_task_function(combine)
         check_queues(queues)
-        partitions = list(self)
-        by_first_block = sorted(partitions, key=lambda part: int(part.indexes.positions[0]))
+        here: dict[Location, list[Partition]] = {}
+        for partition in self:
+            here.setdefault(partition.location, []).append(partition)
         sizes = {
-            part.location: team_size(threads, part.location, self._capacities[part.location])
-            for part in by_first_block
+            location: team_size(threads, location, self._capacities[location])
+            for location in sorted(here, key=lambda location: _first_block(here[location]))
         }
-        here = {at: [part for part in partitions if part.location == at] for at in sizes}
         futures = [
             self._executor.submit_team(
                 run_team,
