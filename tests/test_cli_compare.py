@@ -22,6 +22,7 @@ from spliter_experiments.compare import cli as compare_cli
 from spliter_experiments.compare.engines import dask_engine
 from spliter_experiments.compare.workloads import dask, kmeans
 from spliter_experiments.compare.workloads.histogram import Histogram
+from spliter_experiments.compare.workloads.schedules import Schedules
 from spliter_experiments.compare.workloads.workload import Parts
 from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.runner import Answer
@@ -113,6 +114,29 @@ def test_sweep_shows_every_blocking(tmp_path: Path) -> None:
     records = records_in(tmp_path)
     assert {(run.blocks_per_core, run.blocks) for run in records} == {(1, 2), (8, 16)}
     assert {run.way for run in records} == {"spliter", "floor", "per-block"}
+
+
+def test_schedules_of_uneven_blocks(tmp_path: Path) -> None:
+    result = run(
+        "compare", "schedules", "--rows", "16", "--blocks-per-core", "8", "--rounds", "1",
+        "--ms", "0.1", "--shuffle", "--order", "contiguous", "--output", str(tmp_path),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    shown = " ".join(result.stdout.split())
+    assert "schedules of simulated items: 16 x 1, in random order, contiguous" in shown
+    assert "1 workers, 2 cores, 8 blocks per core" in shown
+    assert "over over" in shown  # the columns "over ideal" and "over spliter"
+    assert "numba is left out: it cannot compile" in " ".join(result.stderr.split())
+    tasks = {run.way: run.tasks for run in records_in(tmp_path)}
+    assert set(tasks) == set(Schedules.ways) - {*Schedules.on_request, "numba"}
+    assert (tasks["ss-team"], tasks["per-block"], tasks["ideal"]) == (1, 16 + 1, None)
+    assert settings_in(tmp_path)["workload"] == "simulated"
+
+
+def test_workload_that_is_unknown() -> None:
+    result = run("compare", "schedules", "--workload", "zip")
+    assert result.exit_code == 2
+    assert "--workload 'zip' is unknown; take one of simulated" in " ".join(result.stderr.split())
 
 
 def test_several_sets_of_points(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     ),
     **{
         name: (["compare", name, "--ways", "none-of-that-name"], COMPARE)
-        for name in ("sum", "histogram", "kmeans", "csvm", "knn")
+        for name in ("sum", "histogram", "kmeans", "csvm", "knn", "schedules")
     },
     "report": (["experiment", "report", "there-is-none"], []),
     "collect": (["slurm", "collect", "there-is-none"], []),

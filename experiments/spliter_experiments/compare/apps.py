@@ -8,9 +8,10 @@ from spliter_experiments.compare.workloads.csvm import CascadeSvm
 from spliter_experiments.compare.workloads.histogram import Histogram
 from spliter_experiments.compare.workloads.kmeans import KMeans
 from spliter_experiments.compare.workloads.knn import Neighbors
+from spliter_experiments.compare.workloads.schedules import Schedules
 from spliter_experiments.compare.workloads.sums import Sum
 from spliter_experiments.compare.workloads.workload import App
 
 APPS: dict[str, type[App[Any]]] = {
-    app.name: app for app in (Sum, Histogram, KMeans, CascadeSvm, Neighbors)
+    app.name: app for app in (Sum, Histogram, KMeans, CascadeSvm, Neighbors, Schedules)
 }

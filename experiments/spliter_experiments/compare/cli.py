@@ -15,6 +15,7 @@ from rich.console import Console
 from spliter_experiments.compare.comparison import Comparison, run_comparison
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.sources import Points
+from spliter_experiments.compare.data.uneven import WORKLOADS
 from spliter_experiments.compare.options import (
     CommonOptions,
     DimsOption,
@@ -127,6 +128,43 @@ def knn(
 
     with errors_reported():
         _compare(Neighbors(neighbors, queries), common, common.choices(rows, dims), ways)
+
+
+@compare.command()
+@functools.partial(with_common_options, workers=1, threads=2, blocks_per_core=1152)
+def schedules(
+    common: CommonOptions,
+    rows: Annotated[int, typer.Option(help="Items to make, at least one per block.")] = 2304,
+    workload: Annotated[
+        str,
+        typer.Option(
+            help=f"{'; '.join(f'{name}: {one.meaning}' for name, one in WORKLOADS.items())}."
+        ),
+    ] = "simulated",
+    ms: Annotated[
+        float, typer.Option(help="Milliseconds of a cheap item, if simulated or emulated.")
+    ] = 1.0,
+    shuffle: Annotated[
+        bool, typer.Option(help="Items in random order (--seed), or the dear ones first.")
+    ] = False,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            help="Which blocks the schedules put together: contiguous or strided. Without it, "
+            "strided."
+        ),
+    ] = None,
+    ways: Annotated[str | None, ways_option("schedules")] = None,
+) -> None:
+    """Process blocks that take unequal time, cut by several schedules, and show what each took.
+
+    Schedules balance the cores of a worker, not the workers: the default is one with two threads.
+    """
+    from spliter_experiments.compare.workloads.schedules import Schedules
+
+    with errors_reported():
+        app = Schedules(workload, ms, shuffle, order)
+        _compare(app, common, common.choices(rows, 1), ways)
 
 
 def _compare(

@@ -23,7 +23,7 @@ from spliter_experiments.compare.engines.engine import (
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.compare.floor import start_floor
 from spliter_experiments.compare.registry import ways_of, ways_on
-from spliter_experiments.compare.ways import FLOOR, OFF_CLUSTER, SKLEARN
+from spliter_experiments.compare.ways import FLOOR, IDEAL, OFF_CLUSTER, ONE_PROCESS
 from spliter_experiments.compare.workloads.workload import App, Site, Value, loaded
 from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.errors import OptionError
@@ -277,9 +277,9 @@ def _staged(
         engine = stack.enter_context(settings.engine.connect(settings.cluster))
         ways = _ways_here(app, settings, engine, listener)
         processes = {}
-        if FLOOR in ways:
+        if {FLOOR, IDEAL} & set(ways):
             processes["floor"] = stack.enter_context(start_floor(engine.cores))
-        if SKLEARN in ways:
+        if set(ONE_PROCESS) & set(ways):
             processes["machine"] = stack.enter_context(start_floor(1, threads=engine.cores))
         meter = stack.enter_context(engine.meter())
         subjects = [_Subject(dataset, Judge(app.same)) for dataset in datasets]
@@ -291,7 +291,7 @@ def _ways_here(
     app: App[Any], settings: Settings, engine: Engine, listener: Listener
 ) -> tuple[str, ...]:
     """Drop ways that are not installed, and local processes if the workers are elsewhere."""
-    absent = dict(ways_of(settings.engine, type(app)).absent(engine))
+    absent = {**app.absent(), **ways_of(settings.engine, type(app)).absent(engine)}
     if not engine.is_on_this_machine():
         absent |= dict.fromkeys(
             OFF_CLUSTER, "needs workers on the machine where this command runs, to be comparable"
@@ -301,7 +301,7 @@ def _ways_here(
             if way in absent:
                 raise OptionError(f"--ways {way}: {absent[way]}")
         return settings.ways
-    known = ways_on(settings.engine, app)
+    known = [way for way in ways_on(settings.engine, app) if way not in app.on_request]
     for way in known:
         if way in absent:
             listener.note(f"{way} is left out: {absent[way]}")

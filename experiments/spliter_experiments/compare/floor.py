@@ -24,7 +24,7 @@ import numpy as np
 from spliter_experiments.compare.data.sources import Rows
 from spliter_experiments.harness.errors import FloorError
 
-THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 """Environment variables that limit the threads of a process; Dask sets them to 1 in workers."""
 
 BLOCKS = "blocks"

@@ -136,16 +136,19 @@ def ways_option(app: str) -> Any:
 
 
 def with_common_options(
-    command: Callable[Concatenate[CommonOptions, P], None],
+    command: Callable[Concatenate[CommonOptions, P], None], **defaults: Any
 ) -> Callable[..., None]:
-    """Add the common options to a typer command, which receives them as its first argument."""
+    """Add the common options to a typer command, which receives them as its first argument.
+
+    Other `defaults` replace those of the options.
+    """
     hints = get_type_hints(CommonOptions, include_extras=True)
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     common = [
         inspect.Parameter(
             entry.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=entry.default,
+            default=defaults.get(entry.name, entry.default),
             annotation=hints[entry.name],
         )
         for entry in fields(CommonOptions)

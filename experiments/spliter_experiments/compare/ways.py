@@ -14,7 +14,19 @@ FLOOR: Final = "floor"
 SKLEARN: Final = "sklearn"
 """scikit-learn in one process, with one thread per core."""
 
-OFF_CLUSTER: Final = (SKLEARN, FLOOR)
+JOBLIB: Final = "joblib"
+NUMBA: Final = "numba"
+
+IDEAL: Final = "ideal"
+"""A lower bound that is computed from the time of the blocks."""
+
+ONE_PROCESS: Final = (SKLEARN, JOBLIB, NUMBA)
+"""Ways in one process on this machine, with one thread per core."""
+
+OFF_CLUSTER: Final = (*ONE_PROCESS, FLOOR, IDEAL)
+
+SCHEDULED: Final = ("static", "mfsc", "fiss", "tss", "gss", "fac2", "ss")
+"""Schedules that are compared, those with the fewest tasks first."""
 
 WAYS: Final = {
     "sum": ("spliter", "per-block", "rechunk-p2p", "rechunk-tasks", "dask", FLOOR),
@@ -50,6 +62,16 @@ WAYS: Final = {
         SKLEARN,
         FLOOR,
     ),
+    "schedules": (
+        "spliter",
+        *SCHEDULED,
+        "fac2-team",
+        "ss-team",
+        "per-block",
+        JOBLIB,
+        NUMBA,
+        IDEAL,
+    ),
 }
 """Ways of each app, in the order of the tables."""
 
@@ -66,6 +88,12 @@ MEANINGS: Final = {
     "by-hand": "one task per worker in a graph written for Dask alone",
     "dask": "what dask.array offers for it",
     "dask-ml": "dask_ml's estimator",
+    **{kind: f"one task per partition of schedule {kind.upper()}" for kind in SCHEDULED},
+    "fac2-team": "one task per worker, whose threads take the partitions of FAC2",
+    "ss-team": "one task per worker, whose threads take the blocks one by one",
+    JOBLIB: "threads of joblib in one process on this machine, each taking blocks in batches",
+    NUMBA: "a loop compiled by numba (prange) in one process on this machine",
+    IDEAL: "the time that the blocks take in plain processes, over the number of cores",
     SKLEARN: "scikit-learn in one process on this machine",
     FLOOR: "the same kernel in plain processes, no engine: the least it can take",
 }

@@ -24,6 +24,9 @@ PACKAGES = (
     "zarr",
     "scikit-learn",
     "dask-ml",
+    "joblib",
+    "numba",
+    "scikit-image",
 )
 
 

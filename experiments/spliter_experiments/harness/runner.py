@@ -44,10 +44,14 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """Result of a run, to be compared, and the seconds of its separately timed phases."""
+    """Result of a run, to be compared, and the seconds of its separately timed phases.
+
+    A bound that is computed has `seconds`, recorded instead of the time that computing it took.
+    """
 
     value: Any
     phases: Mapping[str, float] = field(default_factory=dict)
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,7 @@ class Bench:
         self.judge.hear(contender.name, answer.value)
         tasks, nbytes = spent if contender.on_cluster else (None, None)
         phases = dict(answer.phases)
+        seconds = seconds if answer.seconds is None else answer.seconds
         return Measurement(number, contender.name, seconds, tasks, nbytes, phases, peak.nbytes)
 
 

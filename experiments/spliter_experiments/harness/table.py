@@ -16,7 +16,7 @@ NONE = "-"
 
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
-REFERENCES = ("floor", "spliter")
+REFERENCES = ("ideal", "floor", "spliter")
 """Ways that the others are divided by, in the columns "over ..."."""
 
 

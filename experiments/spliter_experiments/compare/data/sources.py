@@ -212,9 +212,13 @@ class RowNumbers:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Points and, if the app needs them, labels and held-out rows."""
+    """Points and, if the app needs them, labels and held-out rows.
+
+    `like` is an empty block of the points, if these are not rows of floats.
+    """
 
     points: Points
     labels: Labels | None = None
     held_out: Points | None = None
     held_out_labels: Labels | None = None
+    like: npt.NDArray[Any] | None = None

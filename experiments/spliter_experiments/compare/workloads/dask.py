@@ -213,6 +213,7 @@ OWN: dict[str, dict[str, Way]] = {
     "kmeans": {"by-hand": by_hand, DASK_ML: by_dask_ml},
     "csvm": {"per-block-paper": cascade_of_the_paper},
     "knn": {"per-block-paper": neighbors_of_the_paper},
+    "schedules": {},
 }
 
 

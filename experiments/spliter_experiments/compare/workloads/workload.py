@@ -97,7 +97,8 @@ def loaded(
             return stack.enter_context(engine.persisted(source, row_chunks, like, placement))
 
         start = time.perf_counter()
-        collections = [load(dataset.points, no_points(dataset.points))]
+        like = no_points(dataset.points) if dataset.like is None else dataset.like
+        collections = [load(dataset.points, like)]
         if dataset.labels is not None:
             collections.append(load(dataset.labels, NO_LABELS))
         seconds = time.perf_counter() - start
@@ -196,6 +197,8 @@ class App(ABC, Generic[ProblemT]):
     """Ways of this app on any engine, in the order of the tables."""
     split_ways: ClassVar[Mapping[str, Way]]
     """Ways that use SplIter, the same on every engine."""
+    on_request: ClassVar[tuple[str, ...]] = ()
+    """Ways that run only if the user names them."""
 
     @contextmanager
     def open(self, choice: InputChoice) -> Iterator[Dataset]:
@@ -205,6 +208,10 @@ class App(ABC, Generic[ProblemT]):
 
     def check(self, dataset: Dataset) -> None:
         """Raise an :class:`.errors.ExperimentError` if the data do not suit this app."""
+
+    def absent(self) -> Mapping[str, str]:
+        """Return the ways that cannot run with these settings, with the reasons."""
+        return {}
 
     @abstractmethod
     def pose(self, site: Site[Engine]) -> ProblemT:
