@@ -143,7 +143,7 @@ def test_the_ideal_is_the_time_of_the_blocks(posed: tuple[Schedules, DaskSite]) 
 
 def test_time_of_blocks_that_sleep() -> None:
     work = Work("emulated", effort=0.02)
-    value, seconds = process_timed([np.ones((2, 1)), np.ones((1, 1))], work)
+    value, seconds = process_timed([np.ones((2, 1)), np.ones((1, 1))], work, 1)
     assert value == 3
     assert 0.06 <= seconds < 1
 

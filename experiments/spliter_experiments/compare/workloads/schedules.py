@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from spliter_experiments.compare.data.uneven import (
     burns_per_second,
 )
 from spliter_experiments.compare.engines.engine import Engine, result_of
-from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.ways import IDEAL, JOBLIB, NUMBA, SCHEDULED, WAYS
 from spliter_experiments.compare.workloads.workload import App, Parts, Site, Way
 from spliter_experiments.harness.errors import OptionError
@@ -89,47 +88,31 @@ def scheduled(run: Callable[[Split, Work], Answer], kind: str | None) -> Way:
     return way
 
 
-def by_joblib(floor: Floor, work: Work, cores: int) -> Answer:
-    """Process the blocks in the threads of joblib, in one process."""
-    return Answer(*floor.call(process_in_threads, work, cores))
-
-
 def process_in_threads(blocks: list[Items], work: Work, threads: int) -> int:
-    """Process blocks with joblib; threads, because processes would receive copies of the blocks."""
+    """Process blocks with joblib; in threads, because processes would get copies of the blocks."""
     from joblib import Parallel, delayed
 
     calls = (delayed(process_block)(block, work) for block in blocks)
     return sum(Parallel(n_jobs=threads, prefer="threads")(calls))
 
 
-def by_numba(floor: Floor, work: Work, cores: int) -> Answer:
-    """Process the blocks in one process, in a loop that numba compiles."""
-    return Answer(*floor.call(process_compiled, work))
-
-
-def process_compiled(blocks: list[Items], work: Work) -> int:
+def process_compiled(blocks: list[Items], work: Work, threads: int) -> int:
     """Process blocks with numba."""
     assert work.workload.compiled is not None
     return int(work.workload.compiled()(np.concatenate(blocks)[:, 0]))
 
 
-def ideal(floor: Floor, work: Work, cores: int) -> Answer:
-    """Process the blocks in plain processes; return the mean time of these."""
-    values, seconds = zip(*floor.call(process_timed, work), strict=True)
-    return Answer(sum(values), seconds=sum(seconds) / cores)
-
-
-def process_timed(blocks: list[Items], work: Work) -> tuple[int, float]:
+def process_timed(blocks: list[Items], work: Work, threads: int) -> tuple[int, float]:
     """Return the result of blocks and the seconds that they took."""
     clock = work.workload.clock
     start = clock()
     return process_blocks(blocks, work), clock() - start
 
 
-IN_PROCESSES: dict[str, Callable[[Floor, Work, int], Answer]] = {
-    JOBLIB: by_joblib,
-    NUMBA: by_numba,
-    IDEAL: ideal,
+IN_PROCESSES: dict[str, Callable[[list[Items], Work, int], Any]] = {
+    JOBLIB: process_in_threads,
+    NUMBA: process_compiled,
+    IDEAL: process_timed,
 }
 
 
@@ -198,13 +181,20 @@ class Schedules(App[Work]):
         """
         processes = site.floor if way == IDEAL else site.machine
         assert processes is not None
-        points = site.dataset.points
+        points, cores = site.dataset.points, site.engine.cores
         source = Shuffled(points, seed=0) if way == IDEAL else points
-        cores, row_chunks = site.engine.cores, site.row_chunks
+
+        def run() -> Answer:
+            found = processes.call(IN_PROCESSES[way], work, cores)
+            if way != IDEAL:
+                return Answer(*found)
+            values, seconds = zip(*found, strict=True)
+            return Answer(sum(values), seconds=sum(seconds) / cores)
+
         return Contender(
             way,
-            lambda: IN_PROCESSES[way](processes, work, cores),
-            prepare=lambda: processes.load(source, row_chunks),
+            run,
+            prepare=lambda: processes.load(source, site.row_chunks),
             release=processes.drop,
             on_cluster=False,
         )
