@@ -16,6 +16,7 @@ from spliter_experiments.compare.workloads.csvm import CascadeSvm
 from spliter_experiments.compare.workloads.histogram import Histogram
 from spliter_experiments.compare.workloads.kmeans import KMeans
 from spliter_experiments.compare.workloads.knn import Neighbors
+from spliter_experiments.compare.workloads.schedules import Schedules
 from spliter_experiments.compare.workloads.sums import Sum
 from spliter_experiments.compare.workloads.workload import App, Site
 from tests.experiments.staging import answer, staged, tasks_of
@@ -37,6 +38,10 @@ APPS: dict[str, tuple[App[Any], InputChoice]] = {
         Neighbors(neighbors=3, queries=50),
         # Tiled, so that there are points at one distance.
         InputChoice("sklearn:iris", None, 400, rows=0, dims=0, seed=0),
+    ),
+    "schedules": (
+        Schedules("mandelbrot"),
+        InputChoice(None, None, None, rows=40, dims=1, seed=0),
     ),
 }
 

@@ -39,9 +39,11 @@ def posed(engine: DataClayEngine, processes: dict[str, Floor]) -> Iterator[dict[
 
 
 @pytest.mark.parametrize(("name", "way"), WAYS)
-def test_answers_are_those_of_plain_processes(name: str, way: str, posed: dict[str, Posed]) -> None:
+def test_answers_are_those_of_calls_for_every_block(
+    name: str, way: str, posed: dict[str, Posed]
+) -> None:
     rest = posed[name].site.engine.rest([posed[name].site.array])
-    found, wanted = posed[name].answer(way), posed[name].answer("floor")
+    found, wanted = posed[name].answer(way), posed[name].answer("per-block")
     assert posed[name].app.same(found, wanted)
     del found
     rest.wait()
