@@ -12,8 +12,9 @@ from spliter._futures import executor_of, list_futures
 from spliter._planner import Location
 from spliter.backend.protocols import Executor
 
-DEFAULT_ARITY = 8
-"""Results combined by one reduction task across locations."""
+DEFAULT_ARITY = 32
+"""Results combined by one reduction task across locations. On Dask, a second level of tasks takes
+10 ms, and a task that combines 32 small results 10 ms in all."""
 
 
 def reduce(fn: Callable[[Any, Any], Any], futures: Iterable[Any], arity: int | None = None) -> Any:
@@ -30,7 +31,7 @@ def reduce(fn: Callable[[Any, Any], Any], futures: Iterable[Any], arity: int | N
     futures : iterable of future
         Futures returned by :func:`task`, :meth:`Partition.submit` or :meth:`Split.map`.
     arity : int, optional
-        Maximum number of results combined by one task (at least 2). By default 8 across
+        Maximum number of results combined by one task (at least 2). By default 32 across
         locations; the results of one location are combined by a single task.
 
     Returns

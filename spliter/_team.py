@@ -13,10 +13,11 @@ results are combined in the order of the collection, so they do not depend on wh
 from __future__ import annotations
 
 import contextvars
+import functools
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -33,6 +34,12 @@ NUMA_NODES: Final = Path("/sys/devices/system/node")
 
 RETRY_SECONDS: Final = 0.05
 """Seconds until a thread without a core asks for one again."""
+
+MAX_THREADS: Final = 1024
+"""Threads of all teams in a process: more than the cores of any machine. If there were none left, a
+team would run with fewer."""
+
+_threads = ThreadPoolExecutor(MAX_THREADS, "spliter-team")
 
 
 @dataclass(frozen=True)
@@ -116,29 +123,11 @@ def run_team(cores: Callable[[], int], team: Team, partitions: int, /, *given: A
     CancelledError
         If the task was cancelled.
     """
-    run = _Run(team, given[:partitions], given[partitions:], cores)
-    others: list[threading.Thread] = []
-    try:
-        others.extend(_start(run.work, at) for at in range(1, min(team.threads, partitions)))
-        run.work(0)
-    finally:
-        run.ended.set()  # nothing is left to begin, or this thread was interrupted
-        for thread in others:
-            thread.join()
-    return run.result()
-
-
-def _start(work: Callable[[int], None], number: int) -> threading.Thread:
-    """Start a thread in the context of the task, which tells functions of the engine their task."""
-    context = contextvars.copy_context()
-    name = f"spliter-team-{number}"
-    thread = threading.Thread(target=context.run, args=(work, number), name=name, daemon=True)
-    thread.start()
-    return thread
+    return _Run(team, given[:partitions], given[partitions:], cores).run()
 
 
 class _Run:
-    """Partitions that are run, and their results combined so far."""
+    """Partitions that are run by threads, and their results combined so far."""
 
     def __init__(
         self,
@@ -147,13 +136,14 @@ class _Run:
         arguments: Sequence[Any],
         cores: Callable[[], int],
     ) -> None:
-        self.ended = threading.Event()
         self._team = team
         self._partitions = partitions
         self._arguments = arguments
         self._cores = cores
         self._waiting = WorkQueues.of(team, len(partitions), numa_nodes())
         self._order = sorted(range(len(partitions)), key=self._first_block)
+        self._ended = threading.Event()
+        self._started: deque[Future[None]] = deque()
         self._lock = threading.Lock()
         self._combined = 0
         self._results: dict[int, Any] = {}
@@ -162,14 +152,38 @@ class _Run:
     def _first_block(self, number: int) -> int:
         return int(self._partitions[number].indexes.positions[0])
 
-    def work(self, thread: int) -> None:
+    def run(self) -> Any:
+        """Run all partitions, and return the combined result."""
+        try:
+            self._work(0)
+        finally:
+            self._ended.set()  # nothing is left to begin, or this thread was interrupted
+            while self._started:
+                thread = self._started.popleft()
+                if not thread.cancel():
+                    thread.result()
+        return self._result()
+
+    def _start(self, thread: int) -> None:
+        """Start a thread if partitions wait for it.
+
+        Its context tells functions of the engine which task they belong to.
+        """
+        if thread < self._team.threads and self._waiting:
+            context = contextvars.copy_context()
+            self._started.append(_threads.submit(context.run, self._work, thread))
+
+    def _work(self, thread: int) -> None:
         """Run partitions until none is left, one has failed, or the task was cancelled."""
-        while not self.ended.is_set():
+        # Each thread starts two others: a short pass ends before most have been started.
+        self._start(2 * thread + 1)
+        self._start(2 * thread + 2)
+        while not self._ended.is_set():
             cores = self._cores()
             if not cores:
                 return
             if thread >= cores:  # this core runs another task at the moment
-                self.ended.wait(RETRY_SECONDS)
+                self._ended.wait(RETRY_SECONDS)
                 continue
             number = self._waiting.take(thread)
             if number is None:
@@ -179,7 +193,7 @@ class _Run:
                 self._add(number, result)
             except BaseException as error:  # noqa: BLE001 -- raised by the task's thread
                 self._errors[number] = error
-                self.ended.set()
+                self._ended.set()
 
     def _add(self, number: int, result: Any) -> None:
         """Combine a result with those before it, as soon as all of them are there."""
@@ -195,7 +209,7 @@ class _Run:
                     self._results[first] = self._team.combine(so_far, more)
                 self._combined += 1
 
-    def result(self) -> Any:
+    def _result(self) -> Any:
         """Return the combined result, or raise the first error in the order of the collection."""
         try:
             for number in self._order:
@@ -245,6 +259,10 @@ class WorkQueues:
         ]
         return cls([range(queue, partitions, count) for queue in range(count)], order)
 
+    def __bool__(self) -> bool:
+        """Whether a number is left."""
+        return any(self._queues)
+
     def take(self, thread: int) -> int | None:
         """Remove and return the next number for a thread; ``None`` if there is none.
 
@@ -263,6 +281,7 @@ class WorkQueues:
         return None
 
 
+@functools.cache
 def numa_nodes() -> int:
     """Return the number of NUMA nodes of this machine; 1 where the system does not tell."""
     return max(len(list(NUMA_NODES.glob("node[0-9]*"))), 1)

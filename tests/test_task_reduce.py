@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import pickle
+import string
 from typing import Any
 
 import numpy as np
@@ -123,10 +124,9 @@ def test_reduce_at_one_location_has_no_task_across() -> None:
 
 
 def test_reduce_across_many_locations_is_a_tree() -> None:
-    names = "ABCDEFGHIJKLMNOPQRST"
-    result, tasks = reduced(names)
-    assert result == sum(range(20))
-    assert tasks == [(None, 8), (None, 8), (None, 4), (None, 3)]
+    result, tasks = reduced(string.ascii_letters[:40])
+    assert result == sum(range(40))
+    assert tasks == [(None, 32), (None, 8), (None, 2)]
 
 
 def test_reduce_with_arity_is_a_tree_everywhere() -> None:

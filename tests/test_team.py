@@ -30,6 +30,9 @@ def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spliter_backends.local.locator.default_executor", lambda: executor)
 
 
+ONE = np.ones(1)
+
+
 def team(fn: Any, threads: int = 2, queues: Queues = "central") -> Team:
     return Team(fn, operator.add, threads, queues)
 
@@ -86,7 +89,7 @@ def test_same_bits_in_every_run_with_any_team(kind: str) -> None:
 @pytest.mark.usefixtures("two_threads")
 def test_all_threads_of_the_location_take_part() -> None:
     both = threading.Barrier(2, timeout=30)
-    parts = split([np.ones(1)] * 2, schedule="SS")
+    parts = split([ONE] * 2, schedule="SS")
     assert parts.map_reduce(lambda partition: both.wait() >= 0, operator.add).result() == 2
 
 
@@ -100,7 +103,7 @@ def test_first_error_in_the_order_of_the_collection() -> None:
             time.sleep(0.1)  # the later partition fails first
         raise ValueError(index)
 
-    partitions = sorted(at_location([np.ones(1)] * 2), key=lambda part: part.get_indexes())
+    partitions = sorted(at_location([ONE] * 2), key=lambda part: part.get_indexes())
     with pytest.raises(ValueError, match="0"):
         run_team(lambda: 2, team(fail), 2, *partitions)
 
@@ -113,7 +116,7 @@ def test_no_partition_begins_after_an_error() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run_team(lambda: 1, team(fail), 5, *at_location([np.ones(1)] * 5))
+        run_team(lambda: 1, team(fail), 5, *at_location([ONE] * 5))
     assert len(begun) == 1
 
 
@@ -126,7 +129,7 @@ def test_system_exit_of_a_thread_is_an_error_of_the_task() -> None:
             raise SystemExit(3)
 
     with pytest.raises(SystemExit):
-        run_team(lambda: 2, team(leave), 2, *at_location([np.ones(1)] * 2))
+        run_team(lambda: 2, team(leave), 2, *at_location([ONE] * 2))
 
 
 def test_a_thread_rests_while_its_core_is_needed_elsewhere() -> None:
@@ -140,7 +143,7 @@ def test_a_thread_rests_while_its_core_is_needed_elsewhere() -> None:
         cores = 2 if len(ran) >= 10 else 1
         return 1
 
-    partitions = at_location([np.ones(1)] * 40)
+    partitions = at_location([ONE] * 40)
     assert run_team(lambda: cores, team(run), 40, *partitions) == 40
     assert set(ran[:10]) == {threading.current_thread().name}
     assert 5 < sum(name.startswith("spliter-team") for name in ran) < 25
@@ -148,10 +151,10 @@ def test_a_thread_rests_while_its_core_is_needed_elsewhere() -> None:
 
 def test_tasks_that_a_team_waits_for_run_in_its_threads() -> None:
     executor = local.LocalExecutor(threads=2)
-    parts = split([np.ones(1)] * 8, schedule="SS")
+    parts = split([ONE] * 8, schedule="SS")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spliter_backends.local.locator.default_executor", lambda: executor)
-        parts = split([np.ones(1)] * 8, schedule="SS")
+        parts = split([ONE] * 8, schedule="SS")
 
     def nested(partition: Partition) -> int:
         return int(executor.submit(len, (partition,), {}).result(timeout=30))
@@ -172,7 +175,7 @@ def test_results_are_combined_as_soon_as_they_can_be() -> None:
         return result
 
     in_order = Schedule("SS", order="contiguous")
-    partitions = at_location([np.ones(1)] * 30, in_order)
+    partitions = at_location([ONE] * 30, in_order)
     assert run_team(lambda: 1, team(make, 1), 30, *partitions) == 30
     assert most <= 2
 
@@ -181,7 +184,7 @@ def test_a_cancelled_task_begins_no_further_partition() -> None:
     cores = iter([1, 1, 0])
     begun: list[Partition] = []
     with pytest.raises(CancelledError):
-        run_team(partial(next, cores), team(begun.append, 1), 5, *at_location([np.ones(1)] * 5))
+        run_team(partial(next, cores), team(begun.append, 1), 5, *at_location([ONE] * 5))
     assert len(begun) == 2
 
 
@@ -189,20 +192,22 @@ def test_an_error_of_combine_is_the_tasks_own() -> None:
     def combine(first: int, second: int) -> int:
         raise OverflowError("too many")
 
-    parts = split([np.ones(1)] * 4, schedule="SS")
+    parts = split([ONE] * 4, schedule="SS")
     with pytest.raises(OverflowError, match="too many"):
         parts.map_reduce(len, combine).result()
     assert gather(parts.map(len)) == [1] * 4
 
 
 def test_a_closed_split() -> None:
-    parts = split([np.ones(1)] * 4, schedule="SS")
+    parts = split([ONE] * 4, schedule="SS")
     parts.close()
     with pytest.raises(SplitClosedError):
         parts.map_reduce(len, operator.add)
 
 
-def test_no_thread_is_left() -> None:
-    run_team(lambda: 4, team(len, 4), 8, *at_location([np.ones(1)] * 8))
-    names = [thread.name for thread in threading.enumerate()]
-    assert not [name for name in names if name.startswith("spliter-team")]
+def test_teams_use_idle_threads_of_the_teams_before() -> None:
+    together = threading.Barrier(4, timeout=30)
+    before = set(threading.enumerate())
+    for _ in range(50):  # each needs three other threads
+        run_team(lambda: 4, team(lambda part: together.wait() >= 0, 4), 4, *at_location([ONE] * 4))
+    assert len(set(threading.enumerate()) - before) < 30

@@ -104,10 +104,8 @@ def _open_list(blocks: Sequence[Any]) -> CollectionBlocks:
     if any(isinstance(block, Future) for block in blocks):
         grid = BlockGrid.of_unknown_sizes(len(blocks))
         return CollectionBlocks(grid, [(block,) for block in blocks], None, blocks)
-    unpickle_call = open_list(blocks)
-    return CollectionBlocks(
-        unpickle_call.grid, [(block,) for block in blocks], unpickle_call.nbytes, blocks
-    )
+    opened = open_list(blocks)
+    return CollectionBlocks(opened.grid, [(block,) for block in blocks], opened.nbytes, blocks)
 
 
 def _open_dsarray(array: Any) -> CollectionBlocks:

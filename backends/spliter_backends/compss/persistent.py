@@ -81,13 +81,13 @@ class CompssPersistentExecutor(CompssExecutor):
 
     def __init__(self, blocks: Blocks) -> None:
         super().__init__()
-        unpickle_call: Any = blocks
-        if not hasattr(unpickle_call, "object_ids"):
+        known: Any = blocks
+        if not hasattr(known, "object_ids"):
             raise BackendNotUsableError(
                 f"the COMPSs backend cannot run tasks over {type(blocks).__name__}; split a "
                 "collection of COMPSs or of dataClay"
             )
-        self._blocks = unpickle_call
+        self._blocks = known
         self._objects: dict[uuid.UUID, Any] = {}
 
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:

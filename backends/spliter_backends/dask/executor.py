@@ -158,7 +158,7 @@ class DaskExecutor(ExecutorBase):
             name,
             location,
             run_call,
-            (call.function, call.arguments, *call.inputs),
+            (call.function, call.arguments, call.partitions, *call.inputs),
             on_partition=bool(keep),
             keep_alive=(fn, sent_args, sent_kwargs),
         )

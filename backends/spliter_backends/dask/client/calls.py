@@ -30,12 +30,15 @@ class Call:
     function : bytes
     arguments : bytes
         Positional and keyword arguments, with a `Placeholder` for each input.
+    partitions : bytes
+        Pickled partitions, in one list: Dask takes time for each part of a task's message.
     inputs : tuple
-        Pickled partitions, and Dask's references to other tasks.
+        Dask's references to other tasks.
     """
 
     function: bytes
     arguments: bytes
+    partitions: bytes
     inputs: tuple[Any, ...]
 
 
@@ -59,6 +62,7 @@ def pickle_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
     TaskNotSerializableError
         If the function or an argument cannot be pickled.
     """
+    partitions: list[bytes] = []
     inputs: list[Any] = []
 
     def replace_inputs(value: Any) -> Any:
@@ -66,20 +70,22 @@ def pickle_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
             return MaterializedPartition(
                 replace_inputs(value.partition), replace_inputs(value.block)
             )
-        if not isinstance(value, PickledPartition):
-            value = parse_input(value)
-            if not isinstance(value, GraphNode):
-                return value
-            if not _is_reference(value):
-                dumps(value)  # raise here, not when the batch is sent
+        if isinstance(value, PickledPartition):
+            partitions.append(value.data)
+            return Placeholder(len(partitions) - 1, is_partition=True)
+        value = parse_input(value)
+        if not isinstance(value, GraphNode):
+            return value
+        if not _is_reference(value):
+            dumps(value)  # raise here, not when the batch is sent
         inputs.append(value)
-        return Placeholder(len(inputs) - 1)
+        return Placeholder(len(inputs) - 1, is_partition=False)
 
     try:
         placed_args = tuple(map(replace_inputs, args))
         placed_kwargs = {name: replace_inputs(value) for name, value in kwargs.items()}
         arguments: bytes = dumps((placed_args, placed_kwargs))
-        return Call(pickle_function(fn), arguments, tuple(inputs))
+        return Call(pickle_function(fn), arguments, dumps(partitions), tuple(inputs))
     except Exception as cause:
         # cloudpickle's own: Dask's logs a traceback for each unpicklable value.
         raise not_serializable(fn, args, kwargs, cause, cloudpickle.dumps) from cause

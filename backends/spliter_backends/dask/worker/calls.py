@@ -20,15 +20,18 @@ class Placeholder:
     Parameters
     ----------
     number : int
-        Index of the task's input.
+        Index of the task's partition or input.
+    is_partition : bool
+        Which of the two.
     """
 
     number: int
+    is_partition: bool
 
 
 @dataclass(frozen=True, eq=False)
 class PickledPartition:
-    """A pickled partition, sent with each task on it.
+    """A pickled partition, sent with each task on it; pickled once for all of them.
 
     Parameters
     ----------
@@ -39,15 +42,17 @@ class PickledPartition:
     data: bytes
 
 
-def run_call(function: bytes, arguments: bytes, *inputs: Any) -> Any:
+def run_call(function: bytes, arguments: bytes, partitions: bytes, *inputs: Any) -> Any:
     """Run a pickled call at a worker.
 
     Parameters
     ----------
     function, arguments : bytes
         Pickled by the client; see ``dask.client.calls``.
+    partitions : bytes
+        Pickled list of pickled partitions.
     *inputs
-        Pickled partitions, and results of other tasks.
+        Results of other tasks.
 
     Returns
     -------
@@ -64,7 +69,7 @@ def run_call(function: bytes, arguments: bytes, *inputs: Any) -> Any:
     """
     try:
         fn = loads(function)
-        result = _call(fn, arguments, inputs)
+        result = _call(fn, arguments, loads(partitions), inputs)
     except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:  # noqa: BLE001 - it would end the worker
@@ -73,7 +78,9 @@ def run_call(function: bytes, arguments: bytes, *inputs: Any) -> Any:
     return result
 
 
-def _call(fn: Callable[..., Any], arguments: bytes, inputs: Sequence[Any]) -> Any:
+def _call(
+    fn: Callable[..., Any], arguments: bytes, partitions: Sequence[bytes], inputs: Sequence[Any]
+) -> Any:
     args, kwargs = loads(arguments)
 
     def fill(value: Any) -> Any:
@@ -81,8 +88,7 @@ def _call(fn: Callable[..., Any], arguments: bytes, inputs: Sequence[Any]) -> An
             return MaterializedPartition(fill(value.partition), fill(value.block))
         if not isinstance(value, Placeholder):
             return value
-        value = inputs[value.number]
-        return loads(value.data) if isinstance(value, PickledPartition) else value
+        return loads(partitions[value.number]) if value.is_partition else inputs[value.number]
 
     filled_args = [fill(value) for value in args]
     filled_kwargs = {name: fill(value) for name, value in kwargs.items()}
