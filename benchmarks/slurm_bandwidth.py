@@ -49,7 +49,6 @@ bins = 4
 nodes = [4]
 workers_per_node = 1
 threads_per_worker = 1
-memory_per_node = "2 GB"
 blocks_per_core = [48]
 rows_per_node = {rows}
 repetitions = {repetitions}

@@ -30,7 +30,6 @@ bins = 3
 nodes = [1, 2]
 workers_per_node = 1
 threads_per_worker = 1
-memory_per_node = "1 GB"
 blocks_per_core = [4]
 rows_per_block = 50
 repetitions = 2

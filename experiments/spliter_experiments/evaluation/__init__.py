@@ -1,4 +1,4 @@
-"""Reproduce the paper's evaluation: scenarios, planned runs, figures, predictions and a report."""
+"""Reproduce the paper's evaluation: scenarios, planned runs, figures and a report."""
 
 from __future__ import annotations
 

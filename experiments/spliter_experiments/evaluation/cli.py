@@ -1,11 +1,9 @@
-"""Commands of ``spliter experiment``: run, report and predict the paper's figures."""
+"""Commands of ``spliter experiment``: run and report the paper's figures."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -14,9 +12,7 @@ import typer
 from rich.console import Console
 
 from spliter_experiments.compare.engines.loading import MODULES
-from spliter_experiments.evaluation.calibrate import measure_costs
 from spliter_experiments.evaluation.catalog import FIGURES, load_scenario
-from spliter_experiments.evaluation.plan import PlannedRun
 from spliter_experiments.evaluation.report import write_report
 from spliter_experiments.evaluation.runner import (
     Request,
@@ -26,17 +22,8 @@ from spliter_experiments.evaluation.runner import (
     run_launched,
     run_request,
 )
-from spliter_experiments.evaluation.schema import parse_bytes
-from spliter_experiments.evaluation.simulate import (
-    block_sizes_table,
-    costs_table,
-    predictions_table,
-    simulate,
-    write_simulation,
-)
 from spliter_experiments.evaluation.tables import plan_table, runs_table, total
 from spliter_experiments.harness.console import errors_reported, note, progress
-from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.options import parse_counts, words
 from spliter_experiments.harness.records import ResultsFolder
 from spliter_experiments.harness.table import Grid
@@ -148,47 +135,7 @@ def resume(
 def report(folder: FolderArgument) -> None:
     """Draw the figures and write a page with tables, the paper's readings, and the verdicts."""
     with errors_reported():
-        _note_written(write_report(ResultsFolder(folder)))
-
-
-@app.command(name="simulate")
-def predict_figure(
-    figure: FigureArgument,
-    results: Annotated[Path, typer.Option("--results", help="Folder for the prediction.")],
-    size: SizeOption = SizeChoice.FULL,
-    configurations: OnlyConfigurations = None,
-    nodes: OnlyNodes = None,
-    bandwidth: Annotated[
-        str | None,
-        typer.Option(help='Bytes per second between nodes, such as "12.5 GB"; else measured here.'),
-    ] = None,
-) -> None:
-    """Predict a figure from costs measured here: what cannot be run, but can be worked out."""
-    with errors_reported():
-        request = _request(figure, size, "dask", configurations, nodes, 1)
-        scenario, runs = request.parsed, request.runs()
-        given = None if bandwidth is None else _bytes(bandwidth)
-        costs = measure_costs(scenario, _part_rows(runs))
-        if given is not None:
-            costs = replace(costs, bandwidth=given)
-        found = simulate(scenario, request.size, runs, costs)
-        console = Console(markup=False)
-        console.print(costs_table(costs))
-        console.print(predictions_table(found))
-        console.print(block_sizes_table(found))
-        _note_written(write_simulation(found, results))
-
-
-def _part_rows(runs: Sequence[PlannedRun]) -> list[int]:
-    """Return the rows of all parts: of each block, and of all blocks of a worker."""
-    return [run.rows // parts for run in runs for parts in (run.blocks, run.workers)]
-
-
-def _bytes(text: str) -> float:
-    try:
-        return float(parse_bytes(text))
-    except ValueError as error:
-        raise OptionError(f"--bandwidth: {error}") from error
+        note(f"written: {', '.join(map(str, write_report(ResultsFolder(folder))))}")
 
 
 def _request(
@@ -222,7 +169,3 @@ def _run(
     left = len(pending(request, folder))
     folder.write_table(folder.records()) if folder.done() else None
     note(f"{request.name}: {done} runs done, {left} left; spliter experiment report {folder.path}")
-
-
-def _note_written(files: list[Path]) -> None:
-    note(f"written: {', '.join(map(str, files))}")

@@ -6,15 +6,12 @@ A scenario is a TOML file with all parameters of an experiment and the paper's r
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     PositiveFloat,
@@ -42,27 +39,6 @@ X_OF_KIND: Mapping[Kind, XAxis] = {
     "kernel": "rows",
 }
 """Quantity on the x-axis, by kind of figure."""
-
-_UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-
-
-def parse_bytes(value: Any) -> Any:
-    """Parse a number of bytes such as ``"96 GB"``; return other types unchanged.
-
-    Examples
-    --------
-    >>> parse_bytes("96 GB")
-    96000000000
-    """
-    if not isinstance(value, str):
-        return value
-    found = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", value)
-    if found is None or found[2] not in _UNITS:
-        raise ValueError(f'not a number of bytes: {value!r}; write it like "96 GB"')
-    nbytes = float(found[1]) * _UNITS[found[2]]
-    if math.isinf(nbytes):
-        raise ValueError("more bytes than can be counted")
-    return round(nbytes)
 
 
 def _without_controls(text: str) -> str:
@@ -129,8 +105,6 @@ class Size(Model):
         Numbers of nodes, run one after the other.
     workers_per_node, threads_per_worker : int
         Processes per node (one per socket, say) and threads per process.
-    memory_per_node : int
-        Bytes; in the file also like ``"96 GB"``.
     blocks_per_core, blocks_per_node : tuple
         Numbers of blocks; give one of the two.
     rows_per_block, rows_per_node : int
@@ -151,7 +125,6 @@ class Size(Model):
     nodes: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
     workers_per_node: PositiveInt
     threads_per_worker: PositiveInt
-    memory_per_node: Annotated[PositiveInt, BeforeValidator(parse_bytes)]
     blocks_per_core: tuple[PositiveInt, ...] = ()
     blocks_per_node: tuple[PositiveInt, ...] = ()
     rows_per_block: PositiveInt | None = None
