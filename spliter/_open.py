@@ -20,6 +20,7 @@ def split(
     *aligned: Any,
     partitions_per_location: int | None = None,
     schedule: Schedule | str | None = None,
+    steal: bool = False,
     materialize: Materialize = False,
     persist: bool = False,
     backend: str | None = None,
@@ -48,6 +49,10 @@ def split(
         For blocks that take unequal time: cut the blocks of each location into more partitions of
         decreasing size, so that its cores finish together. A name of :class:`Schedule`, such as
         ``"FAC2"``, or a Schedule. Not with `partitions_per_location`.
+    steal : bool, default False
+        With a `schedule`, on Dask: whether partitions of blocks that several workers hold may run
+        at any of these, as Dask decides. Such blocks are replicas, and Zarr arrays that workers
+        read. Not with `materialize`, nor with aligned collections in memory.
     materialize : bool or "auto", default False
         Whether tasks iterate over one concatenated block per partition. It is made once at its
         location and the copy is kept as long as the Split: more memory, no transfers. It pays
@@ -83,7 +88,8 @@ def split(
         If blocks are lost, or do not become available in time.
     InvalidArgumentError
         If `partitions_per_location` is not ``None`` or an int of at least 1, or is given with a
-        `schedule`; if there is no schedule of that name; if `materialize`
+        `schedule`; if there is no schedule of that name; if `steal` is ``True`` without a
+        schedule, with another engine, or if each block is at one location; if `materialize`
         is none of its values, or ``True`` for blocks in several columns, `persist` is not a
         bool, or an option is given without its name.
 
@@ -106,6 +112,7 @@ def split(
             "partitions_per_location, not both"
         )
     check_materialize(materialize)
+    _check_steal(steal, chosen, materialize)
     _check_persist(persist)
     locator = locator_for(collection, backend)
     check_aligned_arguments(locator.recognises, collection, aligned)
@@ -117,7 +124,22 @@ def split(
     blocks = locator.open(collections)
     foreign = load(backend).executor if backend is not None else None
     executor = foreign(blocks) if foreign is not None else blocks.executor
-    return Split(blocks, executor, partitions_per_location, materialize, chosen)
+    return Split(blocks, executor, partitions_per_location, materialize, chosen, steal)
+
+
+def _check_steal(value: object, schedule: Schedule | None, materialize: Materialize) -> None:
+    if not isinstance(value, bool):
+        raise InvalidArgumentError(f"steal must be True or False, got {value!r}")
+    if value and schedule is None:
+        raise InvalidArgumentError(
+            "steal=True needs small partitions to move; pass a schedule as well, such as "
+            'schedule="FAC2"'
+        )
+    if value and materialize is not False:
+        raise InvalidArgumentError(
+            "steal=True does not go with materialize, as a partition is materialized at one "
+            "location; leave one of them out"
+        )
 
 
 def _check_persist(value: object) -> None:

@@ -7,7 +7,7 @@ an executor and can be submitted; at its location it has none and can be iterate
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from spliter._materialize import Materialization
 from spliter._planner import Location, PlannedPartition
 from spliter._task_checks import check_keywords, check_task_function
 from spliter.backend.contents import count_rows
-from spliter.backend.protocols import BlockSource, Executor
+from spliter.backend.protocols import BlockSource, Executor, SupportsSteal
 from spliter.html import partition_html
 
 NOT_MATERIALIZED = Materialization(None, "not requested")
@@ -58,6 +58,7 @@ class Partition:
         "_passes",
         "_resolve_items",
         "_source",
+        "holders",
         "location",
         "location_number",
         "materialization",
@@ -68,6 +69,10 @@ class Partition:
 
     location_number: int
     """Index of its location in :attr:`Split.locations`; 0 at the location itself."""
+
+    holders: tuple[Location, ...]
+    """Locations at any of which its tasks may run, with ``split(..., steal=True)``; empty if they
+    run at :attr:`location` alone, and at the location itself."""
 
     materialization: Materialization
     """Whether its tasks iterate over one concatenated block; set by the Split."""
@@ -84,6 +89,7 @@ class Partition:
     ) -> None:
         self.location = location
         self.location_number = 0
+        self.holders = ()
         self.materialization = NOT_MATERIALIZED
         self._indexes = indexes
         self._nbytes = nbytes
@@ -105,7 +111,9 @@ class Partition:
     ) -> Partition:
         """Create a partition from its plan."""
         indexes = BlockIndexes.of(grid, planned.positions)
-        return cls(planned.location, indexes, planned.nbytes, source, executor, resolve_items)
+        made = cls(planned.location, indexes, planned.nbytes, source, executor, resolve_items)
+        made.holders = planned.holders
+        return made
 
     def __len__(self) -> int:
         """Return the number of blocks."""
@@ -303,7 +311,7 @@ class Partition:
         self._indexes = BlockIndexes.of(grid, self._indexes.positions)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Run ``fn(partition, *args, **kwargs)`` at the partition's location.
+        """Run ``fn(partition, *args, **kwargs)`` at the partition's location, or a holder of it.
 
         Parameters
         ----------
@@ -332,7 +340,18 @@ class Partition:
         if self._executor is None:
             return fn(self, *args, **kwargs)
         check_keywords(fn, kwargs)
-        return self._executor.submit(fn, (self, *args), kwargs, location=self.location)
+        return self._submit_call(fn, (self, *args), kwargs)
+
+    def _submit_call(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Submit a call for this partition: at any holder, unless there are other partitions."""
+        executor = self._executor
+        assert executor is not None
+        alone = sum(isinstance(value, Partition) for value in (*args, *kwargs.values())) == 1
+        if alone and self.holders and isinstance(executor, SupportsSteal):
+            return executor.submit_among(fn, args, kwargs, self.holders)
+        return executor.submit(fn, args, kwargs, location=self.location)
 
     def begin_pass(self) -> bool:
         """Count a task on this partition; return whether it iterates over one concatenated block.

@@ -21,15 +21,17 @@ time linear in the number of blocks (times the number of replicas of each).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NewType
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, NewType
 
 import numpy as np
+import numpy.typing as npt
 
 from spliter._errors import InvalidArgumentError
 from spliter._grid import IntArray
-from spliter._schedule import Schedule, cut_evenly, largest_first
+from spliter._schedule import Schedule, cut_evenly
 
 BATCH_SIZE: Final = 100_000
 """Replicated blocks per batch: as Python ints, their holders take ten times the memory of the
@@ -54,6 +56,9 @@ class Placement:
         Indexes into `locations`.
     nbytes : ndarray of int64, shape (nblocks,)
         Bytes of each block, 0 if the engine does not report them.
+    everywhere : bool, default False
+        Whether all locations can read all blocks, as in files and stores; `holder_ids` are then a
+        preference.
 
     Examples
     --------
@@ -68,6 +73,7 @@ class Placement:
     holder_offsets: IntArray
     holder_ids: IntArray
     nbytes: IntArray
+    everywhere: bool = False
 
     @classmethod
     def of(cls, holders: Sequence[Sequence[str]], nbytes: Sequence[int] | IntArray) -> Placement:
@@ -113,16 +119,19 @@ class PlannedPartition:
     Parameters
     ----------
     location : Location
-        Where all the blocks are.
+        Where all the blocks are: one of the holders, if there are several.
     positions : ndarray of int64
         C-order positions of the blocks in the collection, increasing.
     nbytes : ndarray of int64, same shape
         Bytes of each of the blocks.
+    holders : tuple of Location, optional
+        Locations at any of which a task may run; none if it must run at `location`.
     """
 
     location: Location
     positions: IntArray
     nbytes: IntArray
+    holders: tuple[Location, ...] = ()
 
 
 def choose_holders(placement: Placement, capacities: Mapping[Location, int]) -> IntArray:
@@ -172,20 +181,25 @@ def choose_holders(placement: Placement, capacities: Mapping[Location, int]) -> 
     by_size = replicated[np.argsort(-weights[replicated], kind="stable")]
     core_list = cores.tolist()
     per_core = [bytes_there / there for bytes_there, there in zip(load, core_list, strict=True)]
-    for start in range(0, len(by_size), BATCH_SIZE):
-        some = by_size[start : start + BATCH_SIZE]
-        ids, ends = _holders_in_order(placement, some)
-        picked: list[int] = []
-        begin = 0
-        for end, weight in zip(ends.tolist(), weights[some].tolist(), strict=True):
-            # `ids` is sorted, so a tie goes to the location that sorts first.
-            best = min(ids[begin:end], key=per_core.__getitem__)
-            begin = end
-            load[best] += weight
-            per_core[best] = load[best] / core_list[best]
-            picked.append(best)
-        chosen[some] = picked
+    picked: list[int] = []
+    for ids, weight in zip(_holders_of(placement, by_size), weights[by_size].tolist(), strict=True):
+        # `ids` is sorted, so a tie goes to the location that sorts first.
+        best = min(ids, key=per_core.__getitem__)
+        load[best] += weight
+        per_core[best] = load[best] / core_list[best]
+        picked.append(best)
+    chosen[by_size] = picked
     return chosen
+
+
+def _holders_of(placement: Placement, blocks: IntArray) -> Iterator[list[int]]:
+    """Yield the holders of each of some blocks, sorted."""
+    for start in range(0, len(blocks), BATCH_SIZE):
+        ids, ends = _holders_in_order(placement, blocks[start : start + BATCH_SIZE])
+        begin = 0
+        for end in ends.tolist():
+            yield ids[begin:end]
+            begin = end
 
 
 def _holders_in_order(placement: Placement, blocks: IntArray) -> tuple[list[int], IntArray]:
@@ -209,6 +223,7 @@ def plan(
     capacities: Mapping[Location, int],
     partitions_per_location: int | None = None,
     schedule: Schedule | None = None,
+    steal: bool = False,
 ) -> list[PlannedPartition]:
     """Group the blocks into partitions without moving any.
 
@@ -223,13 +238,16 @@ def plan(
         never more partitions at a location than blocks.
     schedule : Schedule, optional
         How to cut the blocks of each location instead.
+    steal : bool, default False
+        Whether blocks with the same several holders form partitions that any of these may run.
 
     Returns
     -------
     list of PlannedPartition
         Sorted by the position of each partition's first block; with a schedule, the partitions
-        of each location by their weight, the largest first. Together they hold every block
-        exactly once, each partition's blocks in collection order.
+        of each location by their weight, the largest first, and those for one location before
+        those for several. Together they hold every block exactly once, each partition's blocks
+        in collection order.
 
     Raises
     ------
@@ -247,27 +265,109 @@ def plan(
     """
     check_partitions_per_location(partitions_per_location)
     chosen = choose_holders(placement, capacities)
-    # A stable sort groups the blocks by location and keeps collection order inside.
-    order = np.argsort(chosen, kind="stable").astype(np.int64)
-    bounds = np.searchsorted(chosen[order], np.arange(len(placement.locations) + 1)).tolist()
     costs = placement.nbytes if schedule is None else schedule.costs(placement.nbytes)
-    found: list[tuple[int, PlannedPartition]] = []
-    for number, location in enumerate(placement.locations):
-        positions = order[bounds[number] : bounds[number + 1]]
-        if not positions.size:
-            continue
-        here, cores = costs[positions], capacities[location]
+    shared = _shared_runs(placement, capacities, chosen) if steal else []
+    found: list[PlannedPartition] = []
+    for run in [*_pinned_runs(placement, capacities, chosen, shared), *shared]:
+        here = costs[run.positions]
         chunks = (
-            cut_evenly(here, min(partitions_per_location or cores, len(positions)))
+            cut_evenly(here, min(partitions_per_location or run.cores, len(here)))
             if schedule is None
-            else largest_first(schedule.cut(here, cores), here)
+            else schedule.cut(here, run.cores)
         )
-        for rank, chunk in enumerate(chunks):
-            blocks = positions[chunk]
-            part = PlannedPartition(location, blocks, placement.nbytes[blocks])
-            found.append((0 if schedule is None else rank, part))
-    found.sort(key=lambda ranked: (ranked[0], int(ranked[1].positions[0])))
-    return [part for _, part in found]
+        for chunk in chunks:
+            blocks = run.positions[chunk]
+            nbytes = placement.nbytes[blocks]
+            found.append(PlannedPartition(run.location, blocks, nbytes, run.holders))
+    if shared:
+        found = _balanced(found, capacities)
+    elif steal and len(placement.locations) > 1 and placement.everywhere:
+        found = [replace(part, holders=placement.locations) for part in found]
+    return _in_order(found, None if schedule is None else costs)
+
+
+class _Run(NamedTuple):
+    """Blocks that are cut into partitions together."""
+
+    location: Location
+    positions: IntArray
+    cores: int
+    holders: tuple[Location, ...] = ()
+
+
+def _pinned_runs(
+    placement: Placement,
+    capacities: Mapping[Location, int],
+    chosen: IntArray,
+    shared: Sequence[_Run],
+) -> list[_Run]:
+    """Return the blocks of each location that no other one shares."""
+    left = np.ones(placement.nblocks, dtype=bool)
+    for run in shared:
+        left[run.positions] = False
+    # A stable sort groups the blocks by location and keeps collection order inside.
+    order = np.flatnonzero(left)[np.argsort(chosen[left], kind="stable")]
+    bounds = np.searchsorted(chosen[order], np.arange(len(placement.locations) + 1)).tolist()
+    return [
+        _Run(location, order[start:stop], capacities[location])
+        for location, start, stop in zip(placement.locations, bounds, bounds[1:], strict=False)
+        if start < stop
+    ]
+
+
+def _shared_runs(
+    placement: Placement, capacities: Mapping[Location, int], chosen: IntArray
+) -> list[_Run]:
+    """Group the blocks that have several holders by these.
+
+    A group is cut for the cores that a plan without stealing gives it, times the number of its
+    holders, as any of them may come to help; but not for more cores than they have. Even a small
+    group takes a few partitions, so there are at most as many groups as cores, the heaviest ones.
+    The blocks of the others stay where a plan without stealing has them.
+    """
+    cores = np.array([capacities[location] for location in placement.locations], dtype=np.int64)
+    weights = np.maximum(placement.nbytes, 1)
+    shares = weights * (cores / np.maximum(np.bincount(chosen, weights, len(cores)), 1))[chosen]
+    replicated = np.flatnonzero(np.diff(placement.holder_offsets) > 1)
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for block, ids in zip(replicated.tolist(), _holders_of(placement, replicated), strict=True):
+        groups.setdefault(tuple(ids), []).append(block)
+    heaviest = sorted(groups.items(), key=lambda group: -int(weights[group[1]].sum()))
+    found = []
+    for held, blocks in heaviest[: int(cores.sum())]:
+        wanted = max(round(float(shares[blocks].sum()) * len(held)), 1)
+        holders = tuple(placement.locations[number] for number in held)
+        count = min(wanted, sum(capacities[holder] for holder in holders))
+        found.append(_Run(holders[0], np.array(blocks), count, holders))
+    return found
+
+
+def _balanced(
+    parts: Sequence[PlannedPartition], capacities: Mapping[Location, int]
+) -> list[PlannedPartition]:
+    """Choose a location for each partition among its holders, as for blocks."""
+    placement = Placement.of(
+        [part.holders or (part.location,) for part in parts],
+        [int(part.nbytes.sum()) for part in parts],
+    )
+    return [
+        replace(part, location=placement.locations[number])
+        for part, number in zip(parts, choose_holders(placement, capacities).tolist(), strict=True)
+    ]
+
+
+def _in_order(
+    parts: Sequence[PlannedPartition], costs: npt.NDArray[Any] | None
+) -> list[PlannedPartition]:
+    """Sort by rank at the location (the costliest partition first), then by the first block."""
+    ranks: Counter[Location] = Counter()
+    found: list[tuple[int, int, PlannedPartition]] = []
+    if costs is not None:
+        parts = sorted(parts, key=lambda it: (-float(costs[it.positions].sum()), bool(it.holders)))
+    for part in parts:
+        found.append((ranks[part.location], int(part.positions[0]), part))
+        ranks[part.location] += costs is not None
+    return [part for *_, part in sorted(found, key=lambda ranked: ranked[:2])]
 
 
 def check_partitions_per_location(value: object) -> None:

@@ -251,11 +251,6 @@ def cut_evenly(weights: npt.NDArray[Any], parts: int) -> list[IntArray]:
     return [np.arange(start, stop) for start, stop in itertools.pairwise(bounds)]
 
 
-def largest_first(chunks: list[IntArray], weights: npt.NDArray[Any]) -> list[IntArray]:
-    """Sort chunks by their weight, the largest first; equal ones stay in their order."""
-    return sorted(chunks, key=lambda chunk: -float(weights[chunk].sum()))
-
-
 def _spread(blocks: int) -> IntArray:
     """Return an order of blocks in which every run is spread evenly over all of them."""
     return np.argsort(np.arange(blocks) * GOLDEN % 1, kind="stable").astype(np.int64)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Self, overload
 import numpy as np
 
 from spliter._alignment import check_aligned
-from spliter._errors import SplitClosedError, UnknownItemIndexError
+from spliter._errors import InvalidArgumentError, SplitClosedError, UnknownItemIndexError
 from spliter._events import LOGGER, log_event
 from spliter._format import plural
 from spliter._grid import UNKNOWN, BlockGrid
@@ -24,6 +24,7 @@ from spliter.backend.protocols import (
     Executor,
     Movement,
     SupportsClose,
+    SupportsSteal,
 )
 from spliter.html import split_html
 
@@ -38,13 +39,20 @@ class Snapshot(Sequence[Partition]):
         partitions_per_location: int | None,
         materialize: Materialize = False,
         schedule: Schedule | None = None,
+        steal: bool = False,
     ) -> None:
         check_aligned(blocks.grids)
+        if steal and not isinstance(executor, SupportsSteal):
+            raise InvalidArgumentError(
+                "steal=True lets the engine choose among the locations that hold a block, which "
+                f"only Dask does, and {type(executor).__name__} does not; leave it out"
+            )
         self._blocks = blocks
         self._executor = executor
         self._partitions_per_location = partitions_per_location
         order: Order = "contiguous" if blocks.stored else "strided"
         self._schedule = schedule and schedule.with_order(order)
+        self._steal = steal
         self._grid = blocks.grids[0]
         self._partitions: list[Partition] = []
         self._made: weakref.WeakSet[Partition] = weakref.WeakSet()
@@ -52,6 +60,11 @@ class Snapshot(Sequence[Partition]):
         self._materialize = materialize
         self._materialization = NOT_MATERIALIZED
         self._plan()
+        if steal and self._partitions and not any(part.holders for part in self._partitions):
+            raise InvalidArgumentError(
+                "steal=True shares blocks among the locations that hold them, and each of these "
+                f"blocks is at one location; leave it out{self._replicate_advice()}"
+            )
         self._log("split", "split %(blocks)d blocks into %(partitions)d partitions")
         self._decide()
 
@@ -59,17 +72,20 @@ class Snapshot(Sequence[Partition]):
         """Locate the blocks and group them; unchanged partitions keep their identity."""
         placement = self._blocks.locate()
         self._capacities = self._executor.capacities(placement.locations)
-        planned = plan(placement, self._capacities, self._partitions_per_location, self._schedule)
+        planned = plan(
+            placement, self._capacities, self._partitions_per_location, self._schedule, self._steal
+        )
         present = {
-            (part.location, part.indexes.positions.tobytes()): part for part in self._partitions
+            (part.location, part.holders, part.indexes.positions.tobytes()): part
+            for part in self._partitions
         }
-        keys = [(part.location, part.positions.tobytes()) for part in planned]
+        keys = [(part.location, part.holders, part.positions.tobytes()) for part in planned]
         new = [part for part, key in zip(planned, keys, strict=True) if key not in present]
         resolve = weakref.WeakMethod(self._resolve_grid)
         for part, source in zip(new, self._blocks.sources(new), strict=True):
             partition = Partition.from_plan(part, self._grid, source, self._executor, resolve)
             partition.materialization = self._materialization
-            present[part.location, part.positions.tobytes()] = partition
+            present[part.location, part.holders, part.positions.tobytes()] = partition
             self._made.add(partition)
         self._partitions = [present[key] for key in keys]
         numbers = {location: number for number, location in enumerate(self.locations)}
@@ -287,9 +303,15 @@ class Snapshot(Sequence[Partition]):
         """Return the engine's own way to spread blocks evenly, if it has one."""
         return str(getattr(self._blocks, "spread_advice", ""))
 
+    def _replicate_advice(self) -> str:
+        """Return the engine's own way to copy blocks to several locations, if it has one."""
+        return str(getattr(self._blocks, "replicate_advice", ""))
+
     def _options_text(self) -> str:
         schedule = f", schedule {self._schedule}" if self._schedule else ""
-        return schedule + (f", {self._materialization}" if self._materialize is not False else "")
+        steal = ", steal" if self._steal else ""
+        materialized = f", {self._materialization}" if self._materialize is not False else ""
+        return schedule + steal + materialized
 
     def _repr_html_(self) -> str:
         return split_html(self)

@@ -89,11 +89,8 @@ def task(fn: Callable[..., Any] | None = None, /) -> Callable[..., Any]:
         for partition in found:
             partition._check_open()
         check_keywords(fn, kwargs)
-        executor = found[0].executor
-        assert executor is not None
         # Send the wrapper: it is importable under the function's name, the function is not.
-        sent = {**kwargs, **decorator_kwargs}
-        return executor.submit(submit_or_call, args, sent, location=found[0].location)
+        return found[0]._submit_call(submit_or_call, args, {**kwargs, **decorator_kwargs})
 
     return submit_or_call
 

@@ -84,6 +84,12 @@ class DaskTests(BackendTests):
         layers = HighLevelGraph.from_collections(name, graph)
         return da.Array(layers, name, chunks, dtype=blocks[0].dtype)
 
+    def distribute_shared(self, blocks: Sequence[Block]) -> Any:
+        collection = self.distribute(blocks, self.in_turn(len(blocks)))
+        self.client.amm.stop()  # it would drop the replicas
+        self.client.replicate(futures_of(collection))
+        return collection
+
     def where_it_runs(self) -> Callable[[Partition], str]:
         return address_of_this_worker
 

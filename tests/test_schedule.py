@@ -135,6 +135,10 @@ def test_files_are_cut_into_neighbours(tmp_path: Path) -> None:
         ({"schedule": ["FAC2"]}, "STATIC, SS, GSS"),
         ({"schedule": Schedule}, "STATIC, SS, GSS"),
         ({"schedule": "FAC2", "partitions_per_location": 2}, "not both"),
+        ({"schedule": "FAC2", "steal": 1}, "True or False"),
+        ({"steal": True}, "pass a schedule"),
+        ({"schedule": "FAC2", "steal": True}, "only Dask does, and LocalExecutor does not"),
+        ({"schedule": "FAC2", "steal": True, "materialize": "auto"}, "one of them"),
     ],
 )
 def test_refused(wrong: dict[str, Any], says: str) -> None:

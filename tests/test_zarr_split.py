@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import time
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +18,7 @@ pytest.importorskip("zarr")
 pytest.importorskip("distributed")
 
 import zarr
-from distributed import Client
+from distributed import Client, get_worker
 
 from spliter import (
     AlignmentError,
@@ -32,6 +33,7 @@ from spliter_backends.zarr import on_workers
 from spliter_backends.zarr.blocks import assign
 from tests.counting_store import CountingStore
 from tests.dask_backend.conftest import start
+from tests.dask_workers import workers_of
 
 pytestmark = [pytest.mark.backend("zarr"), pytest.mark.backend("dask")]
 
@@ -172,6 +174,38 @@ def test_tasks_of_a_worker_that_has_gone_run_elsewhere(tmp_path: Path, log: Path
         parts.refresh()
         assert len(set(parts.locations)) == 1
         assert sum(gather(parts.map(total))) == 780
+
+
+def test_any_worker_reads_what_it_takes_from_others(
+    client: Client, tmp_path: Path, log: Path
+) -> None:
+    x = counted(tmp_path / "x", log, np.arange(80), chunks=(2,))
+    y = counted(tmp_path / "y", tmp_path / "other", np.arange(80), chunks=(2,))
+
+    def taken(partition: Any) -> tuple[str, list[int]]:
+        rows = [int(row) for block, labels in partition for row in np.maximum(block, labels)]
+        assert all((one == two).all() for one, two in [partition.materialize()])
+        return get_worker().address, rows
+
+    with split(on_workers(x, client), on_workers(y, client), schedule="SS", steal=True) as parts:
+        assert "SS, contiguous, steal" in repr(parts)
+        workers = tuple(workers_of(client))
+        assert {part.holders for part in parts} == {workers}
+        busy = client.submit(time.sleep, 2, workers=[workers[0]], pure=False)
+        found = gather(parts.map(taken))
+        busy.result()
+        assert sorted(row for _, rows in found for row in rows) == list(range(80))
+        planned = sum(part.location == workers[1] for part in parts)
+        assert sum(address == workers[1] for address, _ in found) > planned == 20
+        assert set(reads(log).values()) == {2}  # by the loop, and by materialize()
+
+
+def test_one_worker_steals_from_nobody(tmp_path: Path, log: Path) -> None:
+    array = counted(tmp_path / "a", log, np.arange(40), chunks=(2,))
+    with ExitStack() as stack:
+        client = start(stack, n_workers=1)
+        with pytest.raises(InvalidArgumentError, match=r"at one location; leave it out$"):
+            split(on_workers(array, client), schedule="FAC2", steal=True)
 
 
 def test_objects_in_a_store_in_memory() -> None:

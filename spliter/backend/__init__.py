@@ -35,6 +35,7 @@ from spliter.backend.protocols import (
     SupportsClose,
     SupportsExample,
     SupportsPersist,
+    SupportsSteal,
 )
 from spliter.backend.registry import executor_of_future, load, locator_for
 
@@ -62,6 +63,7 @@ __all__ = [
     "SupportsClose",
     "SupportsExample",
     "SupportsPersist",
+    "SupportsSteal",
     "check_rows",
     "concatenate",
     "count_rows",

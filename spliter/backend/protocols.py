@@ -323,6 +323,29 @@ class Executor(Protocol):
 
 
 @runtime_checkable
+class SupportsSteal(Protocol):
+    """Optional interface of an executor whose engine can choose the location of a task."""
+
+    def submit_among(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        locations: Sequence[Location],
+    ) -> Any:
+        """Run ``fn(*args, **kwargs)`` at one of several locations.
+
+        The engine chooses, and may move the task to another of them until it starts.
+
+        Returns
+        -------
+        future
+            The engine's own kind of future; :meth:`Executor.location_of` returns ``None`` for it.
+        """
+        ...
+
+
+@runtime_checkable
 class SupportsClose(Protocol):
     """Optional interface of an executor whose client can be closed."""
 

@@ -13,7 +13,7 @@ from spliter import InvalidArgumentError, Schedule, split
 from spliter._schedule import ALIASES, FORMULAS
 from spliter._team import Queues
 from spliter.testing import _programs
-from spliter.testing._encoding import index_encoded_block
+from spliter.testing._encoding import index_encoded_block, index_encoded_blocks
 from spliter.testing._hooks import BackendHooks, whole
 
 LENGTHS = (3, 1, 0, 2, 4, 1, 1, 5, 2, 2, 1, 3, 2, 1, 1, 2)
@@ -99,6 +99,37 @@ class ScheduleChecks(BackendHooks):
             for _ in range(2):
                 future = parts.map_reduce(_programs.total, operator.add)
                 assert self.collect([future]) == [int(ITEMS.sum())]
+
+    def test_steal_of_blocks_at_one_location_is_refused(self) -> None:
+        collection = self.encoded(LENGTHS)
+        for wrong in (
+            {"schedule": "FAC2"},
+            {"schedule": None},
+            {"schedule": "FAC2", "materialize": True},
+        ):
+            with pytest.raises(InvalidArgumentError, match="steal"):
+                split(collection, steal=True, **wrong)
+        assert sum(self.collect(split(collection).map(_programs.total))) == int(ITEMS.sum())
+
+    def test_blocks_of_several_locations_are_shared(self) -> None:
+        collection = self.distribute_shared(index_encoded_blocks([LENGTHS]))
+        if collection is None:
+            pytest.skip("this backend has no distribute_shared()")
+        with split(collection, schedule="FAC2", steal=True) as parts:
+            assert "steal" in repr(parts)
+            before = self.incoming_transfers()
+            found = self.collect(parts.map(_programs.contents))
+            assert self.incoming_transfers() == before
+            every = Counter(index for contents in found for index, _ in contents)
+            assert every == Counter((at,) for at in range(len(LENGTHS)))
+            assert all(set(part.holders) >= {part.location} for part in parts)
+            where = self.where_it_runs()
+            if where is not None:
+                ran = self.collect(parts.map(where))
+                assert all(at in part.holders for at, part in zip(ran, parts, strict=True))
+            future = parts.map_reduce(_programs.total, operator.add)
+            assert self.collect([future]) == [int(ITEMS.sum())]
+            assert parts.moved.blocks == 0
 
     @pytest.mark.parametrize(
         "wrong", [{"threads": 0}, {"threads": True}, {"threads": 10_000}, {"queues": "both"}]

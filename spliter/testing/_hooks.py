@@ -89,6 +89,22 @@ class BackendHooks(abc.ABC):
         """
         return None
 
+    def distribute_shared(self, blocks: Sequence[Block]) -> Any | None:
+        """Return a collection of these blocks, each of which every location holds.
+
+        Parameters
+        ----------
+        blocks : sequence of ndarray
+            As in :meth:`distribute`.
+
+        Returns
+        -------
+        collection or None
+            ``None`` (the default) if the executor does not implement
+            :class:`spliter.backend.SupportsSteal`.
+        """
+        return None
+
     def collect(self, futures: Iterable[Any]) -> list[Any]:
         """Wait for futures, each for at most :attr:`timeout` seconds.
 

@@ -13,11 +13,12 @@ class BackendTests(PartitionChecks, SplitChecks, TaskChecks, MaterializedChecks,
     """The conformance suite as pytest tests: subclass it and implement the hooks.
 
     Required: ``backend`` (the name), ``n_locations`` and ``distribute``. Optional:
-    ``distribute_grid`` (collections with blocks along several axes), ``collect`` (wait for
-    futures), ``values_of`` (a collection as an array), ``where_it_runs``, and
-    ``incoming_transfers`` with its positive control ``move_something``. Tests that need a
-    missing hook are skipped and say so. The class attributes ``locations_are_elsewhere``,
-    ``examples``, ``max_pickle_bytes_per_block`` and ``timeout`` may be set as well.
+    ``distribute_grid`` (collections with blocks along several axes), ``distribute_shared`` (blocks
+    at several locations, for ``steal=True``), ``collect`` (wait for futures), ``values_of`` (a
+    collection as an array), ``where_it_runs``, and ``incoming_transfers`` with its positive control
+    ``move_something``. Tests that need a missing hook are skipped and say so. The class attributes
+    ``locations_are_elsewhere``, ``examples``, ``max_pickle_bytes_per_block`` and ``timeout`` may be
+    set as well.
 
     State (a connection to a cluster) comes from fixtures, as in any pytest class.
 

@@ -47,9 +47,9 @@ def forget(key: str, dask_worker: Any) -> None:
 
 
 def move(client: Client, future: Any, source: str, target: str) -> None:
-    client.replicate(future, workers=[target])
     deadline = time.monotonic() + 30
     while client.who_has([future])[future.key] != (target,):
+        client.replicate(future, workers=[target])  # again: Dask may have dropped this replica
         client.run(forget, future.key, workers=[source])
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -18,7 +18,14 @@ from dask.typing import Key
 from distributed import Client, Future
 from distributed.protocol.pickle import dumps
 
-from spliter import BlockGrid, Location, Movement, Partition, PartitionNotLocalError
+from spliter import (
+    BlockGrid,
+    InvalidArgumentError,
+    Location,
+    Movement,
+    Partition,
+    PartitionNotLocalError,
+)
 from spliter.backend import BlocksBase, IntArray, Placement, PlannedPartition
 from spliter_backends._shared.dask_graph import example_block
 from spliter_backends.dask.client.environment import check_environment
@@ -125,7 +132,8 @@ class ClientSource:
                 self._blocks.check_not_cancelled(partition)
             if sent is None:
                 sent = PickledPartition(dumps(partition.at_location(materialize=materialize)))
-                if len(partition) > MAX_INLINE_BLOCKS:
+                # A shared partition stays inline: the worker that runs it must fetch nothing.
+                if len(partition) > MAX_INLINE_BLOCKS and not partition.holders:
                     sent = executor.send_partition(sent, partition.location)
                 self._sent_partition = (partition.indexes, materialize, sent)
             if not materialize or len(partition) == 1:
@@ -172,6 +180,11 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
     """The blocks of one or several aligned collections on a Dask cluster."""
 
     spread_advice = "client.rebalance() spreads the blocks over the workers; then split again."
+
+    replicate_advice = (
+        ", or call client.amm.stop(), client.replicate(collection) and split again (unless it is "
+        "stopped, Dask's active memory manager drops replicas within 2 s)"
+    )
 
     def __init__(
         self,
@@ -231,6 +244,11 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[ClientSource]:
         """Return the sources of planned partitions; copy aligned blocks to their workers."""
+        if len(self._members) > 1 and any(part.holders for part in planned):
+            raise InvalidArgumentError(
+                "steal=True takes one collection, because blocks of aligned ones are copied to one "
+                "location; put them into one collection, or leave steal out"
+            )
         grid = self._members[0].grid
         futures = self._members[0].futures
         columns = [self._matching(part.positions) for part in planned]
@@ -260,6 +278,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
                 materialized_key=f"spliter-materialized-{uuid.uuid4().hex}",
                 timeout=self._queries.timeout,
                 view=None if self._view is None else self._view(part),
+                shared=bool(part.holders),
             )
             made.append(ClientSource(self, sent, aligned))
         self._sources.update(made)

@@ -139,7 +139,17 @@ class DaskExecutor(ExecutorBase):
         location: Location | None = None,
     ) -> Future[Any]:
         """Submit a task; see :class:`spliter.backend.Executor`."""
-        return self._submit(funcname(fn), fn, args, kwargs, location)
+        return self._submit(funcname(fn), fn, args, kwargs, () if location is None else (location,))
+
+    def submit_among(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        locations: Sequence[Location],
+    ) -> Future[Any]:
+        """Submit a task that any of some workers may steal; see `SupportsSteal`."""
+        return self._submit(funcname(fn), fn, args, kwargs, locations)
 
     def _submit(
         self,
@@ -147,7 +157,7 @@ class DaskExecutor(ExecutorBase):
         fn: Callable[..., Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        location: Location | None,
+        locations: Sequence[Location],
     ) -> Future[Any]:
         check_open(self._client())
         keep: list[Any] = []
@@ -156,14 +166,14 @@ class DaskExecutor(ExecutorBase):
         call = pickle_call(fn, sent_args, sent_kwargs)
         future = self._sender.add(
             name,
-            location,
+            locations,
             run_call,
             (call.function, call.arguments, call.partitions, *call.inputs),
             on_partition=bool(keep),
             keep_alive=(fn, sent_args, sent_kwargs),
         )
-        if location is not None:
-            self._locations[future] = location
+        if len(locations) == 1:
+            self._locations[future] = locations[0]
         self._watch(future, tuple(keep))
         return future
 
@@ -176,7 +186,7 @@ class DaskExecutor(ExecutorBase):
         name: str,
     ) -> Future[Any]:
         """Submit a task that uses the idle threads of its worker."""
-        return self._submit(name, run_on_idle_threads, (fn, threads, *args), {}, location)
+        return self._submit(name, run_on_idle_threads, (fn, threads, *args), {}, (location,))
 
     def _replace_partition(self, value: Any, keep: list[Any]) -> Any:
         """Return what is sent in place of a partition, and add what it needs to `keep`."""
@@ -193,7 +203,7 @@ class DaskExecutor(ExecutorBase):
 
     def send_partition(self, partition: PickledPartition, location: Location) -> Future[Any]:
         """Send a partition to its location, where later tasks refer to it by its future."""
-        future = self._sender.add("spliter-partition", location, loads, (partition.data,))
+        future = self._sender.add("spliter-partition", (location,), loads, (partition.data,))
         self._watch(future, ())
         return future
 
@@ -211,7 +221,7 @@ class DaskExecutor(ExecutorBase):
         """Concatenate the blocks of a partition at its location, where Dask keeps the result."""
         name = "spliter-materialized"
         future = self._sender.add(
-            name, location, materialize_blocks, (dumps(source),), keep_alive=keep_alive
+            name, (location,), materialize_blocks, (dumps(source),), keep_alive=keep_alive
         )
         self._watch(future, keep_alive)
         return future
@@ -223,7 +233,7 @@ class DaskExecutor(ExecutorBase):
         """
         copies = [
             self._sender.add(
-                "spliter-aligned", location, identity, (TaskRef(block.key),), keep_alive=block
+                "spliter-aligned", (location,), identity, (TaskRef(block.key),), keep_alive=block
             )
             for location, block in blocks
         ]

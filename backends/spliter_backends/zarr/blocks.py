@@ -40,7 +40,7 @@ def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
     -------
     Placement
         A block belongs to the worker whose share contains its middle byte; workers are sorted by
-        address, so that the same input gives the same placement.
+        address, so that the same input gives the same placement. Any other could read it as well.
 
     Examples
     --------
@@ -60,6 +60,7 @@ def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
         np.arange(len(nbytes) + 1, dtype=np.int64),
         ids.astype(np.int64),
         nbytes,
+        everywhere=True,
     )
 
 
@@ -81,6 +82,8 @@ class ZarrSource:
         Id of the client at the scheduler.
     timeout : float
         Maximum wait for the scheduler, in seconds.
+    shared : bool
+        Whether any worker may run the tasks.
     """
 
     arrays: tuple[Any, ...]
@@ -89,6 +92,7 @@ class ZarrSource:
     nbytes: int
     client: str
     timeout: float
+    shared: bool
 
     def read(self) -> Iterator[Any]:
         """Yield the blocks one by one, or tuples of aligned blocks."""
@@ -112,7 +116,7 @@ class ZarrSource:
                 "a partition is materialized in the memory of a Dask worker; pass it to a function "
                 "decorated with spliter.task, or call partition.submit(fn)"
             ) from None
-        return materialize_here(worker, self)
+        return self.materialize_blocks() if self.shared else materialize_here(worker, self)
 
     def materialize_blocks(self) -> Any:
         """Read and concatenate the blocks; the body of a task."""
@@ -164,6 +168,7 @@ class ZarrBlocks(BlocksBase[DaskExecutor]):
                     int(part.nbytes.sum()),
                     self.client.id,
                     block_timeout(),
+                    bool(part.holders),
                 ),
                 (),
             )

@@ -14,7 +14,7 @@ import logging
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
@@ -114,7 +114,7 @@ class BatchSender:
     def add(
         self,
         name: str,
-        location: Location | None,
+        locations: Sequence[Location],
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         *,
@@ -127,8 +127,8 @@ class BatchSender:
         ----------
         name : str
             Prefix of its key, by which Dask groups tasks.
-        location : Location or None
-            Worker to pin it to.
+        locations : sequence of Location
+            Workers that may run it; any worker, if empty.
         fn : callable
             Importable by workers.
         args : tuple
@@ -144,7 +144,7 @@ class BatchSender:
             The pending future.
         """
         client: Any = self._client()
-        annotations = _annotations(location, on_partition)
+        annotations = _annotations(locations, on_partition)
         if not self._collects:
             return _submit(client, name, fn, args, annotations)
         submitting_task = internals.submitting_task()
@@ -224,12 +224,12 @@ def _submit(
     return future
 
 
-def _annotations(location: Location | None, on_partition: bool) -> dict[str, Any]:
-    """Return the annotations of a task: the user's, and those that pin it to a location."""
+def _annotations(locations: Sequence[Location], on_partition: bool) -> dict[str, Any]:
+    """Return the annotations of a task: the user's, and those that pin it to locations."""
     annotations = internals.span_annotation() | dask.get_annotations()
-    annotations[PINNED] = location is not None
-    if location is not None:
-        annotations |= {"workers": [location], "allow_other_workers": False}
+    annotations[PINNED] = bool(locations)
+    if locations:
+        annotations |= {"workers": locations, "allow_other_workers": False}
     if on_partition:
         annotations[ON_PARTITION] = True
     return annotations

@@ -92,6 +92,8 @@ class WorkerSource:
         Maximum wait for blocks without progress, in seconds.
     view : View, optional
         Converts the blocks to what tasks yield.
+    shared : bool, default False
+        Whether several workers hold the blocks, and any of them may run the tasks.
     """
 
     members: tuple[tuple[Key, ...], ...]
@@ -104,6 +106,7 @@ class WorkerSource:
     materialized_key: str
     timeout: float
     view: View | None = None
+    shared: bool = False
 
     def read(self) -> Iterator[Any]:
         """Return an iterator over the blocks, which must be in this worker's memory."""
@@ -172,7 +175,8 @@ class PartitionReader:
 
     def materialized(self) -> Any:
         """Return the concatenated blocks, made once for all tasks at this worker."""
-        if len(self._source.nbytes) == 1:  # no second copy is kept
+        # No copy is kept of one block, nor at a worker that may not run the next task.
+        if len(self._source.nbytes) == 1 or self._source.shared:
             return self.concatenated()
         try:
             self._worker.get_current_task()
@@ -225,7 +229,7 @@ class PartitionReader:
     def ensure_local(self, planned: str) -> None:
         """Move the task to another worker if that has more of the blocks; runs before user code."""
         missing = not all(holds_all(self._worker, keys) for keys in self._source.members)
-        if missing or self._worker.address != planned:
+        if missing or (self._worker.address != planned and not self._source.shared):
             self.report()
         if not missing:
             return
