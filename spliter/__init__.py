@@ -49,6 +49,7 @@ from spliter._split import Split
 from spliter._task import task
 from spliter.backend.protocols import Movement
 from spliter.backend.registry import BackendInfo, backends, is_collection
+from spliter.metrics import Metrics, PartitionMetrics
 
 __version__ = "0.1.0"
 
@@ -64,10 +65,12 @@ __all__ = [
     "LazyCollectionError",
     "Location",
     "Materialization",
+    "Metrics",
     "Movement",
     "NotEnoughMemoryError",
     "PackageMissingError",
     "Partition",
+    "PartitionMetrics",
     "PartitionNotLocalError",
     "Schedule",
     "SplIterError",

@@ -21,6 +21,7 @@ from spliter._task_checks import check_keywords, check_task_function
 from spliter.backend.contents import count_rows
 from spliter.backend.protocols import BlockSource, Executor, SupportsSteal
 from spliter.html import partition_html
+from spliter.metrics._records import MeasuredBlocks
 
 NOT_MATERIALIZED = Materialization(None, "not requested")
 
@@ -62,6 +63,7 @@ class Partition:
         "location",
         "location_number",
         "materialization",
+        "token",
     )
 
     location: Location
@@ -77,6 +79,9 @@ class Partition:
     materialization: Materialization
     """Whether its tasks iterate over one concatenated block; set by the Split."""
 
+    token: str
+    """Identifies its Split in what is measured (for backends)."""
+
     def __init__(
         self,
         location: Location,
@@ -86,6 +91,7 @@ class Partition:
         executor: Executor | None = None,
         resolve_items: weakref.WeakMethod[Callable[[], BlockGrid]] | None = None,
         materialize: bool = False,
+        token: str = "",
     ) -> None:
         self.location = location
         self.location_number = 0
@@ -97,6 +103,7 @@ class Partition:
         self._executor = executor
         self._resolve_items = resolve_items
         self._materializes = materialize
+        self.token = token
         self._passes = 0
         self._closed = False
 
@@ -108,10 +115,19 @@ class Partition:
         source: BlockSource,
         executor: Executor,
         resolve_items: weakref.WeakMethod[Callable[[], BlockGrid]],
+        token: str,
     ) -> Partition:
-        """Create a partition from its plan."""
+        """Create a partition of the Split with a token from its plan."""
         indexes = BlockIndexes.of(grid, planned.positions)
-        made = cls(planned.location, indexes, planned.nbytes, source, executor, resolve_items)
+        made = cls(
+            planned.location,
+            indexes,
+            planned.nbytes,
+            source,
+            executor,
+            resolve_items,
+            token=token,
+        )
         made.holders = planned.holders
         return made
 
@@ -130,7 +146,12 @@ class Partition:
             If this process is not the partition's location.
         """
         self._check_open()
-        return iter((self.materialize(),)) if self._materializes else self._source.read()
+        if self._materializes:
+            return self._measured(iter((self.materialize(),)))
+        return self._measured(self._source.read())
+
+    def _measured(self, blocks: Iterator[Any]) -> Iterator[Any]:
+        return MeasuredBlocks(blocks, self.token, self._indexes.positions, self.nbytes)
 
     def materialize(self) -> Any:
         """Return all blocks concatenated along axis 0; only at their location, no transfers.
@@ -225,7 +246,7 @@ class Partition:
             The block's position in the collection's block grid, and the block.
         """
         self._check_open()
-        return zip(self.get_indexes(), self._source.read(), strict=True)
+        return zip(self.get_indexes(), self._measured(self._source.read()), strict=True)
 
     @property
     def nbytes(self) -> int:
@@ -391,6 +412,7 @@ class Partition:
             self._nbytes,
             source or self._source,
             materialize=self._materializes if materialize is None else materialize,
+            token=self.token,
         )
 
     @property
@@ -419,7 +441,7 @@ class Partition:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as a reference, without the executor."""
         reference = (self.location, self._indexes, self._nbytes, self._source)
-        return Partition, (*reference, None, None, self._materializes)
+        return Partition, (*reference, None, None, self._materializes, self.token)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> IntArray:
         """Reject conversion to an array, which would silently copy all blocks.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, Self, overload
@@ -27,6 +28,7 @@ from spliter.backend.protocols import (
     SupportsSteal,
 )
 from spliter.html import split_html
+from spliter.metrics import RECORDS, Pass, take_passes
 
 
 class Snapshot(Sequence[Partition]):
@@ -57,6 +59,7 @@ class Snapshot(Sequence[Partition]):
         self._partitions: list[Partition] = []
         self._made: weakref.WeakSet[Partition] = weakref.WeakSet()
         self._closed = False
+        self._token = uuid.uuid4().hex
         self._materialize = materialize
         self._materialization = NOT_MATERIALIZED
         self._plan()
@@ -83,7 +86,9 @@ class Snapshot(Sequence[Partition]):
         new = [part for part, key in zip(planned, keys, strict=True) if key not in present]
         resolve = weakref.WeakMethod(self._resolve_grid)
         for part, source in zip(new, self._blocks.sources(new), strict=True):
-            partition = Partition.from_plan(part, self._grid, source, self._executor, resolve)
+            partition = Partition.from_plan(
+                part, self._grid, source, self._executor, resolve, self._token
+            )
             partition.materialization = self._materialization
             present[part.location, part.holders, part.positions.tobytes()] = partition
             self._made.add(partition)
@@ -258,6 +263,18 @@ class Snapshot(Sequence[Partition]):
             self._grid = self._grid.with_row_counts(counts)
             self._decide()
         return self._grid
+
+    def _passes(self) -> list[Pass]:
+        """Collect the last pass over each partition from the processes that ran the tasks."""
+        self._blocks.moved()  # reads the reports of tasks
+        if not self._executor.reports_passes:
+            futures = [
+                self._executor.submit(take_passes, (self._token, location), {}, location=location)
+                for location in self.locations
+            ]
+            for passes in self._executor.gather(futures):
+                RECORDS.keep(passes)
+        return RECORDS.of(self._token)
 
     def close(self) -> None:
         """Release the blocks; further use of the partitions is an error. Idempotent."""

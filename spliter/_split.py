@@ -11,11 +11,12 @@ from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition
 from spliter._per_block import HINT, Template, map_over, place_results
 from spliter._planner import Location
-from spliter._results import reduce
+from spliter._results import check_may_wait, reduce
 from spliter._snapshot import Snapshot
 from spliter._task_checks import check_task_function, name_of
 from spliter._team import Queues, Team, check_queues, run_team, team_size
 from spliter.backend.protocols import ResultBlocks, SupportsExample
+from spliter.metrics import Metrics, report
 
 
 def _first_block(partitions: Iterable[Partition]) -> int:
@@ -132,6 +133,38 @@ class Split(Snapshot):
             for location, size in sizes.items()
         ]
         return reduce(combine, futures)
+
+    def metrics(self) -> Metrics:
+        """Return what the last pass took: seconds, CPU seconds and waiting of each partition.
+
+        Measured where the partitions are iterated over, from the request of the first block to the
+        end of the loop; collected with one small task per location. Wait for the tasks of the pass
+        first.
+
+        Returns
+        -------
+        Metrics
+            Table with a row for each location, and a hint if threads wait for the interpreter lock;
+            a sequence of :class:`PartitionMetrics`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If called on the engine's event loop, which must not wait.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from spliter import gather, split
+        >>> parts = split([np.ones(3), np.ones(2)], partitions_per_location=2)
+        >>> gather(parts.map(lambda part: sum(len(block) for block in part)))
+        [3, 2]
+        >>> [one.blocks for one in parts.metrics()]
+        [1, 1]
+        """
+        self._check_open()
+        check_may_wait(self._executor)
+        return report(self._partitions, self._passes(), self._capacities)
 
     def map_blocks(
         self,

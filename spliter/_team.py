@@ -27,6 +27,7 @@ import numpy as np
 from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition
 from spliter._planner import Location
+from spliter.metrics._records import STOLEN
 
 Queues: TypeAlias = Literal["central", "core", "group"]
 
@@ -185,15 +186,19 @@ class _Run:
             if thread >= cores:  # this core runs another task at the moment
                 self._ended.wait(RETRY_SECONDS)
                 continue
-            number = self._waiting.take(thread)
-            if number is None:
+            taken = self._waiting.take(thread)
+            if taken is None:
                 return
+            number, is_stolen = taken
+            is_stolen_here = STOLEN.set(is_stolen)
             try:
                 result = self._team.fn(self._partitions[number], *self._arguments)
                 self._add(number, result)
             except BaseException as error:  # noqa: BLE001 -- raised by the task's thread
                 self._errors[number] = error
                 self._ended.set()
+            finally:
+                STOLEN.reset(is_stolen_here)
 
     def _add(self, number: int, result: Any) -> None:
         """Combine a result with those before it, as soon as all of them are there."""
@@ -237,7 +242,7 @@ class WorkQueues:
     --------
     >>> waiting = WorkQueues([[0, 2], [1, 3]], order=[[0, 1], [1, 0]])
     >>> [waiting.take(0) for _ in range(5)]
-    [0, 2, 3, 1, None]
+    [(0, False), (2, False), (3, True), (1, True), None]
     """
 
     def __init__(self, queues: Sequence[Sequence[int]], order: Sequence[Sequence[int]]) -> None:
@@ -263,19 +268,19 @@ class WorkQueues:
         """Whether a number is left."""
         return any(self._queues)
 
-    def take(self, thread: int) -> int | None:
-        """Remove and return the next number for a thread; ``None`` if there is none.
+    def take(self, thread: int) -> tuple[int, bool] | None:
+        """Remove and return the next number for a thread, and whether it was in another queue.
 
         Threads need no lock: both ends of a deque are popped atomically.
         """
         own, *others = self._order[thread]
         try:
-            return self._queues[own].popleft()
+            return self._queues[own].popleft(), False
         except IndexError:
             pass
         for other in others:
             try:
-                return self._queues[other].pop()
+                return self._queues[other].pop(), True
             except IndexError:
                 continue
         return None

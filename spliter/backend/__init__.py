@@ -38,9 +38,11 @@ from spliter.backend.protocols import (
     SupportsSteal,
 )
 from spliter.backend.registry import executor_of_future, load, locator_for
+from spliter.metrics import RECORDS, Pass, take_passes
 
 __all__ = [
     "LOGGER",
+    "RECORDS",
     "UNKNOWN",
     "Backend",
     "BlockGrid",
@@ -57,6 +59,7 @@ __all__ = [
     "Locator",
     "Movement",
     "MovementCounter",
+    "Pass",
     "Placement",
     "PlannedPartition",
     "ResultBlocks",
@@ -76,5 +79,6 @@ __all__ = [
     "log_event",
     "name_of",
     "plan",
+    "take_passes",
     "with_results",
 ]

@@ -99,7 +99,15 @@ class BlocksBase(ABC, Generic[ExecutorT]):
 
 
 class ExecutorBase(ABC):
-    """An executor whose futures have a ``result()``, and a ``location`` if they were pinned."""
+    """An executor whose futures have a ``result()``, and a ``location`` if they were pinned.
+
+    Attributes
+    ----------
+    reports_passes : bool
+        Whether tasks report what they have measured; ``False`` by default.
+    """
+
+    reports_passes: bool = False
 
     @abstractmethod
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:

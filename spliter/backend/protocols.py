@@ -237,6 +237,10 @@ class SupportsPersist(Protocol):
 class Executor(Protocol):
     """The half of a backend that runs functions at locations."""
 
+    reports_passes: bool
+    """Whether tasks report to the program what they have measured (``spliter.metrics``), because a
+    location has several processes. Otherwise one task per location collects it."""
+
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
         """Return how many tasks each location runs at once (cores, threads)."""
         ...

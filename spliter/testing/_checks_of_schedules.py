@@ -131,6 +131,19 @@ class ScheduleChecks(BackendHooks):
             assert self.collect([future]) == [int(ITEMS.sum())]
             assert parts.moved.blocks == 0
 
+    @pytest.mark.parametrize("in_team", [False, True])
+    def test_metrics_of_a_pass(self, in_team: bool) -> None:
+        parts = split(self.encoded(LENGTHS), schedule="FAC2")
+        if in_team:
+            self.collect([parts.map_reduce(_programs.consume, operator.add)])
+        else:
+            self.collect(parts.map(_programs.consume))
+        found = parts.metrics()
+        assert [one.location for one in found] == [part.location for part in parts]
+        assert [one.blocks for one in found] == [len(part) for part in parts]
+        assert set(found.idle_seconds) == set(parts.locations)
+        assert all(one.seconds >= one.waiting_seconds > 0 for one in found)
+
     @pytest.mark.parametrize(
         "wrong", [{"threads": 0}, {"threads": True}, {"threads": 10_000}, {"queues": "both"}]
     )

@@ -38,6 +38,8 @@ from spliter_backends.compss.worker import Call
 class CompssExecutor(ExecutorBase):
     """Runs functions as PyCOMPSs tasks; there is one instance."""
 
+    reports_passes = True
+
     def __init__(self) -> None:
         self._constraints: weakref.WeakKeyDictionary[Any, Mapping[str, Any]] = (
             weakref.WeakKeyDictionary()

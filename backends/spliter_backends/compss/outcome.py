@@ -28,6 +28,7 @@ from typing import Any, Final, Protocol
 import cloudpickle
 import numpy as np
 
+from spliter.backend import RECORDS, Pass
 from spliter_backends._shared.error_codec import ErrorCodec, result_not_pickled
 from spliter_backends._shared.machine import available_memory, usable_cores
 
@@ -70,14 +71,19 @@ class TaskReport:
         Nodes where they ran.
     away : frozenset of (str, int, str)
         Split, number of the partition, and node, for tasks that ran elsewhere than planned.
+    passes : tuple of Pass
+        What they measured.
     """
 
     hosts: dict[str, HostResources] = field(default_factory=dict)
     away: frozenset[tuple[str, int, str]] = frozenset()
+    passes: tuple[Pass, ...] = ()
 
     def merged(self, other: TaskReport) -> TaskReport:
         """Return both reports merged; `other` takes precedence."""
-        return TaskReport({**self.hosts, **other.hosts}, self.away | other.away)
+        return TaskReport(
+            {**self.hosts, **other.hosts}, self.away | other.away, self.passes + other.passes
+        )
 
 
 class SettableFuture(Protocol):
@@ -124,7 +130,10 @@ def local_report(away: frozenset[tuple[str, int, str]] = frozenset()) -> TaskRep
     away : frozenset of (str, int, str)
         Its partitions that were planned at another node.
     """
-    found = TaskReport({host_name(): HostResources(usable_cores(), available_memory())}, away)
+    # In the main program itself, what was measured is where it belongs.
+    passes = tuple(RECORDS.take_all()) if is_worker() else ()
+    here = {host_name(): HostResources(usable_cores(), available_memory())}
+    found = TaskReport(here, away, passes)
     while _unsent_reports:
         found = _unsent_reports.popleft().merged(found)
     return found
@@ -143,6 +152,8 @@ def record(report: TaskReport) -> None:
         split = splits.get(token)
         if split is not None:
             split.record_move(partition, host)
+    for one in report.passes:
+        RECORDS.add(one)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import ray
 from ray import ObjectRef
 
 from spliter import BackendNotUsableError, BlockGrid, BlockLostError, Movement, Partition
-from spliter.backend import BlocksBase, Executor, Placement, PlannedPartition
+from spliter.backend import RECORDS, BlocksBase, Executor, Placement, PlannedPartition
 from spliter_backends.ray.cluster import (
     ObjectLocation,
     block_timeout,
@@ -338,8 +338,10 @@ class RayBlocks(BlocksBase[Executor]):
             report = reports[one.number]
             if report.made:
                 one.source.store_concatenated(one.blocks)
-            fetch_objects = Movement(fetched_blocks=report.blocks, fetched_nbytes=report.nbytes)
-            self.counter.add(fetch_objects, drifted=report.drifted)
+            fetched = Movement(fetched_blocks=report.blocks, fetched_nbytes=report.nbytes)
+            self.counter.add(fetched, drifted=report.drifted)
+            for measured in report.passes:
+                RECORDS.add(measured)
 
     def moved(self) -> Movement:
         """Return the data moved between nodes so far."""

@@ -82,6 +82,8 @@ class _PackedArguments:
 class RayExecutor(ExecutorBase):
     """Runs functions on the nodes of the connected cluster."""
 
+    reports_passes = True
+
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
         """Return the number of CPUs of each node."""
         nodes = usable_nodes()

@@ -15,8 +15,8 @@ from typing import Any, Final
 import ray
 from ray import ObjectRef
 
-from spliter import PartitionNotLocalError
-from spliter.backend import check_rows, concatenate
+from spliter import Location, PartitionNotLocalError
+from spliter.backend import Pass, check_rows, concatenate, take_passes
 from spliter_backends.ray.cluster import fetch_objects, query_locations, wait_created
 
 BATCH_BLOCKS: Final = 64
@@ -38,12 +38,15 @@ class TaskReport:
         Blocks and bytes fetched from other nodes.
     made : bool
         Whether the task has concatenated the blocks, for reuse by later tasks.
+    passes : sequence of Pass
+        What it measured.
     """
 
     drifted: bool
     blocks: int
     nbytes: int
     made: bool
+    passes: Sequence[Pass]
 
 
 @dataclass(frozen=True)
@@ -118,11 +121,12 @@ class NodeSource:
         _, members, *_ = self._sent
         return self._made[0] if self._made and len(members[0]) > 1 else None
 
-    def report(self) -> TaskReport:
-        """Return the report for the main program, after the task."""
+    def report(self, split: str) -> TaskReport:
+        """Return the report for the main program, after the task; `split` is the Split's token."""
         nbytes = sum(self._fetched.values())
         drifted = self._here != self._sent[0]
-        return TaskReport(drifted, len(self._fetched), nbytes, self.made is not None)
+        passes = take_passes(split, Location(self._here))
+        return TaskReport(drifted, len(self._fetched), nbytes, self.made is not None, passes)
 
     def read(self) -> Iterator[Any]:
         """Return an iterator over the blocks, or tuples of aligned blocks.

@@ -70,15 +70,16 @@ def run(
         if not sources:
             return _check_picklable(fn(*given, **named))
         arrived = [
-            value.source
+            (value.source, value.token)
             for value in (*given, *named.values())
             if isinstance(value, Partition) and isinstance(value.source, NodeSource)
         ]
         node = this_node()
-        for source in arrived:
+        for source, _ in arrived:
             source.open_at(node)
         result = _check_picklable(fn(*given, **named))
-        return [source.report() for source in arrived], *(one.made for one in arrived), result
+        reports = [source.report(token) for source, token in arrived]
+        return reports, *(source.made for source, _ in arrived), result
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- Ray cancels tasks with others
         failure = as_ray_error(error)
     # Raised outside of the handler: Ray would pickle the context too, which may be unpicklable.

@@ -1,0 +1,219 @@
+"""Measure iterations over partitions, and keep the last one of each.
+
+Two clock readings per block, one before it is read and one after; nothing is sent. The records stay
+in the process that runs the task until the program asks for them::
+
+    for block in partition:      read | compute | read | compute | ... | end
+                                 waiting  seconds[0]     seconds[1]
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter._grid import IntArray
+from spliter._planner import Location
+from spliter.metrics._prometheus import Totals
+
+MAX_SPLITS: Final = 64
+"""Splits whose records a process keeps: those measured last. A record takes 12 bytes per block."""
+
+STOLEN: Final[ContextVar[bool]] = ContextVar("stolen", default=False)
+"""Whether the current thread of a team took its partition from the queue of another one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """One iteration over a partition, from the request of the first block to the end of the last.
+
+    Parameters
+    ----------
+    split : str
+        Token of its Split.
+    positions : ndarray of int64, shape (n,)
+        C-order positions of the blocks in the collection.
+    nbytes : int
+        Bytes of the blocks.
+    thread : tuple of int
+        Process and thread that ran it.
+    begun : float
+        Time of the first request, in seconds since the epoch.
+    duration, cpu : float
+        Seconds that passed, and that the thread computed.
+    seconds : ndarray of float32, shape (m,)
+        Seconds between receiving each block and requesting the next one; fewer than blocks if the
+        iteration was left early.
+    waiting : float
+        Seconds spent reading blocks.
+    stolen : bool
+        Whether a thread took the partition from the queue of another one.
+    place : Location or None
+        Where it ran, if that is known.
+    """
+
+    split: str
+    positions: IntArray
+    nbytes: int
+    thread: tuple[int, int]
+    begun: float
+    duration: float
+    cpu: float
+    seconds: npt.NDArray[np.float32]
+    waiting: float
+    stolen: bool = False
+    place: Location | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What distinguishes the partition from others of the same plan."""
+        return int(self.positions[0]), len(self.positions)
+
+    @property
+    def ended(self) -> float:
+        """Time of its end, in seconds since the epoch."""
+        return self.begun + self.duration
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every block was measured by itself."""
+        return len(self.seconds) == len(self.positions)
+
+
+class MeasuredBlocks(Iterator[Any]):
+    """An iterator over blocks that measures its iteration.
+
+    It keeps no reference to a block that it has returned: the program may release that before it
+    requests the next one.
+
+    Parameters
+    ----------
+    blocks : iterator
+        The blocks.
+    split : str
+        Token of the Split.
+    positions : ndarray of int64, shape (n,)
+        C-order positions of the blocks in the collection.
+    nbytes : int
+        Bytes of the blocks.
+    """
+
+    def __init__(self, blocks: Iterator[Any], split: str, positions: IntArray, nbytes: int) -> None:
+        self._blocks = blocks
+        self._of = split, positions, nbytes
+        self._seconds: list[float] = []
+        self._waiting = 0.0
+        self._begun = self._given = self._cpu = 0.0
+        self._thread = 0
+        self._has_ended = False
+
+    def __next__(self) -> Any:
+        asked = time.perf_counter()
+        if self._begun:
+            self._seconds.append(asked - self._given)
+        else:
+            self._begun, self._cpu, self._thread = asked, time.thread_time(), threading.get_ident()
+        try:
+            return next(self._blocks)
+        except StopIteration:
+            self._end(asked)
+            raise
+        except BaseException:
+            self._has_ended = True  # nothing to learn from it
+            raise
+        finally:
+            self._given = time.perf_counter()
+            self._waiting += self._given - asked
+
+    def __del__(self) -> None:
+        if self._begun and not self._has_ended:  # the program has left the loop early
+            now = time.perf_counter()
+            self._seconds.append(now - self._given)
+            self._end(now)
+
+    def _end(self, now: float) -> None:
+        if self._has_ended:
+            return
+        self._has_ended = True
+        duration = now - self._begun
+        here = threading.get_ident()
+        RECORDS.add(
+            Pass(
+                *self._of,
+                thread=(os.getpid(), here),
+                begun=time.time() - duration,
+                duration=duration,
+                # The clock of a thread says nothing to another one.
+                cpu=time.thread_time() - self._cpu if here == self._thread else 0.0,
+                seconds=np.array(self._seconds, np.float32),
+                waiting=self._waiting,
+                stolen=STOLEN.get(),
+            )
+        )
+
+
+class Records:
+    """The last pass over each partition, for the Splits measured last; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._splits: OrderedDict[str, dict[tuple[int, int], Pass]] = OrderedDict()
+
+    def add(self, one: Pass) -> None:
+        """Add a pass that ended in this process, or in one that no longer exists."""
+        TOTALS.add(
+            passes=1,
+            blocks=len(one.positions),
+            bytes=one.nbytes,
+            seconds=one.duration,
+            cpu_seconds=one.cpu,
+            waiting_seconds=one.waiting,
+            steals=one.stolen,
+        )
+        self.keep([one])
+
+    def keep(self, passes: Iterable[Pass]) -> None:
+        """Keep passes that another process has counted."""
+        with self._lock:
+            for one in passes:
+                self._splits.setdefault(one.split, {})[one.key] = one
+                self._splits.move_to_end(one.split)
+            while len(self._splits) > MAX_SPLITS:
+                self._splits.popitem(last=False)
+
+    def of(self, split: str) -> list[Pass]:
+        """Return the passes over a Split."""
+        with self._lock:
+            return list(self._splits.get(split, {}).values())
+
+    def take(self, split: str) -> list[Pass]:
+        """Remove and return the passes over a Split."""
+        with self._lock:
+            return list(self._splits.pop(split, {}).values())
+
+    def take_all(self) -> list[Pass]:
+        """Remove and return the passes over all Splits."""
+        with self._lock:
+            tokens = list(self._splits)
+        return [one for token in tokens for one in self.take(token)]
+
+
+def take_passes(split: str, location: Location) -> list[Pass]:
+    """Return the passes over a Split that ended in this process; the body of a task."""
+    return [replace(one, place=location) for one in RECORDS.take(split)]
+
+
+RECORDS: Final = Records()
+"""The records of this process."""
+
+TOTALS: Final = Totals()
+"""The counters of this process."""
