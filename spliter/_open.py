@@ -8,7 +8,7 @@ from typing import Any
 from spliter._errors import InvalidArgumentError
 from spliter._materialize import Materialize, check_materialize
 from spliter._planner import check_partitions_per_location
-from spliter._schedule import Schedule, named
+from spliter._schedule import AUTO, Schedule, named
 from spliter._split import Split
 from spliter._unsupported import check_aligned_arguments
 from spliter.backend.protocols import SupportsPersist
@@ -48,7 +48,9 @@ def split(
     schedule : Schedule or str, optional
         For blocks that take unequal time: cut the blocks of each location into more partitions of
         decreasing size, so that its cores finish together. A name of :class:`Schedule`, such as
-        ``"FAC2"``, or a Schedule. Not with `partitions_per_location`.
+        ``"FAC2"``, or a Schedule. Not with `partitions_per_location`. ``"AUTO"`` cuts anew by the
+        seconds that each block took in earlier passes, if that promises a shorter pass; not with
+        `materialize` or `steal`.
     steal : bool, default False
         With a `schedule`, on Dask: whether partitions of blocks that several workers hold may run
         at any of these, as Dask decides. Such blocks are replicas, and Zarr arrays that workers
@@ -88,10 +90,10 @@ def split(
         If blocks are lost, or do not become available in time.
     InvalidArgumentError
         If `partitions_per_location` is not ``None`` or an int of at least 1, or is given with a
-        `schedule`; if there is no schedule of that name; if `steal` is ``True`` without a
-        schedule, with another engine, or if each block is at one location; if `materialize`
-        is none of its values, or ``True`` for blocks in several columns, `persist` is not a
-        bool, or an option is given without its name.
+        `schedule`; if there is no schedule of that name, or AUTO is given with `materialize` or
+        `steal`; if `steal` is ``True`` without a schedule, with another engine, or if each block
+        is at one location; if `materialize` is none of its values, or ``True`` for blocks in
+        several columns, `persist` is not a bool, or an option is given without its name.
 
     Examples
     --------
@@ -113,6 +115,11 @@ def split(
         )
     check_materialize(materialize)
     _check_steal(steal, chosen, materialize)
+    if chosen is not None and chosen.kind == AUTO and (steal or materialize is not False):
+        raise InvalidArgumentError(
+            "schedule AUTO measures the blocks that each core has taken, so it does not go with "
+            'materialize or steal; pass another schedule, such as "FAC2"'
+        )
     _check_persist(persist)
     locator = locator_for(collection, backend)
     check_aligned_arguments(locator.recognises, collection, aligned)

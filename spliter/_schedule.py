@@ -32,6 +32,9 @@ Order: TypeAlias = Literal["contiguous", "strided"]
 Sizes: TypeAlias = Callable[[int, int], Iterator[int]]
 """Endless sizes of successive chunks, given the numbers of blocks and of cores."""
 
+AUTO: Final = "AUTO"
+"""FAC2 for the first pass, then STATIC with the seconds that each block took as weights."""
+
 STAGES: Final = 3
 """Stages of FISS, as in the example of its authors (Philip and Das 1997)."""
 
@@ -84,6 +87,10 @@ class Schedule:
     PSS         r/1.5p                                        Girkar et al. 2006
     ==========  ============================================  ===============================
 
+    AUTO is FAC2, or STATIC if it has weights. At the start of later passes it becomes STATIC with
+    the measured seconds of each block as weights, if that promises to save 5 % of the pass; so
+    partitions, and the last bits of sums of floats, differ from run to run.
+
     ``"dynamic"`` is SS, ``"guided"`` GSS and ``"factoring"`` FAC2. The half of PLS is that of
     DAPHNE. With fewer than about eight times the square of p blocks the decrease of TSS rounds to
     0, and all chunks of TSS and TFSS are equal. `split` starts partitions largest first, also
@@ -104,7 +111,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         kind = ALIASES.get(str(self.kind).lower(), str(self.kind).upper())
-        if kind not in FORMULAS:
+        if kind not in (*FORMULAS, AUTO):
             raise _unknown(self.kind)
         object.__setattr__(self, "kind", kind)
         least = self.min_blocks
@@ -119,7 +126,11 @@ class Schedule:
 
     def __str__(self) -> str:
         """Return the kind and the order in words."""
-        return f"{self.kind}, {self.order}" if self.order else self.kind
+        kind = self.kind
+        if kind == AUTO:
+            cut = "FAC2" if self.weights is None else "STATIC by weights"
+            kind = f"AUTO ({cut} now; not reproducible)"
+        return f"{kind}, {self.order}" if self.order else kind
 
     def with_order(self, order: Order) -> Schedule:
         """Return this schedule; with an order, if it has none."""
@@ -139,7 +150,10 @@ class Schedule:
             At least 1 each; they add up to `blocks`.
         """
         found: list[int] = []
-        formula = FORMULAS[self.kind](blocks, cores)
+        kind = self.kind
+        if kind == AUTO:
+            kind = "FAC2" if self.weights is None else "STATIC"
+        formula = FORMULAS[kind](blocks, cores)
         while blocks:
             found.append(min(max(next(formula), self.min_blocks), blocks))
             blocks -= found[-1]
@@ -201,7 +215,7 @@ def named(schedule: object) -> Schedule | None:
 
 
 def _unknown(schedule: object) -> InvalidArgumentError:
-    names = ", ".join([*FORMULAS, *ALIASES])
+    names = ", ".join([*FORMULAS, AUTO, *ALIASES])
     return InvalidArgumentError(
         f"schedule {schedule!r} is unknown; pass a Schedule or one of {names}"
     )

@@ -6,11 +6,13 @@ import logging
 import uuid
 import weakref
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn, Self, overload
 
 import numpy as np
 
 from spliter._alignment import check_aligned
+from spliter._auto import promises_gain, seconds_of_blocks
 from spliter._errors import InvalidArgumentError, SplitClosedError, UnknownItemIndexError
 from spliter._events import LOGGER, log_event
 from spliter._format import plural
@@ -18,8 +20,8 @@ from spliter._grid import UNKNOWN, BlockGrid
 from spliter._materialize import Materialization, Materialize, decide
 from spliter._partition import NOT_MATERIALIZED, Partition
 from spliter._per_block import count_items
-from spliter._planner import Location, plan
-from spliter._schedule import Order, Schedule
+from spliter._planner import Location, PlannedPartition, plan
+from spliter._schedule import AUTO, Order, Schedule
 from spliter.backend.protocols import (
     Blocks,
     Executor,
@@ -28,7 +30,7 @@ from spliter.backend.protocols import (
     SupportsSteal,
 )
 from spliter.html import split_html
-from spliter.metrics import RECORDS, Pass, take_passes
+from spliter.metrics import RECORDS, Pass, key_of, take_passes
 
 
 class Snapshot(Sequence[Partition]):
@@ -60,6 +62,8 @@ class Snapshot(Sequence[Partition]):
         self._made: weakref.WeakSet[Partition] = weakref.WeakSet()
         self._closed = False
         self._token = uuid.uuid4().hex
+        self._iterations = 0
+        self._next_check = 1
         self._materialize = materialize
         self._materialization = NOT_MATERIALIZED
         self._plan()
@@ -73,11 +77,9 @@ class Snapshot(Sequence[Partition]):
 
     def _plan(self) -> None:
         """Locate the blocks and group them; unchanged partitions keep their identity."""
-        placement = self._blocks.locate()
-        self._capacities = self._executor.capacities(placement.locations)
-        planned = plan(
-            placement, self._capacities, self._partitions_per_location, self._schedule, self._steal
-        )
+        self._placement = self._blocks.locate()
+        self._capacities = self._executor.capacities(self._placement.locations)
+        planned = self._planned(self._schedule)
         present = {
             (part.location, part.holders, part.indexes.positions.tobytes()): part
             for part in self._partitions
@@ -96,6 +98,30 @@ class Snapshot(Sequence[Partition]):
         numbers = {location: number for number, location in enumerate(self.locations)}
         for partition in self._partitions:
             partition.location_number = numbers[partition.location]
+
+    def _planned(self, schedule: Schedule | None) -> list[PlannedPartition]:
+        per_location = self._partitions_per_location
+        return plan(self._placement, self._capacities, per_location, schedule, self._steal)
+
+    def _adapt(self) -> None:
+        """Cut by the seconds that each block took, with schedule AUTO, if that promises a gain.
+
+        Checked before the passes 2, 3, 5, 9 and so on, as collecting takes a task per location.
+        """
+        schedule, begun = self._schedule, self._iterations
+        self._iterations += 1
+        if schedule is None or schedule.kind != AUTO or begun < self._next_check:
+            return
+        keys = {key_of(partition.indexes.positions) for partition in self._partitions}
+        passes = [one for one in self._passes() if one.key in keys]
+        seconds = seconds_of_blocks(passes, self.nblocks)
+        if seconds is None:  # that pass has not ended, or was none
+            return
+        self._next_check = 2 * begun
+        by_seconds = replace(schedule, weights=seconds)
+        if promises_gain(self._planned(by_seconds), seconds, passes):
+            self._schedule = by_seconds
+            self._plan_again("measured seconds")
 
     def _decide(self) -> None:
         """Decide once whether to materialize: later, copies themselves take up free memory.
@@ -189,10 +215,15 @@ class Snapshot(Sequence[Partition]):
         return self._partitions[index]
 
     def __iter__(self) -> Iterator[Partition]:
-        """Iterate over the partitions; plans again if a task found blocks moved."""
+        """Iterate over the partitions; plans again if a task found blocks moved.
+
+        With schedule AUTO also if measured seconds promise a shorter pass.
+        """
         self._check_open()
-        if self._blocks.has_drifted() and self._executor.blocking_call_allowed():
-            self._plan_again("drift")
+        if self._executor.blocking_call_allowed():
+            if self._blocks.has_drifted():
+                self._plan_again("drift")
+            self._adapt()
         return iter(list(self._partitions))
 
     @property
@@ -270,7 +301,7 @@ class Snapshot(Sequence[Partition]):
         if not self._executor.reports_passes:
             futures = [
                 self._executor.submit(take_passes, (self._token, location), {}, location=location)
-                for location in self.locations
+                for location in sorted({at for part in self._partitions for at in part.holders})
             ]
             for passes in self._executor.gather(futures):
                 RECORDS.keep(passes)

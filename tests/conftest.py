@@ -23,6 +23,7 @@ import hypothesis
 import pytest
 
 import spliter
+from spliter_backends.local.executor import LocalExecutor
 from tests.slurm.cluster import why_not as why_no_slurm
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -219,3 +220,10 @@ def run_python(tmp_path: Path) -> RunPython:
         )
 
     return run
+
+
+@pytest.fixture
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the local backend have two cores, whatever the machine has."""
+    executor = LocalExecutor(threads=2)
+    monkeypatch.setattr("spliter_backends.local.locator.default_executor", lambda: executor)

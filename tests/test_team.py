@@ -24,12 +24,6 @@ from spliter_backends.local import executor as local
 QUEUES = st.sampled_from(["central", "core", "group"])
 
 
-@pytest.fixture
-def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    executor = local.LocalExecutor(threads=2)
-    monkeypatch.setattr("spliter_backends.local.locator.default_executor", lambda: executor)
-
-
 ONE = np.ones(1)
 
 

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from spliter.metrics._records import RECORDS, STOLEN, MeasuredBlocks, Pass, take_passes
+from spliter.metrics._records import RECORDS, STOLEN, MeasuredBlocks, Pass, key_of, take_passes
 from spliter.metrics._report import Metrics, PartitionMetrics, report
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Metrics",
     "PartitionMetrics",
     "Pass",
+    "key_of",
     "report",
     "take_passes",
 ]

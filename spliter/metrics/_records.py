@@ -76,7 +76,7 @@ class Pass:
     @property
     def key(self) -> tuple[int, int]:
         """What distinguishes the partition from others of the same plan."""
-        return int(self.positions[0]), len(self.positions)
+        return key_of(self.positions)
 
     @property
     def ended(self) -> float:
@@ -87,6 +87,11 @@ class Pass:
     def is_whole(self) -> bool:
         """Whether every block was measured by itself."""
         return len(self.seconds) == len(self.positions)
+
+
+def key_of(positions: IntArray) -> tuple[int, int]:
+    """Return what distinguishes a partition from others of the same plan."""
+    return int(positions[0]), len(positions)
 
 
 class MeasuredBlocks(Iterator[Any]):

@@ -10,7 +10,7 @@ from typing import Final, Protocol, overload
 from spliter._format import format_bytes
 from spliter._grid import BlockIndexes
 from spliter._planner import Location
-from spliter.metrics._records import Pass
+from spliter.metrics._records import Pass, key_of
 
 COLUMNS: Final = (
     "location",
@@ -183,8 +183,7 @@ def report(
     rows: list[PartitionMetrics] = []
     here: dict[Location, list[Pass]] = {}
     for partition in partitions:
-        positions = partition.indexes.positions
-        one = by_key.get((int(positions[0]), len(positions)))
+        one = by_key.get(key_of(partition.indexes.positions))
         if one is None:
             continue
         place = one.place or partition.location
@@ -192,7 +191,7 @@ def report(
         rows.append(
             PartitionMetrics(
                 partition.location,
-                len(positions),
+                len(one.positions),
                 partition.nbytes,
                 one.duration,
                 one.cpu,

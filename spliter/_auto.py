@@ -1,0 +1,62 @@
+"""``schedule="AUTO"``: cut by what each block took, if that promises a shorter pass.
+
+Pure functions on what was measured; the clocks of different locations are never compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter._planner import Location, PlannedPartition
+from spliter.metrics import Pass
+
+GAIN: Final = 0.05
+"""Least share of a pass that a new plan must promise to save."""
+
+Seconds: TypeAlias = npt.NDArray[np.float64]
+
+
+def seconds_of_blocks(passes: Iterable[Pass], nblocks: int) -> Seconds | None:
+    """Return the seconds that each block of a collection took; None unless all were measured.
+
+    Parameters
+    ----------
+    passes : iterable of Pass
+        The last pass over each partition.
+    nblocks : int
+        Blocks of the collection.
+    """
+    seconds = np.full(nblocks, np.nan)
+    for one in passes:
+        if one.is_whole:
+            seconds[one.positions] = one.seconds
+    return None if np.isnan(seconds).any() else seconds
+
+
+def promises_gain(
+    planned: Iterable[PlannedPartition], seconds: Seconds, passes: Sequence[Pass]
+) -> bool:
+    """Return whether a plan promises a shorter pass than the last one.
+
+    Parameters
+    ----------
+    planned : iterable of PlannedPartition
+        The plan: at most one partition for each core.
+    seconds : ndarray of shape (nblocks,)
+        Seconds that each block took.
+    passes : sequence of Pass
+        The last pass over each partition of the present plan.
+    """
+    promised = max(float(seconds[part.positions].sum()) for part in planned)
+    of_location: dict[Location | None, list[Pass]] = {}
+    for one in passes:
+        of_location.setdefault(one.place, []).append(one)
+    took = max(
+        max(one.ended for one in some) - min(one.begun for one in some)
+        for some in of_location.values()
+    )
+    return promised < (1 - GAIN) * took
