@@ -48,6 +48,11 @@ def make_costs(numbers: Codes, rows: int, seed: int) -> Items:
     return np.where(numbers < rows / 2, DEARER, 1.0)[:, np.newaxis]
 
 
+def make_equal_costs(numbers: Codes, rows: int, seed: int) -> Items:
+    """Return the mean of these costs for every item."""
+    return np.full((len(numbers), 1), (DEARER + 1) / 2)
+
+
 def burn(block: Items, effort: float) -> int:
     """Compute for a time in proportion to the cost of the items: `effort` calls for each unit."""
     scratch = np.empty_like(BURNT)
@@ -211,6 +216,7 @@ WORKLOADS: Final = {
         burn,
         "half of the items cost ten times as much; NumPy computes without the lock",
     ),
+    "even": Workload(make_equal_costs, burn, "as much work, the same for each item"),
     "emulated": Workload(
         make_costs,
         sleep,
@@ -231,7 +237,7 @@ WORKLOADS: Final = {
     ),
     "zlib": Workload(make_texts, compress, "compress texts, half of them repetitive"),
 }
-"""Workloads by name; in all of them dear items come first."""
+"""Workloads by name; dear items come first."""
 
 
 @dataclass(frozen=True)
