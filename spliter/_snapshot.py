@@ -299,9 +299,10 @@ class Snapshot(Sequence[Partition]):
         """Collect the last pass over each partition from the processes that ran the tasks."""
         self._blocks.moved()  # reads the reports of tasks
         if not self._executor.reports_passes:
+            holders = {at for part in self._partitions for at in part.holders}
             futures = [
                 self._executor.submit(take_passes, (self._token, location), {}, location=location)
-                for location in sorted({at for part in self._partitions for at in part.holders})
+                for location in sorted({*self.locations, *holders})
             ]
             for passes in self._executor.gather(futures):
                 RECORDS.keep(passes)
