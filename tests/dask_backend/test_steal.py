@@ -6,7 +6,6 @@ import itertools
 import operator
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import dask
@@ -80,15 +79,15 @@ def rows_at_once(partition: Partition) -> tuple[list[int], str]:
     return partition.materialize().tolist(), where(partition)
 
 
-def collect(parts: Split, found: list[tuple[list[int], str]]) -> None:
-    found.extend(gather(parts.map(rows_at_once)))
-
-
 def keep_busy(client: Client, worker: str) -> Future[Any]:
     """Start a task that occupies a worker's thread for a while."""
     busy = client.submit(time.sleep, 2, workers=[worker], pure=False)
     wait_until(lambda: client.processing()[worker] != ())
     return busy
+
+
+def materialized(dask_worker: Any) -> int:
+    return sum("spliter-materialized" in str(key) for key in dask_worker.data)
 
 
 def restrictions(client: Client, futures: Sequence[Future[Any]]) -> list[set[str]]:
@@ -142,8 +141,8 @@ def test_nothing_moves_and_nothing_drifts(start_replicating: StartCluster) -> No
         assert (counts.nbytes, counts.who_has, counts.tasks) == (0, 0, len(parts))
         assert transfers(client) == before
         assert parts.moved.blocks == 0
-        # No task has reported that it runs elsewhere than planned: the plan is kept.
-        assert all(one is other for one, other in zip(planned, parts, strict=True))
+        # No task has reported that it runs elsewhere than planned: nothing is planned anew.
+        assert count(lambda: list(parts)).who_has == 0
 
 
 def test_control_where_tasks_run_away_from_their_blocks(start_replicating: StartCluster) -> None:
@@ -163,7 +162,7 @@ def test_control_where_tasks_run_away_from_their_blocks(start_replicating: Start
         before = transfers(client)
         assert sum(gather(parts.map(total))) == expected(16) - expected(8)
         assert parts.moved.fetched_blocks == 1
-        assert transfers(client) == before + 1
+        assert transfers(client) > before
 
 
 def test_dask_steals_from_the_worker_that_has_more(start_replicating: StartCluster) -> None:
@@ -188,12 +187,15 @@ def test_only_holders_steal(start_replicating: StartCluster) -> None:
     client.replicate(blocks[:20], workers=[first, second], n=2)
     with split(blocks, schedule="SS", steal=True) as parts:
         assert {part.holders for part in parts} == {(first, second), ()}
+        # The third one soon has nothing to do, and may not take the tasks of the others.
+        busy = [keep_busy(client, first), keep_busy(client, second)]
         futures = parts.map(unequal)
         wait(futures)
         allowed = [set(part.holders or (part.location,)) for part in parts]
         assert restrictions(client, futures) == allowed
         for (_, address), holders in zip(gather(futures), allowed, strict=True):
             assert address in holders
+        wait(busy)
         assert parts.moved.blocks == 0
 
 
@@ -236,17 +238,19 @@ def test_long_lists_of_blocks_and_materializing_move_nothing(
     client = start_replicating(n_workers=2)
     first, second = workers_of(client)
     blocks = replicated(client, 400)
-    with counter(client) as count, split(blocks, schedule="STATIC", steal=True) as parts:
+    with split(blocks, schedule="STATIC", steal=True) as parts:
         assert [len(part) for part in parts] == [200, 200]
         for idle in (first, second):
             (busy,) = {first, second} - {idle}
             blocked = keep_busy(client, busy)
-            found: list[tuple[list[int], str]] = []
-            counts = count(partial(collect, parts, found))
+            before = transfers(client)
+            found = gather(parts.map(rows_at_once))
+            assert transfers(client) == before
+            assert {address for _, address in found} == {idle}
             blocked.result()
-            assert counts.nbytes == 0
             assert sorted(item for items, _ in found for item in items) == list(range(4000))
-            assert {address for _, address in found} >= {idle}
+            # Nothing is kept that another worker would have to fetch for the next task.
+            assert client.run(materialized) == {first: 0, second: 0}
         assert parts.moved.blocks == 0
 
 
