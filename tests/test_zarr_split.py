@@ -191,7 +191,7 @@ def test_any_worker_reads_what_it_takes_from_others(
         assert "SS, contiguous, steal" in repr(parts)
         workers = tuple(workers_of(client))
         assert {part.holders for part in parts} == {workers}
-        busy = client.submit(time.sleep, 2, workers=[workers[0]], pure=False)
+        busy = client.submit(time.sleep, 3, workers=[workers[0]], pure=False)
         found = gather(parts.map(taken))
         busy.result()
         assert sorted(row for _, rows in found for row in rows) == list(range(80))

@@ -12,7 +12,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client, Future, get_worker, wait
+from distributed import Client, Event, Future, get_worker, wait
 from distributed.core import Status
 
 from spliter import InvalidArgumentError, Partition, Split, gather, reduce, split, task
@@ -79,11 +79,15 @@ def rows_at_once(partition: Partition) -> tuple[list[int], str]:
     return partition.materialize().tolist(), where(partition)
 
 
-def keep_busy(client: Client, worker: str) -> Future[Any]:
-    """Start a task that occupies a worker's thread for a while."""
-    busy = client.submit(time.sleep, 2, workers=[worker], pure=False)
+def keep_busy(client: Client, worker: str, seconds: float = 2) -> Future[Any]:
+    """Start a task that occupies a worker's thread for a while, or until it is released."""
+    busy = client.submit(wait_for, worker, seconds, workers=[worker], pure=False)
     wait_until(lambda: client.processing()[worker] != ())
     return busy
+
+
+def wait_for(event: str, seconds: float) -> None:
+    Event(event).wait(seconds)
 
 
 def materialized(dask_worker: Any) -> int:
@@ -242,11 +246,12 @@ def test_long_lists_of_blocks_and_materializing_move_nothing(
         assert [len(part) for part in parts] == [200, 200]
         for idle in (first, second):
             (busy,) = {first, second} - {idle}
-            blocked = keep_busy(client, busy)
+            blocked = keep_busy(client, busy, seconds=60)
             before = transfers(client)
             found = gather(parts.map(rows_at_once))
             assert transfers(client) == before
             assert {address for _, address in found} == {idle}
+            Event(busy).set()
             blocked.result()
             assert sorted(item for items, _ in found for item in items) == list(range(4000))
             # Nothing is kept that another worker would have to fetch for the next task.
