@@ -7,8 +7,9 @@
     python benchmarks/performance.py --update --older-than 2026-11-22   # go on where that ended
 
 ``performance.toml`` next to this file lists them. Figures that are not measured stay on the page
-unchanged. For ``spliter compare``, times are divided by SplIter's in the same round: median and
-quartiles. For other commands the last lines are shown.
+unchanged. For ``spliter compare``, times are divided by SplIter's in the same round, or by the
+ideal's if SplIter's own is not measured: median and quartiles. For other commands the last lines
+are shown.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spliter_experiments.compare.ways import MEANINGS
+from spliter_experiments.compare.ways import IDEAL, MEANINGS
 from spliter_experiments.harness.facts import facts
 from spliter_experiments.harness.records import Record, ResultsFolder
 from spliter_experiments.harness.table import Grid, quartiles
@@ -112,19 +113,20 @@ def measure(figure: Figure, quick: bool) -> list[str]:
 
 def ratios_table(records: Sequence[Record]) -> list[str]:
     """Return a table of each way's time divided by SplIter's in the same round."""
-    measured = {one.way for one in records} - {"spliter"}
-    ways = [way for way in MEANINGS if way in measured]
+    measured = {one.way for one in records}
+    base = "spliter" if "spliter" in measured else IDEAL
+    ways = [way for way in MEANINGS if way in measured - {base}]
     found = {(one.x, one.way, one.repetition): one.seconds for one in records}
     rows = []
     for x in sorted({one.x for one in records}):
         own = {
-            at: seconds
-            for (place, way, at), seconds in found.items()
-            if (place, way) == (x, "spliter")
+            at: seconds for (place, way, at), seconds in found.items() if (place, way) == (x, base)
         }
         ratios = ([found[x, way, at] / seconds for at, seconds in own.items()] for way in ways)
         rows.append((f"{x:g}", quartiles([*own.values()]), *map(quartiles, ratios)))
-    return Grid(("blocks per core", "SplIter, s", *ways), tuple(rows)).markdown()
+    return Grid(
+        ("blocks per core", "SplIter, s" if base == "spliter" else f"{base}, s", *ways), tuple(rows)
+    ).markdown()
 
 
 def section(figure: Figure, quick: bool) -> Iterator[str]:
