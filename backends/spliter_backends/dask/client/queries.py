@@ -235,7 +235,8 @@ def check_not_cancelled(futures: Sequence[Future[Any]], indexes: IndexesOf) -> N
         Names the blocks.
     """
     cancelled = [at for at, future in enumerate(futures) if future.status == "cancelled"]
-    raise_if_lost(indexes(np.asarray(cancelled, dtype=np.int64)))
+    if cancelled:
+        raise_if_lost(indexes(np.asarray(cancelled, dtype=np.int64)))
 
 
 def raise_if_lost(blocks: Sequence[tuple[int, ...]]) -> None:
