@@ -253,3 +253,20 @@ class BlockIndexes:
                 for extent, blocks in zip(grid.extent[1:], grid.shape[1:], strict=True)
             ),
         )
+
+    def rows(self) -> IntArray:
+        """Return the numbers of all rows, block by block; their counts must be known."""
+        starts, counts = self.item_starts, self.item_counts
+        assert starts is not None and counts is not None
+        ends = np.cumsum(counts)
+        # Row numbers are consecutive within a block and jump to the next block's start.
+        jumps = np.repeat(starts - (ends - counts), counts)
+        return jumps + np.arange(counts.sum(), dtype=np.int64)
+
+    def count_rows(self) -> int | None:
+        """Return the number of rows; ``None`` while unknown."""
+        if self.item_counts is None:
+            return None
+        # In a grid of several columns, blocks in the same grid row hold the same rows.
+        _, first = np.unique(grid_rows(self.grid_shape, self.positions), return_index=True)
+        return int(self.item_counts[first].sum())

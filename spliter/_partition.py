@@ -14,7 +14,7 @@ import numpy as np
 
 from spliter._errors import InvalidArgumentError, SplitClosedError, UnknownItemIndexError
 from spliter._format import plural
-from spliter._grid import BlockGrid, BlockIndexes, IntArray, block_indexes, grid_rows
+from spliter._grid import BlockGrid, BlockIndexes, IntArray, block_indexes
 from spliter._materialize import Materialization
 from spliter._planner import Location, PlannedPartition
 from spliter._task_checks import check_keywords, check_task_function
@@ -119,15 +119,8 @@ class Partition:
     ) -> Partition:
         """Create a partition of the Split with a token from its plan."""
         indexes = BlockIndexes.of(grid, planned.positions)
-        made = cls(
-            planned.location,
-            indexes,
-            planned.nbytes,
-            source,
-            executor,
-            resolve_items,
-            token=token,
-        )
+        where, nbytes = planned.location, planned.nbytes
+        made = cls(where, indexes, nbytes, source, executor, resolve_items, token=token)
         made.holders = planned.holders
         return made
 
@@ -264,12 +257,7 @@ class Partition:
 
         ``None`` along an axis of unknown size, or along which the collection has several blocks.
         """
-        indexes = self._indexes
-        if indexes.item_counts is None:
-            return (None, *indexes.trailing_shape)
-        # In a grid of several columns, blocks in the same grid row hold the same rows.
-        _, first = np.unique(grid_rows(indexes.grid_shape, indexes.positions), return_index=True)
-        return (int(indexes.item_counts[first].sum()), *indexes.trailing_shape)
+        return (self._indexes.count_rows(), *self._indexes.trailing_shape)
 
     def get_indexes(self) -> list[tuple[int, ...]]:
         """Return the block index of every block, in iteration order.
@@ -313,14 +301,7 @@ class Partition:
                     "Split was deleted; keep it, or call its resolve_item_indexes() first"
                 )
             self.number_items(resolve())
-        starts, counts = self._indexes.item_starts, self._indexes.item_counts
-        assert starts is not None and counts is not None
-        if not len(counts):
-            return np.empty(0, dtype=np.int64)
-        ends = np.cumsum(counts)
-        # Row numbers are consecutive within a block and jump to the next block's start.
-        jumps = np.repeat(starts - (ends - counts), counts)
-        return jumps + np.arange(ends[-1], dtype=np.int64)
+        return self._indexes.rows()
 
     @property
     def has_known_items(self) -> bool:
