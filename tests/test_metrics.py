@@ -16,6 +16,7 @@ import pytest
 from spliter import Location, Partition, Split, SplitClosedError, gather, split
 from spliter.metrics import RECORDS, MeasuredBlocks, Metrics, PartitionMetrics, Pass, report
 from spliter.metrics._prometheus import HELP
+from spliter.metrics._records import TOTALS
 from spliter.metrics._report import idle_seconds
 
 BLOCKS = [np.ones(at + 1) for at in range(12)]
@@ -80,6 +81,15 @@ def test_a_loop_left_early_is_measured() -> None:
         break
     (one,) = RECORDS.take("early")
     assert (len(one.seconds), one.is_whole) == (1, False)
+
+
+def test_a_loop_may_be_collected_while_its_thread_holds_the_locks() -> None:
+    left = MeasuredBlocks(iter([1, 2]), "collected", np.arange(2), 16)
+    next(left)
+    with RECORDS._lock, TOTALS._lock:
+        del left  # as the garbage collector does, in the middle of any allocation
+    (one,) = RECORDS.take("collected")
+    assert not one.is_whole
 
 
 def test_a_failed_read_is_not_measured() -> None:

@@ -9,10 +9,11 @@ in the process that runs the task until the program asks for them::
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -130,7 +131,8 @@ class MeasuredBlocks(Iterator[Any]):
         try:
             return next(self._blocks)
         except StopIteration:
-            self._end(asked)
+            if not self._has_ended:
+                RECORDS.add(self._end(asked))
             raise
         except BaseException:
             self._has_ended = True  # nothing to learn from it
@@ -143,26 +145,22 @@ class MeasuredBlocks(Iterator[Any]):
         if self._begun and not self._has_ended:  # the program has left the loop early
             now = time.perf_counter()
             self._seconds.append(now - self._given)
-            self._end(now)
+            RECORDS.add_later(self._end(now))
 
-    def _end(self, now: float) -> None:
-        if self._has_ended:
-            return
+    def _end(self, now: float) -> Pass:
         self._has_ended = True
         duration = now - self._begun
         here = threading.get_ident()
-        RECORDS.add(
-            Pass(
-                *self._of,
-                thread=(os.getpid(), here),
-                begun=time.time() - duration,
-                duration=duration,
-                # The clock of a thread says nothing to another one.
-                cpu=time.thread_time() - self._cpu if here == self._thread else 0.0,
-                seconds=np.array(self._seconds, np.float32),
-                waiting=self._waiting,
-                stolen=STOLEN.get(),
-            )
+        return Pass(
+            *self._of,
+            thread=(os.getpid(), here),
+            begun=time.time() - duration,
+            duration=duration,
+            # The clock of a thread says nothing to another one.
+            cpu=time.thread_time() - self._cpu if here == self._thread else 0.0,
+            seconds=np.array(self._seconds, np.float32),
+            waiting=self._waiting,
+            stolen=STOLEN.get(),
         )
 
 
@@ -172,9 +170,23 @@ class Records:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._splits: OrderedDict[str, dict[tuple[int, int], Pass]] = OrderedDict()
+        self._left: deque[Pass] = deque()
+
+    def add_later(self, one: Pass) -> None:
+        """Add a pass from a destructor: it may run while its own thread holds the locks."""
+        self._left.append(one)
+
+    def _settle(self) -> None:
+        while self._left:
+            with contextlib.suppress(IndexError):  # another thread was faster
+                self._add(self._left.popleft())
 
     def add(self, one: Pass) -> None:
         """Add a pass that ended in this process, or in one that no longer exists."""
+        self._settle()
+        self._add(one)
+
+    def _add(self, one: Pass) -> None:
         TOTALS.add(
             passes=1,
             blocks=len(one.positions),
@@ -197,16 +209,19 @@ class Records:
 
     def of(self, split: str) -> list[Pass]:
         """Return the passes over a Split."""
+        self._settle()
         with self._lock:
             return list(self._splits.get(split, {}).values())
 
     def take(self, split: str) -> list[Pass]:
         """Remove and return the passes over a Split."""
+        self._settle()
         with self._lock:
             return list(self._splits.pop(split, {}).values())
 
     def take_all(self) -> list[Pass]:
         """Remove and return the passes over all Splits."""
+        self._settle()
         with self._lock:
             tokens = list(self._splits)
         return [one for token in tokens for one in self.take(token)]
