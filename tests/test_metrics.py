@@ -7,6 +7,7 @@ import operator
 import time
 import weakref
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ import pandas as pd
 import pytest
 
 from spliter import Location, Partition, Split, SplitClosedError, gather, split
+from spliter._grid import BlockIndexes
 from spliter.metrics import RECORDS, MeasuredBlocks, Metrics, PartitionMetrics, Pass, report
-from spliter.metrics._prometheus import HELP
+from spliter.metrics._prometheus import HELP, Totals
 from spliter.metrics._records import TOTALS
 from spliter.metrics._report import idle_seconds
 
@@ -45,6 +47,16 @@ def measured(seconds: float, begun: float = 0.0, thread: int = 0, **more: Any) -
         "waiting": 0.0,
     }
     return Pass(**values | more)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the table shows of a partition."""
+
+    location: Location
+    holders: tuple[Location, ...]
+    indexes: BlockIndexes
+    nbytes: int
 
 
 def slow(blocks: list[Any], seconds: float) -> Iterator[Any]:
@@ -183,13 +195,20 @@ def test_partitions_of_earlier_plans_and_other_splits_are_ignored(four: Split) -
 
 
 def test_partitions_that_ran_elsewhere_or_were_taken_count_as_steals(four: Split) -> None:
+    local, elsewhere = Location("local"), Location("elsewhere")
     passes = [
-        measured(1.0, thread=0, place=Location("local")),
-        measured(1.0, thread=1, place=Location("elsewhere")),
+        measured(1.0, thread=0, place=local),
+        measured(1.0, thread=1, place=elsewhere),
         measured(1.0, thread=2, stolen=True),
     ]
-    found = report(four, passes, {Location("local"): 4})
+    shared = [Shared(local, (local, elsewhere), part.indexes, part.nbytes) for part in four]
+    found = report(shared, passes, {local: 4})
     assert [one.stolen for one in found] == [False, True, True]
+    assert set(found.idle_seconds) == {local, elsewhere}
+    # Where no other location may run it, the process asked first says nothing: it may have several.
+    found = report(four, passes, {local: 4})
+    assert [one.stolen for one in found] == [False, False, True]
+    assert set(found.idle_seconds) == {local}
 
 
 def test_a_team_counts_what_a_thread_took_from_another() -> None:
@@ -202,6 +221,12 @@ def test_a_closed_split(four: Split) -> None:
     four.close()
     with pytest.raises(SplitClosedError):
         four.metrics()
+
+
+def test_counters_whose_names_are_taken() -> None:
+    pytest.importorskip("prometheus_client")
+    TOTALS.add(passes=0)
+    Totals().add(passes=1)  # as of a module that was imported again
 
 
 def test_counters_of_this_process() -> None:

@@ -6,6 +6,7 @@ node exporter, with ``prometheus_client.write_to_textfile``.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -40,7 +41,9 @@ class Totals:
         if first and find_spec("prometheus_client") is not None:
             from prometheus_client import REGISTRY
 
-            REGISTRY.register(self)
+            # A module that was imported again finds its names taken; the loop must not fail for it.
+            with contextlib.suppress(ValueError):
+                REGISTRY.register(self)
 
     def collect(self) -> Iterator[Any]:
         """Yield the counters; called by ``prometheus_client``."""

@@ -31,6 +31,8 @@ class MeasuredPartition(Protocol):
     @property
     def location(self) -> Location: ...
     @property
+    def holders(self) -> tuple[Location, ...]: ...
+    @property
     def indexes(self) -> BlockIndexes: ...
     @property
     def nbytes(self) -> int: ...
@@ -186,7 +188,8 @@ def report(
         one = by_key.get(key_of(partition.indexes.positions))
         if one is None:
             continue
-        place = one.place or partition.location
+        # Without holders it ran where it was planned: one process may have several locations.
+        place = one.place if one.place and partition.holders else partition.location
         here.setdefault(place, []).append(one)
         rows.append(
             PartitionMetrics(

@@ -150,8 +150,8 @@ def schedules(
     order: Annotated[
         str | None,
         typer.Option(
-            help="Which blocks the schedules put together: contiguous or strided. Without it, "
-            "strided."
+            help="Blocks of a partition: contiguous (neighbours), or strided (spread over the "
+            "collection), the default."
         ),
     ] = None,
     ways: Annotated[str | None, ways_option("schedules")] = None,
