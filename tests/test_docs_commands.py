@@ -57,7 +57,7 @@ SHORT: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ("experiment", "list"): (),
     ("experiment", "run"): ("--dry-run",),
     ("experiment", "show"): (),
-    ("slurm", "render"): ("--dry-run",),
+    ("slurm",): ("--dry-run",),
 }
 """Commands of ``spliter`` that are run, and what makes them short."""
 

@@ -32,7 +32,7 @@ COMMANDS = {
     ),
     "slurm": (
         "spliter_experiments.slurm.cli:slurm",
-        "The paper's experiments on a cluster with SLURM, as jobs.",
+        "Write batch scripts that run the paper's experiments on a cluster with SLURM.",
     ),
 }
 """Lazily imported commands: location and help line of each."""

@@ -40,7 +40,7 @@ odd = st.sampled_from(
 values = odd | st.text(max_size=8)
 
 SHOW = ["--size", "--backend", "--configurations", "--nodes", "--repetitions"]
-RENDER = [
+SLURM = [
     *("--nodes", "--repetitions", "--hours", "--account", "--qos", "--partition", "--constraint"),
     *("--nodelist", "--exclude", "--venv", "--python", "--module", "--prolog", "--network"),
     *("--site", "--backend", "--configurations", "--earlier"),
@@ -54,19 +54,18 @@ COMPARE = [
 COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "show": (["experiment", "show", "9", "--nodes", "2"], SHOW),
     "run": (["experiment", "run", "9", "--dry-run", "--results", "there-is-none"], SHOW),
-    "render": (
+    "slurm": (
         [
-            *("slurm", "render", "9", "--nodes", "2", "--repetitions", "1", "--site", "generic"),
+            *("slurm", "9", "--nodes", "2", "--repetitions", "1", "--site", "generic"),
             *("--dry-run", "--output", "there-is-none"),
         ],
-        RENDER,
+        SLURM,
     ),
     **{
         name: (["compare", name, "--ways", "none-of-that-name"], COMPARE)
         for name in ("sum", "histogram", "kmeans", "csvm", "knn", "schedules")
     },
     "report": (["experiment", "report", "there-is-none"], []),
-    "collect": (["slurm", "collect", "there-is-none"], []),
     "profile": (["profile", "there-is-none.py"], []),
     "doctor": (["doctor", "--require", "none-of-that-name"], []),
 }
@@ -96,10 +95,10 @@ def refused_politely() -> Iterator[None]:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(command_lines())
 @example(["experiment", "show", "9", "--repetitions", "100000000000"])
-@example(["slurm", "render", "9", "--site", "generic", "--output", "o", "--hours", "inf"])
-@example(["slurm", "render", "9", "--site", "generic", "--output", "o", "--hours", "nan"])
+@example(["slurm", "9", "--site", "generic", "--output", "o", "--hours", "inf"])
+@example(["slurm", "9", "--site", "generic", "--output", "o", "--hours", "nan"])
 def test_a_command_line_is_taken_or_refused(line: list[str]) -> None:
-    if line[:2] == ["slurm", "render"] and "--dry-run" not in line:
+    if line[0] == "slurm" and "--dry-run" not in line:
         line = [*line, "--dry-run"]
     done = CliRunner().invoke(app, line)
     assert isinstance(done.exception, SystemExit | None), (line, done.exception)

@@ -167,12 +167,6 @@ class VirtualSlurm:
             with contextlib.suppress(psutil.Error):
                 process.kill()
 
-    def end_controller(self) -> None:
-        """End the controller alone."""
-        (controller,) = [daemon for daemon in self._daemons if "slurmctld" in str(daemon.args)]
-        controller.terminate()
-        controller.wait(STOP_SECONDS)
-
     def processes(self) -> list[psutil.Process]:
         """Return all processes that belong to this cluster and its jobs."""
         found = []
@@ -295,11 +289,3 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 120) -> None:
     while not is_so():
         assert time.monotonic() < deadline, "the job does not get there"
         time.sleep(0.2)
-
-
-def job_states(cluster: VirtualSlurm, job_ids: Sequence[str]) -> list[str]:
-    """Return the states of jobs, also of those that have ended."""
-    return cluster.call(
-        *("squeue", "--noheader", "--states=all", "--array", "--format=%T"),
-        f"--jobs={','.join(job_ids)}",
-    ).split()

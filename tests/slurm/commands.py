@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
 from spliter_experiments.cli import app
-from spliter_experiments.slurm.folder import Folder, Submission
 
 
 def spliter(*arguments: str | Path) -> Result:
@@ -15,31 +16,64 @@ def spliter(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "400"})
 
 
-def slurm(*arguments: str | Path) -> Result:
-    return spliter("slurm", *arguments)
-
-
-def ran(*arguments: str | Path) -> str:
+def slurm(*arguments: str | Path) -> str:
     """Run a command that has to end well, and return what it prints."""
-    result = slurm(*arguments)
+    result = spliter("slurm", *arguments)
     assert result.exit_code == 0, result.output
     return result.output
 
 
 def refused(*arguments: str | Path) -> str:
     """Run a command that has to end with a message of ours, and return the message."""
-    result = slurm(*arguments)
-    assert result.exit_code in (1, 2), result.output
+    result = spliter("slurm", *arguments)
+    assert result.exit_code == 2, result.output
     # Not an exception that was let through.
     assert isinstance(result.exception, SystemExit), result.exception
     return result.output
 
 
+def submit(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the script that submits the jobs of a folder."""
+    return subprocess.run(
+        ["/bin/bash", str(folder / "submit.sh")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def submitted(folder: Path) -> list[str]:
+    """Submit the jobs of a folder, and return the numbers of all that have been submitted."""
+    done = submit(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return numbers_in(folder)
+
+
+def numbers_in(folder: Path) -> list[str]:
+    lines = (folder / "jobs.tsv").read_text(encoding="utf-8").splitlines()
+    return [line.split("\t")[1] for line in lines]
+
+
+def scripts_in(folder: Path) -> list[Path]:
+    """Return the scripts of jobs in the order in which they were written."""
+    scripts = (folder / "scripts").glob("*.sbatch")
+    return sorted(scripts, key=lambda script: script.stat().st_mtime_ns)
+
+
+def seconds_of_job(folder: Path) -> int:
+    """Return the time limit of the only job of a folder."""
+    (script,) = scripts_in(folder)
+    found = re.search(r"--time=(\d+):(\d+):(\d+)", script.read_text(encoding="utf-8"))
+    assert found is not None
+    hours, minutes, seconds = map(int, found.groups())
+    return 3600 * hours + 60 * minutes + seconds
+
+
 def hours_for_two(folder: Path, *arguments: str | Path) -> str:
     """Return a time limit that is a minute short of what all runs together want."""
-    ran("render", *arguments, "--output", folder)
-    (job,) = submission(folder).jobs
-    return str((job.seconds - 60) / 3600)
+    slurm(*arguments, "--output", folder)
+    return str((seconds_of_job(folder) - 60) / 3600)
 
 
 def statuses(piece: Path) -> list[tuple[str, int]]:
@@ -48,5 +82,6 @@ def statuses(piece: Path) -> list[tuple[str, int]]:
     return [(stand, int(status)) for stand, status, _, _ in lines]
 
 
-def submission(folder: Path) -> Submission:
-    return Folder(folder).read()
+def last_state(piece: Path) -> str:
+    """Return the last state that a job recorded."""
+    return (piece / "state.tsv").read_text(encoding="utf-8").splitlines()[-1].split("\t")[1]

@@ -15,12 +15,9 @@ from tests.slurm.fake import Answer, FakeSlurm
 def fake_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     """A cluster that takes everything and has forgotten it at once."""
     fake = FakeSlurm(tmp_path / "bin")
-    fake.answer("sinfo", Answer("main*|3/12/1/16|infinite\ndebug|0/2/0/2|10:00\n"))
     fake.answer("squeue", Answer())
-    fake.answer("sacct", Answer(err="Slurm accounting storage is disabled", status=1))
     fake.answer("sbatch", *(Answer(f"{number}\n") for number in range(100, 120)))
-    fake.answer("scancel", Answer())
-    monkeypatch.setenv("PATH", str(fake.folder))
+    monkeypatch.setenv("PATH", f"{fake.folder}:/usr/bin:/bin")
     return fake
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,8 +52,3 @@ class FakeSlurm:
         file = self.folder / "calls.jsonl"
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         return [call[1:] for call in map(json.loads, lines) if call[0] == command]
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """Of processes that shall find these commands and no others of SLURM."""
-        return {**os.environ, "PATH": str(self.folder)}

@@ -1,9 +1,7 @@
-"""The commands against clusters that refuse, hang, forget and are not there."""
+"""Written submissions: what is in them, what they leave out, and how they are submitted."""
 
 from __future__ import annotations
 
-import json
-import shutil
 import subprocess
 from dataclasses import fields
 from pathlib import Path
@@ -12,17 +10,19 @@ from typing import Any
 import pytest
 
 from spliter_experiments.evaluation import PlannedRun
-from spliter_experiments.harness.errors import SlurmError, SubmissionError
 from spliter_experiments.harness.records import Record, ResultsFolder
-from spliter_experiments.slurm import control
-from spliter_experiments.slurm.folder import Folder
-from spliter_experiments.slurm.request import Request
-from spliter_experiments.slurm.scheduler import Slurm
-from tests.slurm.commands import hours_for_two, ran, refused, slurm, submission
+from tests.slurm.commands import (
+    hours_for_two,
+    numbers_in,
+    refused,
+    scripts_in,
+    seconds_of_job,
+    slurm,
+    submit,
+    submitted,
+)
 from tests.slurm.fake import Answer, FakeSlurm
 from tests.slurm.scenarios import KMEANS, full_runs, scenario_file
-
-UNREACHABLE = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
 
 
 @pytest.fixture
@@ -33,17 +33,16 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def chain(tmp_path: Path, folder: Path, fake_slurm: FakeSlurm) -> Path:
     """Three jobs, each after the one before."""
-    ran("render", scenario_file(tmp_path), *("--site", "generic"),
-        *("--output", folder, "--hours", "2"))  # fmt: skip
-    assert len(submission(folder).jobs) == 3
+    slurm(scenario_file(tmp_path), *("--site", "generic", "--output", folder, "--hours", "2"))
+    assert len(scripts_in(folder)) == 3
     return folder
 
 
 def test_dry_run_shows_everything_and_writes_nothing(
     tmp_path: Path, folder: Path, fake_slurm: FakeSlurm
 ) -> None:
-    shown = ran("render", scenario_file(tmp_path), "--site", "marenostrum4", "--output", folder,
-                "--dry-run", "--nodes", "16")  # fmt: skip
+    shown = slurm(scenario_file(tmp_path), "--site", "marenostrum4", "--output", folder,
+                  "--dry-run", "--nodes", "16")  # fmt: skip
     assert not folder.exists()
     assert "1 jobs on marenostrum4" in shown
     assert "6 runs, about" in shown
@@ -53,98 +52,88 @@ def test_dry_run_shows_everything_and_writes_nothing(
     assert fake_slurm.calls("sbatch") == []
 
 
-def test_dry_run_of_submit_shows_the_commands(chain: Path, fake_slurm: FakeSlurm) -> None:
-    shown = ran("submit", chain, "--dry-run")
-    first, second, _ = (job.name for job in submission(chain).jobs)
-    assert f"--dependency=afterany:NUMBER_OF_{first}" in shown
-    assert f"{second}.sbatch'" in shown
-    assert fake_slurm.calls("sbatch") == []
-
-
 def test_chain_is_handed_in_in_order(chain: Path, fake_slurm: FakeSlurm) -> None:
-    ran("submit", chain)
+    assert submitted(chain) == ["100", "101", "102"]
     after = [call[1:-1] for call in fake_slurm.calls("sbatch")]
     assert after == [[], ["--dependency=afterany:100"], ["--dependency=afterany:101"]]
-    assert [job.job_id for job in submission(chain).jobs] == ["100", "101", "102"]
-    assert "all jobs have been handed in" in refused("submit", chain)
+    assert [f"scripts/{script.name}" for script in scripts_in(chain)] == [
+        call[-1] for call in fake_slurm.calls("sbatch")
+    ]
+    # Nothing is submitted twice.
+    assert submitted(chain) == ["100", "101", "102"]
     assert len(fake_slurm.calls("sbatch")) == 3
 
 
 def test_refused_job_keeps_those_before_it(chain: Path, fake_slurm: FakeSlurm) -> None:
     said = "sbatch: error: Batch job submission failed: Invalid qos specification\n"
     fake_slurm.answer("sbatch", Answer("100\n"), Answer(err=said, status=1))
-    message = refused("submit", chain)
-    assert "1 of 3 jobs were handed in" in message
-    assert "Invalid qos specification" in message
-    assert "give --account and --qos" in message
-    assert [job.job_id for job in submission(chain).jobs] == ["100", None, None]
+    done = submit(chain)
+    assert done.returncode == 1
+    assert "Invalid qos specification" in done.stderr
+    assert f"{scripts_in(chain)[1].stem} is not submitted" in done.stderr
+    assert numbers_in(chain) == ["100"]
     fake_slurm.answer("sbatch", Answer("101\n"), Answer("102\n"))
-    ran("submit", chain)
-    assert [job.job_id for job in submission(chain).jobs] == ["100", "101", "102"]
+    assert submitted(chain) == ["100", "101", "102"]
 
 
 def test_job_of_an_interrupted_submit_is_found_by_its_name(
     chain: Path, fake_slurm: FakeSlurm
 ) -> None:
-    fake_slurm.answer("squeue", Answer("77\n"), Answer())
-    ran("submit", chain)
-    assert [job.job_id for job in submission(chain).jobs] == ["77", "100", "101"]
+    fake_slurm.answer("squeue", Answer("77\n77\n"), Answer())
+    assert submitted(chain) == ["77", "100", "101"]
+    assert f"--name={scripts_in(chain)[0].stem}" in fake_slurm.calls("squeue")[0]
 
 
 def test_answer_that_is_no_number(chain: Path, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("sbatch", Answer("welcome!\n"))
-    assert "'welcome!', which is no job number" in refused("submit", chain)
+    assert "no job number in: welcome!" in submit(chain).stderr
 
 
 def test_name_of_the_cluster_after_the_number(chain: Path, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("sbatch", *(Answer(f"{number};mn5\n") for number in (7, 8, 9)))
-    ran("submit", chain)
-    assert [job.job_id for job in submission(chain).jobs] == ["7", "8", "9"]
+    assert submitted(chain) == ["7", "8", "9"]
 
 
-def test_more_nodes_than_the_partition_has(chain: Path, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer("sinfo", Answer("debug|0/64/0/64|1:00\nmain*|0/8/0/8|1-00:00:00\n"))
-    message = refused("submit", chain)
-    assert "asks too much: 16 nodes, and the partition main has 8" in message
-    assert fake_slurm.calls("sbatch") == []
-
-
-def test_more_time_than_the_partition_allows(chain: Path, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer("sinfo", Answer("main*|0/16/0/16|20:00\n"))
-    message = refused("submit", chain)
-    assert "and the partition main allows 0:20:00. Render with --hours" in message
-    assert fake_slurm.calls("sbatch") == []
+def test_command_that_hangs_is_ended(chain: Path, fake_slurm: FakeSlurm) -> None:
+    script = chain / "submit.sh"
+    text = script.read_text(encoding="utf-8")
+    assert text.count("timeout 60 ") == text.count("squeue --") + text.count('"$@"') == 2
+    script.write_text(text.replace("timeout 60", "timeout 0.5"), encoding="utf-8")
+    fake_slurm.answer("sbatch", Answer(sleep=60))
+    assert "is not submitted" in submit(chain).stderr
 
 
 def test_more_than_the_profile_has(tmp_path: Path, folder: Path, fake_slurm: FakeSlurm) -> None:
-    message = refused("render", scenario_file(tmp_path), "--site", "local", "--output", folder)
+    message = refused(scenario_file(tmp_path), "--site", "local", "--output", folder)
     assert "asks too much of local: cores on a node 48, and it has 2" in message
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("as_submission", [False, True])
+@pytest.mark.parametrize("own", [False, True])
 def test_time_limit_follows_earlier_runs(
-    tmp_path: Path, folder: Path, fake_slurm: FakeSlurm, as_submission: bool
+    tmp_path: Path, folder: Path, fake_slurm: FakeSlurm, own: bool
 ) -> None:
-    scenario = scenario_file(tmp_path)
-    options = ("--site", "generic", "--nodes", "16")
-    before = control.draft(request_of(scenario), folder).submission.jobs[0].seconds
-    earlier = tmp_path / "earlier"
-    if as_submission:
-        ran("render", scenario, *options, "--output", earlier)
-    results = ResultsFolder(earlier / "results" if as_submission else earlier)
-    slow = dict.fromkeys(("baseline", "spliter"), 0.0) | {"baseline": 2000.0}
+    """Recorded runs are those of the folder itself, which are left out, or of another one."""
+    what = (scenario_file(tmp_path), "--site", "generic", "--nodes", "16")
+    results = ResultsFolder(folder / "results" if own else tmp_path / "earlier")
+    slow = {"baseline": 2000.0, "spliter": 0.0}
     for run in full_runs(tmp_path, 16, repetitions=1):
         results.append(record_of(run, slow[run.configuration]))
-    ran("render", scenario, *options, "--earlier", earlier, "--output", folder)
-    after = submission(folder).jobs[0].seconds
-    # Three repetitions and a warm-up of each, and next to nothing for the other configuration.
-    assert 1.5 * 4 * 2000 <= after <= 1.5 * 4 * 2000 + 300
-    assert after != before
+    other: list[str | Path] = [] if own else ["--earlier", results.path]
+    shown = slurm(*what, *other, "--output", folder)
+    assert f"{4 if own else 6} runs, about" in shown
+    # A warm-up, and next to nothing for the other configuration.
+    least = 1.5 * (3 if own else 4) * 2000
+    assert least <= seconds_of_job(folder) <= least + 300
 
 
-def request_of(scenario: Path) -> Request:
-    return Request(figures=(str(scenario),), site="generic", nodes=(16,))
+def test_all_runs_are_recorded(tmp_path: Path, folder: Path) -> None:
+    for run in full_runs(tmp_path, 16):
+        ResultsFolder(folder / "results").append(record_of(run, 1.0))
+    message = refused(
+        *(scenario_file(tmp_path), "--site", "generic", "--nodes", "16", "--output", folder)
+    )
+    assert "results has all 6 runs" in message
 
 
 def record_of(run: PlannedRun, seconds: float) -> Record:
@@ -168,119 +157,24 @@ def record_of(run: PlannedRun, seconds: float) -> Record:
     )
 
 
-@pytest.mark.parametrize("command", ["submit", "status"])
-def test_no_slurm_on_the_path(
-    chain: Path, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_second_submission_waits_for_the_first(
+    chain: Path, tmp_path: Path, fake_slurm: FakeSlurm
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    if command != "submit":
-        entry = submission(chain)
-        Folder(chain).write(entry.with_number(entry.jobs[0].name, "100"))
-    message = refused(command, chain)
-    assert "is not on the PATH: run this on a login node" in message
-
-
-@pytest.mark.parametrize("command", ["submit", "status"])
-def test_controller_that_does_not_answer(chain: Path, fake_slurm: FakeSlurm, command: str) -> None:
-    for name in ("sinfo", "squeue", "sbatch"):
-        fake_slurm.answer(name, Answer(err=UNREACHABLE, status=1))
-    if command != "submit":
-        entry = submission(chain)
-        Folder(chain).write(entry.with_number(entry.jobs[0].name, "100"))
-    message = refused(command, chain)
-    assert "the controller of SLURM does not answer; `scontrol ping`" in message
-
-
-def test_command_that_hangs_is_ended(fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer("sinfo", Answer(sleep=60))
-    with pytest.raises(SlurmError, match=r"no answer in 0\.5 s"):
-        Slurm(fake_slurm.environment, seconds=0.5).partitions()
-
-
-def test_command_that_cannot_be_run(fake_slurm: FakeSlurm) -> None:
-    program = fake_slurm.folder / "sinfo"
-    program.write_text("#!/no/such/interpreter\n")
-    with pytest.raises(SlurmError, match="cannot be run"):
-        Slurm(fake_slurm.environment).partitions()
-
-
-def test_status_takes_what_is_known_from_wherever(chain: Path, fake_slurm: FakeSlurm) -> None:
-    ran("submit", chain)
-    piece = chain / "jobs" / submission(chain).jobs[2].name / "0"
-    piece.mkdir(parents=True)
-    (piece / "state.tsv").write_text("102\tstarted\tx\n102\tended 143\tx\n")
-    fake_slurm.answer("squeue", Answer("101|RUNNING|1:02|None\n"))
-    fake_slurm.answer("sacct", Answer("100|CANCELLED by 1000|0:10|0:15\n101|PENDING|0:00|0:0\n"))
-    states = [(entry.state, entry.detail) for entry in control.status(Folder(chain), Slurm())]
-    assert states == [("CANCELLED", "0:15"), ("RUNNING", "None"), ("FAILED", "ended 143")]
-    assert "0 of 6" in ran("status", chain)
-
-
-def test_jobs_that_slurm_has_forgotten(chain: Path, fake_slurm: FakeSlurm) -> None:
-    ran("submit", chain)
-    fake_slurm.answer(
-        "squeue", Answer(err="slurm_load_jobs error: Invalid job id specified\n", status=1)
-    )
-    assert {entry.state for entry in control.status(Folder(chain), Slurm())} == {"GONE"}
-
-
-def test_tasks_of_an_array_are_told_apart(
-    tmp_path: Path, folder: Path, fake_slurm: FakeSlurm
-) -> None:
-    what = (scenario_file(tmp_path), "--site", "generic", "--nodes", "16")
-    ran("render", *what, "--hours", hours_for_two(tmp_path / "one", *what), "--output", folder)
-    ran("submit", folder)
-    fake_slurm.answer("squeue", Answer("100_1|PENDING|0:00|JobArrayTaskLimit\n100_0|RUNNING|1:0|x"))
-    entries = control.status(Folder(folder), Slurm())
-    assert [entry.state for entry in entries] == ["RUNNING", "PENDING"]
-
-
-def test_resume_waits_for_jobs_that_go_on(chain: Path, fake_slurm: FakeSlurm) -> None:
-    ran("submit", chain)
-    fake_slurm.answer(
-        "squeue", Answer("100|RUNNING|1:0|None\n101|PENDING|0:0|x\n102|TIMEOUT|60:0|TimeLimit\n")
-    )
-    ran("submit", chain, "--resume")
-    entry = submission(chain)
-    assert len(entry.jobs) == 4
-    assert sorted(entry.jobs[3].runs) == sorted(entry.jobs[2].runs)
-    assert entry.jobs[3].attempt == 1
-    fake_slurm.answer(
-        "squeue", Answer("".join(f"{job.job_id}|RUNNING|0:0|None\n" for job in entry.jobs))
-    )
-    assert "no run of" in refused("submit", chain, "--resume")
-
-
-def test_one_command_at_a_time(chain: Path, fake_slurm: FakeSlurm) -> None:
-    with Folder(chain).locked():
-        assert "another command is changing" in refused("submit", chain)
-
-
-def test_folder_that_is_none(tmp_path: Path, fake_slurm: FakeSlurm) -> None:
-    for command in ("submit", "status", "collect"):
-        assert "is not a submission" in refused(command, tmp_path / "nothing")
-
-
-def test_folder_that_is_taken(tmp_path: Path, chain: Path) -> None:
-    message = refused("render", scenario_file(tmp_path), "--site", "generic", "--output", chain)
-    assert "holds a submission already" in message
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [("{", "Invalid JSON"), ("{}", "tag: Field required"), ('{"schema_version": 9}', "Input")],
-)
-def test_damaged_submission(chain: Path, text: str, said: str) -> None:
-    (chain / "submission.json").write_text(text)
-    with pytest.raises(SubmissionError, match=said):
-        Folder(chain).read()
+    submitted(chain)
+    before = scripts_in(chain)
+    slurm(scenario_file(tmp_path), "--site", "generic", "--nodes", "2", "--output", chain)
+    assert submitted(chain) == ["100", "101", "102", "103"]
+    *_, dependency, script = fake_slurm.calls("sbatch")[-1]
+    assert dependency == "--dependency=afterany:102"
+    assert chain / script not in before
 
 
 def test_folder_that_cannot_be_written(tmp_path: Path, fake_slurm: FakeSlurm) -> None:
     (tmp_path / "file").write_text("")
     output = tmp_path / "file" / "sweep"
-    message = refused("render", scenario_file(tmp_path), "--site", "generic", "--output", output)
-    assert "cannot write" in message
+    assert "cannot write" in refused(
+        scenario_file(tmp_path), "--site", "generic", "--output", output
+    )
 
 
 @pytest.mark.parametrize(
@@ -297,49 +191,40 @@ def test_folder_that_cannot_be_written(tmp_path: Path, fake_slurm: FakeSlurm) ->
     ],
 )
 def test_bad_input(folder: Path, fake_slurm: FakeSlurm, arguments: list[str], said: str) -> None:
-    assert said in refused("render", *arguments, "--output", folder)
+    assert said in refused(*arguments, "--output", folder)
     assert not folder.exists()
 
 
-def test_collect_needs_no_slurm_and_tells_what_died(
-    chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ran("submit", chain)
-    first, *_ = submission(chain).jobs
-    log = chain / "logs" / f"{first.name}-{first.job_id}.out"
-    log.write_text("slurmstepd: error: *** JOB 100 CANCELLED DUE TO NODE FAILURE ***\n")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    result = slurm("collect", chain)
-    assert result.exit_code == 1
-    assert "0 of 18 runs are recorded" in result.output
-    assert "DUE TO NODE FAILURE" in result.output
-
-
 def test_compss_is_handed_in_by_its_own_command(
-    chain: Path, fake_slurm: FakeSlurm, tmp_path: Path
+    tmp_path: Path, folder: Path, fake_slurm: FakeSlurm
 ) -> None:
-    fake_slurm.answer("enqueue_compss", Answer("SC Configuration: x\nSubmitted batch job 55\n"))
-    for name in ("bash", "env"):
-        real = shutil.which(name, path="/bin:/usr/bin")
-        assert real is not None
-        (fake_slurm.folder / name).symlink_to(real)
-    script = tmp_path / "compss.sh"
-    script.write_text('enqueue_compss --job_dependency="$SPLITER_AFTER" app.py\n')
-    assert Slurm().enqueue_compss(str(script), "54") == "55"
-    assert fake_slurm.calls("enqueue_compss") == [["--job_dependency=54", "app.py"]]
-    fake_slurm.answer("enqueue_compss", Answer("no queue\n", status=1))
-    with pytest.raises(SlurmError, match="no queue"):
-        Slurm().enqueue_compss(str(script), None)
+    slurm(scenario_file(tmp_path), *("--site", "generic", "--backend", "compss"),
+          *("--nodes", "1,2", "--output", folder))  # fmt: skip
+    for script in (folder / "scripts").glob("*.sh"):
+        script.write_text('enqueue_compss --job_dependency="$SPLITER_AFTER" app.py\n')
+    fake_slurm.answer(
+        "enqueue_compss",
+        Answer("SC Configuration: x 3\nSubmitted batch job 55\n"),
+        Answer("no queue\n", status=1),
+    )
+    assert submit(folder).returncode == 1
+    assert numbers_in(folder) == ["55"]
+    assert fake_slurm.calls("enqueue_compss") == [
+        ["--job_dependency=None", "app.py"],
+        ["--job_dependency=55", "app.py"],
+    ]
 
 
 def test_two_scenarios_share_jobs_of_a_shape(
     tmp_path: Path, folder: Path, fake_slurm: FakeSlurm
 ) -> None:
     scenarios = [scenario_file(tmp_path), scenario_file(tmp_path, "12", KMEANS)]
-    ran("render", *scenarios, *("--site", "generic", "--nodes", "2", "--output", folder))
-    (job,) = submission(folder).jobs
-    assert {run.partition("-")[0] for run in job.runs} == {"fig09", "fig12"}
-    text = (folder / "scripts" / job.script).read_text()
+    what: list[str | Path] = [*scenarios, "--site", "generic", "--nodes", "2"]
+    slurm(*what, "--output", folder)
+    (script,) = scripts_in(folder)
+    text = script.read_text(encoding="utf-8")
     assert text.count("experiment run") == 2
     assert subprocess.run(["/bin/bash", "-n"], input=text, text=True, check=False).returncode == 0
-    assert json.loads((folder / "submission.json").read_text())["schema_version"] == 1
+    slurm(*what, "--hours", hours_for_two(tmp_path / "one", *what), "--output", tmp_path / "two")
+    (script,) = scripts_in(tmp_path / "two")
+    assert "--array=0-1" in script.read_text(encoding="utf-8")

@@ -16,7 +16,6 @@ import pytest
 from spliter_experiments.harness.errors import ServiceError
 from spliter_experiments.harness.files import write_whole
 from spliter_experiments.slurm import compss_program
-from spliter_experiments.slurm.folder import last_state
 from spliter_experiments.slurm.jobs import make_jobs
 from spliter_experiments.slurm.render import Choices, render
 from spliter_experiments.slurm.services import (
@@ -28,7 +27,7 @@ from spliter_experiments.slurm.services import (
 from spliter_experiments.slurm.site import load_site
 from tests.conftest import RunPython
 from tests.slurm.cluster import wait_until
-from tests.slurm.commands import statuses
+from tests.slurm.commands import last_state, statuses
 from tests.slurm.fake import Answer, FakeSlurm
 from tests.slurm.scenarios import full_runs
 

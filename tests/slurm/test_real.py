@@ -11,17 +11,18 @@ import pandas as pd
 import pytest
 
 from spliter_experiments.harness.records import ResultsFolder
-from spliter_experiments.slurm.folder import last_state
 from tests.conftest import SOURCE_ROOTS
-from tests.slurm.cluster import VirtualSlurm, virtual_slurm, wait_until
+from tests.slurm.cluster import VirtualSlurm, wait_until
 from tests.slurm.commands import (
     hours_for_two,
-    ran,
+    last_state,
     refused,
+    scripts_in,
     slurm,
     spliter,
     statuses,
-    submission,
+    submit,
+    submitted,
 )
 from tests.slurm.scenarios import KMEANS, scenario_file
 
@@ -32,10 +33,6 @@ LAPTOP = ("--site", "local", "--size", "laptop", "--python", sys.executable)
 
 @pytest.fixture(autouse=True)
 def at_login_node(cluster: VirtualSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
-    log_in(cluster, monkeypatch)
-
-
-def log_in(cluster: VirtualSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PATH", "SLURM_CONF"):
         monkeypatch.setenv(name, cluster.environment[name])
     # Batch jobs have the environment of where they were handed in.
@@ -61,120 +58,94 @@ def test_sweep_of_two_scenarios_on_four_nodes(
 ) -> None:
     scenarios = [scenario_file(tmp_path), scenario_file(tmp_path, "12", KMEANS)]
     what: list[str | Path] = [*scenarios, *LAPTOP, "--nodes", "4"]
-    ran("render", *what, "--hours", hours_for_two(tmp_path / "one", *what), "--output", folder)
-    (job,) = submission(folder).jobs
-    assert len(job.pieces) == 2, "this is to be a job array"
-    ran("submit", folder)
-    assert "0 of 4" in ran("status", folder)
+    hours = hours_for_two(tmp_path / "one", *what)
+    shown = slurm(*what, "--hours", hours, "--output", folder)
+    assert "8 runs, about" in shown
+    (script,) = scripts_in(folder)
+    assert "--array=0-1" in script.read_text(), "this is to be a job array"
+    submitted(folder)
     wait_until(is_empty(cluster))
-    shown = ran("status", folder)
-    assert shown.count("COMPLETED") == 2, shown + logs(folder)
-    assert shown.count("4 of 4") == 2
 
-    assert "8 of 8 runs are recorded" in ran("collect", folder)
+    plotted = spliter("experiment", "report", folder / "results")
+    assert plotted.exit_code == 0, plotted.output + logs(folder)
     table = pd.read_parquet(folder / "results" / "results.parquet")
-    assert sorted(table.run_id) == sorted(submission(folder).runs)
+    assert len(table) == 8, logs(folder)
     assert set(table.figure) == {"9", "12"}
     assert set(table.workers) == {4}
     for number in (0, 1):
-        piece = folder / "jobs" / job.name / str(number)
+        piece = folder / "jobs" / script.stem / str(number)
         assert (piece / "nodes.txt").read_text().split() == ["node1", "node2", "node3", "node4"]
         assert [status for _, status in statuses(piece)] == [0]
         assert last_state(piece) == "ended 0"
-    plotted = spliter("experiment", "report", folder / "results")
-    assert plotted.exit_code == 0, plotted.output
     assert {file.suffix for file in (folder / "results").rglob("fig*.*g")} == {".png", ".svg"}
-    assert "no run of" in refused("submit", folder, "--resume")
+    assert "has all 8 runs" in refused(*what, "--output", folder)
 
 
 def test_job_killed_half_way_is_collected_and_done_again(
     cluster: VirtualSlurm, tmp_path: Path, folder: Path
 ) -> None:
-    ran("render", scenario_file(tmp_path), *LAPTOP,
-        *("--nodes", "2", "--repetitions", "30", "--output", folder))  # fmt: skip
-    ran("submit", folder)
-    (job,) = submission(folder).jobs
+    options = (*LAPTOP, "--nodes", "2", "--repetitions", "30")
+    what: list[str | Path] = [scenario_file(tmp_path), *options]
+    slurm(*what, "--output", folder)
+    (job,) = submitted(folder)
     results = ResultsFolder(folder / "results")
     wait_until(lambda: len(results.done()) >= 2)
-    cluster.call("scancel", "--full", "--signal=KILL", str(job.job_id))
+    cluster.call("scancel", "--full", "--signal=KILL", job)
     wait_until(is_empty(cluster))
     before = {record.run_id: record for record in results.records()}
     assert 2 <= len(before) < 60, "the job was not killed half-way"
-    collected = slurm("collect", folder)
-    assert collected.exit_code == 1
-    assert f"{len(before)} of 60 runs are recorded" in collected.output
-    assert "COMPLETED" not in ran("status", folder)
 
-    shown = ran("submit", folder, "--resume")
+    shown = slurm(*what, "--output", folder)
     assert f"{60 - len(before)} runs, about" in shown
-    again = submission(folder).jobs[1]
-    assert set(again.runs) == set(job.runs) - set(before)
+    assert not {run for run in before if run in scripts_in(folder)[1].read_text().split()}
+    assert submitted(folder)[0] == job
     wait_until(is_empty(cluster))
-    assert "60 of 60 runs are recorded" in ran("collect", folder), logs(folder)
     after = {record.run_id: record for record in results.records()}
+    assert len(after) == 60, logs(folder)
     assert {run: after[run] for run in before} == before, "a run was done twice"
 
 
 def test_cancelled_job_ends_its_services(
     cluster: VirtualSlurm, tmp_path: Path, folder: Path
 ) -> None:
-    ran("render", scenario_file(tmp_path), *LAPTOP,
-        *("--nodes", "2", "--repetitions", "30", "--output", folder))  # fmt: skip
-    ran("submit", folder)
-    (job,) = submission(folder).jobs
+    slurm(scenario_file(tmp_path), *LAPTOP,
+          *("--nodes", "2", "--repetitions", "30", "--output", folder))  # fmt: skip
+    (job,) = submitted(folder)
     wait_until(lambda: bool(ResultsFolder(folder / "results").done()))
     assert any("dask worker" in line for line in cluster.leftovers())
-    cluster.call("scancel", str(job.job_id))
+    cluster.call("scancel", job)
     wait_until(is_empty(cluster))
-    assert "CANCELLED" in ran("status", folder)
     wait_until(lambda: cluster.leftovers() == [], 30)
 
 
-@pytest.mark.parametrize(
-    ("entry", "said"),
-    [
-        ("nodes = 16", "asks too much: 16 nodes, and the partition main has 4"),
-        ("constraint = 'gold'", "no node of the partition has the feature"),
-        ("partition = 'nosuch'", "there is no such partition"),
-        ("account = ''", "asks too much"),
-    ],
-)
-def test_what_the_cluster_has_not_is_refused(
-    cluster: VirtualSlurm, tmp_path: Path, folder: Path, entry: str, said: str
-) -> None:
-    """The profile promises more than there is."""
-    profile = tmp_path / "optimistic.toml"
-    nodes = "16" if "nodes" in entry else "1"
-    lines = ["description = 'x'", "sockets = 2", "cores_per_socket = 24", "memory_gib = 96.0"]
-    others = [] if "nodes" in entry else ["nodes = 4"]
-    profile.write_text("\n".join([*lines, "hours = 48.0", "exclusive = false", *others, entry]))
-    repetitions = "60" if "account" in entry else "1"
-    ran("render", scenario_file(tmp_path), "--site", profile, "--nodes", nodes,
-        *("--repetitions", repetitions, "--output", folder))  # fmt: skip
-    assert said in refused("submit", folder)
+def test_job_that_the_cluster_refuses(cluster: VirtualSlurm, tmp_path: Path, folder: Path) -> None:
+    slurm(scenario_file(tmp_path), *LAPTOP, "--partition", "nosuch", "--output", folder)
+    done = submit(folder)
+    assert done.returncode == 1
+    assert "invalid partition specified: nosuch" in done.stderr
+    assert "is not submitted" in done.stderr
     assert cluster.call("squeue", "--noheader") == ""
 
 
-def test_controller_that_has_gone(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_submission_goes_on_after_jobs_that_slurm_has_forgotten(
+    cluster: VirtualSlurm, tmp_path: Path, folder: Path
 ) -> None:
-    with virtual_slurm(nodes=2) as other:
-        log_in(other, monkeypatch)
-        ran("render", scenario_file(tmp_path), *LAPTOP, "--nodes", "2", "--output", folder)
-        other.end_controller()
-        assert "the controller of SLURM does not answer" in refused("submit", folder)
+    slurm(scenario_file(tmp_path), *LAPTOP, "--nodes", "2", "--output", folder)
+    (folder / "jobs.tsv").write_text("of-last-year\t99999\n")
+    assert len(submitted(folder)) == 2
+    wait_until(is_empty(cluster))
+    assert len(ResultsFolder(folder / "results").done()) == 4, logs(folder)
 
 
 @pytest.mark.backend("dataclay")
 def test_dataclay_services_are_started_for_its_runs(
     cluster: VirtualSlurm, tmp_path: Path, folder: Path
 ) -> None:
-    ran("render", scenario_file(tmp_path), *LAPTOP, "--backend", "dataclay",
+    slurm(scenario_file(tmp_path), *LAPTOP, "--backend", "dataclay",
         *("--nodes", "2", "--repetitions", "1", "--output", folder))  # fmt: skip
-    ran("submit", folder)
+    submitted(folder)
     wait_until(is_empty(cluster))
-    assert "COMPLETED" in ran("status", folder), logs(folder)
-    table = pd.read_parquet(folder / "results" / "results.parquet")
-    assert set(table.engine) == {"dataclay"}
-    assert set(table.workers) == {2}
+    records = ResultsFolder(folder / "results").records()
+    assert {record.engine for record in records} == {"dataclay"}, logs(folder)
+    assert {record.workers for record in records} == {2}
     wait_until(lambda: cluster.leftovers() == [], 30)

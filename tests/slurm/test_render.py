@@ -17,11 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from spliter_experiments.evaluation import FIGURES
+from spliter_experiments.evaluation import FIGURES, load_scenario, plan_runs
 from spliter_experiments.harness.errors import ProfileError
 from spliter_experiments.slurm.jobs import Job, make_jobs
-from spliter_experiments.slurm.render import Choices, Script, interface_of, render
-from spliter_experiments.slurm.request import Request
+from spliter_experiments.slurm.render import Choices, Script, interface_of, render, render_submit
 from spliter_experiments.slurm.site import Site, load_site
 from tests.slurm.scenarios import full_runs
 
@@ -110,22 +109,23 @@ def shellcheck() -> str:
     return found
 
 
-@pytest.mark.parametrize("site", ["marenostrum4", "marenostrum5"])
-def test_all_figures_of_the_paper_fit_the_machines(site: str, tmp_path: Path) -> None:
-    overrides = {"account": "bsc00", "qos": "gp_bsccs"}
-    request = Request(figures=FIGURES, size="full", site=site, overrides=overrides)
-    runs = request.plan(lambda _: None)
-    scripts = request.scripts(runs, FOLDER, "")
+@pytest.mark.parametrize("name", ["marenostrum4", "marenostrum5"])
+def test_all_figures_of_the_paper_fit_the_machines(name: str, tmp_path: Path) -> None:
+    site = site_of(name)
+    runs = [run for figure in FIGURES for run in plan_runs(load_scenario(figure), "full")]
+    jobs = make_jobs(runs, site)
+    scripts = [render(job, site, Choices(interface_of(site, None)), FOLDER) for job in jobs]
     assert sorted(run.id for script in scripts for run in script.job.runs) == sorted(
         run.id for run in runs
     )
     for script in scripts:
         (tmp_path / script.name).write_text(script.text, encoding="utf-8")
+    (tmp_path / "submit.sbatch").write_text(render_submit(scripts, FOLDER, "a\nb"), "utf-8")
     files = [str(file) for file in tmp_path.glob("*.sbatch")]
     done = subprocess.run(
         [shellcheck(), *files], capture_output=True, text=True, timeout=120, check=False
     )
-    assert (len(files), done.returncode, done.stdout) == (len(scripts), 0, "")
+    assert (len(files), done.returncode, done.stdout) == (len(scripts) + 1, 0, "")
 
 
 def test_shellcheck_sees_mistakes(tmp_path: Path) -> None:

@@ -68,14 +68,6 @@ class TooMuchError(ExperimentError, ValueError):
     """A run needs more nodes, cores, memory or time than the site allows a job."""
 
 
-class SubmissionError(ExperimentError, ValueError):
-    """A folder is no submission, is damaged, or is in the wrong state for the command."""
-
-
-class SlurmError(ExperimentError, RuntimeError):
-    """A command of SLURM is missing or failed, or the cluster refused a job."""
-
-
 class ServiceError(ExperimentError, RuntimeError):
     """A service of a job (a scheduler, a worker, a store) did not start or answer in time."""
 

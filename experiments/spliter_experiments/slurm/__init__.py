@@ -1,1 +1,1 @@
-"""Run the paper's experiments as SLURM jobs: render scripts, submit, monitor, collect."""
+"""Run the paper's experiments as SLURM jobs: group runs into jobs and render their scripts."""

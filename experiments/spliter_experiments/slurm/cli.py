@@ -1,9 +1,12 @@
-"""Commands of ``spliter slurm``: render, submit, status, collect."""
+"""``spliter slurm``: write batch scripts for the runs of one or more figures."""
 
 from __future__ import annotations
 
 import math
+import secrets
 import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,32 +15,20 @@ from rich.console import Console
 
 from spliter_experiments.evaluation.tables import total
 from spliter_experiments.harness.console import errors_reported, note
-from spliter_experiments.harness.errors import OptionError, SubmissionError
+from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.options import parse_counts, words
 from spliter_experiments.harness.table import Grid
-from spliter_experiments.slurm import control
-from spliter_experiments.slurm.folder import Folder, Submission
-from spliter_experiments.slurm.jobs import spilling
-from spliter_experiments.slurm.render import clock
-from spliter_experiments.slurm.request import Request
-from spliter_experiments.slurm.scheduler import Slurm, submit_command
-from spliter_experiments.slurm.site import GIB, Site, site_names
+from spliter_experiments.slurm.jobs import make_jobs, spilling
+from spliter_experiments.slurm.render import RESULTS, Choices, Script, clock, interface_of, render
+from spliter_experiments.slurm.site import GIB, Site, load_site, site_names
+from spliter_experiments.slurm.submission import Request, write_submission
 
-slurm = typer.Typer(
-    no_args_is_help=True, help="The paper's experiments on a cluster with SLURM, as jobs."
-)
-
-FolderArgument = Annotated[Path, typer.Argument(help="Folder of the submission.")]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show everything; write and start nothing.")
-]
 Text = Annotated[str | None, typer.Option(help="As sbatch takes it.")]
 
 
-@slurm.command()
-def render(
+def slurm(
     figures: Annotated[list[str], typer.Argument(help="Figures, or scenario files (.toml).")],
-    output: Annotated[Path, typer.Option(help="New folder for scripts, logs and results.")],
+    output: Annotated[Path, typer.Option(help="Folder for scripts, logs and results.")],
     site: Annotated[
         str, typer.Option(help=f"Site profile: {', '.join(site_names())} or a .toml file.")
     ],
@@ -67,12 +58,13 @@ def render(
         list[str] | None, typer.Option(help="Line of shell before all; may be repeated.")
     ] = None,
     earlier: Annotated[
-        list[Path] | None,
-        typer.Option(help="Results or a submission whose times are the estimates."),
+        list[Path] | None, typer.Option(help="Results whose times are the estimates.")
     ] = None,
-    dry_run: DryRun = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the jobs and their scripts; write nothing.")
+    ] = False,
 ) -> None:
-    """Write the batch scripts of one or more figures into a new folder."""
+    """Write the batch scripts of one or more figures; runs that the folder records are left out."""
     given = {
         "account": account,
         "qos": qos,
@@ -83,100 +75,56 @@ def render(
     }
     with errors_reported():
         request = Request(
-            figures=tuple(map(_absolute, figures)),
-            size=size,
-            backend=backend,
+            list(map(_absolute, figures)),
+            size,
+            backend,
             configurations=None if configurations is None else words(configurations),
             nodes=None if nodes is None else parse_counts("--nodes", nodes),
             repetitions=repetitions,
-            site=_absolute(site),
-            overrides={name: value for name, value in given.items() if value is not None},
-            modules=tuple(module or ()),
-            prolog=tuple(prolog or ()),
-            network=network,
-            nodelist=nodelist,
-            exclude=exclude,
-            hours=_hours(hours),
         )
-        draft = control.draft(request, output, earlier or ())
-        _show_draft(draft, request.load_site(), dry_run)
-        if not dry_run:
-            draft.write()
-            note(f"written: {draft.folder.path}; next: spliter slurm submit {output}")
-
-
-@slurm.command()
-def submit(
-    folder: FolderArgument,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Do again what is missing and no job will do any more.")
-    ] = False,
-    dry_run: DryRun = False,
-) -> None:
-    """Hand in the jobs of a folder; those that were handed in before are let be."""
-    with errors_reported():
-        where, cluster = Folder(folder), Slurm()
-        if resume:
-            again = control.resume(where, cluster)
-            _show_draft(again, again.submission.request.load_site(), dry_run)
-            if not dry_run:
-                again.write()
-        submission = where.read()
-        waiting = [job for job in submission.jobs if job.job_id is None]
+        profile = _with_options(load_site(site), given, module or (), prolog or ())
+        folder = output.absolute()
+        jobs = make_jobs(
+            request.missing(folder / RESULTS, earlier or ()),
+            profile,
+            seconds=_seconds(hours),
+            prefix=f"spliter-{secrets.token_hex(3)}-",
+        )
+        interface = interface_of(profile, network)
+        choices = Choices(interface, nodelist, exclude, request.plan_options())
+        scripts = [render(job, profile, choices, folder) for job in jobs]
+        _show_jobs(scripts, profile)
         if dry_run:
-            _show_commands(where, submission)
+            _show_scripts(scripts)
             return
-        if not waiting:
-            raise SubmissionError(
-                "all jobs have been handed in. `spliter slurm status` tells how far they are; "
-                "--resume does again what is missing"
-            )
-        for job in control.submit(where, cluster):
-            _print(f"{job.job_id}  {job.name}")
+        submit = write_submission(folder, scripts, shlex.join(["spliter", *sys.argv[1:]]))
+        note(f"written: {folder}; next: bash {shlex.quote(str(submit))}")
 
 
-@slurm.command()
-def status(folder: FolderArgument) -> None:
-    """Tell how far each job is, and how many of its runs are recorded."""
-    with errors_reported():
-        entries = control.status(Folder(folder), Slurm())
-        headings = ("job", "number", "state", "elapsed", "recorded", "remark")
-        rows = tuple(
-            (
-                entry.job.name,
-                entry.job.number_of(entry.number) or "-",
-                entry.state,
-                entry.elapsed,
-                f"{entry.done} of {len(entry.runs)}",
-                entry.detail if entry.detail != "None" else "",
-            )
-            for entry in entries
-        )
-        _print_table(f"Jobs of {folder}", Grid(headings, rows))
+def _absolute(figure: str) -> str:
+    """Return a file's absolute path; return a figure's name unchanged."""
+    return str(Path(figure).absolute()) if figure.endswith(".toml") else figure
 
 
-@slurm.command()
-def collect(folder: FolderArgument, dry_run: DryRun = False) -> None:
-    """Put the records of all jobs into one table, also those of jobs that died."""
-    with errors_reported():
-        where = Folder(folder)
-        found = control.collect(where, write=not dry_run)
-        _print(f"{len(found.done)} of {len(found.done) + len(found.missing)} runs are recorded")
-        if found.table is not None:
-            _print(f"table: {found.table}")
-            note(f"next: spliter experiment report {where.results}")
-        for name, text in found.logs.items():
-            Console(markup=False).print(f"\nruns are missing; the end of {name}:", style="yellow")
-            _print(text)
-        if found.missing:
-            missing = ", ".join(found.missing[:3]) + (", ..." if len(found.missing) > 3 else "")
-            note(f"missing: {missing}; next: spliter slurm submit --resume {folder}")
-            raise typer.Exit(1)
+def _with_options(
+    site: Site, given: dict[str, str | None], modules: Sequence[str], prolog: Sequence[str]
+) -> Site:
+    """Return a site profile with the entries that options replace or extend."""
+    replaced = {name: value for name, value in given.items() if value is not None}
+    added = {"modules": (*site.modules, *modules), "prolog": (*site.prolog, *prolog)}
+    return site.model_copy(update={**replaced, **added})
 
 
-def _show_draft(draft: control.Draft, site: Site, with_scripts: bool) -> None:
-    jobs = [script.job for script in draft.scripts]
-    runs = [run for job in jobs for run in job.runs]
+def _seconds(hours: float | None) -> float | None:
+    if hours is None:
+        return None
+    if not 0 < hours < math.inf:
+        raise OptionError(f"--hours takes a number above 0, got {hours:g}")
+    return 3600 * hours
+
+
+def _show_jobs(scripts: Sequence[Script], site: Site) -> None:
+    jobs = [script.job for script in scripts]
     headings = ("job", "tasks", "runs", "nodes", "cores", "GiB/node", "limit")
     rows = tuple(
         (
@@ -190,49 +138,18 @@ def _show_draft(draft: control.Draft, site: Site, with_scripts: bool) -> None:
         )
         for job in jobs
     )
-    _print_table(f"{len(jobs)} jobs on {site.name}", Grid(headings, rows, total(runs)))
+    sums = total([run for job in jobs for run in job.runs])
+    table = Grid(headings, rows, sums).terminal(f"{len(jobs)} jobs on {site.name}")
+    table.columns[0].no_wrap = True  # job names are copied
+    Console(markup=False).print(table)
     for job in jobs:
         if over := spilling(job, site):
             note(f"{job.name}: up to {over:.3g} GiB on a node more than there are may be spilled")
-    if with_scripts:
-        for script in draft.scripts:
-            for name, text in script.files.items():
-                Console(markup=False).rule(name)
-                _print(text)
 
 
-def _show_commands(folder: Folder, submission: Submission) -> None:
-    for job in submission.jobs:
-        if job.job_id is not None:
-            continue
-        numbers = {
-            other.name: other.job_id or f"NUMBER_OF_{other.name}" for other in submission.jobs
-        }
-        after = None if job.after is None else numbers[job.after]
-        script = str(folder.script(job))
-        if job.engine == "compss":
-            _print(f"SPLITER_AFTER={after} bash {shlex.quote(script)}")
-        else:
-            _print(shlex.join(submit_command(script, after)))
-
-
-def _print_table(title: str, grid: Grid) -> None:
-    """Print a table; job names are never cut, so that they can be copied."""
-    table = grid.terminal(title)
-    table.columns[0].no_wrap = True
-    Console(markup=False).print(table)
-
-
-def _absolute(text: str) -> str:
-    """Return a file's absolute path; return a name unchanged."""
-    return str(Path(text).absolute()) if text.endswith(".toml") else text
-
-
-def _hours(hours: float | None) -> float | None:
-    if hours is not None and not 0 < hours < math.inf:
-        raise OptionError(f"--hours takes a number above 0, got {hours:g}")
-    return hours
-
-
-def _print(text: str) -> None:
-    Console(markup=False).print(text, highlight=False, soft_wrap=True)
+def _show_scripts(scripts: Sequence[Script]) -> None:
+    console = Console(markup=False)
+    for script in scripts:
+        for name, text in script.files.items():
+            console.rule(name)
+            console.print(text, highlight=False, soft_wrap=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,6 +95,12 @@ def render(job: Job, site: Site, choices: Choices, folder: Path) -> Script:
         raise ProfileError(f"{site.name} takes no job without {options}")
     files = _compss(job, site, choices, folder) if job.shape.engine == "compss" else None
     return Script(job, files or _batch(job, site, choices, folder))
+
+
+def render_submit(scripts: Sequence[Script], folder: Path, command: str) -> str:
+    """Render the shell script that submits jobs; `command` made them."""
+    context = {"scripts": scripts, "folder": str(folder), "command": command}
+    return _environment().get_template("submit.sh.j2").render(context)
 
 
 def _batch(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, str]:

@@ -1,7 +1,7 @@
 #!/bin/bash
 # compss-2n4w24t: 6 runs on compss; 2 nodes, workers on each: 2, threads of each: 24
 # Site marenostrum5: MareNostrum 5, general purpose partition.
-# Made by `spliter slurm render`. Not for sbatch: enqueue_compss writes and submits a batch script of
+# Made by `spliter slurm`. Not for sbatch: enqueue_compss writes and submits a batch script of
 # its own. SPLITER_AFTER is the job after which this one is to run.
 
 module purge
