@@ -29,6 +29,7 @@ from spliter_experiments.cli import app
 from spliter_experiments.compare.engines import dask_cluster, loading
 from spliter_experiments.harness.records import Record, ResultsFolder
 from tests.conftest import SOURCE_ROOTS, RunPython
+from tests.experiments.staging import iris_file
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask")]
 
@@ -113,8 +114,7 @@ def test_help_lists_the_ways_and_shows_the_defaults_of_each_app() -> None:
     ("arguments", "complaint"),
     [
         (["--input", "nowhere.npy"], "there is no such file"),
-        (["--input", "sklearn:mnist"], "scikit-learn ships no 'mnist'"),
-        (["--input", "sklearn:iris", "--columns", "length"], "no column 'length'"),
+        (["--input", iris_file(150), "--columns", "width"], "no column 'width'"),
         (["--ways", "spliter,magic"], "no way 'magic'"),
         (["--sweep", "1,two"], "--sweep takes whole numbers"),
         (["--blocks-per-core", "0"], "at least 1 block per core"),
@@ -124,7 +124,7 @@ def test_help_lists_the_ways_and_shows_the_defaults_of_each_app() -> None:
         (["--bins", "1000", "--dims", "3"], "1000^3 bins"),
         (["--workers", "0"], "--workers and --threads must be at least 1"),
         (["--rows", "0"], "--rows and --dims must be at least 1"),
-        (["--columns", "a"], "go with --input"),
+        (["--columns", "a"], "goes with --input"),
         (["--address", "nowhere"], "neither an address"),
         (["--output", "/dev/null/results"], "cannot write results"),
         (["--rows", "many"], "Invalid value for '--rows'"),

@@ -27,6 +27,7 @@ from spliter_experiments.compare.workloads.workload import Parts
 from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.runner import Answer
 from tests import test_cli
+from tests.experiments.staging import IRIS, iris_file
 from tests.test_cli import SMALL, compare, records_in, run, settings_in
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask")]
@@ -157,7 +158,7 @@ def test_several_sets_of_points(tmp_path: Path) -> None:
     [
         (["--datasets", "0"], "--datasets must be 1 to 1000, got 0"),
         (["--datasets", "9" * 30], "--datasets must be 1 to 1000, got 99999"),
-        (["--datasets", "2", "--input", "sklearn:iris"], "does not go with --input"),
+        (["--datasets", "2", "--input", "points.npy"], "does not go with --input"),
     ],
 )
 def test_sets_of_points_that_cannot_be_made(options: list[str], message: str) -> None:
@@ -185,16 +186,18 @@ def test_scheduler_file(cluster: LocalCluster, tmp_path: Path) -> None:
     file = tmp_path / "scheduler.json"
     file.write_text(json.dumps({"address": cluster.scheduler_address}), encoding="utf-8")
     result = compare(
-        "--address", str(file), "--input", "sklearn:iris", "--ways", "per-block", *SMALL
-    )
+        "--address", str(file), "--input", iris_file(150), "--columns", IRIS,
+        "--ways", "per-block", *SMALL,
+    )  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert "sklearn:iris: 150 x 4" in result.stdout
+    assert "iris.csv: 150 x 4" in result.stdout
 
 
-def test_columns_left_out_by_default_are_told(cluster: LocalCluster) -> None:
+def test_columns_left_out_by_default_are_told(cluster: LocalCluster, tmp_path: Path) -> None:
+    np.save(tmp_path / "wide.npy", np.random.default_rng(0).random((1000, 30)))
     result = compare(
-        "--address", cluster.scheduler_address, "--input", "sklearn:breast_cancer",
-        "--tile", "1000", "--bins", "3", "--ways", "spliter,floor", *SMALL,
+        "--address", cluster.scheduler_address, "--input", str(tmp_path / "wide.npy"),
+        "--bins", "3", "--ways", "spliter,floor", *SMALL,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "5 of 30 numeric ones" in result.stderr
@@ -260,12 +263,12 @@ def test_every_way_of_the_other_apps_with_files(
 
 def test_real_data_with_several_classes(cluster: LocalCluster) -> None:
     result = run(
-        "compare", "csvm", "--address", cluster.scheduler_address, "--input", "sklearn:iris",
-        "--tile", "300", "--ways", "spliter,per-block,sklearn", *SMALL,
+        "compare", "csvm", "--address", cluster.scheduler_address, "--input", iris_file(300),
+        "--label", "target", "--ways", "spliter,per-block,sklearn", *SMALL,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     shown = " ".join(result.stdout.split())  # the title wraps where the table is narrow
-    assert "csvm of sklearn:iris, repeated: 240 x 4, 5 iterations" in shown
+    assert "csvm of iris.csv: 240 x 4, 5 iterations" in shown
 
 
 def test_table_with_a_label_and_all_its_other_columns(
@@ -354,11 +357,11 @@ def test_way_that_is_not_installed(cluster: LocalCluster, monkeypatch: pytest.Mo
         ("kmeans", ["--clusters", "0"], "--clusters and --iterations must be at least 1"),
         ("kmeans", ["--ways", "dask"], "no way 'dask'"),
         ("csvm", ["--iterations", "0"], "--iterations must be at least 1"),
-        ("csvm", ["--input", "sklearn:diabetes"], "has no classes"),
+        ("csvm", ["--input", iris_file(150)], "--label NAME has to say"),
         ("csvm", ["--label", "x"], "--label goes with --input"),
         ("knn", ["--queries", "0"], "--neighbors and --queries must be at least 1"),
         ("knn", ["--rows", "3", "--queries", "2"], "fewer than --neighbors 5"),
-        ("knn", ["--input", "sklearn:iris"], "20000 of 150 rows of sklearn:iris cannot be held"),
+        ("knn", ["--input", iris_file(150)], "20000 of 150 rows of iris.csv cannot be held"),
         ("knn", ["--rows", "0"], "--rows and --dims must be at least 1"),
     ],
 )

@@ -135,7 +135,7 @@ def counted_ways(client: Client, nblocks: int) -> Iterator[tuple[str, Counts]]:
     """Count the ways that ``spliter compare`` runs."""
     for name, (app, table) in COMPARED.items():
         with (
-            app.open(InputChoice(None, None, None, 640, 3, 0)) as dataset,
+            app.open(InputChoice(None, None, 640, 3, 0)) as dataset,
             staged_on_dask(client, dataset, nblocks) as site,
         ):
             problem = app.pose(site)

@@ -19,29 +19,29 @@ from spliter_experiments.compare.workloads.knn import Neighbors
 from spliter_experiments.compare.workloads.schedules import Schedules
 from spliter_experiments.compare.workloads.sums import Sum
 from spliter_experiments.compare.workloads.workload import App, Site
-from tests.experiments.staging import answer, staged, tasks_of
+from tests.experiments.staging import IRIS, answer, iris_file, staged, tasks_of
 
 NBLOCKS = 20
 
 APPS: dict[str, tuple[App[Any], InputChoice]] = {
-    "sum": (Sum(passes=2), InputChoice(None, None, None, rows=2003, dims=3, seed=8)),
-    "histogram": (Histogram(4), InputChoice(None, None, None, rows=2003, dims=3, seed=8)),
+    "sum": (Sum(passes=2), InputChoice(None, None, rows=2003, dims=3, seed=8)),
+    "histogram": (Histogram(4), InputChoice(None, None, rows=2003, dims=3, seed=8)),
     "kmeans": (
         KMeans(clusters=3, iterations=4, seed=1),
-        InputChoice(None, None, None, rows=2003, dims=4, seed=8),
+        InputChoice(None, None, rows=2003, dims=4, seed=8),
     ),
     "csvm": (
         CascadeSvm(label=None, iterations=5, tol=0.0),
-        InputChoice(None, None, None, rows=600, dims=3, seed=4),
+        InputChoice(None, None, rows=600, dims=3, seed=4),
     ),
     "knn": (
         Neighbors(neighbors=3, queries=50),
-        # Tiled, so that there are points at one distance.
-        InputChoice("sklearn:iris", None, 400, rows=0, dims=0, seed=0),
+        # Repeated, so that there are points at one distance.
+        InputChoice(iris_file(400), IRIS, rows=0, dims=0, seed=0),
     ),
     "schedules": (
         Schedules("mandelbrot"),
-        InputChoice(None, None, None, rows=40, dims=1, seed=0),
+        InputChoice(None, None, rows=40, dims=1, seed=0),
     ),
 }
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from distributed import Client
+from sklearn.datasets import load_iris
 
 from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.data.sources import Dataset
@@ -14,6 +21,20 @@ from spliter_experiments.compare.engines.dask_engine import DaskEngine
 from spliter_experiments.compare.engines.engine import Engine
 from spliter_experiments.compare.ways import OFF_CLUSTER
 from spliter_experiments.compare.workloads.workload import App, Site, Ways, loaded
+
+IRIS = "0,1,2,3"
+"""Columns of iris; the next one, "target", is the class."""
+
+
+@functools.cache
+def iris_file(rows: int) -> str:
+    """Write iris, sorted by its three classes and repeated up to so many rows."""
+    folder = tempfile.mkdtemp(prefix="spliter-iris-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    frame = load_iris(as_frame=True).frame
+    repeated = pd.concat([frame] * (rows // len(frame) + 1))[:rows]
+    repeated.to_csv(Path(folder) / "iris.csv", index=False)
+    return str(Path(folder) / "iris.csv")
 
 
 @contextmanager

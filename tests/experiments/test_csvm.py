@@ -23,7 +23,7 @@ from spliter_experiments.compare.workloads.csvm_cascade import MANY_PARTS, PAPER
 from spliter_experiments.compare.workloads.dask import DaskSite
 from spliter_experiments.harness.errors import OptionError
 from tests.experiments import staging
-from tests.experiments.staging import phases, staged_on_dask
+from tests.experiments.staging import iris_file, phases, staged_on_dask
 
 WAYS = ways_of(ENGINE, APPS["csvm"])
 
@@ -35,7 +35,7 @@ APP = CascadeSvm(label=None, iterations=5, tol=0.0)
 
 @pytest.fixture(scope="module")
 def dataset() -> Iterator[Dataset]:
-    with APP.open(InputChoice(None, None, None, rows=600, dims=3, seed=4)) as opened:
+    with APP.open(InputChoice(None, None, rows=600, dims=3, seed=4)) as opened:
         yield opened
 
 
@@ -171,7 +171,9 @@ def test_what_counts_as_the_same(accuracy: float, objective: float, same: bool) 
 
 def test_data_sorted_by_three_classes(client: Client) -> None:
     with (
-        APP.open(InputChoice("sklearn:iris", None, 600, 0, 0, seed=1)) as dataset,
+        replace(APP, label="target").open(
+            InputChoice(iris_file(600), None, 0, 0, seed=1)
+        ) as dataset,
         staged_on_dask(client, dataset, NBLOCKS) as site,
     ):
         assert all(len(set(block.result())) == 3 for block in blocks_of(site.labels))

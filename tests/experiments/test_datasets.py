@@ -21,7 +21,6 @@ from spliter_experiments.compare.data.datasets import (
     open_points,
     read_held_out,
 )
-from spliter_experiments.compare.data.readers import CLASSIFIED
 from spliter_experiments.compare.data.sources import (
     Dataset,
     Floats,
@@ -105,9 +104,8 @@ def labelled(
     label: str | None = None,
     *,
     columns: str | None = None,
-    tile: int | None = None,
 ) -> AbstractContextManager[Labelled]:
-    return open_labelled(InputChoice(source, columns, tile, rows=10, dims=2, seed=0), label, 5)
+    return open_labelled(InputChoice(source, columns, rows=10, dims=2, seed=0), label, 5)
 
 
 def test_generated_points_have_classes() -> None:
@@ -130,17 +128,17 @@ def table(folder: Path, name: str) -> str:
 
 @pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
 def test_column_of_a_file_holds_the_labels_of_its_rows(name: str, tmp_path: Path) -> None:
-    with labelled(table(tmp_path, name), "kind", tile=8) as (points, column, classes):
+    with labelled(table(tmp_path, name), "kind") as (points, column, classes):
         assert points.columns.names == ("x", "y")
         assert classes == (3.0, 7.0)
         labels = Labels(column, classes)
-        assert (labels.rows, points.rows) == (8, 8)
+        assert (labels.rows, points.rows) == (6, 6)
         kinds = np.array([1, 0, 1, 0, 1, 1])
-        rows = points.read(0, 8)[:, 0].astype(int)
-        np.testing.assert_array_equal(np.sort(rows), [0, 0, 1, 1, 2, 3, 4, 5])
-        np.testing.assert_array_equal(labels.read(0, 8), kinds[rows])
+        rows = points.read(0, 6)[:, 0].astype(int)
+        np.testing.assert_array_equal(np.sort(rows), [0, 1, 2, 3, 4, 5])
+        np.testing.assert_array_equal(labels.read(0, 6), kinds[rows])
         np.testing.assert_array_equal(labels.read(3, 5), kinds[rows[3:5]])
-        assert labels.read(0, 8).dtype == np.int64
+        assert labels.read(0, 6).dtype == np.int64
 
 
 def test_rows_are_shuffled_alike_for_a_seed_and_otherwise_for_another() -> None:
@@ -151,16 +149,6 @@ def test_rows_are_shuffled_alike_for_a_seed_and_otherwise_for_another() -> None:
     np.testing.assert_array_equal(np.sort(whole, axis=0), np.sort(mixed.points.read(0, 50), axis=0))
     assert not np.array_equal(whole, mixed.points.read(0, 50))
     assert not np.array_equal(whole, Shuffled(GeneratedPoints(50, 1, 0), seed=4).read(0, 50))
-
-
-@pytest.mark.parametrize("name", CLASSIFIED)
-def test_bundled_classes(name: str) -> None:
-    with labelled(f"sklearn:{name}") as (points, column, classes):
-        assert column.rows == points.rows
-        assert classes == tuple(map(float, range(len(classes))))
-        values = column.read(0, column.rows)
-        assert values.shape == (points.rows, 1)
-        np.testing.assert_array_equal(column.read(3, 9), values[3:9])
 
 
 @pytest.mark.parametrize(
@@ -186,8 +174,6 @@ def test_measurements_are_no_labels(tmp_path: Path) -> None:
     np.save(tmp_path / "gap.npy", np.array([[1, 2], [1, np.nan]]))
     with pytest.raises(InputError, match="missing or infinite values in 1, the label"):
         labelled(str(tmp_path / "gap.npy"), "1").__enter__()
-    with pytest.raises(InputError, match="sklearn:diabetes has no classes; those that have"):
-        labelled("sklearn:diabetes").__enter__()
 
 
 def test_options_of_labels(tmp_path: Path) -> None:
@@ -198,7 +184,7 @@ def test_options_of_labels(tmp_path: Path) -> None:
 
 
 def test_points_to_hold_out_are_generated_as_well() -> None:
-    with open_points(InputChoice(None, None, None, rows=10, dims=2, seed=3), extra=4) as points:
+    with open_points(InputChoice(None, None, rows=10, dims=2, seed=3), extra=4) as points:
         assert points == GeneratedPoints(14, 2, 3)
 
 

@@ -15,9 +15,7 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spliter_experiments.compare.data.arranged import TiledPoints
 from spliter_experiments.compare.data.datasets import InputChoice, open_points
-from spliter_experiments.compare.data.readers import BUNDLED, load_bundled
 from spliter_experiments.compare.data.sources import Floats, GeneratedPoints, Points
 from spliter_experiments.harness.errors import InputError, OptionError
 
@@ -87,10 +85,8 @@ def check_cuts(points: Points, expected: Floats) -> None:
         np.testing.assert_array_equal(np.concatenate(pieces), expected)
 
 
-def opened(
-    source: str | None, *, columns: str | None = None, tile: int | None = None
-) -> AbstractContextManager[Points]:
-    return open_points(InputChoice(source, columns, tile, rows=10, dims=2, seed=0), most=5)
+def opened(source: str | None, *, columns: str | None = None) -> AbstractContextManager[Points]:
+    return open_points(InputChoice(source, columns, rows=10, dims=2, seed=0), most=5)
 
 
 @pytest.mark.parametrize("write", WRITERS)
@@ -105,13 +101,6 @@ def test_files_are_read_by_rows(write: Writer, tmp_path: Path) -> None:
 def test_columns_are_chosen_and_ordered(write: Writer, tmp_path: Path) -> None:
     with opened(write(table(), tmp_path), columns="2,0") as points:
         check_cuts(points, table()[:, [2, 0]])
-
-
-@pytest.mark.parametrize("write", WRITERS)
-def test_rows_are_repeated_up_to_a_size(write: Writer, tmp_path: Path) -> None:
-    with opened(write(table(), tmp_path), tile=ROWS * 2 + 3) as points:
-        assert points.rows == ROWS * 2 + 3
-        check_cuts(points, np.concatenate([table(), table(), table()[:3]]))
 
 
 @pytest.mark.parametrize("write", [write for write in WRITERS if "without" not in write.__name__])
@@ -234,22 +223,11 @@ def ragged_csv(folder: Path) -> str:
         (lambda folder: str(folder / "none.npy"), "there is no such file"),
         (lambda folder: str(folder / "points.xyz"), "do not know how to read .xyz"),
         (str, "do not know how to read a file without a suffix"),
-        (lambda _: "sklearn:mnist", "scikit-learn ships no 'mnist'; there are breast_cancer"),
     ],
 )
 def test_unreadable_input(make: Callable[[Path], str], complaint: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=complaint):
         opened(make(tmp_path)).__enter__()
-
-
-@pytest.mark.parametrize("name", BUNDLED)
-def test_bundled_data(name: str) -> None:
-    table = load_bundled(name).data
-    data, names = table.to_numpy(dtype=np.float64), list(table.columns)
-    with opened(f"sklearn:{name}") as points:
-        assert points.rows == len(data)
-        assert points.columns.names == tuple(names[:5])
-        check_cuts(points, data[:, :5])
 
 
 @given(
@@ -285,13 +263,5 @@ def test_what_cannot_be_generated(rows: int, dims: int, seed: int, complaint: st
 
 
 def test_options_that_need_an_input() -> None:
-    with pytest.raises(OptionError, match="go with --input"):
+    with pytest.raises(OptionError, match="goes with --input"):
         opened(None, columns="a").__enter__()
-    with pytest.raises(OptionError, match="go with --input"):
-        opened(None, tile=5).__enter__()
-    with pytest.raises(OptionError, match="--tile"):
-        opened("sklearn:iris", tile=0).__enter__()
-
-
-def test_tiles_of_nothing_are_empty() -> None:
-    assert TiledPoints(GeneratedPoints(3, 2, 0), 10).read(4, 4).shape == (0, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from sklearn.cluster import KMeans as SingleKMeans
 
 from spliter_apps.kmeans.kernel import PartialSums
 from spliter_experiments.compare.apps import APPS
-from spliter_experiments.compare.data.arranged import TiledPoints
+from spliter_experiments.compare.data.columns import Wanted
+from spliter_experiments.compare.data.readers import ArrayFilePoints
 from spliter_experiments.compare.data.sources import Dataset, Floats, GeneratedPoints
 from spliter_experiments.compare.engines.dask_engine import ENGINE, DaskEngine
 from spliter_experiments.compare.engines.dask_meter import Rest
@@ -190,10 +192,12 @@ def test_what_counts_as_the_same(other: Clustering, same: bool) -> None:
     assert APP.same(Clustering(np.array([[1.0], [100.0]]), 5.0), other) is same
 
 
-def test_initial_centres_are_different_points() -> None:
-    points = TiledPoints(GeneratedPoints(rows=5, dims=2, seed=0), rows=1000)
+def test_initial_centres_are_different_points(tmp_path: Path) -> None:
+    five = GeneratedPoints(rows=5, dims=2, seed=0).read(0, 5)
+    np.save(tmp_path / "repeated.npy", np.tile(five, (200, 1)))
+    points = ArrayFilePoints.open(tmp_path / "repeated.npy", Wanted())
     centers = initial_centers(points, 5, seed=3)
-    np.testing.assert_array_equal(np.unique(centers, axis=0), np.unique(points.read(0, 5), axis=0))
+    np.testing.assert_array_equal(np.unique(centers, axis=0), np.unique(five, axis=0))
     np.testing.assert_array_equal(initial_centers(points, 5, seed=3), centers)
     with pytest.raises(InputError, match="only 5 different points"):
         initial_centers(points, 6, seed=3)

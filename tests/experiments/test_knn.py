@@ -19,7 +19,7 @@ from spliter_experiments.compare.registry import ways_of
 from spliter_experiments.compare.workloads.dask import DaskSite
 from spliter_experiments.compare.workloads.knn import Neighbors, Quest
 from spliter_experiments.harness.errors import InputError, OptionError
-from tests.experiments.staging import answer, phases, staged_on_dask, tasks_of
+from tests.experiments.staging import IRIS, answer, iris_file, phases, staged_on_dask, tasks_of
 
 WAYS = ways_of(ENGINE, APPS["knn"])
 
@@ -31,8 +31,8 @@ APP = Neighbors(neighbors=3, queries=50)
 
 @pytest.fixture(scope="module")
 def dataset() -> Iterator[Dataset]:
-    # Tiled, so that there are points at one distance.
-    with APP.open(InputChoice("sklearn:iris", None, 400, rows=0, dims=0, seed=0)) as opened:
+    # Repeated, so that there are points at one distance.
+    with APP.open(InputChoice(iris_file(400), IRIS, rows=0, dims=0, seed=0)) as opened:
         yield opened
 
 

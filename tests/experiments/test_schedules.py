@@ -35,7 +35,7 @@ ANSWERS = [
     for way in Schedules.ways
     if way != NUMBA or workload.compiled is not None
 ]
-CHOICE = InputChoice(None, None, None, rows=ROWS, dims=1, seed=3)
+CHOICE = InputChoice(None, None, rows=ROWS, dims=1, seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_wrong_settings(settings: dict[str, object], complaint: str) -> None:
 
 
 def test_an_input_is_refused() -> None:
-    choice = InputChoice("sklearn:iris", None, None, rows=ROWS, dims=1, seed=3)
+    choice = InputChoice("points.npy", None, rows=ROWS, dims=1, seed=3)
     with (
         pytest.raises(OptionError, match="--input does not go with schedules"),
         Schedules().open(choice),

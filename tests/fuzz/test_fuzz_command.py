@@ -46,7 +46,7 @@ SLURM = [
     *("--site", "--backend", "--configurations", "--earlier"),
 ]
 COMPARE = [
-    *("--input", "--columns", "--tile", "--seed", "--backend", "--address"),
+    *("--input", "--columns", "--seed", "--backend", "--address"),
     *("--workers", "--threads", "--blocks-per-core", "--sweep", "--placement", "--rounds"),
     *("--rows", "--dims", "--datasets"),
 ]

@@ -90,10 +90,7 @@ def csvm(
     dims: DimsOption = 20,
     label: Annotated[
         str | None,
-        typer.Option(
-            help="Column of the input that holds the classes, as numbers or text. Data of "
-            "scikit-learn's have classes of their own."
-        ),
+        typer.Option(help="Column of the input that holds the classes, as numbers or text."),
     ] = None,
     iterations: Annotated[
         int, typer.Option(help="Iterations of the cascade, at most; after few, ways may differ.")

@@ -36,8 +36,7 @@ class CommonOptions:
         str | None,
         typer.Option(
             "--input",
-            help=".npy, .zarr, .parquet or .csv, or sklearn:NAME for data that ships with "
-            "scikit-learn. Without it, points are generated.",
+            help=".npy, .zarr, .parquet or .csv file. Without it, points are generated.",
         ),
     ] = None
     columns: Annotated[
@@ -46,9 +45,6 @@ class CommonOptions:
             help="Columns of the input by name or number, between commas. "
             "Without it, the numeric ones (for a histogram, the first five)."
         ),
-    ] = None
-    tile: Annotated[
-        int | None, typer.Option(help="Repeat the rows of the input up to this number.")
     ] = None
     seed: Annotated[int, typer.Option(help="Of the points and of the order of the ways.")] = 0
     datasets: Annotated[
@@ -118,7 +114,7 @@ class CommonOptions:
         if self.datasets > 1 and self.source is not None:
             raise OptionError("--datasets generates points, and does not go with --input")
         return [
-            InputChoice(self.source, self.columns, self.tile, rows, dims, self.seed + number)
+            InputChoice(self.source, self.columns, rows, dims, self.seed + number)
             for number in range(self.datasets)
         ]
 

@@ -55,7 +55,7 @@ def on_cluster(
     """Run the runs of one stand on a cluster."""
     first = runs[0]
     kind, app = load_engine(first.engine), app_of(scenario, first)
-    choice = InputChoice(None, None, None, first.rows, scenario.parameters.dims, first.seed)
+    choice = InputChoice(None, None, first.rows, scenario.parameters.dims, first.seed)
     with ExitStack() as stack:
         dataset = stack.enter_context(app.open(choice))
         app.check(dataset)

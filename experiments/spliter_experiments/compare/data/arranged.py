@@ -1,4 +1,4 @@
-"""Repeat or shuffle the rows of a source, or hold some of them out.
+"""Shuffle the rows of a source, or hold some of them out.
 
 The results are sources too: their rows do not depend on how they are cut into blocks.
 """
@@ -30,36 +30,6 @@ class Arranged:
     def columns(self) -> Columns:
         """Columns of the source."""
         return self.points.columns
-
-
-@dataclass(frozen=True)
-class TiledPoints(Arranged):
-    """The rows of a source, repeated up to a number of rows.
-
-    Examples
-    --------
-    >>> from spliter_experiments.compare.data.sources import GeneratedPoints
-    >>> TiledPoints(GeneratedPoints(rows=2, dims=1, seed=0), rows=5).read(1, 5).shape
-    (4, 1)
-    """
-
-    rows: int
-
-    @property
-    def origin(self) -> str:
-        """Name of the source, marked as repeated."""
-        return f"{self.points.origin}, repeated"
-
-    def read(self, start: int, stop: int) -> Floats:
-        """Return rows `start` to `stop` of the repeated rows."""
-        period = self.points.rows
-        pieces = []
-        while start < stop:
-            offset = start % period
-            length = min(period - offset, stop - start)
-            pieces.append(self.points.read(offset, offset + length))
-            start += length
-        return np.concatenate(pieces) if pieces else self.points.read(0, 0)
 
 
 @dataclass(frozen=True)

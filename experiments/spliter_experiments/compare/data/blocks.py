@@ -30,7 +30,7 @@ def cut_rows(rows: int, nblocks: int) -> tuple[int, ...]:
     if rows < nblocks:
         raise InputError(
             f"{rows} rows cannot be cut into {nblocks} blocks; take fewer blocks per core, "
-            "or more rows (--rows, or --tile with --input)"
+            "or more --rows"
         )
     size, larger = divmod(rows, nblocks)
     return (size + 1,) * larger + (size,) * (nblocks - larger)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spliter_experiments.compare.data.arranged import Shuffled, TiledPoints
+from spliter_experiments.compare.data.arranged import Shuffled
 from spliter_experiments.compare.data.columns import Wanted
-from spliter_experiments.compare.data.readers import SKLEARN, open_labels, open_source
+from spliter_experiments.compare.data.readers import open_labels, open_source
 from spliter_experiments.compare.data.sources import (
     Dataset,
     Floats,
@@ -30,18 +30,13 @@ class InputChoice:
 
     source: str | None
     columns: str | None
-    tile: int | None
     rows: int
     dims: int
     seed: int
 
     def __post_init__(self) -> None:
-        if self.source is None and (self.columns is not None or self.tile is not None):
-            raise OptionError(
-                "--columns and --tile go with --input; use --dims and --rows for generated points"
-            )
-        if self.tile is not None and self.tile < 1:
-            raise OptionError(f"--tile must be at least 1 row, got {self.tile}")
+        if self.source is None and self.columns is not None:
+            raise OptionError("--columns goes with --input; use --dims for generated points")
 
 
 @contextmanager
@@ -57,7 +52,7 @@ def open_points(choice: InputChoice, most: int | None = None, extra: int = 0) ->
         yield GeneratedPoints(asked.rows + extra, choice.dims, choice.seed)
         return
     with open_source(choice.source, Wanted(choice.columns, most)) as points:
-        yield _sized(points, choice.tile)
+        yield _not_empty(points)
 
 
 @contextmanager
@@ -79,21 +74,20 @@ def open_labelled(
         return
     with ExitStack() as stack:
         wanted = Wanted(choice.columns, without=label)
-        points = stack.enter_context(open_source(choice.source, wanted))
-        if label is None and not choice.source.startswith(SKLEARN):
+        points = _not_empty(stack.enter_context(open_source(choice.source, wanted)))
+        if label is None:
             raise OptionError(
                 f"--label NAME has to say which column of {points.origin} holds the classes"
             )
         column = stack.enter_context(open_labels(choice.source, label))
         classes = _classes(column)
-        points, column = (_sized(source, choice.tile) for source in (points, column))
         yield Shuffled(points, choice.seed), Shuffled(column, choice.seed), classes
 
 
-def _sized(points: Points, rows: int | None) -> Points:
+def _not_empty(points: Points) -> Points:
     if points.rows < 1:
         raise InputError(f"{points.origin} holds no rows")
-    return points if rows is None else TiledPoints(points, rows)
+    return points
 
 
 def _classes(column: Points) -> tuple[float, ...]:

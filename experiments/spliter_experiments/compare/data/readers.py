@@ -1,8 +1,7 @@
-"""Read points from files and from scikit-learn's bundled data sets.
+"""Read points from files.
 
 ``.npy`` and ``.zarr`` are read by rows, Parquet by row groups. CSV rows cannot be located without
-reading all previous ones, so a CSV file, and a data set of scikit-learn, is converted once to a
-temporary ``.npy`` file.
+reading all previous ones, so a CSV file is converted once to a temporary ``.npy`` file.
 """
 
 from __future__ import annotations
@@ -21,26 +20,17 @@ from spliter_experiments.compare.data.columns import Columns, Wanted, choose_col
 from spliter_experiments.compare.data.sources import Floats, Points
 from spliter_experiments.harness.errors import InputError, TextColumnError
 
-SKLEARN = "sklearn:"
-BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")
-"""Data sets included in scikit-learn; nothing is downloaded."""
-
-CLASSIFIED = ("breast_cancer", "digits", "iris", "wine")
-"""The data sets of `BUNDLED` that have classes."""
-
 NUMERIC_KINDS = "biuf"
 
 
 def open_source(source: str, wanted: Wanted) -> AbstractContextManager[Points]:
-    """Open a file by its suffix, or one of scikit-learn's data sets by name."""
-    if source.startswith(SKLEARN):
-        return open_frame(load_bundled(source.removeprefix(SKLEARN)).data, wanted, source)
+    """Open a file by its suffix."""
     path = Path(source).resolve()
     opener = _OPENERS.get(path.suffix.lower())
     if opener is None:
         raise InputError(
             f"{source}: do not know how to read {path.suffix or 'a file without a suffix'}; "
-            f"--input takes {', '.join(_OPENERS)} and {SKLEARN}NAME"
+            f"--input takes {', '.join(_OPENERS)}"
         )
     if not path.exists():
         raise InputError(f"{source}: there is no such file")
@@ -211,16 +201,9 @@ def open_frame(table: Any, wanted: Wanted, origin: str) -> Iterator[Points]:
 
 
 @contextmanager
-def open_labels(source: str, name: str | None) -> Iterator[Points]:
-    """Open a column of labels; text labels become their rank among the sorted labels.
-
-    Without a name, these are the classes of a data set of scikit-learn.
-    """
+def open_labels(source: str, name: str) -> Iterator[Points]:
+    """Open a column of labels; text labels become their rank among the sorted labels."""
     with ExitStack() as stack:
-        if name is None:
-            table, origin = load_classes(source.removeprefix(SKLEARN)), f"target of {source}"
-            yield stack.enter_context(open_frame(table, Wanted(), origin))
-            return
         try:
             column = stack.enter_context(open_source(source, Wanted(name)))
         except TextColumnError:
@@ -242,28 +225,6 @@ def _text_ranks(path: Path, name: str) -> Any:
 def _all_numbers(first: Any) -> bool:
     """Return whether the first line is data, not a header: all of its values are numbers."""
     return all(kind.kind in NUMERIC_KINDS for kind in first.dtypes)
-
-
-def load_classes(name: str) -> Any:
-    """Return the classes of a scikit-learn data set, as a DataFrame of one column."""
-    if name in BUNDLED and name not in CLASSIFIED:
-        raise InputError(
-            f"{SKLEARN}{name} has no classes; those that have are {', '.join(CLASSIFIED)}"
-        )
-    return load_bundled(name).target.to_frame("target")
-
-
-def load_bundled(name: str) -> Any:
-    """Load a scikit-learn data set, with its points as a DataFrame."""
-    if name not in BUNDLED:
-        raise InputError(f"scikit-learn ships no {name!r}; there are {', '.join(BUNDLED)}")
-    try:
-        from sklearn import datasets
-    except ImportError as error:
-        raise InputError(
-            f'{SKLEARN}{name} needs scikit-learn: pip install "pyspliter[apps]"'
-        ) from error
-    return getattr(datasets, f"load_{name}")(as_frame=True)
 
 
 def _opened(
