@@ -372,12 +372,17 @@ def activate(arguments: Sequence[str]) -> None:
     assert [Path(name).parts[-2:] for name in arguments] == [("bin", "activate")]
 
 
+def bash(arguments: Sequence[str]) -> None:
+    assert [Path(name).name for name in arguments] == ["submit.sh"], "`spliter slurm` writes it"
+
+
 def pre_commit(arguments: Sequence[str]) -> None:
     assert [*arguments] == ["install"]
     assert (ROOT / ".pre-commit-config.yaml").is_file()
 
 
 JUDGES: Final[dict[str, Callable[[Desk, Sequence[str]], None]]] = {
+    "bash": lambda _, words: bash(words),
     "dask": lambda _, words: dask(words),
     "export": lambda _, words: export(words),
     "pip": lambda _, words: pip(words),
