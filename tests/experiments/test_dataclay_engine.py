@@ -20,7 +20,7 @@ from spliter_experiments.compare.engines.dataclay_engine import DataClayEngine, 
 from spliter_experiments.compare.engines.dataclay_meter import kept_at
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.compare.engines.placement import Placement
-from spliter_experiments.compare.workloads.checks import bounds_of, check_finite
+from spliter_experiments.compare.workloads.checks import check_finite
 from spliter_experiments.harness.errors import ClusterError, InputError, OptionError
 from spliter_experiments.harness.runner import Reading
 
@@ -86,17 +86,6 @@ def test_neighbours_are_together(engine: DataClayEngine) -> None:
         assert loaded.locations() == [first] * 3 + [second] * 3
 
 
-def test_where_dataclay_would_put_them(engine: DataClayEngine) -> None:
-    chunks, like = cut_rows(800, 20), no_points(POINTS)
-    with (
-        engine.persisted(POINTS, chunks, like, Placement.DATACLAY) as one,
-        engine.persisted(POINTS, chunks, like, Placement.DATACLAY) as other,
-    ):
-        # At random, and alike for what goes together.
-        assert one.locations() == other.locations()
-        assert one.locations() != list(engine.capacities) * 10
-
-
 def test_partitions_yield_the_rows_where_they_are(array: LoadedArray) -> None:
     with split(array) as partitions:
         assert len(partitions) == 2
@@ -158,7 +147,7 @@ def test_results_that_are_kept_are_waited_for(engine: DataClayEngine, array: Loa
     rest = engine.rest([array])
     kept = engine.executor.submit(np.ones, (10**6,), {})
     kept.exception(timeout=30)
-    assert kept_at(engine.executor, rest.backends) == rest.kept + 1
+    assert kept_at(engine.executor, engine.capacities) == rest.kept + 1
     with pytest.raises(ClusterError, match=r"not at rest after 0\.3 s"):
         rest.wait(timeout=0.3)
     del kept
@@ -166,22 +155,14 @@ def test_results_that_are_kept_are_waited_for(engine: DataClayEngine, array: Loa
     rest.wait()
 
 
-def test_blocks_that_have_moved_are_noticed(engine: DataClayEngine, array: LoadedArray) -> None:
-    rest = engine.rest([array])
-    first, second = engine.executor.session.runtime.backend_clients
-    home = array.objects[0]._dc_meta.master_backend_id
-    array.objects[0].move(second if home == first else first)
-    with pytest.raises(ClusterError, match="1 of 7 blocks are not at the backend"):
-        rest.wait()
-
-
-def test_gaps_and_bounds(engine: DataClayEngine) -> None:
+def test_gaps(engine: DataClayEngine) -> None:
     nan, inf = np.nan, np.inf
     points: Points = TablePoints([[1, nan], [nan, 5], [inf, -inf], [-2, nan]])
-    with engine.persisted(points, (1, 2, 1), no_points(points), Placement.EVEN) as loaded:
-        np.testing.assert_array_equal(bounds_of(engine, points, loaded), [[-2, 5], [1, 5]])
-        with pytest.raises(InputError, match="missing or infinite values in 0, 1; choose"):
-            check_finite(engine, points, loaded)
+    with (
+        engine.persisted(points, (1, 2, 1), no_points(points), Placement.EVEN) as loaded,
+        pytest.raises(InputError, match="missing or infinite values in 0, 1; choose"),
+    ):
+        check_finite(engine, points, loaded)
 
 
 def test_backends_that_cannot_read_the_input(engine: DataClayEngine) -> None:

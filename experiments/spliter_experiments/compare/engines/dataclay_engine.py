@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spliter import Location
 from spliter_backends.dataclay import DataClayArray
 from spliter_backends.dataclay.executor import DataClayExecutor
 from spliter_backends.dataclay.output import suppress_output
@@ -24,11 +23,12 @@ from spliter_experiments.compare.engines.dataclay_cluster import (
     connected,
     hosts_of,
 )
-from spliter_experiments.compare.engines.dataclay_meter import CallMeter, DataClayRest
+from spliter_experiments.compare.engines.dataclay_meter import CallMeter, kept_at
 from spliter_experiments.compare.engines.dataclay_objects import ArrayBlock
 from spliter_experiments.compare.engines.engine import (
     ClusterChoice,
     EngineKind,
+    KeptResults,
     ResultsHere,
     chunks_of,
     read_errors_named,
@@ -65,7 +65,7 @@ class DataClayEngine(ResultsHere):
         placement: Placement,
     ) -> Iterator[LoadedArray]:
         """Read rows into persistent objects at the backends; delete them at the end."""
-        backends = self._backends_of_blocks(len(row_chunks), placement)
+        backends = seats(len(row_chunks), self.capacities, placement)
         loading = [
             self.executor.submit(make_block, (source, start, start + rows), {}, backend)
             for backend, start, rows in zip(
@@ -82,13 +82,6 @@ class DataClayEngine(ResultsHere):
             yield array
         finally:
             array.delete()
-
-    def _backends_of_blocks(self, nblocks: int, placement: Placement) -> list[Location]:
-        """Return the backend of each block; it depends only on the number of blocks."""
-        if placement is Placement.DATACLAY:
-            numbers = np.random.default_rng(nblocks).integers(self.workers, size=nblocks)
-            return [list(self.capacities)[number] for number in numbers]
-        return seats(nblocks, self.capacities, placement)
 
     def call_blocks(
         self,
@@ -119,10 +112,9 @@ class DataClayEngine(ResultsHere):
         found: list[Any] = result_of(calling)
         return found
 
-    def rest(self, collections: Sequence[LoadedArray] = ()) -> DataClayRest:
-        """Return the current state: results kept and placement of the blocks."""
-        ids = [object_id for array in collections for object_id in array.object_ids]
-        return DataClayRest.now(self.executor, list(self.capacities), ids)
+    def rest(self, collections: Sequence[LoadedArray] = ()) -> KeptResults:
+        """Return the current state: the number of kept results."""
+        return KeptResults.now(lambda: kept_at(self.executor, self.capacities))
 
     def meter(self) -> CallMeter:
         """Return a counter of calls, and of bytes between this process and the backends."""
@@ -148,6 +140,6 @@ def connect(choice: ClusterChoice) -> Iterator[DataClayEngine]:
 
 ENGINE = EngineKind(
     name="dataclay",
-    placements=frozenset({Placement.EVEN, Placement.CONTIGUOUS, Placement.DATACLAY}),
+    placements=frozenset({Placement.EVEN, Placement.CONTIGUOUS}),
     connect=connect,
 )

@@ -1,4 +1,4 @@
-"""Count calls and bytes on dataClay, and wait for the initial state between runs.
+"""Count calls, bytes and kept objects on dataClay.
 
 A task is a call of an active method that runs a kernel. SplIter's other calls (block locations,
 releases, new partitions, leases) are not counted. Bytes are those of arguments and results of all
@@ -9,72 +9,20 @@ backend needs passes through this process.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
 from spliter import Location
 from spliter_backends.dataclay.executor import DataClayExecutor
-from spliter_experiments.compare.engines.engine import REST_SECONDS, wait_until_idle
-from spliter_experiments.harness.errors import ClusterError
 from spliter_experiments.harness.runner import Reading
 
 
-@dataclass(frozen=True)
-class DataClayRest:
-    """Initial state of the backends: number of results kept, placement of the blocks."""
-
-    executor: DataClayExecutor
-    backends: tuple[Location, ...]
-    kept: int
-    object_ids: tuple[uuid.UUID, ...]
-    homes: tuple[uuid.UUID | None, ...]
-
-    @classmethod
-    def now(
-        cls,
-        executor: DataClayExecutor,
-        backends: Sequence[Location],
-        object_ids: Sequence[uuid.UUID] = (),
-    ) -> DataClayRest:
-        """Return the current state."""
-        kept = kept_at(executor, backends)
-        homes = _holders(executor, object_ids)
-        return cls(executor, tuple(backends), kept, tuple(object_ids), homes)
-
-    def wait(self, timeout: float = REST_SECONDS) -> None:
-        """Wait until no more results are kept than at first."""
-        wait_until_idle(self._found, timeout)
-        moved = sum(
-            now != home
-            for now, home in zip(_holders(self.executor, self.object_ids), self.homes, strict=True)
-        )
-        if moved:
-            raise ClusterError(
-                f"{moved} of {len(self.homes)} blocks are not at the backend where they were "
-                "loaded; does someone else use this dataClay?"
-            )
-
-    def _found(self) -> str:
-        kept = kept_at(self.executor, self.backends)
-        return "" if kept <= self.kept else f"{kept} results are kept (before: {self.kept})"
-
-
-def kept_at(executor: DataClayExecutor, backends: Sequence[Location]) -> int:
+def kept_at(executor: DataClayExecutor, backends: Iterable[Location]) -> int:
     """Return how many objects the backends keep for clients."""
     session = executor.session
     peers = [session.peer(uuid.UUID(backend)) for backend in backends]
     return sum(session.wait(peer.request("kept")) for peer in peers)
-
-
-def _holders(
-    executor: DataClayExecutor, object_ids: Sequence[uuid.UUID]
-) -> tuple[uuid.UUID | None, ...]:
-    if not object_ids:
-        return ()
-    session = executor.session
-    return tuple(session.wait(session.locate(object_ids)))
 
 
 NO_TASKS = frozenset({"request", "renew", "add_partition"})

@@ -242,6 +242,27 @@ def wait_until_idle(found: Callable[[], str], timeout: float) -> None:
         time.sleep(POLL_SECONDS)
 
 
+@dataclass(frozen=True)
+class KeptResults:
+    """Initial state of a cluster: the number of results that it keeps, counted by `count`."""
+
+    count: Callable[[], int]
+    kept: int
+
+    @classmethod
+    def now(cls, count: Callable[[], int]) -> KeptResults:
+        """Return the current state."""
+        return cls(count, count())
+
+    def wait(self, timeout: float = REST_SECONDS) -> None:
+        """Wait until no more results are kept than at first."""
+        wait_until_idle(self._found, timeout)
+
+    def _found(self) -> str:
+        kept = self.count()
+        return "" if kept <= self.kept else f"{kept} results are kept (before: {self.kept})"
+
+
 def check_versions(engine: str, found: Mapping[str, object]) -> None:
     """Check that all locations have this version of SplIter."""
     wrong = [

@@ -20,8 +20,6 @@ class Placement(StrEnum):
     same rows as after rechunking to one chunk per thread."""
     DASK = "dask"
     """Chosen by Dask's scheduler; uneven by a tenth or more."""
-    DATACLAY = "dataclay"
-    """Random, like dataClay's default."""
     COMPSS = "compss"
     """Chosen by COMPSs' scheduler."""
 

@@ -21,14 +21,13 @@ from spliter_backends.ray.errors import translate_error
 from spliter_experiments.compare.data.blocks import row_starts
 from spliter_experiments.compare.data.sources import Rows
 from spliter_experiments.compare.engines.engine import (
-    REST_SECONDS,
     WAIT_SECONDS,
     ClusterChoice,
     EngineKind,
+    KeptResults,
     ResultsHere,
     chunks_of,
     read_errors_named,
-    wait_until_idle,
 )
 from spliter_experiments.compare.engines.placement import Placement, seats
 from spliter_experiments.compare.engines.ray_cluster import (
@@ -72,40 +71,11 @@ class RayMeter:
         return Reading(sum(self.executed.values()), nbytes)
 
 
-@dataclass(frozen=True)
-class RayRest:
-    """Initial state of the object stores: the number of objects in them.
+def kept_objects() -> int:
+    """Return the number of objects in all stores; copies of blocks do not count.
 
-    Copies of blocks do not count, because Ray keeps them until it needs the memory.
-
-    Parameters
-    ----------
-    kept : int
-        Number of objects, without copies.
-    may_come : callable
-        Returns the number of permanent objects created since.
+    Ray keeps copies until it needs the memory.
     """
-
-    kept: int
-    may_come: Callable[[], int]
-
-    @classmethod
-    def now(cls, may_come: Callable[[], int] = lambda: 0) -> RayRest:
-        """Return the current state."""
-        return cls(_kept() - may_come(), may_come)
-
-    def wait(self, timeout: float = REST_SECONDS) -> None:
-        """Wait until no more objects are kept than at first."""
-        wait_until_idle(self._found, timeout)
-
-    def _found(self) -> str:
-        kept = _kept()
-        if kept <= self.kept + self.may_come():
-            return ""
-        return f"{kept} objects are kept (before: {self.kept})"
-
-
-def _kept() -> int:
     return sum(stats.store_stats.num_object_store_primary_copies for stats in node_stats())
 
 
@@ -197,9 +167,11 @@ class RayEngine(ResultsHere):
         ]
         return self.call_tasks(call, calls, blocks.seats if self.pinned else None, **given)
 
-    def rest(self, collections: Sequence[LoadedArray] = ()) -> RayRest:
+    def rest(self, collections: Sequence[LoadedArray] = ()) -> KeptResults:
         """Return the current state; datasets of the collections may be created later."""
-        return RayRest.now(lambda: sum(array.blocks_of_dataset for array in collections))
+        return KeptResults.now(
+            lambda: kept_objects() - sum(array.blocks_of_dataset for array in collections)
+        )
 
     def meter(self) -> AbstractContextManager[RayMeter]:
         """Return a counter of tasks, and of bytes created in object stores."""
