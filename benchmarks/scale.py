@@ -44,6 +44,11 @@ from spliter_experiments.harness.table import Grid, quartiles
 ROWS = 50
 COLUMNS = 20
 
+REPLICAS = (1, 3)
+LOCATIONS = (100, 10_000)
+CORES = 4
+"""Sizes of the plans: holders of each block, locations, and cores of each location."""
+
 MOST_TRACED = 10**6
 """Maximum number of blocks for measuring memory, which makes Python ten times as slow."""
 
@@ -75,10 +80,10 @@ class Point:
     peak: float
 
 
-def measure(replicas: int, locations: int, blocks: int, cores: int, *, traced: bool) -> Point:
+def measure(replicas: int, locations: int, blocks: int, *, traced: bool) -> Point:
     """Plan once, and compute the indexes of all partitions; tracing memory distorts the times."""
     placement: Placement = placement_of(blocks, locations, replicas, seed=0)
-    capacities: dict[Location, int] = dict.fromkeys(placement.locations, cores)
+    capacities: dict[Location, int] = dict.fromkeys(placement.locations, CORES)
     chunks = ((ROWS,) * blocks, (20,))
     if traced:
         tracemalloc.start()
@@ -96,20 +101,19 @@ def measure(replicas: int, locations: int, blocks: int, cores: int, *, traced: b
     return Point(replicas, locations, blocks, *seconds, kept / blocks, peak / blocks)
 
 
-def best_of(runs: int, *size: int) -> Point:
-    """Return the fastest of several runs; measure memory in a separate run if that is not slow."""
-    found = (measure(*size, traced=False) for _ in range(runs))
-    fastest = min(found, key=lambda point: point.plan_seconds)
-    if fastest.blocks > MOST_TRACED:
-        return fastest
+def measured(*size: int) -> Point:
+    """Measure the times, and memory in a separate run if that is not slow."""
+    found = measure(*size, traced=False)
+    if found.blocks > MOST_TRACED:
+        return found
     memory = measure(*size, traced=True)
-    return replace(fastest, kept=memory.kept, peak=memory.peak)
+    return replace(found, kept=memory.kept, peak=memory.peak)
 
 
 def planner(options: argparse.Namespace) -> None:
     """Print, and plot, time and memory of planner and indexes."""
-    sizes = itertools.product(options.replicas, options.locations, options.blocks)
-    points = [best_of(options.runs, *size, options.cores) for size in sizes]
+    sizes = itertools.product(REPLICAS, LOCATIONS, options.blocks)
+    points = [measured(*size) for size in sizes]
     rows = tuple(
         (
             *(str(point.replicas), str(point.locations), str(point.blocks)),
@@ -146,8 +150,8 @@ def draw(points: Sequence[Point], image: Path) -> None:
             "linestyle": "-" if replicas == 1 else "--",
         }
         left.plot(blocks, [p.plan_seconds + p.index_seconds for p in of_it], **style)
-        measured = [p for p in of_it if p.peak]
-        right.plot([p.blocks for p in measured], [p.peak for p in measured], **style)
+        traced = [p for p in of_it if p.peak]
+        right.plot([p.blocks for p in traced], [p.peak for p in traced], **style)
     left.set(xscale="log", yscale="log", xlabel="blocks", ylabel="seconds for plan and indexes")
     right.set(xscale="log", xlabel="blocks", ylabel="most bytes per block", ylim=(0, None))
     left.legend(fontsize="small")
@@ -310,10 +314,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     commands = parser.add_subparsers(required=True)
     curve = commands.add_parser("planner", help="the planner and the indexes, without an engine")
     curve.add_argument("--blocks", type=int, nargs="+", default=[10**4, 10**5, 10**6, 10**7])
-    curve.add_argument("--replicas", type=int, nargs="+", default=[1, 3])
-    curve.add_argument("--locations", type=int, nargs="+", default=[100, 10_000])
-    curve.add_argument("--cores", type=int, default=4, help="of each location")
-    curve.add_argument("--runs", type=int, default=1)
     curve.add_argument("--image", type=Path)
     curve.set_defaults(command=planner)
     run: Callable[[argparse.Namespace], None]
