@@ -129,7 +129,7 @@ def test_help_lists_the_ways_and_shows_the_defaults_of_each_app() -> None:
         (["--output", "/dev/null/results"], "cannot write results"),
         (["--rows", "many"], "Invalid value for '--rows'"),
         (["--address", "magic://somewhere:1"], "no scheduler answers"),
-        (["--placement", "dataclay"], "--placement dataclay is none of dask's"),
+        (["--placement", "compss"], "--placement compss is none of dask's"),
         (["--backend", "magic"], "--backend: there is no 'magic'; take one of dask, dataclay"),
     ],
 )

@@ -311,24 +311,13 @@ def test_text_labels_with_a_gap_are_refused(tmp_path: Path) -> None:
     assert "missing or infinite values in kind, the label" in " ".join(result.stderr.split())
 
 
-def test_rows_that_a_histogram_leaves_out_are_told(cluster: LocalCluster, tmp_path: Path) -> None:
-    points = np.random.default_rng(0).random((50, 2))
-    points[[3, 40], 1] = np.nan
-    np.save(tmp_path / "gaps.npy", points)
-    result = compare(
-        "--address", cluster.scheduler_address, "--input", str(tmp_path / "gaps.npy"),
-        "--bins", "2", "--ways", "spliter,floor", *SMALL,
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
-    assert "2 of 50 rows have missing or infinite values" in " ".join(result.stderr.split())
-
-
-def test_points_with_gaps_are_refused(cluster: LocalCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("app_name", ["histogram", "kmeans"])
+def test_points_with_gaps_are_refused(app_name: str, cluster: LocalCluster, tmp_path: Path) -> None:
     points = np.ones((50, 2))
     points[40, 1] = np.nan
     np.save(tmp_path / "gaps.npy", points)
     result = run(
-        "compare", "kmeans", "--address", cluster.scheduler_address,
+        "compare", app_name, "--address", cluster.scheduler_address,
         "--input", str(tmp_path / "gaps.npy"), *SMALL,
     )  # fmt: skip
     assert result.exit_code == 2

@@ -18,7 +18,6 @@ from spliter_experiments.harness.errors import IncompatibleResultsError, Results
 from spliter_experiments.harness.files import clear_partial
 from spliter_experiments.harness.records import (
     COLUMNS,
-    VERSION_KEY,
     ResultsFolder,
     check_together,
 )
@@ -45,7 +44,6 @@ def test_the_table_is_documented(tmp_path: Path) -> None:
     file = results.write_table(results.records())
     table = pq.read_table(file)
     assert table.column_names == list(COLUMNS)
-    assert table.schema.metadata[VERSION_KEY] == b"1"
     assert table.column("run_id").to_pylist() == [one.run_id for one in results.records()]
 
 

@@ -253,8 +253,8 @@ def _measure(
         return
     listener.step(f"loading {len(row_chunks)} blocks", 0)
     stage.empty.wait()  # the blocks of the last one go before the new ones come
-    dataset, others = subject.dataset, {**stage.processes, "note": listener.note}
-    with loaded(stage.engine, dataset, row_chunks, settings.placement, **others) as data:
+    dataset = subject.dataset
+    with loaded(stage.engine, dataset, row_chunks, settings.placement, **stage.processes) as data:
         if subject.problem is UNPOSED:
             subject.problem = stage.app.pose(data.site)
         runs = run_rounds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rich.table import Table
@@ -106,7 +107,7 @@ def plan_table(runs: Sequence[PlannedRun], title: str) -> Table:
                 f"{first.workers} x {first.threads}",
                 *(f"{first.blocks:,}", f"{first.rows:,}", str(len(stand))),
                 size(max(run.memory_bytes for run in stand)),
-                duration(sum(run.estimated_seconds for run in stand)),
+                clock(sum(run.estimated_seconds for run in stand)),
             )
         )
     headings = ("nodes", "workers", "blocks", "rows", "runs", "memory/node", "time")
@@ -117,23 +118,22 @@ def total(runs: Sequence[PlannedRun]) -> str:
     """Return the number, time and core hours of runs as text."""
     taken = sum(run.estimated_seconds for run in runs)
     hours = sum(run.estimated_seconds * run.cores for run in runs) / 3600
-    return f"{len(runs)} runs, about {duration(taken)}, {hours:,.3g} core hours"
+    return f"{len(runs)} runs, about {clock(taken)}, {hours:,.3g} core hours"
 
 
 def runs_table(runs: Sequence[PlannedRun]) -> Table:
     """Return a row per run."""
-    rows = tuple((run.id, duration(run.estimated_seconds)) for run in runs)
+    rows = tuple((run.id, clock(run.estimated_seconds)) for run in runs)
     return Grid(("run", "estimate"), rows).terminal()
 
 
-def duration(seconds: float) -> str:
-    """Format an estimated duration.
+def clock(seconds: float) -> str:
+    """Format hours, minutes and seconds, as SLURM takes them.
 
     Examples
     --------
-    >>> duration(42), duration(4200)
-    ('42 s', '70 min')
+    >>> clock(90), clock(100_000)
+    ('0:01:30', '27:46:40')
     """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    whole = math.ceil(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

@@ -4,8 +4,7 @@ Each finished run is a file ``runs/ID.json``, written atomically: under a tempor
 the disk, then renamed. A killed runner loses only its current run, and jobs on several nodes may
 share the folder. ``plans`` holds the requested runs.
 
-``results.parquet`` holds all records as one table; its columns are those of :class:`Record`, and
-its metadata name the version of the format.
+``results.parquet`` holds all records as one table; its columns are those of :class:`Record`.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 """Version of the record format; records of other versions are rejected."""
-
-VERSION_KEY = b"spliter.schema_version"
 
 COMPARE = "compare"
 """Value of `Record.figure` for ``spliter compare``; a folder may hold several comparisons."""
@@ -176,17 +173,9 @@ class ResultsFolder:
 
     def write_table(self, records: Sequence[Record]) -> Path:
         """Write all records to `TABLE` and return the file."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        table = pa.Table.from_pandas(frame_of(records), preserve_index=False)
-        version = {VERSION_KEY: str(SCHEMA_VERSION).encode()}
-        table = table.replace_schema_metadata({**(table.schema.metadata or {}), **version})
         file = self.path / TABLE
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink)
         try:
-            write_whole(file, sink.getvalue().to_pybytes())
+            write_whole(file, frame_of(records).to_parquet(index=False))
         except OSError as error:
             raise ResultsError(f"cannot write {file}: {error}") from error
         return file

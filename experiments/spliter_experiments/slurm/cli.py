@@ -13,13 +13,13 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from spliter_experiments.evaluation.tables import total
+from spliter_experiments.evaluation.tables import clock, total
 from spliter_experiments.harness.console import errors_reported, note
 from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.options import parse_counts, words
 from spliter_experiments.harness.table import Grid
 from spliter_experiments.slurm.jobs import make_jobs, spilling
-from spliter_experiments.slurm.render import RESULTS, Choices, Script, clock, interface_of, render
+from spliter_experiments.slurm.render import RESULTS, Choices, Script, interface_of, render
 from spliter_experiments.slurm.site import GIB, Site, load_site, site_names
 from spliter_experiments.slurm.submission import Request, write_submission
 

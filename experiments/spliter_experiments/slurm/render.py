@@ -12,6 +12,7 @@ from typing import Any
 
 import jinja2
 
+from spliter_experiments.evaluation.tables import clock
 from spliter_experiments.harness.errors import ProfileError
 from spliter_experiments.slurm.jobs import START_SECONDS, Job, Stand
 from spliter_experiments.slurm.site import Site
@@ -244,18 +245,6 @@ def _one_line(option: str) -> str:
 def _comment(text: str) -> str:
     """Return text as one line, so that it stays in a shell comment."""
     return " ".join(text.split())
-
-
-def clock(seconds: float) -> str:
-    """Format a time limit for SLURM.
-
-    Examples
-    --------
-    >>> clock(90), clock(100_000)
-    ('0:01:30', '27:46:40')
-    """
-    whole = math.ceil(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
 def _environment() -> jinja2.Environment:

@@ -70,45 +70,24 @@ def _order(rows: int, seed: int) -> Codes:
 
 
 @dataclass(frozen=True)
-class HeldOut(Arranged):
-    """Every `step`-th row of a source, the first `rows` of these."""
+class RowRange(Arranged):
+    """Rows `first` to `last` of a source."""
 
-    step: int
-    rows: int
-
-    def read(self, start: int, stop: int) -> Floats:
-        """Return rows `start` to `stop` of the rows held out."""
-        # The row held out is the last of its group.
-        return self.points.read(start * self.step, stop * self.step)[self.step - 1 :: self.step]
-
-
-@dataclass(frozen=True)
-class Remaining(Arranged):
-    """The rows of a source that are not held out, in order."""
-
-    step: int
-    held: int
+    first: int
+    last: int
 
     @property
     def rows(self) -> int:
-        """Number of the remaining rows."""
-        return self.points.rows - self.held
+        """Number of rows."""
+        return self.last - self.first
 
     def read(self, start: int, stop: int) -> Floats:
-        """Return rows `start` to `stop` of the remaining rows."""
-        first, last = self._place(start), self._place(stop)
-        row = np.arange(first, last)
-        left = (row % self.step != self.step - 1) | (row >= self.held * self.step)
-        return np.compress(left, self.points.read(first, last), axis=0)
-
-    def _place(self, row: int) -> int:
-        """Return the position of a remaining row in the source."""
-        taken = row // (self.step - 1) if self.step > 1 else self.held
-        return row + min(taken, self.held)
+        """Return rows `start` to `stop` of the range."""
+        return self.points.read(self.first + start, self.first + stop)
 
 
-def hold_out(points: Points, count: int) -> tuple[Remaining, HeldOut]:
-    """Split the rows of a source into training rows and `count` evenly spaced test rows.
+def hold_out(points: Points, count: int) -> tuple[RowRange, RowRange]:
+    """Split the rows of a source into training rows and the last `count` rows, for tests.
 
     Examples
     --------
@@ -122,5 +101,5 @@ def hold_out(points: Points, count: int) -> tuple[Remaining, HeldOut]:
             f"{count} of {points.rows} rows of {points.origin} cannot be held out; there must be "
             "1 at least, and rows left"
         )
-    step = points.rows // count
-    return Remaining(points, step, count), HeldOut(points, step, count)
+    left = points.rows - count
+    return RowRange(points, 0, left), RowRange(points, left, points.rows)

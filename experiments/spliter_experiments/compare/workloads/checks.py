@@ -16,25 +16,10 @@ def _on_blocks(engine: Engine, kernel: Any, array: Any) -> list[Any]:
     return engine.results(engine.call_blocks(array, kernel))
 
 
-def bounds_of(engine: Engine, points: Points, array: Any) -> Floats:
-    """Return the lowest and highest finite value of each column, shape (2, columns)."""
-    each = _on_blocks(engine, finite_bounds, array)
-    low = np.min([bounds[0] for bounds in each], axis=0)
-    high = np.max([bounds[1] for bounds in each], axis=0)
-    empty = [name for name, least in zip(points.columns.names, low, strict=True) if least == np.inf]
-    if empty:
-        raise InputError(f"{points.origin}: no finite value in {', '.join(empty)}")
-    return np.stack([low, high])
-
-
-def incomplete_rows(engine: Engine, array: Any) -> int:
-    """Return the number of rows with a missing or infinite value."""
-    return sum(_on_blocks(engine, count_incomplete, array))
-
-
-def count_incomplete(block: Floats) -> int:
-    """Return the number of rows of a block with a value that is not finite."""
-    return int(np.count_nonzero(~np.isfinite(block).all(axis=1)))
+def bounds_of(engine: Engine, array: Any) -> Floats:
+    """Return the lowest and highest value of each column, shape (2, columns)."""
+    low, high = zip(*_on_blocks(engine, bounds_of_block, array), strict=True)
+    return np.stack([np.min(low, axis=0), np.max(high, axis=0)])
 
 
 def check_finite(engine: Engine, points: Points, array: Any) -> None:
@@ -54,12 +39,6 @@ def has_gaps(block: Floats) -> npt.NDArray[np.bool_]:
     return np.asarray(np.any(~np.isfinite(block), axis=0))
 
 
-def finite_bounds(block: Floats) -> Floats:
-    """Return the minimum and maximum finite value of each column, shape (2, columns).
-
-    A column without finite values gives (inf, -inf), the neutral element of merging bounds.
-    """
-    finite = np.isfinite(block)
-    low = np.min(block, axis=0, where=finite, initial=np.inf)
-    high = np.max(block, axis=0, where=finite, initial=-np.inf)
-    return np.stack([low, high])
+def bounds_of_block(block: Floats) -> tuple[Floats, Floats]:
+    """Return the lowest and the highest value of each column of a block."""
+    return block.min(axis=0), block.max(axis=0)

@@ -21,7 +21,7 @@ from spliter_experiments.compare.data.sources import Dataset, Floats
 from spliter_experiments.compare.engines.engine import Engine, result_of
 from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.ways import WAYS
-from spliter_experiments.compare.workloads.checks import bounds_of, incomplete_rows
+from spliter_experiments.compare.workloads.checks import bounds_of, check_finite
 from spliter_experiments.compare.workloads.workload import App, Parts, Site
 from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.runner import Answer, Contender
@@ -105,14 +105,9 @@ class Histogram(App[Edges]):
             )
 
     def pose(self, site: Site[Engine]) -> Edges:
-        """Return bin edges over the range of the points; warn of rows outside all bins."""
-        left_out = incomplete_rows(site.engine, site.array)
-        if left_out:
-            site.note(
-                f"{left_out:,} of {site.dataset.points.rows:,} rows have missing or infinite "
-                "values and are counted in no bin"
-            )
-        return equal_bins(bounds_of(site.engine, site.dataset.points, site.array), self.bins)
+        """Return bin edges over the range of the points."""
+        check_finite(site.engine, site.dataset.points, site.array)
+        return equal_bins(bounds_of(site.engine, site.array), self.bins)
 
     @staticmethod
     def by_parts(parts: Parts, edges: Edges) -> Answer:
@@ -135,15 +130,4 @@ class Histogram(App[Edges]):
 
 def equal_bins(bounds: Floats, bins: int) -> Edges:
     """Divide the range of each column into equal bins, as ``numpy.histogramdd`` does."""
-    return tuple(np.linspace(low, high, bins + 1) for low, high in widen(bounds).T)
-
-
-def widen(bounds: Floats) -> Floats:
-    """Widen the range of columns with one single value, as ``numpy.histogramdd`` does.
-
-    >>> widen(np.array([[0.0, 3.0], [1.0, 3.0]]))
-    array([[0. , 2.5],
-           [1. , 3.5]])
-    """
-    margin = np.where(bounds[0] == bounds[1], 0.5, 0.0)
-    return np.stack([bounds[0] - margin, bounds[1] + margin])
+    return tuple(np.histogram_bin_edges(column, bins) for column in bounds.T)

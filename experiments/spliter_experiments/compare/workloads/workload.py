@@ -38,7 +38,6 @@ class Site(Generic[EngineT_co]):
     labels: Any = None
     floor: Floor | None = None
     machine: Floor | None = None
-    note: Callable[[str], None] = field(default=lambda _: None)
 
     @property
     def row_chunks(self) -> tuple[int, ...]:
