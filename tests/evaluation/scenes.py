@@ -38,14 +38,10 @@ seconds_per_run = 1
 [paper]
 reading = "One task per block gets slower."
 source = "none"
-
-[[paper.points]]
-x = 1
-dask = { baseline = 2, rechunk = 3, spliter = 1 }
-
-[[paper.points]]
-x = 2
-dask = { baseline = 8, rechunk = 6, spliter = 1 }
+x = [1, 2]
+dask.baseline = [2, 8]
+dask.rechunk = [3, 6]
+dask.spliter = [1, 1]
 
 [[claims]]
 says = "one task per block gets slower"

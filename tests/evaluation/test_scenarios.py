@@ -21,7 +21,7 @@ def test_every_figure_has_a_scenario_in_both_sizes(figure: str) -> None:
     scenario = load_scenario(figure)
     assert scenario.figure == figure
     assert set(scenario.sizes) == {"full", "laptop"}
-    assert scenario.paper.points
+    assert scenario.paper.x
     assert scenario.claims
 
 
@@ -44,7 +44,7 @@ def test_the_papers_points_are_on_the_axis_of_the_full_size(figure: str) -> None
         "blocks_per_node": size.blocks_per_node,
         "rows": tuple(size.rows(cut) for cut in size.cuts()),
     }[scenario.x]
-    assert [point.x for point in scenario.paper.points] == list(axis)
+    assert scenario.paper.x == axis
 
 
 def test_names_of_figures() -> None:
@@ -74,6 +74,7 @@ def test_missing_file() -> None:
         ("rows_per_block = 50", "", "sizes.laptop: give rows_per_block or rows_per_node"),
         ("[sizes.laptop]", "[sizes.huge]", "sizes.huge"),
         ("schema_version = 1", "schema_version = 2", "schema_version: Input should be 1"),
+        ("dask.rechunk = [3, 6]", "dask.rechunk = [3]", "paper: rechunk has 1 values for 2 of x"),
         ("at_least = 3", 'at_least = "x"', "claims.1.at_least: "),
     ],
 )
@@ -87,7 +88,7 @@ def test_mistakes_are_told_with_their_entry(right: str, wrong: str, what: str) -
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    text = SMALL.replace("bins = 3", "bins = 0").replace("x = 2", "x = 0")
+    text = SMALL.replace("bins = 3", "bins = 0").replace("x = [1, 2]", "x = [0, 2]")
     with pytest.raises(ScenarioError) as caught:
         parse_scenario(text, "mine.toml")
     assert len(str(caught.value).splitlines()) == 3

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spliter_experiments.evaluation import FIGURES, load_scenario
 from spliter_experiments.evaluation.catalog import parse_scenario
 from spliter_experiments.evaluation.tables import TREES, kernel_table, measured_table, paper_table
-from spliter_experiments.evaluation.verdict import Finding, findings
+from spliter_experiments.evaluation.verdict import Finding, findings, published
 from spliter_experiments.harness.summary import Summary, summarise, winsorized
 from tests.evaluation.scenes import SMALL, pretended
 
@@ -85,9 +85,9 @@ def test_the_papers_claims_hold_on_the_papers_numbers(figure: str) -> None:
     scenario = load_scenario(figure)
     for series in "dask", "process":
         bars = [
-            bar(configuration, point.x, seconds, series)
-            for point in scenario.paper.points
-            for configuration, seconds in getattr(point, series).items()
+            bar(configuration, x, seconds, series)
+            for configuration, found in published(scenario.paper, series).items()
+            for x, seconds in found.items()
         ]
         found = findings(scenario, bars)
         assert len(found) == (len(scenario.claims) if bars else 0)
@@ -111,9 +111,9 @@ def test_excess_growth_is_growth_over_growth() -> None:
 def test_table_1_from_the_papers_kernels_is_the_papers_table_1() -> None:
     scenario = load_scenario("table1")
     bars = [
-        replace(bar(name, point.x, seconds, "process"), blocks=round(point.x / 500_000))
-        for point in scenario.paper.points
-        for name, seconds in point.process.items()
+        replace(bar(name, x, seconds, "process"), blocks=round(x / 500_000))
+        for name, found in published(scenario.paper, "process").items()
+        for x, seconds in found.items()
     ]
     grid = kernel_table(bars)
     assert grid is not None

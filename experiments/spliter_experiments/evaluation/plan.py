@@ -333,12 +333,10 @@ def _memory(scenario: Scenario, size: Size, configuration: Configuration, rows: 
 
 def _expected(scenario: Scenario, size: SizeName, run: PlannedRun) -> float:
     """Return the paper's seconds if the size is the paper's, else the scenario's estimate."""
-    if size == "full":
-        known = [point for point in scenario.paper.points if point.x == run.x]
-        seconds = [value for point in known for value in point.dask.values()]
-        seconds += [value for point in known for value in point.process.values()]
-        if known and run.configuration in known[0].dask:
-            return known[0].dask[run.configuration]
-        if seconds:
-            return statistics.fmean(seconds)
+    paper, known = scenario.paper, {}
+    if size == "full" and run.x in paper.x:
+        at = paper.x.index(run.x)
+        known = {name: seconds[at] for name, seconds in (paper.dask | paper.process).items()}
+    if known:
+        return known.get(run.configuration, statistics.fmean(known.values()))
     return scenario.sizes[size].seconds_per_run * max(1.0, run.nodes / 2)

@@ -198,21 +198,26 @@ class Claim(Model):
         return self
 
 
-class PaperPoint(Model):
-    """The paper's seconds at one x value, by configuration."""
-
-    x: PositiveFloat
-    dask: dict[Configuration, PositiveFloat] = {}
-    compss: dict[Configuration, PositiveFloat] = {}
-    process: dict[Configuration, PositiveFloat] = {}
-
-
 class Paper(Model):
-    """The paper's description and numbers of the experiment."""
+    """The paper's description of the experiment, and its seconds at each x value.
+
+    Each of the paper's series (on Dask, COMPSs and in one process) has seconds by configuration.
+    """
 
     reading: Words
-    source: Words
-    points: tuple[PaperPoint, ...] = ()
+    source: Words = ""
+    x: tuple[PositiveFloat, ...] = ()
+    dask: dict[Configuration, tuple[PositiveFloat, ...]] = {}
+    compss: dict[Configuration, tuple[PositiveFloat, ...]] = {}
+    process: dict[Configuration, tuple[PositiveFloat, ...]] = {}
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        for series in (self.dask, self.compss, self.process):
+            for name, seconds in series.items():
+                if len(seconds) != len(self.x):
+                    raise ValueError(f"{name} has {len(seconds)} values for {len(self.x)} of x")
+        return self
 
 
 class Scenario(Model):

@@ -11,7 +11,7 @@ from spliter_experiments.evaluation.plan import PlannedRun, stands_of
 from spliter_experiments.evaluation.schema import Scenario
 from spliter_experiments.evaluation.verdict import PAPER_NAMES, published
 from spliter_experiments.harness.summary import Summary
-from spliter_experiments.harness.table import NONE, Grid, plain, seconds, size, summary_grid, times
+from spliter_experiments.harness.table import Grid, plain, seconds, size, summary_grid, times
 
 LABELS = {
     "nodes": "nodes",
@@ -37,22 +37,17 @@ def measured_table(scenario: Scenario, bars: Sequence[Summary]) -> Grid:
 
 def paper_table(scenario: Scenario) -> Grid | None:
     """Return the paper's seconds, also as multiples of SplIter's; None without numbers."""
-    points = scenario.paper.points
-    if not points:
+    places = scenario.paper.x
+    if not places:
         return None
     rows = []
     for key, name in PAPER_NAMES.items():
-        series = published(points, key)
+        series = published(scenario.paper, key)
+        base = series.get(REFERENCE, {})
         for configuration, found in series.items():
-            base = series.get(REFERENCE, {})
-            cells = [
-                seconds(found[point.x]) + _multiple_of(found[point.x], base.get(point.x))
-                if point.x in found
-                else NONE
-                for point in points
-            ]
+            cells = [seconds(found[x]) + _multiple_of(found[x], base.get(x)) for x in places]
             rows.append((name, configuration, *cells))
-    headings = ("", "configuration", *(plain(point.x) for point in points))
+    headings = ("", "configuration", *map(plain, places))
     caption = f"The paper's seconds by {LABELS[scenario.x]}, and how many times SplIter's they are."
     return Grid(headings, tuple(rows), caption)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from spliter_experiments.evaluation.schema import Claim, PaperPoint, Scenario
+from spliter_experiments.evaluation.schema import Claim, Paper, Scenario
 from spliter_experiments.harness.summary import Summary
 
 Series: TypeAlias = Mapping[str, Mapping[float, float]]
@@ -66,7 +66,7 @@ def findings(scenario: Scenario, bars: Sequence[Summary]) -> list[Finding]:
             engine,
             claim,
             here=_measure(claim, measured(bars, engine)),
-            paper=_measure(claim, published(scenario.paper.points, PAPER_SERIES[engine])),
+            paper=_measure(claim, published(scenario.paper, PAPER_SERIES[engine])),
         )
         for engine in engines
         for claim in scenario.claims
@@ -82,13 +82,10 @@ def measured(bars: Sequence[Summary], engine: str) -> Series:
     return found
 
 
-def published(points: Sequence[PaperPoint], series: str) -> Series:
+def published(paper: Paper, series: str) -> Series:
     """Return one of the paper's series."""
-    found: dict[str, dict[float, float]] = {}
-    for point in points:
-        for configuration, seconds in getattr(point, series).items():
-            found.setdefault(configuration, {})[point.x] = seconds
-    return found
+    found = getattr(paper, series)
+    return {name: dict(zip(paper.x, seconds, strict=True)) for name, seconds in found.items()}
 
 
 def _measure(claim: Claim, series: Series) -> float | None:
