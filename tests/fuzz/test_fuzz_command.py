@@ -41,8 +41,8 @@ values = odd | st.text(max_size=8)
 
 SHOW = ["--size", "--backend", "--configurations", "--nodes", "--repetitions"]
 SLURM = [
-    *("--nodes", "--repetitions", "--hours", "--account", "--qos", "--partition", "--constraint"),
-    *("--nodelist", "--exclude", "--venv", "--python", "--module", "--prolog", "--network"),
+    *("--nodes", "--repetitions", "--hours", "--account", "--qos", "--partition"),
+    *("--venv", "--python", "--network"),
     *("--site", "--backend", "--configurations", "--earlier"),
 ]
 COMPARE = [

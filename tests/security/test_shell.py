@@ -7,14 +7,13 @@ import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from spliter_experiments.harness.errors import ProfileError
 from spliter_experiments.slurm import site
 from spliter_experiments.slurm.jobs import Job, make_jobs
-from spliter_experiments.slurm.render import Choices, Script, render
+from spliter_experiments.slurm.render import Script, render
 from spliter_experiments.slurm.site import Site, load_site, parse_site
 from tests.slurm.scenarios import full_runs
 from tests.slurm.test_render import shellcheck
@@ -127,7 +126,7 @@ def test_every_word_arrives_as_it_was_written(kind: str, engine: str, tmp_path: 
     )
     job = a_job(tmp_path, engine, site, str(here / "own.toml"))
     folder = tmp_path / "submission"
-    script = render(job, site, Choices(interface=word), folder)
+    script = render(job, site, word, folder)
     if engine == "dask":  # which has all that the other has
         check_text(script, tmp_path)
     records = run_in_bash(script, tmp_path)
@@ -150,9 +149,9 @@ def test_folder_of_the_submission(kind: str, tmp_path: Path) -> None:
     job = a_job(tmp_path, "process", site, "9")
     if set(WORDS[kind]) & set("\"'\\\n"):
         with pytest.raises(ProfileError):
-            render(job, site, Choices(), folder)
+            render(job, site, "", folder)
         return
-    records = run_in_bash(render(job, site, Choices(), folder), tmp_path)
+    records = run_in_bash(render(job, site, "", folder), tmp_path)
     assert str(folder / "results") in recorded(records, "python")
     assert (folder / "jobs" / job.name / "0" / "ends.tsv").exists()
     assert list(tmp_path.rglob("PWNED")) == []
@@ -162,25 +161,17 @@ def test_folder_of_the_submission(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", WORDS)
 def test_options_of_sbatch_stay_options(kind: str, entry: str, tmp_path: Path) -> None:
     site = load_site("generic").model_copy(update={entry: WORDS[kind]})
-    check_directives(kind, entry, site, Choices(), tmp_path)
+    check_directives(kind, entry, site, tmp_path)
 
 
-@pytest.mark.parametrize("entry", ["nodelist", "exclude"])
-@pytest.mark.parametrize("kind", WORDS)
-def test_lists_of_nodes_stay_options(kind: str, entry: str, tmp_path: Path) -> None:
-    chosen: dict[str, Any] = {entry: WORDS[kind]}
-    choices = replace(Choices(), **chosen)
-    check_directives(kind, entry, load_site("generic"), choices, tmp_path)
-
-
-def check_directives(kind: str, entry: str, site: Site, choices: Choices, folder: Path) -> None:
+def check_directives(kind: str, entry: str, site: Site, folder: Path) -> None:
     """Check that a word is refused, or stands in one directive and nowhere else."""
     job = a_job(folder, "process", site, "9")
     if set(WORDS[kind]) & set("\"'\\\n"):
         with pytest.raises(ProfileError):
-            render(job, site, choices, folder)
+            render(job, site, "", folder)
         return
-    lines = render(job, site, choices, folder).text.splitlines()
+    lines = render(job, site, "", folder).text.splitlines()
     (line,) = [line for line in lines if WORDS[kind] in line]
     prefix, _, value = line.partition("=")
     assert prefix == f"#SBATCH --{entry}"
@@ -190,7 +181,7 @@ def check_directives(kind: str, entry: str, site: Site, choices: Choices, folder
 def test_further_options_of_sbatch_are_one_line(tmp_path: Path) -> None:
     site = load_site("generic").model_copy(update={"batch_options": ("--mem=0\ntouch PWNED",)})
     with pytest.raises(ProfileError, match="one line"):
-        render(a_job(tmp_path, "process", site, "9"), site, Choices(), tmp_path)
+        render(a_job(tmp_path, "process", site, "9"), site, "", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +225,7 @@ def test_compss_is_given_words_as_they_were_written(tmp_path: Path) -> None:
     )
     job = a_job(tmp_path, "compss", site, "9")
     folder = tmp_path / word
-    script = render(job, site, Choices(), folder)
+    script = render(job, site, "", folder)
     (folder / "jobs" / job.name).mkdir(parents=True)
     records = run_in_bash(script, tmp_path)
     given = recorded(records, "enqueue")

@@ -17,7 +17,7 @@ from spliter_experiments.harness.errors import ServiceError
 from spliter_experiments.harness.files import write_whole
 from spliter_experiments.slurm import compss_program
 from spliter_experiments.slurm.jobs import make_jobs
-from spliter_experiments.slurm.render import Choices, render
+from spliter_experiments.slurm.render import render
 from spliter_experiments.slurm.services import (
     address_of,
     dask_ready,
@@ -110,7 +110,7 @@ def test_script_for_compss_calls_enqueue_compss(tmp_path: Path, fake_slurm: Fake
     runs = [replace(run, engine="compss") for run in full_runs(tmp_path, 2)]
     (job,) = make_jobs(runs, site)
     folder = tmp_path / "a sweep"
-    script = render(job, site, Choices(), folder)
+    script = render(job, site, "", folder)
     scripts = folder / "scripts"
     scripts.mkdir(parents=True)
     for name, text in script.files.items():
@@ -136,7 +136,7 @@ def batch(tmp_path: Path, fake_slurm: FakeSlurm) -> Batch:
     """Run a rendered batch script with commands of SLURM that lie."""
     site = load_site("generic").model_copy(update={"python": str(tmp_path / "python")})
     (job,) = make_jobs(full_runs(tmp_path, 2, repetitions=1), site)
-    script = render(job, site, Choices(), tmp_path / "sweep")
+    script = render(job, site, "", tmp_path / "sweep")
     file = tmp_path / "job.sbatch"
     file.write_text(script.text)
     fake_slurm.answer("scontrol", Answer("n1\nn2\n"))

@@ -20,7 +20,7 @@ import pytest
 from spliter_experiments.evaluation import FIGURES, load_scenario, plan_runs
 from spliter_experiments.harness.errors import ProfileError
 from spliter_experiments.slurm.jobs import Job, make_jobs
-from spliter_experiments.slurm.render import Choices, Script, interface_of, render, render_submit
+from spliter_experiments.slurm.render import Script, interface_of, render, render_submit
 from spliter_experiments.slurm.site import Site, load_site
 from tests.slurm.scenarios import full_runs
 
@@ -51,12 +51,12 @@ def rendered(
     folder: Path,
     site: Site,
     *,
-    choices: Choices | None = None,
+    interface: str = "",
     engine: str = "dask",
     seconds: float = 3600,
 ) -> Script:
     job = job_of(folder, site, engine=engine, seconds=seconds)
-    return render(job, site, choices or Choices(interface_of(site, None)), FOLDER)
+    return render(job, site, interface or interface_of(site, None), FOLDER)
 
 
 CASES: dict[str, tuple[str, Mapping[str, object], str, float]] = {
@@ -114,7 +114,7 @@ def test_all_figures_of_the_paper_fit_the_machines(name: str, tmp_path: Path) ->
     site = site_of(name)
     runs = [run for figure in FIGURES for run in plan_runs(load_scenario(figure), "full")]
     jobs = make_jobs(runs, site)
-    scripts = [render(job, site, Choices(interface_of(site, None)), FOLDER) for job in jobs]
+    scripts = [render(job, site, interface_of(site, None), FOLDER) for job in jobs]
     assert sorted(run.id for script in scripts for run in script.job.runs) == sorted(
         run.id for run in runs
     )
@@ -154,14 +154,14 @@ def test_fabric_or_ethernet(tmp_path: Path) -> None:
     site = load_site("marenostrum4")
     for network in ("fabric", "ethernet"):
         interface = interface_of(site, network)
-        text = rendered(tmp_path, site, choices=Choices(interface)).text
+        text = rendered(tmp_path, site, interface=interface).text
         assert text.count(f"--interface {interface}") == 2  # scheduler and workers
     assert "--interface" not in rendered(tmp_path, load_site("generic")).text
 
 
-def test_node_lists(tmp_path: Path) -> None:
-    choices = Choices(nodelist="s01r1b[01-02]", exclude="s02r1b03")
-    text = rendered(tmp_path, load_site("generic"), choices=choices).text
+def test_options_of_the_profile_are_directives(tmp_path: Path) -> None:
+    site = site_of("generic", batch_options=("--nodelist=s01r1b[01-02]", "--exclude=s02r1b03"))
+    text = rendered(tmp_path, site).text
     assert "#SBATCH --nodelist=s01r1b[01-02]\n" in text
     assert "#SBATCH --exclude=s02r1b03\n" in text
 
@@ -185,5 +185,3 @@ def test_compss_runs_all_stands_in_one_program(tmp_path: Path) -> None:
         *("--constraints=highmem", "--network=infiniband", "--worker_in_master_cpus=112"),
     ):
         assert option in script.text
-    with pytest.raises(ProfileError, match="no --nodelist"):
-        rendered(tmp_path, site, engine="compss", choices=Choices(nodelist="a"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,10 @@ class Request:
         """Stem of the plan's file name."""
         return f"{file_stem(self.parsed.figure)}-{self.size}-{self.engine}"
 
-    def runs(self) -> list[PlannedRun]:
-        """Return all requested runs."""
+    def runs(
+        self, measured: Callable[[PlannedRun], float | None] = lambda _: None
+    ) -> list[PlannedRun]:
+        """Return all requested runs; `measured` returns the seconds of earlier ones, or None."""
         return plan_runs(
             self.parsed,
             self.size,
@@ -60,6 +62,7 @@ class Request:
             nodes=self.nodes,
             repetitions=self.repetitions,
             called=self.scenario,
+            measured=measured,
         )
 
 

@@ -19,9 +19,6 @@ from pydantic import (
     model_validator,
 )
 
-SCHEMA_VERSION: Literal[1] = 1
-"""Version of the scenario format."""
-
 Configuration: TypeAlias = Literal[
     "baseline", "baseline-paper", "rechunk", "spliter", "materialized", "fit", "kneighbors"
 ]

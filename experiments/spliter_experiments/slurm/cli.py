@@ -13,15 +13,17 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
+from spliter_experiments.evaluation.runner import request_for
 from spliter_experiments.evaluation.tables import clock, total
 from spliter_experiments.harness.console import errors_reported, note
 from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.options import parse_counts, words
+from spliter_experiments.harness.records import ResultsFolder
 from spliter_experiments.harness.table import Grid
 from spliter_experiments.slurm.jobs import make_jobs, spilling
-from spliter_experiments.slurm.render import RESULTS, Choices, Script, interface_of, render
+from spliter_experiments.slurm.render import RESULTS, Script, interface_of, render
 from spliter_experiments.slurm.site import GIB, Site, load_site, site_names
-from spliter_experiments.slurm.submission import Request, write_submission
+from spliter_experiments.slurm.submission import missing_runs, write_submission
 
 Text = Annotated[str | None, typer.Option(help="As sbatch takes it.")]
 
@@ -48,15 +50,8 @@ def slurm(
     account: Text = None,
     qos: Text = None,
     partition: Text = None,
-    constraint: Text = None,
-    nodelist: Annotated[str, typer.Option(help="Nodes to use, such as node[1-4].")] = "",
-    exclude: Annotated[str, typer.Option(help="Nodes to leave.")] = "",
     venv: Annotated[str | None, typer.Option(help="Virtual environment to activate.")] = None,
     python: Annotated[str | None, typer.Option(help="Interpreter.")] = None,
-    module: Annotated[list[str] | None, typer.Option(help="Load it too; may be repeated.")] = None,
-    prolog: Annotated[
-        list[str] | None, typer.Option(help="Line of shell before all; may be repeated.")
-    ] = None,
     earlier: Annotated[
         list[Path] | None, typer.Option(help="Results whose times are the estimates.")
     ] = None,
@@ -69,50 +64,38 @@ def slurm(
         "account": account,
         "qos": qos,
         "partition": partition,
-        "constraint": constraint,
         "venv": venv,
         "python": python,
     }
     with errors_reported():
-        request = Request(
-            list(map(_absolute, figures)),
-            size,
-            backend,
-            configurations=None if configurations is None else words(configurations),
-            nodes=None if nodes is None else parse_counts("--nodes", nodes),
-            repetitions=repetitions,
-        )
-        profile = _with_options(load_site(site), given, module or (), prolog or ())
+        requests = [
+            request_for(
+                str(Path(figure).absolute()) if figure.endswith(".toml") else figure,
+                size,
+                backend,
+                configurations=None if configurations is None else words(configurations),
+                nodes=None if nodes is None else parse_counts("--nodes", nodes),
+                repetitions=repetitions,
+            )
+            for figure in figures
+        ]
+        options = {name: value for name, value in given.items() if value is not None}
+        profile = load_site(site).model_copy(update=options)
         folder = output.absolute()
         jobs = make_jobs(
-            request.missing(folder / RESULTS, earlier or ()),
+            missing_runs(requests, ResultsFolder(folder / RESULTS), earlier or ()),
             profile,
             seconds=_seconds(hours),
             prefix=f"spliter-{secrets.token_hex(3)}-",
         )
         interface = interface_of(profile, network)
-        choices = Choices(interface, nodelist, exclude, request.plan_options())
-        scripts = [render(job, profile, choices, folder) for job in jobs]
+        scripts = [render(job, profile, interface, folder) for job in jobs]
         _show_jobs(scripts, profile)
         if dry_run:
             _show_scripts(scripts)
             return
-        submit = write_submission(folder, scripts, shlex.join(["spliter", *sys.argv[1:]]))
+        submit = write_submission(folder, requests, scripts, shlex.join(["spliter", *sys.argv[1:]]))
         note(f"written: {folder}; next: bash {shlex.quote(str(submit))}")
-
-
-def _absolute(figure: str) -> str:
-    """Return a file's absolute path; return a figure's name unchanged."""
-    return str(Path(figure).absolute()) if figure.endswith(".toml") else figure
-
-
-def _with_options(
-    site: Site, given: dict[str, str | None], modules: Sequence[str], prolog: Sequence[str]
-) -> Site:
-    """Return a site profile with the entries that options replace or extend."""
-    replaced = {name: value for name, value in given.items() if value is not None}
-    added = {"modules": (*site.modules, *modules), "prolog": (*site.prolog, *prolog)}
-    return site.model_copy(update={**replaced, **added})
 
 
 def _seconds(hours: float | None) -> float | None:

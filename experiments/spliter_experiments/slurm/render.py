@@ -33,20 +33,6 @@ _ADDRESSES = {
 
 
 @dataclass(frozen=True)
-class Choices:
-    """The user's choices in addition to the site profile.
-
-    Services use the address of the host's name without an `interface`. The runs were planned with
-    the `plan_options` of ``spliter experiment run``, which are stored with the results.
-    """
-
-    interface: str = ""
-    nodelist: str = ""
-    exclude: str = ""
-    plan_options: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Script:
     """A rendered job: contents by file name, the script itself first."""
 
@@ -85,17 +71,18 @@ def interface_of(site: Site, network: str | None) -> str:
     return next((there for name, there in site.interfaces.items() if name == wanted), wanted)
 
 
-def render(job: Job, site: Site, choices: Choices, folder: Path) -> Script:
+def render(job: Job, site: Site, interface: str, folder: Path) -> Script:
     """Render a job as a batch script or, for COMPSs, as a script that calls ``enqueue_compss``.
 
-    `folder` is the absolute path of the submission, the same on all nodes.
+    `folder` is the absolute path of the submission, the same on all nodes. Services listen on the
+    `interface` or, without one, at the address of the host's name.
     """
     lacking = [name for name in site.required if not getattr(site, name)]
     if lacking:
         options = " and ".join(f"--{name}" for name in lacking)
         raise ProfileError(f"{site.name} takes no job without {options}")
-    files = _compss(job, site, choices, folder) if job.shape.engine == "compss" else None
-    return Script(job, files or _batch(job, site, choices, folder))
+    files = _compss(job, site, interface, folder) if job.shape.engine == "compss" else None
+    return Script(job, files or _batch(job, site, interface, folder))
 
 
 def render_submit(scripts: Sequence[Script], folder: Path, command: str) -> str:
@@ -104,12 +91,12 @@ def render_submit(scripts: Sequence[Script], folder: Path, command: str) -> str:
     return _environment().get_template("submit.sh.j2").render(context)
 
 
-def _batch(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, str]:
+def _batch(job: Job, site: Site, interface: str, folder: Path) -> dict[str, str]:
     context = {
-        **_common(job, site, choices, folder),
+        **_common(job, site, folder),
         "modules": site.modules,
-        "batch_options": batch_options(job, site, choices, folder),
-        "interface": f" --interface {shlex.quote(choices.interface)}" if choices.interface else "",
+        "batch_options": batch_options(job, site, folder),
+        "interface": f" --interface {shlex.quote(interface)}" if interface else "",
         "start_seconds": START_SECONDS,
         "warning_seconds": WARNING_SECONDS,
         "worker_memory": int(WORKER_SHARE * site.memory_bytes / job.shape.per_node),
@@ -117,7 +104,7 @@ def _batch(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, st
     return {f"{job.name}.sbatch": _environment().get_template("job.sbatch.j2").render(context)}
 
 
-def _compss(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, str]:
+def _compss(job: Job, site: Site, interface: str, folder: Path) -> dict[str, str]:
     runs_file = f"{job.name}.json"
     named = {
         "--project_name": site.account,
@@ -125,37 +112,33 @@ def _compss(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, s
         "--queue": site.partition,
         "--constraints": site.constraint,
     }
-    if choices.nodelist or choices.exclude:
-        raise ProfileError("enqueue_compss takes no node lists: no --nodelist or --exclude")
-    context = _common(job, site, choices, folder)
+    context = _common(job, site, folder)
     context |= {
         "job": {**context["job"], "runs_file": str(folder / "scripts" / runs_file)},
         "modules": (*site.modules, *site.compss_modules),
         "minutes": math.ceil(job.seconds / 60),
         "compss_options": [
             *(f"{option}={value}" for option, value in named.items() if value),
-            *_compss_network(site, choices),
+            *_compss_network(site, interface),
             *site.compss_options,
         ],
     }
     (piece,) = job.pieces
-    results = folder / RESULTS
     stands = [
-        {"name": stand.name, "words": [*stand.command(results)[1:], *choices.plan_options]}
-        for stand in piece.stands
+        {"name": stand.name, "words": stand.command(folder / RESULTS)[1:]} for stand in piece.stands
     ]
     script = _environment().get_template("compss.sh.j2").render(context)
     return {f"{job.name}.sh": script, runs_file: json.dumps(stands, indent=1) + "\n"}
 
 
-def _compss_network(site: Site, choices: Choices) -> list[str]:
+def _compss_network(site: Site, interface: str) -> list[str]:
     """Return COMPSs's option for the network, which names kinds of network, not interfaces."""
-    kinds = {interface: kind for kind, interface in site.interfaces.items()}
-    kind = kinds.get(choices.interface)
+    kinds = {known: kind for kind, known in site.interfaces.items()}
+    kind = kinds.get(interface)
     return [] if kind is None else [f"--network={'infiniband' if kind == 'fabric' else kind}"]
 
 
-def _common(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, Any]:
+def _common(job: Job, site: Site, folder: Path) -> dict[str, Any]:
     shape = job.shape
     return {
         "site": site,
@@ -173,7 +156,7 @@ def _common(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, A
                         {
                             "name": stand.name,
                             "limit": min(stand.limit, job.seconds),
-                            "words": _words(job, stand, choices, folder),
+                            "words": _words(job, stand, folder),
                         }
                         for stand in piece.stands
                     ],
@@ -184,17 +167,16 @@ def _common(job: Job, site: Site, choices: Choices, folder: Path) -> dict[str, A
     }
 
 
-def _words(job: Job, stand: Stand, choices: Choices, folder: Path) -> list[str]:
+def _words(job: Job, stand: Stand, folder: Path) -> list[str]:
     """Return the words of a command, quoted for the shell, with variables set by the job."""
     # Run in the job's interpreter, not the first one on the PATH.
     command = ['"$python"', "-m", "spliter_experiments"]
-    words = [*stand.command(folder / RESULTS)[1:], *choices.plan_options]
-    command += [shlex.quote(word) for word in words]
+    command += [shlex.quote(word) for word in stand.command(folder / RESULTS)[1:]]
     address = _ADDRESSES.get(job.shape.engine)
     return command if address is None else [*command, address]
 
 
-def batch_options(job: Job, site: Site, choices: Choices, folder: Path) -> list[str]:
+def batch_options(job: Job, site: Site, folder: Path) -> list[str]:
     """Return the options of ``sbatch`` as written in the script; arguments as for `render`."""
     shape = job.shape
     log = "%A_%a" if job.is_array else "%j"
@@ -208,8 +190,6 @@ def batch_options(job: Job, site: Site, choices: Choices, folder: Path) -> list[
         "account": site.account,
         "qos": site.qos,
         "constraint": site.constraint,
-        "nodelist": choices.nodelist,
-        "exclude": choices.exclude,
         "chdir": str(folder),
         # sbatch expands characters after a percent sign.
         "output": f"{str(folder).replace('%', '%%')}/logs/{job.name}-{log}.out",

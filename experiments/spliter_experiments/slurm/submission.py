@@ -13,60 +13,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 
-from spliter_experiments.evaluation import PlannedRun, load_scenario, plan_runs
-from spliter_experiments.evaluation.schema import SizeName
+from spliter_experiments.evaluation import PlannedRun
+from spliter_experiments.evaluation.runner import Request
 from spliter_experiments.harness.errors import PlanError, ResultsError
 from spliter_experiments.harness.records import Record, ResultsFolder
 from spliter_experiments.slurm.render import RESULTS, Script, render_submit
 
 
-@dataclass(frozen=True)
-class Request:
-    """Requested runs: all of some figures, or those with these configurations and nodes."""
+def missing_runs(
+    requests: Sequence[Request], results: ResultsFolder, earlier: Sequence[Path] = ()
+) -> list[PlannedRun]:
+    """Return the requested runs that a folder lacks.
 
-    figures: Sequence[str]
-    size: SizeName = "full"
-    backend: str = "dask"
-    configurations: Sequence[str] | None = None
-    nodes: Sequence[int] | None = None
-    repetitions: int | None = None
-
-    def missing(self, results: Path, earlier: Sequence[Path] = ()) -> list[PlannedRun]:
-        """Return the runs that a folder of results lacks.
-
-        Their times are estimated from the runs in it and in `earlier` folders.
-        """
-        there = ResultsFolder(results)
-        measured = seconds_of([*([results] if there.done() else []), *earlier])
-        runs: list[PlannedRun] = []
-        for figure in self.figures:
-            runs += plan_runs(
-                load_scenario(figure),
-                self.size,
-                engine=self.backend,
-                configurations=self.configurations,
-                repetitions=self.repetitions,
-                nodes=self.nodes,
-                called=figure,
-                measured=measured,
-            )
-        done = there.done()
-        if not (missing := [run for run in runs if run.id not in done]):
-            raise PlanError(f"{results} has all {len(runs)} runs: none is left")
-        return missing
-
-    def plan_options(self) -> tuple[str, ...]:
-        """Return the options of ``spliter experiment run`` that restrict the plan."""
-        given = {"--configurations": self.configurations, "--nodes": self.nodes}
-        return tuple(
-            word
-            for option, values in given.items()
-            if values is not None
-            for word in (option, ",".join(map(str, values)))
-        )
+    Their times are estimated from the runs in it and in `earlier` folders.
+    """
+    done = results.done()
+    measured = seconds_of([*([results.path] if done else []), *earlier])
+    runs = [run for request in requests for run in request.runs(measured)]
+    missing = [run for run in runs if run.id not in done]
+    if not missing:
+        raise PlanError(f"{results.path} has all {len(runs)} runs: none is left")
+    return missing
 
 
 def seconds_of(folders: Sequence[Path]) -> Callable[[PlannedRun], float | None]:
@@ -94,15 +64,19 @@ def _kind(run: Record | PlannedRun) -> tuple[object, ...]:
     )
 
 
-def write_submission(folder: Path, scripts: Sequence[Script], command: str) -> Path:
-    """Write scripts and create the folders that their jobs write to; return ``submit.sh``."""
+def write_submission(
+    folder: Path, requests: Sequence[Request], scripts: Sequence[Script], command: str
+) -> Path:
+    """Write scripts and requests, create the folders of the jobs, and return ``submit.sh``."""
     submit = folder / "submit.sh"
     try:
-        for name in ("scripts", "logs", "jobs", RESULTS):
+        for name in ("scripts", "logs", "jobs"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         for script in scripts:
             for name, text in script.files.items():
                 (folder / "scripts" / name).write_text(text, encoding="utf-8")
+        for request in requests:
+            ResultsFolder(folder / RESULTS).keep_plan(request.name, asdict(request))
         submit.write_text(render_submit(scripts, folder, command), encoding="utf-8")
     except OSError as error:
         raise ResultsError(f"cannot write to {folder}: {error}") from error
