@@ -153,7 +153,7 @@ def test_folder_of_the_submission(kind: str, tmp_path: Path) -> None:
         return
     records = run_in_bash(render(job, site, "", folder), tmp_path)
     assert str(folder / "results") in recorded(records, "python")
-    assert (folder / "jobs" / job.name / "0" / "ends.tsv").exists()
+    assert (folder / "jobs" / job.name / "ends.tsv").exists()
     assert list(tmp_path.rglob("PWNED")) == []
 
 

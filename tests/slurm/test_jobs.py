@@ -33,10 +33,9 @@ def test_every_run_is_in_one_job(runs: list[PlannedRun], hours: float | None) ->
     assert len({job.name for job in jobs}) == len(jobs)
     for job in jobs:
         assert job.seconds <= (seconds or SITE.seconds)
-        for piece in job.pieces:
-            assert {(run.nodes, run.workers, run.threads) for run in piece.runs} == {
-                (job.shape.nodes, job.shape.workers, job.shape.threads)
-            }
+        assert {(run.nodes, run.workers, run.threads) for run in job.runs} == {
+            (job.shape.nodes, job.shape.workers, job.shape.threads)
+        }
 
 
 def test_shapes_are_jobs_of_their_own(runs: list[PlannedRun]) -> None:
@@ -46,18 +45,11 @@ def test_shapes_are_jobs_of_their_own(runs: list[PlannedRun]) -> None:
 
 
 def test_long_jobs_are_cut_between_repetitions(tmp_path: Path) -> None:
-    (job,) = make_jobs(full_runs(tmp_path, 16), SITE, seconds=3600)
-    assert job.is_array
-    for piece in job.pieces:
-        repetitions = [run.repetition for run in piece.runs]
-        assert all(repetitions.count(number) == 2 for number in repetitions)
-
-
-def test_compss_has_no_arrays(tmp_path: Path) -> None:
-    runs = [replace(run, engine="compss") for run in full_runs(tmp_path, 16)]
-    jobs = make_jobs(runs, SITE, seconds=3600)
+    jobs = make_jobs(full_runs(tmp_path, 16), SITE, seconds=3600)
     assert len(jobs) > 1
-    assert not any(job.is_array for job in jobs)
+    for job in jobs:
+        repetitions = [run.repetition for run in job.runs]
+        assert all(repetitions.count(number) == 2 for number in repetitions)
 
 
 def test_time_limit_follows_the_estimates(tmp_path: Path) -> None:
@@ -66,7 +58,7 @@ def test_time_limit_follows_the_estimates(tmp_path: Path) -> None:
     (after,) = make_jobs([replace(run, estimated_seconds=500.0) for run in runs], SITE)
     assert before.seconds > START_SECONDS + sum(run.estimated_seconds for run in runs)
     assert after.seconds > START_SECONDS + 500 * len(runs)
-    (stand,) = after.pieces[0].stands
+    (stand,) = after.stands
     assert stand.limit > 500 * len(runs)
 
 

@@ -181,7 +181,7 @@ def with_srun(fake_slurm: FakeSlurm) -> None:
 
 
 def piece_of(tmp_path: Path) -> Path:
-    (piece,) = tmp_path.glob("sweep/jobs/*/0")
+    (piece,) = tmp_path.glob("sweep/jobs/*")
     return piece
 
 

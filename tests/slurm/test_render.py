@@ -61,7 +61,6 @@ def rendered(
 
 CASES: dict[str, tuple[str, Mapping[str, object], str, float]] = {
     "marenostrum4-dask": ("marenostrum4", {}, "dask", 3600),
-    "marenostrum4-array": ("marenostrum4", {}, "dask", 900),
     "marenostrum4-compss": ("marenostrum4", {}, "compss", 3600),
     "marenostrum5-dask": ("marenostrum5", WITH_ALL, "dask", 3600),
     "marenostrum5-dataclay": ("marenostrum5", {}, "dataclay", 3600),

@@ -38,7 +38,6 @@ def test_own_profile(tmp_path: Path) -> None:
         ("nods = 4", "nods: Extra inputs"),
         ("network = 'fabric'", "'fabric', which is not among the interfaces"),
         ("network = 'ib0'", "network: Input should be '', 'fabric' or 'ethernet'"),
-        ("array_limit = -1", "array_limit: Input should be greater"),
         ("modules = 'python'", "modules: Input should be a valid"),
         ("environment = { '1 x' = 'y' }", "environment.1 x"),
         ("required = ['money']", "required.0"),

@@ -108,11 +108,10 @@ def _seconds(hours: float | None) -> float | None:
 
 def _show_jobs(scripts: Sequence[Script], site: Site) -> None:
     jobs = [script.job for script in scripts]
-    headings = ("job", "tasks", "runs", "nodes", "cores", "GiB/node", "limit")
+    headings = ("job", "runs", "nodes", "cores", "GiB/node", "limit")
     rows = tuple(
         (
             job.name,
-            str(len(job.pieces)),
             str(len(job.runs)),
             str(job.shape.nodes),
             str(job.shape.workers * job.shape.threads),

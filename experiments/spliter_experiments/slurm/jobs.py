@@ -69,36 +69,18 @@ class Stand:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Stands that share a job, or a task of a job array."""
-
-    number: int
-    stands: tuple[Stand, ...]
-
-    @property
-    def runs(self) -> tuple[PlannedRun, ...]:
-        """All runs."""
-        return tuple(run for stand in self.stands for run in stand.runs)
-
-
-@dataclass(frozen=True)
 class Job:
-    """One batch script; its time limit is the same for all pieces, the tasks of a job array."""
+    """One batch script: stands that share a cluster, and the time limit of all."""
 
     name: str
     shape: Shape
-    pieces: tuple[Piece, ...]
+    stands: tuple[Stand, ...]
     seconds: int
-
-    @property
-    def is_array(self) -> bool:
-        """Whether it is a job array."""
-        return len(self.pieces) > 1
 
     @property
     def runs(self) -> list[PlannedRun]:
         """All runs."""
-        return [run for piece in self.pieces for run in piece.runs]
+        return [run for stand in self.stands for run in stand.runs]
 
 
 def make_jobs(
@@ -106,8 +88,8 @@ def make_jobs(
 ) -> list[Job]:
     """Group runs into jobs, in the order in which they run.
 
-    Each job starts when the one before has ended, because they would share links otherwise. Pieces
-    of the same shape form a job array. `seconds` is a time limit if shorter than the site's.
+    Each job starts when the one before has ended, because they would share links otherwise.
+    `seconds` is a time limit if shorter than the site's.
     """
     longest = site.seconds if seconds is None else min(site.seconds, int(seconds))
     for run in runs:
@@ -116,13 +98,10 @@ def make_jobs(
     for shape in dict.fromkeys(_shape(run) for run in runs):
         pieces = _pieces([run for run in runs if _shape(run) == shape], longest)
         name = f"{prefix}{shape.engine}-{shape.nodes}n{shape.workers}w{shape.threads}t"
-        # enqueue_compss does not support arrays.
-        bundles = [[piece] for piece in pieces] if shape.engine == "compss" else [pieces]
-        for number, bundle in enumerate(bundles):
-            suffix = "" if len(bundles) == 1 else f"-{number}"
-            numbered = tuple(Piece(at, tuple(stands)) for at, stands in enumerate(bundle))
-            limit = max(_job_seconds(piece.runs) for piece in numbered)
-            jobs.append(Job(name + suffix, shape, numbered, limit))
+        for number, stands in enumerate(pieces):
+            suffix = "" if len(pieces) == 1 else f"-{number}"
+            limit = _job_seconds([run for stand in stands for run in stand.runs])
+            jobs.append(Job(name + suffix, shape, tuple(stands), limit))
     return jobs
 
 

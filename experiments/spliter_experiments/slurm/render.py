@@ -123,9 +123,8 @@ def _compss(job: Job, site: Site, interface: str, folder: Path) -> dict[str, str
             *site.compss_options,
         ],
     }
-    (piece,) = job.pieces
     stands = [
-        {"name": stand.name, "words": stand.command(folder / RESULTS)[1:]} for stand in piece.stands
+        {"name": stand.name, "words": stand.command(folder / RESULTS)[1:]} for stand in job.stands
     ]
     script = _environment().get_template("compss.sh.j2").render(context)
     return {f"{job.name}.sh": script, runs_file: json.dumps(stands, indent=1) + "\n"}
@@ -149,19 +148,13 @@ def _common(job: Job, site: Site, folder: Path) -> dict[str, Any]:
             "shape": shape,
             "folder": str(folder / "jobs" / job.name),
             "has_services": shape.engine in _ADDRESSES,
-            "pieces": [
+            "stands": [
                 {
-                    "number": piece.number,
-                    "stands": [
-                        {
-                            "name": stand.name,
-                            "limit": min(stand.limit, job.seconds),
-                            "words": _words(job, stand, folder),
-                        }
-                        for stand in piece.stands
-                    ],
+                    "name": stand.name,
+                    "limit": min(stand.limit, job.seconds),
+                    "words": _words(job, stand, folder),
                 }
-                for piece in job.pieces
+                for stand in job.stands
             ],
         },
     }
@@ -179,7 +172,6 @@ def _words(job: Job, stand: Stand, folder: Path) -> list[str]:
 def batch_options(job: Job, site: Site, folder: Path) -> list[str]:
     """Return the options of ``sbatch`` as written in the script; arguments as for `render`."""
     shape = job.shape
-    log = "%A_%a" if job.is_array else "%j"
     named = {
         "job-name": job.name,
         "nodes": str(shape.nodes),
@@ -192,15 +184,12 @@ def batch_options(job: Job, site: Site, folder: Path) -> list[str]:
         "constraint": site.constraint,
         "chdir": str(folder),
         # sbatch expands characters after a percent sign.
-        "output": f"{str(folder).replace('%', '%%')}/logs/{job.name}-{log}.out",
+        "output": f"{str(folder).replace('%', '%%')}/logs/{job.name}-%j.out",
         "signal": f"B:TERM@{WARNING_SECONDS}",
     }
     # A job requeued by SLURM would find the files of its first execution.
     flags = ["--no-requeue", *(["--exclusive"] if site.exclusive else [])]
     options = [f"--{name}={_directive(value)}" for name, value in named.items() if value]
-    if job.is_array:
-        limit = f"%{site.array_limit}" if site.array_limit else ""
-        flags.append(f"--array=0-{len(job.pieces) - 1}{limit}")
     return [_one_line(option) for option in (*options, *flags, *site.batch_options)]
 
 

@@ -13,7 +13,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     ValidationError,
@@ -67,7 +66,6 @@ class Site(BaseModel):
     prolog: tuple[str, ...] = ()
     epilog: tuple[str, ...] = ()
     scratch: Annotated[str, Field(pattern=SCRATCH)] = "${TMPDIR:-/tmp}"
-    array_limit: NonNegativeInt = 1
     compss_options: tuple[str, ...] = ()
     compss_modules: tuple[str, ...] = ()
 

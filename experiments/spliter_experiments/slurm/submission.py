@@ -6,7 +6,7 @@
     jobs.tsv             names and numbers of the submitted jobs
     scripts/             batch scripts
     logs/                output of the batch scripts
-    jobs/NAME/PIECE/     ends.tsv (exit status of each command), state.tsv, nodes.txt, service logs
+    jobs/NAME/           ends.tsv (exit status of each command), state.tsv, nodes.txt, service logs
     results/             records of all jobs, in the format of `spliter experiment`
 """
 

@@ -11,7 +11,7 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 set -euo pipefail
 python=python
-work='/gpfs/scratch/a user/split/jobs/compss-2n4w24t'/0
+work='/gpfs/scratch/a user/split/jobs/compss-2n4w24t'
 mkdir -p "$work/logs"
 
 exec enqueue_compss \

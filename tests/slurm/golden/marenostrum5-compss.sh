@@ -16,7 +16,7 @@ ulimit -n 65536
 
 set -euo pipefail
 python=python
-work='/gpfs/scratch/a user/split/jobs/compss-2n4w24t'/0
+work='/gpfs/scratch/a user/split/jobs/compss-2n4w24t'
 mkdir -p "$work/logs"
 
 exec enqueue_compss \
