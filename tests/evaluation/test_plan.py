@@ -57,7 +57,7 @@ def test_earlier_runs_are_the_better_estimate() -> None:
 
 def test_a_command_says_all_that_it_takes_to_do_the_run() -> None:
     run = plan_runs(load_scenario("9"), "laptop", repetitions=9)[-1]
-    assert run.command("out dir") == [
+    assert command_of([run], "out dir") == [
         *("spliter", "experiment", "run", "9", "--size", "laptop", "--backend", "dask"),
         *("--repetitions", "9", "--results", "out dir"),
         *("--only", "fig09-laptop-dask-spliter-n4-b48-r9"),
@@ -73,7 +73,7 @@ def test_one_command_is_of_one_scenario() -> None:
 def test_kernels_need_no_engine() -> None:
     runs = plan_runs(load_scenario("18"), "laptop", engine="dataclay")
     assert {run.engine for run in runs} == {"process"}
-    assert "--backend" not in runs[0].command("out")
+    assert "--backend" not in command_of(runs[:1], "out")
 
 
 def test_an_engine_runs_the_configurations_it_has() -> None:

@@ -22,7 +22,7 @@ from spliter_experiments.compare.workloads.csvm import CascadeSvm
 from spliter_experiments.compare.workloads.histogram import Histogram
 from spliter_experiments.compare.workloads.kmeans import KMeans
 from spliter_experiments.compare.workloads.knn import Neighbors
-from spliter_experiments.compare.workloads.workload import App, Site, loaded
+from spliter_experiments.compare.workloads.workload import App, loaded
 from spliter_experiments.evaluation.plan import PlannedRun
 from spliter_experiments.evaluation.schema import (
     CascadeParameters,
@@ -74,8 +74,7 @@ def on_cluster(
         bench = Bench(Judge(app.same), meter.reading, data.resting.wait, held)
 
         def contender(run: PlannedRun) -> Contender:
-            site = _site_for(run, data.site)
-            return Contender(run.configuration, lambda: ways[run.way](site, problem))
+            return Contender(run.configuration, lambda: ways[run.way](data.site, problem))
 
         for run, found in rounds_of(
             bench, {run.configuration: contender(run) for run in runs}, runs, listen
@@ -117,27 +116,6 @@ def app_of(scenario: Scenario, run: PlannedRun) -> App[Any]:
     if isinstance(asked, CascadeParameters):
         return CascadeSvm(None, asked.iterations, 0.0)
     return Neighbors(asked.neighbors, run.queries)
-
-
-def _site_for(run: PlannedRun, site: Site[Any]) -> Site[Any]:
-    if run.configuration == "rechunk" and run.blocks < run.cores:
-        # One chunk per core would make the blocks smaller: there are fewer blocks than cores.
-        return replace(site, engine=one_chunk_per_worker(site.engine))
-    return site
-
-
-def one_chunk_per_worker(engine: Any) -> Engine:
-    """Return a Dask engine that reports one core per worker, so that rechunk makes few chunks."""
-    from spliter_experiments.compare.engines.dask_engine import DaskEngine
-
-    class OnePerWorker(DaskEngine):
-        """Differs in the number of cores only."""
-
-        @property
-        def cores(self) -> int:
-            return self.workers
-
-    return OnePerWorker(engine.client)
 
 
 def _split_seconds(collections: Sequence[Any]) -> float:

@@ -111,10 +111,6 @@ class PlannedRun:
         """Return the columns of the run's record that are known in advance."""
         return {"run_id": self.id} | {name: getattr(self, name) for name in RECORDED}
 
-    def command(self, results_dir: str | Path) -> list[str]:
-        """Return the command that executes this run."""
-        return command_of([self], results_dir)
-
 
 def command_of(runs: Sequence[PlannedRun], results_dir: str | Path) -> list[str]:
     """Return one command that executes runs of one scenario, size and engine.

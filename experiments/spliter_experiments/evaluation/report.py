@@ -23,7 +23,7 @@ from spliter_experiments.evaluation.verdict import Finding, findings
 from spliter_experiments.harness.errors import ResultsError
 from spliter_experiments.harness.plot import Style, write_plot
 from spliter_experiments.harness.records import Record, ResultsFolder
-from spliter_experiments.harness.summary import Summary, summarise
+from spliter_experiments.harness.summary import summarise
 from spliter_experiments.harness.table import Grid
 from spliter_experiments.harness.table import size as bytes_said
 
@@ -38,7 +38,6 @@ class Section:
 
     scenario: Scenario
     size: str
-    note: str
     picture: str
     tables: list[Grid]
     findings: list[Finding]
@@ -62,18 +61,8 @@ def figure_heading(scenario: Scenario) -> str:
     return "Table 1" if scenario.figure == "table1" else f"Figure {scenario.figure}"
 
 
-def write_figure(
-    scenario: Scenario, bars: Sequence[Summary], folder: Path, note: str
-) -> list[Path]:
-    """Plot a figure into ``figNN.png`` and ``figNN.svg``.
-
-    The note is the second line of the title: the measured system, or that values are predicted.
-    """
-    return write_plot(bars, style_of(scenario, note), folder, file_stem(scenario.figure))
-
-
 def style_of(scenario: Scenario, note: str) -> Style:
-    """Return the plot style of a scenario."""
+    """Return the plot style of a scenario; the note is the second line of the title."""
     title = f"{figure_heading(scenario)}. {scenario.title}\n{note}"
     kind: Literal["bars", "lines"] = "bars" if scenario.y == "seconds" else "lines"
     return Style(title, LABELS[scenario.x], kind, scenario.y, scenario.axis)
@@ -89,8 +78,8 @@ def write_report(folder: ResultsFolder) -> list[Path]:
         if not mine:
             continue
         bars = summarise(mine, scenario.configurations, winsorize=True)
-        note = _note(size, mine)
-        pictures = write_figure(scenario, bars, folder.path / FIGURES_FOLDER / size, note)
+        style, target = style_of(scenario, _note(size, mine)), folder.path / FIGURES_FOLDER / size
+        pictures = write_plot(bars, style, target, file_stem(figure))
         files += pictures
         tables = [
             kernel_table(bars) if figure == "table1" else None,
@@ -101,14 +90,18 @@ def write_report(folder: ResultsFolder) -> list[Path]:
             Section(
                 scenario,
                 size,
-                note,
                 _embedded(next(file for file in pictures if file.suffix == ".svg")),
                 [table for table in tables if table is not None],
                 findings(scenario, bars),
                 missing,
             )
         )
-    return [*files, write_text(folder.path / PAGE, _page(sections, records))]
+    page = folder.path / PAGE
+    try:
+        page.write_text(_page(sections, records), encoding="utf-8")
+    except OSError as error:
+        raise ResultsError(f"cannot write {page}: {error}") from error
+    return [*files, page]
 
 
 def _asked(folder: ResultsFolder) -> dict[tuple[str, str], tuple[Scenario, int]]:
@@ -155,12 +148,3 @@ def _page(sections: Sequence[Section], records: Sequence[Record]) -> str:
         runs=len(records),
         held=[finding for section in sections for finding in section.findings],
     )
-
-
-def write_text(file: Path, text: str) -> Path:
-    """Write a file and return it."""
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ResultsError(f"cannot write {file}: {error}") from error
-    return file

@@ -70,11 +70,7 @@ class Style:
 
 def write_plot(summaries: Sequence[Summary], style: Style, folder: Path, stem: str) -> list[Path]:
     """Plot into ``<stem>.png`` and ``<stem>.svg``, and return the files."""
-    return save(draw(summaries, style), folder, stem)
-
-
-def save(figure: Figure, folder: Path, stem: str) -> list[Path]:
-    """Write a figure as PNG and SVG."""
+    figure = draw(summaries, style)
     files = [folder / f"{stem}{suffix}" for suffix in SUFFIXES]
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -9,10 +9,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import NamedTuple
 
-from spliter_experiments.evaluation import PlannedRun, command_of
+from spliter_experiments.evaluation import PlannedRun
 from spliter_experiments.evaluation.plan import stands_of
 from spliter_experiments.harness.errors import TooMuchError
 from spliter_experiments.slurm.site import GIB, Site
@@ -62,10 +61,6 @@ class Stand:
     def limit(self) -> int:
         """Seconds after which the command is ended."""
         return max(LEAST_SECONDS, math.ceil(HANGING * _seconds(self.runs)))
-
-    def command(self, results: Path) -> list[str]:
-        """Return the command without the options for the cluster's address."""
-        return command_of(self.runs, results)
 
 
 @dataclass(frozen=True)

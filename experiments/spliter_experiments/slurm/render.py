@@ -12,6 +12,7 @@ from typing import Any
 
 import jinja2
 
+from spliter_experiments.evaluation import command_of
 from spliter_experiments.evaluation.tables import clock
 from spliter_experiments.harness.errors import ProfileError
 from spliter_experiments.slurm.jobs import START_SECONDS, Job, Stand
@@ -124,7 +125,8 @@ def _compss(job: Job, site: Site, interface: str, folder: Path) -> dict[str, str
         ],
     }
     stands = [
-        {"name": stand.name, "words": stand.command(folder / RESULTS)[1:]} for stand in job.stands
+        {"name": stand.name, "words": command_of(stand.runs, folder / RESULTS)[1:]}
+        for stand in job.stands
     ]
     script = _environment().get_template("compss.sh.j2").render(context)
     return {f"{job.name}.sh": script, runs_file: json.dumps(stands, indent=1) + "\n"}
@@ -164,7 +166,7 @@ def _words(job: Job, stand: Stand, folder: Path) -> list[str]:
     """Return the words of a command, quoted for the shell, with variables set by the job."""
     # Run in the job's interpreter, not the first one on the PATH.
     command = ['"$python"', "-m", "spliter_experiments"]
-    command += [shlex.quote(word) for word in stand.command(folder / RESULTS)[1:]]
+    command += [shlex.quote(word) for word in command_of(stand.runs, folder / RESULTS)[1:]]
     address = _ADDRESSES.get(job.shape.engine)
     return command if address is None else [*command, address]
 

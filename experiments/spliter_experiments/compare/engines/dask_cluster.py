@@ -97,11 +97,6 @@ def _address_of(scheduler: str) -> str:
     return str(address)
 
 
-def cores_of(client: Client) -> int:
-    """Return the number of tasks that the cluster runs at the same time."""
-    return sum(client.nthreads().values())
-
-
 def is_on_this_machine(client: Client) -> bool:
     """Return whether all workers run on this host, so that local processes are comparable."""
     return set(client.run(platform.node).values()) == {platform.node()}

@@ -17,7 +17,6 @@ from spliter_experiments.compare.data.sources import Rows
 from spliter_experiments.compare.engines.dask_cluster import (
     check_versions,
     connected,
-    cores_of,
     is_on_this_machine,
     process_versions,
 )
@@ -118,7 +117,7 @@ class DaskEngine:
     @property
     def cores(self) -> int:
         """Number of tasks that run at the same time."""
-        return cores_of(self.client)
+        return sum(self.client.nthreads().values())
 
     @property
     def workers(self) -> int:

@@ -73,11 +73,13 @@ def solve(app: type[App[Any]], parts: Parts, problem: Any) -> Answer:
 def rechunk_to_cores(site: DaskSite, array: da.Array, method: str) -> list[Future[Any]]:
     """Start rechunking a persisted array to one chunk per core; return the futures of the chunks.
 
+    With fewer blocks than cores there is one chunk per worker, because more would be smaller.
     For whole rows, "p2p" merges blocks by tasks and forwards each chunk without a shuffle; "tasks"
     omits that last step.
     """
     rows, *width = array.shape
-    sizes = cut_rows(rows, min(site.engine.cores, rows))
+    fewer = len(site.row_chunks) < site.engine.cores
+    sizes = cut_rows(rows, min(site.engine.workers if fewer else site.engine.cores, rows))
     chunks = (sizes, *((size,) for size in width))
     return blocks_of(array.rechunk(chunks, method=method).persist())
 
