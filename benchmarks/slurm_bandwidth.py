@@ -155,9 +155,9 @@ def measure(rate: str, rows: int, repetitions: int) -> list[Record]:
         sweep = folder / "sweep"
         spliter = [sys.executable, "-m", "spliter_experiments", "slurm"]
         site = ["--site", "local", "--network", "eth0", "--python", sys.executable]
-        render = ["render", str(scenario), *site, "--size", "laptop", "--output", str(sweep)]
-        cluster.call(*spliter, *render, seconds=60)
-        cluster.call(*spliter, "submit", str(sweep), seconds=60)
+        what = [str(scenario), *site, "--size", "laptop", "--output", str(sweep)]
+        cluster.call(*spliter, *what, seconds=60)
+        cluster.call("bash", str(sweep / "submit.sh"), seconds=60)
         deadline = time.monotonic() + JOB_SECONDS
         while cluster.call("squeue", "--noheader"):
             if time.monotonic() > deadline:
@@ -165,7 +165,6 @@ def measure(rate: str, rows: int, repetitions: int) -> list[Record]:
             time.sleep(0.5)
         for log in (sweep / "logs").iterdir():
             sys.stderr.write(log.read_text(errors="replace"))
-        cluster.call(*spliter, "collect", str(sweep), seconds=60)
         return ResultsFolder(sweep / "results").records()
 
 

@@ -69,7 +69,9 @@ def test_run_resume_and_report(tmp_path: Path) -> None:
 
 def test_few_blocks_are_rechunked_to_one_per_worker(tmp_path: Path) -> None:
     text = SMALL.replace("threads_per_worker = 1", "threads_per_worker = 3")
-    text = text.replace("blocks_per_core = [4]", "blocks_per_node = [2]").replace("[1, 2]", "[1]")
+    text = text.replace("blocks_per_core = [4]", "blocks_per_node = [2]").replace(
+        "nodes = [1, 2]", "nodes = [1]"
+    )
     scenario, results = written(tmp_path, text), tmp_path / "out"
     run("run", scenario, "--results", results, "--configurations", "rechunk")
     table = pd.read_parquet(results / "results.parquet")

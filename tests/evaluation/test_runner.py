@@ -155,7 +155,9 @@ def test_a_runner_killed_at_random_moments_loses_nothing(tmp_path: Path) -> None
 
 
 def test_a_runner_killed_at_work_is_resumed(tmp_path: Path) -> None:
-    text = SMALL.replace("repetitions = 2", "repetitions = 12").replace("[1, 2]", "[1]")
+    text = SMALL.replace("repetitions = 2", "repetitions = 12").replace(
+        "nodes = [1, 2]", "nodes = [1]"
+    )
     scenario, results = written(tmp_path, text), tmp_path / "results"
     for moment in (0.0, 0.05):
         assert killed_at(moment, scenario, results, "real") == -signal.SIGKILL
