@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,9 @@ DATA = 150_000_000
 FREE = 110_000_000
 """Bytes that the small worker may take, beside what it has imported, before Dask pauses it."""
 
+PLENTY = 10**10
+"""Memory of the worker while it is measured."""
+
 PAUSE = 0.8
 """Part of its memory at which Dask pauses a worker, by default."""
 
@@ -36,31 +40,33 @@ def import_all() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-@pytest.fixture(scope="session")
-def imported() -> int:
-    """Bytes that a worker without data takes.
-
-    They differ by a quarter between machines, and between environments on one: Linux maps files
-    that were just installed in larger pieces.
-    """
-    with ExitStack() as stack:
-        client = start(stack, n_workers=1, memory_limit=10**10)
-        x = da.ones(10, chunks=5).persist()
-        split(x).close()
-        (taken,) = client.run(import_all).values()
-        return int(taken)
+def limit_memory(dask_worker: Any, limit: int) -> None:
+    """Change the memory of a worker, or of the nanny that watches it."""
+    dask_worker.memory_manager.memory_limit = limit
+    dask_worker.memory_manager.memory_target_fraction = DATA / limit
 
 
 @pytest.fixture
-def small_worker(imported: int) -> Iterator[Client]:
-    """Client of one worker process with little memory."""
-    memory = round((imported + FREE) / PAUSE)
+def small_worker() -> Iterator[Client]:
+    """Client of one worker process with little memory beside its imports.
+
+    These take between 200 and 400 MB, also in one environment: Linux counts the pages of files that
+    happen to be in memory. So each worker is measured, and limited after that.
+    """
     with ExitStack() as stack:
-        stack.enter_context(dask.config.set({"distributed.worker.memory.target": DATA / memory}))
-        yield start(stack, n_workers=1, memory_limit=memory)
+        target = {"distributed.worker.memory.target": DATA / PLENTY}
+        stack.enter_context(dask.config.set(target))
+        client = start(stack, n_workers=1, memory_limit=PLENTY)
+        x = da.ones(10, chunks=5).persist()
+        split(x).close()
+        (taken,) = client.run(import_all).values()
+        limit = round((taken + FREE) / PAUSE)
+        for nanny in (False, True):
+            client.run(limit_memory, limit=limit, nanny=nanny)
+        yield client
 
 
 def pauses_at(client: Client) -> int:
     """Return the bytes at which Dask pauses the worker."""
-    (worker,) = client.scheduler_info()["workers"].values()
-    return int(PAUSE * worker["memory_limit"])
+    (limit,) = client.run(lambda dask_worker: dask_worker.memory_manager.memory_limit).values()
+    return int(PAUSE * limit)

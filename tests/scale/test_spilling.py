@@ -115,7 +115,7 @@ def test_too_large_to_be_one_is_said_before_it_harms(small_worker: Client) -> No
 def test_memory_that_nobody_needs_is_free(small_worker: Client) -> None:
     client = small_worker
     x = _points(12)
-    taken = client.submit(litter, 115_000_000).result(timeout=WAIT)
+    taken = client.submit(litter, 45_000_000).result(timeout=WAIT)
     # Blocks and copy together would not fit beside it.
     assert taken + x.nbytes > pauses_at(client)
     with split(x, materialize=True, partitions_per_location=1) as parts:
