@@ -8,10 +8,11 @@ from typing import Any
 from spliter._errors import InvalidArgumentError
 from spliter._materialize import Materialize, check_materialize
 from spliter._planner import check_partitions_per_location
+from spliter._read_ahead import Prefetch, check_prefetch
 from spliter._schedule import AUTO, Schedule, named
 from spliter._split import Split
 from spliter._unsupported import check_aligned_arguments
-from spliter.backend.protocols import SupportsPersist
+from spliter.backend.protocols import SupportsPersist, SupportsPrefetch
 from spliter.backend.registry import load, locator_for
 
 
@@ -23,6 +24,7 @@ def split(
     steal: bool = False,
     materialize: Materialize = False,
     persist: bool = False,
+    prefetch: Prefetch = "auto",
     backend: str | None = None,
 ) -> Split:
     """Group the blocks of a collection into partitions, each at one location.
@@ -68,6 +70,9 @@ def split(
         keep their blocks in the engine's memory. They are freed when the Split is closed or
         garbage-collected, once no task needs them. No effect on collections whose blocks exist
         and on engines without lazy collections.
+    prefetch : "auto", False or int, default "auto"
+        How many blocks loops read ahead in Zarr arrays: as many as keep them from waiting, none,
+        or so many. At one location at most 64 MiB, or one block. No effect on other collections.
     backend : str, optional
         Name of the backend; found from the collection's type by default.
 
@@ -93,7 +98,8 @@ def split(
         `schedule`; if there is no schedule of that name, or AUTO is given with `materialize` or
         `steal`; if `steal` is ``True`` without a schedule, with another engine, or if each block
         is at one location; if `materialize` is none of its values, or ``True`` for blocks in
-        several columns, `persist` is not a bool, or an option is given without its name.
+        several columns, `persist` is not a bool, `prefetch` is none of its values, or an option is
+        given without its name.
 
     Examples
     --------
@@ -121,6 +127,7 @@ def split(
             'materialize or steal; pass another schedule, such as "FAC2"'
         )
     _check_persist(persist)
+    check_prefetch(prefetch)
     locator = locator_for(collection, backend)
     check_aligned_arguments(locator.recognises, collection, aligned)
     collections: Sequence[Any] = (collection, *aligned)
@@ -129,6 +136,8 @@ def split(
         # Without a cluster, a computed Dask collection is in this process: another locator.
         locator = locator_for(collections[0], backend)
     blocks = locator.open(collections)
+    if isinstance(blocks, SupportsPrefetch):
+        blocks.prefetch = prefetch
     foreign = load(backend).executor if backend is not None else None
     executor = foreign(blocks) if foreign is not None else blocks.executor
     return Split(blocks, executor, partitions_per_location, materialize, chosen, steal)

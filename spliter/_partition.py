@@ -18,6 +18,7 @@ from spliter._grid import BlockGrid, BlockIndexes, IntArray, block_indexes
 from spliter._materialize import Materialization
 from spliter._planner import Location, PlannedPartition
 from spliter._task_checks import check_keywords, check_task_function
+from spliter.backend.bases import blocks_of
 from spliter.backend.contents import count_rows
 from spliter.backend.protocols import BlockSource, Executor, SupportsSteal
 from spliter.html import partition_html
@@ -141,7 +142,10 @@ class Partition:
         self._check_open()
         if self._materializes:
             return self._measured(iter((self.materialize(),)))
-        return self._measured(self._source.read())
+        return self._measured(self._blocks())
+
+    def _blocks(self) -> Iterator[Any]:
+        return blocks_of(self._source, self.token)
 
     def _measured(self, blocks: Iterator[Any]) -> Iterator[Any]:
         return MeasuredBlocks(blocks, self.token, self._indexes.positions, self.nbytes)
@@ -212,7 +216,7 @@ class Partition:
         self._check_whole_rows("cut by its rows")
         counts = self._indexes.item_counts
         if counts is None:
-            counts = np.fromiter(map(count_rows, self._source.read()), np.int64, len(self))
+            counts = np.fromiter(map(count_rows, self._blocks()), np.int64, len(self))
         ends = np.cumsum(counts).tolist()
         if (rows := count_rows(values)) != (ends[-1] if ends else 0):
             raise InvalidArgumentError(
@@ -239,7 +243,7 @@ class Partition:
             The block's position in the collection's block grid, and the block.
         """
         self._check_open()
-        return zip(self.get_indexes(), self._measured(self._source.read()), strict=True)
+        return zip(self.get_indexes(), self._measured(self._blocks()), strict=True)
 
     @property
     def nbytes(self) -> int:

@@ -21,6 +21,7 @@ from spliter._materialize import Materialization, Materialize, decide
 from spliter._partition import NOT_MATERIALIZED, Partition
 from spliter._per_block import count_items
 from spliter._planner import Location, PlannedPartition, plan
+from spliter._read_ahead import wait_for_abandoned
 from spliter._schedule import AUTO, Order, Schedule
 from spliter.backend.protocols import (
     Blocks,
@@ -314,6 +315,7 @@ class Snapshot(Sequence[Partition]):
         for partition in self._made:
             partition.close()
         self._blocks.close()
+        wait_for_abandoned(self._token)
 
     def __reduce__(self) -> NoReturn:
         """Reject pickling: only partitions are sent to tasks.

@@ -13,12 +13,14 @@ from __future__ import annotations
 from spliter._events import LOGGER, log_event
 from spliter._grid import UNKNOWN, BlockGrid, BlockIndexes, IntArray
 from spliter._planner import Location, Placement, PlannedPartition, plan
+from spliter._read_ahead import Fetches, Prefetch
 from spliter._task_checks import name_of
 from spliter.backend.bases import (
     BlocksBase,
     CachedValue,
     ExecutorBase,
     MovementCounter,
+    blocks_of,
     futures_in,
     with_results,
 )
@@ -34,7 +36,9 @@ from spliter.backend.protocols import (
     ResultBlocks,
     SupportsClose,
     SupportsExample,
+    SupportsFetches,
     SupportsPersist,
+    SupportsPrefetch,
     SupportsSteal,
 )
 from spliter.backend.registry import executor_of_future, load, locator_for
@@ -54,6 +58,7 @@ __all__ = [
     "Declaration",
     "Executor",
     "ExecutorBase",
+    "Fetches",
     "IntArray",
     "Location",
     "Locator",
@@ -62,11 +67,15 @@ __all__ = [
     "Pass",
     "Placement",
     "PlannedPartition",
+    "Prefetch",
     "ResultBlocks",
     "SupportsClose",
     "SupportsExample",
+    "SupportsFetches",
     "SupportsPersist",
+    "SupportsPrefetch",
     "SupportsSteal",
+    "blocks_of",
     "check_rows",
     "concatenate",
     "count_rows",

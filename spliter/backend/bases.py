@@ -15,10 +15,30 @@ from typing import Any, Generic, TypeVar
 
 from spliter._grid import BlockGrid, IntArray
 from spliter._planner import Location, Placement, PlannedPartition
-from spliter.backend.protocols import BlockSource, Executor, Movement, ResultBlocks
+from spliter._read_ahead import Prefetch, ReadAhead
+from spliter.backend.protocols import (
+    BlockSource,
+    Executor,
+    Movement,
+    ResultBlocks,
+    SupportsFetches,
+)
 
 ValueT = TypeVar("ValueT")
 ExecutorT = TypeVar("ExecutorT", bound=Executor)
+
+
+def blocks_of(source: BlockSource, split: str = "") -> Iterator[Any]:
+    """Return an iterator over the blocks of a source, which reads ahead if the source offers it.
+
+    Parameters
+    ----------
+    source : BlockSource
+    split : str, optional
+        Token of the Split, which waits for reads that go on when it is closed.
+    """
+    fetches = source.fetches() if isinstance(source, SupportsFetches) else None
+    return source.read() if fetches is None else ReadAhead(fetches, split)
 
 
 class MovementCounter:
@@ -69,9 +89,12 @@ class BlocksBase(ABC, Generic[ExecutorT]):
         ``counter.drifted`` to ``False`` before it queries their locations.
     stored : bool
         Whether each read of a block reads a file or an object store; ``False`` by default.
+    prefetch : "auto", False or int
+        How many blocks loops read ahead, if the sources offer fetches; set by ``split``.
     """
 
     stored: bool = False
+    prefetch: Prefetch = "auto"
 
     def __init__(self, grids: Sequence[BlockGrid], executor: ExecutorT) -> None:
         self.grids: tuple[BlockGrid, ...] = tuple(grids)

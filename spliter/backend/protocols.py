@@ -19,6 +19,7 @@ import numpy as np
 
 from spliter._grid import BlockGrid, IntArray
 from spliter._planner import Location, Placement, PlannedPartition
+from spliter._read_ahead import Fetches, Prefetch
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,23 @@ class BlockSource(Protocol):
             If blocks of this kind cannot be concatenated.
         """
         ...
+
+
+@runtime_checkable
+class SupportsFetches(Protocol):
+    """Optional interface of a :class:`BlockSource`: its blocks can be read before their turn."""
+
+    def fetches(self) -> Fetches | None:
+        """Return the reads of its blocks; ``None`` to iterate over :meth:`BlockSource.read`."""
+        ...
+
+
+@runtime_checkable
+class SupportsPrefetch(Protocol):
+    """Optional interface of opened blocks whose sources offer fetches."""
+
+    prefetch: Prefetch
+    """Option of :func:`spliter.split`; set before the sources are requested."""
 
 
 class Blocks(Protocol):

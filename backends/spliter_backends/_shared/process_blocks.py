@@ -21,12 +21,15 @@ from spliter.backend import (
     BlocksBase,
     CachedValue,
     Executor,
+    Fetches,
     IntArray,
     Placement,
     PlannedPartition,
+    Prefetch,
+    blocks_of,
     concatenate,
 )
-from spliter_backends._shared.readable import ReadableCollection
+from spliter_backends._shared.readable import ReadableCollection, fetches_of
 
 
 @dataclass(eq=False)
@@ -37,6 +40,7 @@ class CollectionStore:
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     materialized: dict[bytes, CachedValue[Any]] = field(default_factory=dict)
     """Concatenated blocks by the positions of the blocks; shared with submitted tasks."""
+    prefetch: Prefetch = "auto"
 
 
 # Weak: a pickled partition must not keep the blocks alive.
@@ -62,6 +66,12 @@ class LocalSource:
             raise SplitClosedError("the Split of this partition was closed; split again")
         return _read(self.store.collections, self.positions)
 
+    def fetches(self) -> Fetches | None:
+        """Return the reads of the blocks; None if they are in memory."""
+        if not self.store.collections:
+            return None
+        return fetches_of(self.store.collections, self.positions, self.store.prefetch)
+
     def materialized(self) -> Any:
         """Return the concatenated blocks, cached until the Split is closed.
 
@@ -72,7 +82,7 @@ class LocalSource:
         """
         # setdefault is atomic, so two threads get the same object.
         once = self.store.materialized.setdefault(self.positions.tobytes(), CachedValue())
-        blocks, collections = self.read(), self.store.collections
+        blocks, collections = blocks_of(self), self.store.collections
         join = collections[0].join if len(collections) == 1 else concatenate
         return once.get(lambda: join(blocks))
 
@@ -168,6 +178,7 @@ class LocalBlocks(BlocksBase[Executor]):
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[LocalSource]:
         """Return one source per planned partition, in the same order."""
+        self._store.prefetch = self.prefetch
         return [LocalSource(self._store, part.positions) for part in planned]
 
     def example(self) -> Any:

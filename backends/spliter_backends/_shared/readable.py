@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from spliter import BlockGrid, Partition, UnsupportedCollectionError
-from spliter.backend import UNKNOWN, IntArray, concatenate, count_rows, has_rows
+from spliter.backend import (
+    UNKNOWN,
+    Fetches,
+    IntArray,
+    Prefetch,
+    concatenate,
+    count_rows,
+    has_rows,
+)
 
 MEMMAP_BLOCK_BYTES = 32 * 2**20
 """Approximate size of a block cut from a memory map: large enough to read at disk speed, small
@@ -39,6 +47,8 @@ class ReadableCollection:
         Concatenates an iterable of blocks.
     stored : bool
         Whether `read` reads a file or an object store.
+    slow : bool
+        Whether it has the bytes only once it has returned; a memory map has them later.
     """
 
     grid: BlockGrid
@@ -46,6 +56,50 @@ class ReadableCollection:
     read: Callable[[int], Any]
     join: Callable[[Iterable[Any]], Any] = concatenate
     stored: bool = False
+    slow: bool = False
+
+
+def fetches_of(
+    collections: Sequence[ReadableCollection],
+    positions: IntArray,
+    prefetch: Prefetch,
+    location: str = "",
+    has_memory: Callable[[], bool] = lambda: True,
+) -> Fetches | None:
+    """Return the reads of a partition's blocks, with their aligned blocks.
+
+    Parameters
+    ----------
+    collections : sequence of ReadableCollection
+        The first one is the one being split.
+    positions : ndarray of int64
+        Positions of the partition's blocks in it.
+    prefetch : "auto", False or int
+    location : str
+    has_memory : callable
+        As for `Fetches`.
+
+    Returns
+    -------
+    Fetches or None
+        ``None`` if nothing is read ahead: if blocks are in memory, and if blocks next to each other
+        share an aligned one, which is then read once.
+    """
+    first, *aligned = collections
+    if prefetch is False or not any(one.slow for one in collections):
+        return None
+    numbers = positions.tolist()
+    rows = first.grid.rows(positions)
+    if aligned and len(np.unique(rows)) < len(rows):
+        return None
+
+    def read(number: int) -> Any:
+        block = first.read(numbers[number])
+        row = int(rows[number])
+        return (block, *(other.read(row) for other in aligned)) if aligned else block
+
+    nbytes = first.nbytes[positions] + sum(other.nbytes[rows] for other in aligned)
+    return Fetches(read, nbytes.tolist(), prefetch, location, has_memory)
 
 
 def is_block(value: Any) -> bool:
@@ -191,7 +245,9 @@ def open_zarr(array: Any) -> ReadableCollection:
         index = grid.index(position)
         return array[tuple(slice(at[i], at[i + 1]) for at, i in zip(starts, index, strict=True))]
 
-    return ReadableCollection(grid, _known(grid, array.dtype.itemsize), read, stored=True)
+    return ReadableCollection(
+        grid, _known(grid, array.dtype.itemsize), read, stored=True, slow=True
+    )
 
 
 def open_values(grid: BlockGrid, values: Sequence[Any]) -> ReadableCollection:

@@ -337,10 +337,21 @@ def _has_room(worker: Worker, key: Key) -> bool:
     return worker.monitor.get_process_memory() + nbytes <= manager.memory_limit * most
 
 
+def is_below_target(worker: Worker) -> bool:
+    """Return whether a worker's process is below the memory from which on Dask spills."""
+    manager: Any = getattr(worker, "memory_manager", None)
+    if not memory_limits.usable(manager) or not manager.memory_limit:
+        return True
+    most = manager.memory_target_fraction or manager.memory_pause_fraction or 1
+    return bool(worker.monitor.get_process_memory() <= manager.memory_limit * most)
+
+
 memory_limits = Feature(
     "memory limits",
     "Dask kills workers that run out of memory",
-    lambda manager: hasattr(manager, "memory_limit") and hasattr(manager, "memory_pause_fraction"),
+    lambda manager: (
+        {"memory_limit", "memory_target_fraction", "memory_pause_fraction"} <= vars(manager).keys()
+    ),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +18,22 @@ from spliter import (
     Partition,
     PartitionNotLocalError,
 )
-from spliter.backend import BlocksBase, IntArray, Placement, PlannedPartition, concatenate
-from spliter_backends._shared.readable import open_zarr
+from spliter.backend import (
+    BlocksBase,
+    Fetches,
+    IntArray,
+    Placement,
+    PlannedPartition,
+    Prefetch,
+    blocks_of,
+    concatenate,
+)
+from spliter_backends._shared.readable import fetches_of, open_zarr
 from spliter_backends.dask.blocks import ClientSource
 from spliter_backends.dask.client.scheduler_calls import block_timeout
 from spliter_backends.dask.executor import DaskExecutor
 from spliter_backends.dask.worker.materialize import materialize_here
-from spliter_backends.dask.worker.memory import memory_for
+from spliter_backends.dask.worker.memory import has_memory_to_spare, memory_for
 
 
 def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
@@ -84,6 +94,8 @@ class ZarrSource:
         Maximum wait for the scheduler, in seconds.
     shared : bool
         Whether any worker may run the tasks.
+    prefetch : "auto", False or int
+        How many blocks to read ahead.
     """
 
     arrays: tuple[Any, ...]
@@ -93,6 +105,7 @@ class ZarrSource:
     client: str
     timeout: float
     shared: bool
+    prefetch: Prefetch
 
     def read(self) -> Iterator[Any]:
         """Yield the blocks one by one, or tuples of aligned blocks."""
@@ -106,6 +119,16 @@ class ZarrSource:
             if row != last:  # adjacent blocks in the same block row share the aligned blocks
                 last, matching = row, tuple(other.read(row) for other in aligned)
             yield (first.read(position), *matching)
+
+    def fetches(self) -> Fetches | None:
+        """Return the reads of the blocks; None outside of a task."""
+        try:
+            worker = get_worker()
+        except ValueError:
+            return None
+        arrays = list(map(open_zarr, self.arrays))
+        has_memory = functools.partial(has_memory_to_spare, worker)
+        return fetches_of(arrays, self.positions, self.prefetch, worker.address, has_memory)
 
     def materialized(self) -> Any:
         """Return the concatenated blocks, read once for all passes and kept by Dask."""
@@ -121,7 +144,7 @@ class ZarrSource:
     def materialize_blocks(self) -> Any:
         """Read and concatenate the blocks; the body of a task."""
         with memory_for(get_worker(), self.nbytes):
-            return concatenate(self.read())
+            return concatenate(blocks_of(self))
 
 
 class ZarrBlocks(BlocksBase[DaskExecutor]):
@@ -169,6 +192,7 @@ class ZarrBlocks(BlocksBase[DaskExecutor]):
                     self.client.id,
                     block_timeout(),
                     bool(part.holders),
+                    self.prefetch,
                 ),
                 (),
             )

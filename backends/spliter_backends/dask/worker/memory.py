@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from dask.typing import Key
-from distributed import Worker
+from distributed import Status, Worker
 from distributed.spill import SpillBuffer
 
 from spliter import NotEnoughMemoryError
-from spliter_backends.dask.internals import in_memory, memory_limit, read_spilled
+from spliter_backends.dask.internals import in_memory, is_below_target, memory_limit, read_spilled
 
 READ_ATTEMPTS: Final = 6
 """Attempts to read a key: if two threads unspill it concurrently, zict's buffer raises KeyError."""
@@ -119,6 +119,17 @@ def nbytes_of(worker: Worker, key: Key) -> int:
     """
     task = worker.state.tasks.get(key)
     return 0 if task is None else int(task.nbytes or 0)
+
+
+def has_memory_to_spare(worker: Worker) -> bool:
+    """Return whether a worker is running and below its memory target.
+
+    Parameters
+    ----------
+    worker : distributed.Worker
+        Worker of the calling task.
+    """
+    return worker.status == Status.running and is_below_target(worker)
 
 
 def can_take(worker: Worker, nbytes: int) -> bool:

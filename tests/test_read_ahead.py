@@ -1,0 +1,186 @@
+"""Reading ahead: the same blocks, order and errors as a plain loop, within the window."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from collections import Counter
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from spliter import InvalidArgumentError, split
+from spliter._read_ahead import (
+    MAX_DEPTH,
+    MAX_THREADS,
+    WINDOW_NBYTES,
+    Fetches,
+    ReadAhead,
+    Window,
+    _abandoned,
+    next_depth,
+    wait_for_abandoned,
+    window_of,
+)
+
+
+class Store:
+    """Blocks that take time to read; counts reads, and what is read and not returned."""
+
+    def __init__(self, delays: list[float], failing: int = -1) -> None:
+        self.delays = delays
+        self.failing = failing
+        self.reads: Counter[int] = Counter()
+        self.lock = threading.Lock()
+
+    def read(self, number: int) -> Any:
+        with self.lock:
+            self.reads[number] += 1
+        time.sleep(self.delays[number])
+        if number == self.failing:
+            raise OSError(f"block {number}")
+        return np.full(3, number)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    delays=st.lists(st.sampled_from([0.0, 0.0005, 0.002, 0.004]), max_size=12),
+    failing=st.integers(-1, 12),
+    leave=st.integers(0, 14),
+    prefetch=st.sampled_from(["auto", 1, 3, 50]),
+    nbytes=st.sampled_from([0, 1, WINDOW_NBYTES // 2, WINDOW_NBYTES // 3, 2 * WINDOW_NBYTES]),
+)
+def test_same_as_a_plain_loop(
+    delays: list[float], failing: int, leave: int, prefetch: Any, nbytes: int
+) -> None:
+    store = Store(delays, failing)
+    ahead = ReadAhead(Fetches(store.read, [nbytes] * len(delays), prefetch, "plain"), "split")
+    window = window_of("plain")
+    found, error = [], ""
+    try:
+        for number, block in enumerate(ahead):
+            found.append(int(block[0]))
+            pending = len(ahead._reads)
+            assert pending <= (MAX_DEPTH if prefetch == "auto" else prefetch)
+            assert window.nbytes == pending * nbytes <= max(WINDOW_NBYTES, nbytes)
+            if number + 1 == leave:
+                break
+    except OSError as raised:
+        error = str(raised)
+    ahead.close()
+    wait_for_abandoned("split")
+    end = leave if 0 < leave <= len(delays) else len(delays)
+    fails = 0 <= failing < end
+    assert found == list(range(failing if fails else end))
+    assert error == (f"block {failing}" if fails else "")
+    assert max(store.reads.values(), default=1) == 1
+    assert sum(store.reads.values()) == len(found) + fails + ahead.unused
+    assert (window.nbytes, window.loops) == (0, 0)
+
+
+def test_nothing_is_left_of_broken_loops() -> None:
+    store = Store([0.002] * 20)
+    blocks = []
+    for _ in range(1000):
+        ahead = ReadAhead(Fetches(store.read, [24] * 20, 4, "broken"), "broken")
+        blocks.append(weakref.ref(next(ahead)))
+        del ahead
+    wait_for_abandoned("broken")
+    time.sleep(0.05)
+    gc.collect()
+    assert not any(block() is not None for block in blocks)
+    assert not _abandoned
+    names = [thread.name for thread in threading.enumerate()]
+    assert sum(name.startswith("spliter-read") for name in names) <= MAX_THREADS
+    assert not [one for one in gc.get_objects() if isinstance(one, ReadAhead)]
+
+
+def test_no_reference_to_a_used_block_is_kept() -> None:
+    ahead = ReadAhead(Fetches(Store([0.003] * 8).read, [24] * 8, 2))
+    for block in ahead:
+        used = weakref.ref(block)
+        del block
+        assert used() is None
+
+
+def test_waiting_is_hidden() -> None:
+    def seconds(prefetch: Any) -> float:
+        begun = time.perf_counter()
+        store = Store([0.02] * 24)
+        for number in range(24) if prefetch is None else []:
+            store.read(number)
+            time.sleep(0.005)
+        for _ in ReadAhead(Fetches(store.read, [24] * 24, prefetch or 1)) if prefetch else []:
+            time.sleep(0.005)
+        return time.perf_counter() - begun
+
+    assert seconds("auto") < seconds(None) / 1.5
+
+
+def test_fast_reads_take_no_thread() -> None:
+    ran = set()
+
+    def read(number: int) -> int:
+        ran.add(threading.get_ident())
+        return number
+
+    assert list(ReadAhead(Fetches(read, [8] * 50))) == list(range(50))
+    assert ran == {threading.get_ident()}
+
+
+def test_loops_share_the_window_fairly() -> None:
+    window = Window(limit=100)
+    window.add_loop()
+    window.add_loop()
+    assert [window.take(20, held) for held in (0, 20, 40)] == [True, True, False]
+    assert [window.take(20, held) for held in (0, 20)] == [True, True]
+    assert not window.take(30, 0)
+
+
+@given(
+    depth=st.integers(0, 64),
+    waited=st.floats(0, 10),
+    fastest=st.floats(0, 10),
+    worked=st.floats(0, 10),
+)
+def test_depth_is_bounded(depth: int, waited: float, fastest: float, worked: float) -> None:
+    assert 0 <= next_depth(depth, waited, fastest, worked) <= max(MAX_DEPTH, depth)
+
+
+def test_blocks_in_memory_are_not_wrapped() -> None:
+    with split([np.arange(3)] * 4, partitions_per_location=1, prefetch=4) as parts:
+        kind = parts[0].submit(lambda part: type(iter(part)._blocks)).result()
+    assert kind is not ReadAhead
+
+
+@pytest.mark.parametrize("value", [-1, 0, True, 2.0, "fast", None])
+def test_other_values_are_refused(value: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"prefetch must be .*, got {value!r}"):
+        split([np.arange(3)], prefetch=value)
+
+
+def test_zarr_arrays_are_read_once_and_ahead() -> None:
+    zarr = pytest.importorskip("zarr")
+    from zarr.testing.store import LatencyStore
+
+    memory = zarr.storage.MemoryStore()
+    zarr.create_array(memory, data=np.arange(64), chunks=(2,))
+    array = zarr.open_array(LatencyStore(memory, get_latency=0.005), mode="r")
+
+    def deepest(part: Any) -> tuple[int, int]:
+        blocks = iter(part)
+        return sum(int(block.sum()) for block in blocks), blocks._blocks.deepest
+
+    options: list[tuple[Any, int]] = [("auto", MAX_DEPTH), (3, 3)]
+    for prefetch, most in options:
+        with split(array, partitions_per_location=1, prefetch=prefetch) as parts:
+            total, depth = parts[0].submit(deepest).result()
+        assert total == 64 * 63 // 2
+        assert 1 < depth <= most
+    with split(array, partitions_per_location=1, materialize=True) as parts:
+        assert int(parts[0].submit(lambda part: part.materialize().sum()).result()) == total
