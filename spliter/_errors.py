@@ -86,6 +86,10 @@ class SplitClosedError(SplIterError, RuntimeError):
     """A partition or Split was used after the Split was closed."""
 
 
+class RecordSourceError(SplIterError, RuntimeError):
+    """A source of records cannot be reached, or refused a request; passwords are left out."""
+
+
 class TaskNotSerializableError(SplIterError, TypeError):
     """A task function or its arguments cannot be sent to a location."""
 

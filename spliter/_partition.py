@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from spliter._errors import InvalidArgumentError, SplitClosedError, UnknownItemIndexError
+from spliter._errors import InvalidArgumentError, SplitClosedError
 from spliter._format import plural
-from spliter._grid import BlockGrid, BlockIndexes, IntArray, block_indexes
+from spliter._grid import BlockGrid, BlockIndexes, IntArray
+from spliter._indexed_blocks import IndexedBlocks
+from spliter._lookup import Keys, Lookup, LookupAhead, Missing, RecordSource
 from spliter._materialize import Materialization
 from spliter._planner import Location, PlannedPartition
+from spliter._read_ahead import Prefetch
 from spliter._task_checks import check_keywords, check_task_function
 from spliter.backend.bases import blocks_of
 from spliter.backend.contents import count_rows
@@ -27,7 +30,7 @@ from spliter.metrics._records import MeasuredBlocks
 NOT_MATERIALIZED = Materialization(None, "not requested")
 
 
-class Partition:
+class Partition(IndexedBlocks):
     """Blocks at one location, and their indexes.
 
     Created by :func:`spliter.split`, not by its constructor.
@@ -54,11 +57,8 @@ class Partition:
         "__weakref__",
         "_closed",
         "_executor",
-        "_indexes",
         "_materializes",
-        "_nbytes",
         "_passes",
-        "_resolve_items",
         "_source",
         "holders",
         "location",
@@ -94,15 +94,13 @@ class Partition:
         materialize: bool = False,
         token: str = "",
     ) -> None:
+        super().__init__(indexes, nbytes, resolve_items)
         self.location = location
         self.location_number = 0
         self.holders = ()
         self.materialization = NOT_MATERIALIZED
-        self._indexes = indexes
-        self._nbytes = nbytes
         self._source = source
         self._executor = executor
-        self._resolve_items = resolve_items
         self._materializes = materialize
         self.token = token
         self._passes = 0
@@ -125,10 +123,6 @@ class Partition:
         made.holders = planned.holders
         return made
 
-    def __len__(self) -> int:
-        """Return the number of blocks."""
-        return len(self._indexes.positions)
-
     def __iter__(self) -> Iterator[Any]:
         """Yield the blocks in collection order; only at their location.
 
@@ -139,10 +133,11 @@ class Partition:
         PartitionNotLocalError
             If this process is not the partition's location.
         """
+        return self._measured(self._iterated())
+
+    def _iterated(self) -> Iterator[Any]:
         self._check_open()
-        if self._materializes:
-            return self._measured(iter((self.materialize(),)))
-        return self._measured(self._blocks())
+        return iter((self.materialize(),)) if self._materializes else self._blocks()
 
     def _blocks(self) -> Iterator[Any]:
         return blocks_of(self._source, self.token)
@@ -245,76 +240,54 @@ class Partition:
         self._check_open()
         return zip(self.get_indexes(), self._measured(self._blocks()), strict=True)
 
-    @property
-    def nbytes(self) -> int:
-        """Total bytes of its blocks (of the first collection), as far as known."""
-        return int(self._nbytes.sum())
+    def lookup(
+        self,
+        source: RecordSource,
+        keys: Keys,
+        prefetch: Prefetch = "auto",
+        missing: Missing = None,
+    ) -> Iterator[tuple[Any, list[Any]]]:
+        """Yield each block with the records that it names; only at the blocks' location.
 
-    @property
-    def block_nbytes(self) -> IntArray:
-        """Bytes of each block (of the first collection); shape (len(self),)."""
-        return self._nbytes
+        While the program works on a block, threads fetch the records of the following ones.
 
-    @property
-    def shape(self) -> tuple[int | None, ...]:
-        """Shape of its blocks concatenated along axis 0.
+        Parameters
+        ----------
+        source : RecordSource
+            A key-value store, a table, a service: see :mod:`spliter_backends.records`.
+        keys : callable
+            Called with each block, in order; returns an array or list of keys that can be hashed.
+        prefetch : "auto", False or int
+            For how many blocks to fetch records ahead: decided from measured times; none; or so
+            many. The blocks are held meanwhile, up to 64 MiB at a location.
+        missing : None or "raise"
+            Whether a key without a record is a ``KeyError``.
 
-        ``None`` along an axis of unknown size, or along which the collection has several blocks.
-        """
-        return (self._indexes.count_rows(), *self._indexes.trailing_shape)
-
-    def get_indexes(self) -> list[tuple[int, ...]]:
-        """Return the block index of every block, in iteration order.
-
-        Returns
-        -------
-        list of tuple of int
-            Coordinates in the collection's block grid, one tuple per block.
-        """
-        return block_indexes(self._indexes.grid_shape, self._indexes.positions)
-
-    def get_item_indexes(self) -> IntArray:
-        """Return the global index of every item (row), in iteration order.
-
-        If block sizes are unknown (NaN chunks, DataFrames), the first call on the client
-        counts the rows, with one task per partition for the whole Split. At the location this
-        works only if the rows were counted before the task was submitted.
-
-        Returns
-        -------
-        ndarray of int64, shape (n_items,)
-            Row numbers in the whole collection. In a grid with several columns of blocks, the
-            rows of each block appear separately.
+        Yields
+        ------
+        tuple of (block, list)
+            As by iteration, and for each key its record, or None. Each key of a block is requested
+            once, in batches of at most ``source.max_batch``.
 
         Raises
         ------
-        UnknownItemIndexError
-            If the sizes are unknown and cannot be counted: at the location, after the Split was
-            deleted, or on the engine's event loop.
+        InvalidArgumentError
+            If an argument cannot be used.
+        PartitionNotLocalError
+            If this process is not the partition's location.
+        RecordSourceError
+            If the source does not answer; raised, like any error, at the turn of the block.
+
+        Examples
+        --------
+        See :class:`spliter.backend.RecordSource`.
         """
-        if self._indexes.item_counts is None:
-            if self._resolve_items is None:
-                raise UnknownItemIndexError(
-                    "rows cannot be numbered, because the sizes of the blocks are unknown; call "
-                    "split.resolve_item_indexes() on the client before submitting tasks"
-                )
-            resolve = self._resolve_items()
-            if resolve is None:
-                raise UnknownItemIndexError(
-                    "rows cannot be numbered, because the sizes of the blocks are unknown and the "
-                    "Split was deleted; keep it, or call its resolve_item_indexes() first"
-                )
-            self.number_items(resolve())
-        return self._indexes.rows()
-
-    @property
-    def has_known_items(self) -> bool:
-        """Whether item indexes are known without counting rows."""
-        return self._indexes.item_counts is not None
-
-    def number_items(self, grid: BlockGrid) -> None:
-        """Fill in sizes that have become known (called by the Split)."""
-        self._indexes = BlockIndexes.of(grid, self._indexes.positions)
+        lookup = Lookup(source, keys, missing)
+        blocks = self._iterated()
+        nbytes = [self.nbytes] if self._materializes else self._nbytes.tolist()
+        return self._measured(
+            LookupAhead(blocks, lookup, nbytes, prefetch, self.location, self.token)
+        )
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run ``fn(partition, *args, **kwargs)`` at the partition's location, or a holder of it.
@@ -399,11 +372,6 @@ class Partition:
             materialize=self._materializes if materialize is None else materialize,
             token=self.token,
         )
-
-    @property
-    def indexes(self) -> BlockIndexes:
-        """Indexes of its blocks and items, as arrays (for backends)."""
-        return self._indexes
 
     @property
     def executor(self) -> Executor | None:

@@ -21,17 +21,21 @@ import os
 import threading
 import time
 import weakref
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from spliter._errors import InvalidArgumentError
 
 Prefetch: TypeAlias = Literal["auto", False] | int
+TimedRead: TypeAlias = Future[tuple[Any, float]]
+ArgumentT = TypeVar("ArgumentT")
+PendingT = TypeVar("PendingT")
 
 WINDOW_NBYTES: Final = 64 * 2**20
 """Bytes that the loops at one location may hold read ahead: enough for 50 reads of a megabyte,
@@ -192,16 +196,175 @@ def _threads(process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(MAX_THREADS, "spliter-read")
 
 
-def _timed(read: Callable[[int], Any], number: int) -> tuple[Any, float]:
+def timed(read: Callable[[ArgumentT], Any], argument: ArgumentT) -> tuple[Any, float]:
+    """Return what a read returns, and its seconds."""
     begun = time.perf_counter()
-    return read(number), time.perf_counter() - begun
+    return read(argument), time.perf_counter() - begun
 
 
-class ReadAhead(Iterator[Any]):
+def start_read(read: Callable[[ArgumentT], Any], argument: ArgumentT) -> TimedRead:
+    """Start :func:`timed` in a thread of this process.
+
+    Raises
+    ------
+    RuntimeError
+        If the interpreter is shutting down.
+    """
+    return _threads(os.getpid()).submit(timed, read, argument)
+
+
+class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
+    """An iterator that begins the next items while the program works on this one.
+
+    It keeps no reference to an item that it has returned. An error is raised at the turn of its
+    item.
+
+    Parameters
+    ----------
+    nbytes : sequence of int
+        Bytes of memory of each item.
+    prefetch, location, has_memory
+        As for :class:`Fetches`.
+    split : str
+        Token of the Split that the items belong to.
+    """
+
+    def __init__(
+        self,
+        nbytes: Sequence[int],
+        prefetch: Prefetch,
+        location: str,
+        has_memory: Callable[[], bool],
+        split: str,
+    ) -> None:
+        self._nbytes = nbytes
+        self._end = len(nbytes)
+        self._is_auto = prefetch == "auto"
+        self._has_memory = has_memory
+        self._split = split
+        self._window = window_of(location)
+        self._window.add_loop()
+        self._begun: deque[tuple[PendingT, int]] = deque()
+        self._held = 0
+        self._turn = 0
+        self._next = 0  # number of the first item that was not begun
+        self._depth = 0 if prefetch == "auto" else int(prefetch)
+        self._given = self._waited = 0.0
+        self._worked: float | None = None
+        self._fastest = math.inf
+        self._is_closed = False
+        self.deepest: int = 0
+        """Largest number of items that were begun at once."""
+        self.unused: int = 0
+        """Reads that were not cancelled in time when the loop was left."""
+
+    @abstractmethod
+    def _begin(self, number: int) -> PendingT:
+        """Begin an item before its turn; raise RuntimeError if no thread can be started."""
+
+    def _begin_now(self, number: int) -> PendingT | None:
+        """Begin an item whose turn has come, before those that follow; None to just finish it."""
+
+    @abstractmethod
+    def _finish(self, number: int, pending: PendingT | None) -> tuple[Any, float]:
+        """Return an item and the seconds of its slowest read; infinite if it needed none."""
+
+    @abstractmethod
+    def _drop(self, pending: PendingT) -> None:
+        """Cancel the reads of an item."""
+
+    def __next__(self) -> Any:
+        number = self._turn
+        if self._is_closed or number == self._end:
+            self.close()
+            raise StopIteration
+        if number:
+            self._adapt(time.perf_counter() - self._given)
+        self._turn = number + 1
+        self._next = max(self._next, self._turn)
+        begun: tuple[PendingT | None, int] | None = None
+        try:
+            begun = self._begun.popleft() if self._begun else (self._begin_now(number), 0)
+            self._start()
+            item = self._take(number, *begun)
+            if number == 0:
+                self._adapt(self._waited)  # as if it worked as long as it waited
+            self._start()
+            self._given = time.perf_counter()
+        except StopIteration as error:  # would end the program's loop
+            self.close()
+            raise RuntimeError("a read raised StopIteration") from error
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            begun = None  # an error refers to this frame, and the read to the error
+        return item
+
+    def _adapt(self, worked: float) -> None:
+        """Decide on the depth, now that the loop has worked for some seconds on an item."""
+        if self._is_auto and self._fastest < math.inf:
+            mean = self._worked
+            # Recent items count most, and one of them alone does not decide.
+            self._worked = worked if mean is None or self._turn < 2 else (3 * mean + worked) / 4
+            self._depth = next_depth(self._depth, self._waited, self._fastest, self._worked)
+
+    def _start(self) -> None:
+        """Begin the following items, as many as depth and window allow."""
+        end = min(self._turn + self._depth, self._end)
+        if self._next >= end or not self._has_memory():
+            return
+        while self._next < min(end, self._end):  # beginning an item may find the last one
+            nbytes = self._nbytes[self._next]
+            if not self._window.take(nbytes, self._held):
+                return
+            self._held += nbytes
+            try:
+                self._begun.append((self._begin(self._next), nbytes))
+            except RuntimeError:  # the interpreter is shutting down
+                self._give_back(nbytes)
+                return
+            self._next += 1
+        self.deepest = max(self.deepest, len(self._begun))
+
+    def _take(self, number: int, pending: PendingT | None, nbytes: int) -> Any:
+        """Return an item as soon as it has been read."""
+        asked = time.perf_counter()
+        try:
+            item, seconds = self._finish(number, pending)
+        finally:
+            self._give_back(nbytes)
+            pending = None
+        self._waited = time.perf_counter() - asked
+        self._fastest = min(self._fastest, seconds)
+        return item
+
+    def _give_back(self, nbytes: int, loops: int = 0) -> None:
+        self._held -= nbytes
+        self._window.give_back(nbytes, loops)
+
+    def _drop_read(self, read: Future[Any]) -> None:
+        """Cancel a read; one that is running ends by itself."""
+        if not read.cancel():
+            self.unused += 1
+            _abandoned[read] = self._split
+            read.add_done_callback(_forget)  # at once, if it has ended
+
+    def close(self) -> None:
+        """Drop what was begun, and begin nothing more; reads that are running end by themselves."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        while self._begun:
+            self._drop(self._begun.popleft()[0])
+        self._give_back(self._held, loops=1)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class ReadAhead(LookAhead[TimedRead]):
     """An iterator over blocks that reads the next ones while the program works.
-
-    It keeps no reference to a block that it has returned. An error of a read is raised at the turn
-    of its block.
 
     Parameters
     ----------
@@ -212,113 +375,20 @@ class ReadAhead(Iterator[Any]):
     """
 
     def __init__(self, fetches: Fetches, split: str = "") -> None:
-        self._fetches = fetches
-        self._split = split
-        self._window = window_of(fetches.location)
-        self._window.add_loop()
-        self._reads: deque[tuple[Future[tuple[Any, float]], int]] = deque()
-        self._held = 0
-        self._turn = 0
-        self._next = 0  # number of the first block that no read was started for
-        self._depth = 0 if fetches.prefetch == "auto" else int(fetches.prefetch)
-        self._given = self._waited = 0.0
-        self._worked: float | None = None
-        self._fastest = math.inf
-        self._is_closed = False
-        self.deepest: int = 0
-        """Largest number of blocks that were read ahead at once."""
-        self.unused: int = 0
-        """Blocks that were read and not returned, as the loop has been left."""
+        self.fetches: Fetches = fetches
+        prefetch, location = fetches.prefetch, fetches.location
+        super().__init__(fetches.nbytes, prefetch, location, fetches.has_memory, split)
 
-    def __next__(self) -> Any:
-        number = self._turn
-        if self._is_closed or number == len(self._fetches.nbytes):
-            self.close()
-            raise StopIteration
-        asked = time.perf_counter()
-        if number:
-            self._adapt(asked - self._given)
-        self._turn = number + 1
-        self._next = max(self._next, self._turn)
-        begun = self._reads.popleft() if self._reads else None
-        try:
-            self._start()
-            block = self._take(number, begun)
-            self._given = time.perf_counter()
-            self._waited = self._given - asked
-            if number == 0:
-                self._adapt(self._waited)  # as if it worked as long as it waited
-            self._start()
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            del begun  # an error refers to this frame, and the read to the error
-        return block
+    def _begin(self, number: int) -> TimedRead:
+        return start_read(self.fetches.read, number)
 
-    def _adapt(self, worked: float) -> None:
-        """Decide on the depth, now that the loop has worked for some seconds on a block."""
-        if self._fetches.prefetch == "auto":
-            mean = self._worked
-            # Recent blocks count most, and one of them alone does not decide.
-            self._worked = worked if mean is None or self._turn < 2 else (3 * mean + worked) / 4
-            self._depth = next_depth(self._depth, self._waited, self._fastest, self._worked)
+    def _finish(self, number: int, pending: TimedRead | None) -> tuple[Any, float]:
+        if pending is None or pending.cancel():
+            return timed(self.fetches.read, number)
+        return pending.result()
 
-    def _start(self) -> None:
-        """Start to read the following blocks, as many as depth and window allow."""
-        end = min(self._turn + self._depth, len(self._fetches.nbytes))
-        if self._next >= end or not self._fetches.has_memory():
-            return
-        pool = _threads(os.getpid())
-        for number in range(self._next, end):
-            nbytes = self._fetches.nbytes[number]
-            if not self._window.take(nbytes, self._held):
-                return
-            self._held += nbytes
-            try:
-                read = pool.submit(_timed, self._fetches.read, number)
-            except RuntimeError:  # the interpreter is shutting down
-                self._give_back(nbytes)
-                return
-            self._reads.append((read, nbytes))
-            self._next = number + 1
-        self.deepest = max(self.deepest, len(self._reads))
-
-    def _take(self, number: int, begun: tuple[Future[tuple[Any, float]], int] | None) -> Any:
-        """Return a block: as soon as it has been read, or read now."""
-        if begun is not None:
-            read, nbytes = begun
-            try:
-                if not read.cancel():
-                    block, seconds = read.result()
-                    self._fastest = min(self._fastest, seconds)
-                    return block
-            finally:
-                self._give_back(nbytes)
-                del read, begun
-        block, seconds = _timed(self._fetches.read, number)
-        self._fastest = min(self._fastest, seconds)
-        return block
-
-    def _give_back(self, nbytes: int, loops: int = 0) -> None:
-        self._held -= nbytes
-        self._window.give_back(nbytes, loops)
-
-    def close(self) -> None:
-        """Drop what was read, and start nothing more; reads that are running end by themselves."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        while self._reads:
-            read, _ = self._reads.popleft()
-            if not read.cancel():
-                self.unused += 1
-                _abandoned[read] = self._split
-                read.add_done_callback(_forget)  # at once, if it has ended
-        self._give_back(self._held, loops=1)
-
-    def __del__(self) -> None:
-        self.close()
+    def _drop(self, pending: TimedRead) -> None:
+        self._drop_read(pending)
 
 
 def _forget(read: Future[Any]) -> None:

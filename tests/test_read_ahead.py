@@ -65,7 +65,7 @@ def test_same_as_a_plain_loop(
     try:
         for number, block in enumerate(ahead):
             found.append(int(block[0]))
-            pending = len(ahead._reads)
+            pending = len(ahead._begun)
             assert pending <= (MAX_DEPTH if prefetch == "auto" else prefetch)
             assert window.nbytes == pending * nbytes <= max(WINDOW_NBYTES, nbytes)
             if number + 1 == leave:

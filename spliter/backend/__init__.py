@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from spliter._events import LOGGER, log_event
 from spliter._grid import UNKNOWN, BlockGrid, BlockIndexes, IntArray
+from spliter._lookup import Keys, RecordSource
 from spliter._planner import Location, Placement, PlannedPartition, plan
 from spliter._read_ahead import Fetches, Prefetch
 from spliter._task_checks import name_of
@@ -60,6 +61,7 @@ __all__ = [
     "ExecutorBase",
     "Fetches",
     "IntArray",
+    "Keys",
     "Location",
     "Locator",
     "Movement",
@@ -68,6 +70,7 @@ __all__ = [
     "Placement",
     "PlannedPartition",
     "Prefetch",
+    "RecordSource",
     "ResultBlocks",
     "SupportsClose",
     "SupportsExample",
