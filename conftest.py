@@ -7,8 +7,17 @@ from __future__ import annotations
 
 import importlib.util
 
-PACKAGE_OF = {"dataclay": "dataclay", "compss": "pycompss", "ray": "ray", "xarray": "xarray"}
-"""For each engine that need not be there, the package that it is imported from."""
+PACKAGE_OF = {
+    "dataclay": "dataclay",
+    "compss": "pycompss",
+    "ray": "ray",
+    "xarray": "xarray",
+    "records/http": "httpx",
+    "records/objects": "fsspec",
+    "records/redis": "redis",
+    "records/sql": "sqlalchemy",
+}
+"""For each engine or source that need not be there, the package that it is imported from."""
 
 collect_ignore_glob = [
     f"{root}/*{engine}*.py"

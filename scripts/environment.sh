@@ -73,6 +73,14 @@ prepare_store() {
     fi
 }
 
+# The tests of records start a PostgreSQL server of their own. Fails where it cannot be installed:
+# these tests are skipped then.
+prepare_postgres() {
+    if compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; then return; fi
+    command -v apt-get >/dev/null || return 1
+    _apt_install postgresql
+}
+
 # The tests of the SLURM part start a SLURM of their own. Fails where it cannot be installed: these
 # tests are skipped then.
 prepare_slurm() {

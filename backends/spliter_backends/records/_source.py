@@ -1,0 +1,204 @@
+"""Base class of sources: options that can be pickled, one connection, errors without passwords."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import inspect
+import pickle
+import string
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any, TypeAlias
+
+from spliter import InvalidArgumentError, PackageMissingError, RecordSourceError, SplIterError
+from spliter_backends.records._connections import CONNECTIONS
+from spliter_backends.records._secrets import secrets_in, without
+
+Decode: TypeAlias = Callable[[Any], Any]
+
+
+class SourceBase(ABC):
+    """A source that is read over a connection.
+
+    Parameters
+    ----------
+    url : str
+        Where the records are; shown without its password.
+    decode : callable or None
+        Makes a record of what was read.
+    max_batch : int
+        Maximum number of keys in a request.
+    options : mapping of str to object
+        Settings of the connection, for the library that opens it.
+    """
+
+    def __init__(
+        self, url: str, decode: Decode | None, max_batch: int, options: Mapping[str, Any]
+    ) -> None:
+        kind = type(self).__name__
+        self._secrets = secrets_in(url, options) if isinstance(url, str) else []
+        self._url = url
+        self._decode = decode
+        self._options = dict(options)
+        self._key = _key_of((kind, url, self._options))
+        self.max_batch: int = max_batch
+        if not isinstance(url, str):
+            raise InvalidArgumentError(f"the URL of {kind} must be a str, got {type(url).__name__}")
+        if isinstance(max_batch, bool) or not isinstance(max_batch, int) or max_batch < 1:
+            raise InvalidArgumentError(f"max_batch must be an int >= 1, got {max_batch!r}")
+        if decode is not None and (not callable(decode) or inspect.iscoroutinefunction(decode)):
+            raise InvalidArgumentError(f"decode must be a plain function, got {decode!r}")
+
+    @abstractmethod
+    def _connect(self) -> Any:
+        """Return a client of the library, which connects by itself."""
+
+    @abstractmethod
+    def _disconnect(self, connection: Any) -> None:
+        """Close the connections of a client."""
+
+    @abstractmethod
+    def _fetch(self, connection: Any, keys: Sequence[Any]) -> list[Any]:
+        """Return what is stored for each key, not decoded; None for missing keys."""
+
+    @property
+    def shown_url(self) -> str:
+        """The URL without its secrets."""
+        return without(self._secrets, self._url)
+
+    def get(self, key: Any) -> Any:
+        """Return the record of a key, or None.
+
+        Raises
+        ------
+        RecordSourceError
+            If the source cannot be read.
+        """
+        return self.get_many([key])[0]
+
+    def get_many(self, keys: Sequence[Any]) -> list[Any]:
+        """Return the record of each key, or None.
+
+        Raises
+        ------
+        RecordSourceError
+            If the source cannot be read.
+        """
+        found: list[Any] = self._call(self._fetch, keys) if keys else []
+        if self._decode is None:
+            return found
+        return [None if one is None else self._decode(one) for one in found]
+
+    def _call(self, do: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function with the connection; translate errors of the library."""
+        try:
+            connection = CONNECTIONS.get(self._key, self._connect, self._disconnect)
+            return do(connection, *arguments)
+        except SplIterError:
+            raise
+        except Exception as error:  # noqa: BLE001  each library has its own
+            text = without(self._secrets, f"{type(error).__name__}: {error}")
+        # Not raised above: the library's error would be its context, with all its texts.
+        raise RecordSourceError(
+            f"{self.shown_url} cannot be read: {text}; check that this machine reaches it, and its "
+            "options"
+        )
+
+    def __repr__(self) -> str:
+        """Return the kind and the URL, without secrets."""
+        return f"{type(self).__name__}({self.shown_url!r})"
+
+
+def _key_of(settings: tuple[Any, ...]) -> str:
+    """Return a key that equal settings share, also in other processes."""
+    try:
+        return hashlib.sha256(pickle.dumps(settings)).hexdigest()
+    except (pickle.PicklingError, AttributeError, TypeError):  # of this process only
+        return uuid.uuid4().hex
+
+
+def check_scheme(kind: str, url: str, schemes: Sequence[str]) -> None:
+    """Reject URLs of other schemes.
+
+    Raises
+    ------
+    InvalidArgumentError
+        With the URL, less its secrets.
+    """
+    if isinstance(url, str) and url.partition("://")[0] not in schemes:
+        shown = without(secrets_in(url, {}), url)
+        raise InvalidArgumentError(
+            f"the URL of {kind} must begin with {' or '.join(f'{one}://' for one in schemes)}, got "
+            f"{shown!r}"
+        )
+
+
+def check_template(template: object) -> None:
+    """Reject templates, which may be URLs, without exactly one place for a key.
+
+    Raises
+    ------
+    InvalidArgumentError
+        With the template, less its secrets.
+
+    Examples
+    --------
+    >>> check_template("person:{}")
+    """
+    shown = type(template).__name__
+    if isinstance(template, str):
+        shown = repr(without(secrets_in(template, {}), template))
+        with contextlib.suppress(ValueError):
+            fields = [name for _, name, *_ in string.Formatter().parse(template)]
+            if [name for name in fields if name is not None] == [""]:
+                return
+    raise InvalidArgumentError(
+        f"a template must be a str with one {{}} for the key, such as 'person:{{}}', got {shown}"
+    )
+
+
+def text_of(key: Any) -> str:
+    """Return a key as text: bytes are decoded.
+
+    Examples
+    --------
+    >>> text_of(b"ada"), text_of(7)
+    ('ada', '7')
+    """
+    return key.decode() if isinstance(key, bytes) else str(key)
+
+
+def check_no_parent(text: str) -> str:
+    """Return a key as text, unless it is empty or would leave its folder.
+
+    Raises
+    ------
+    InvalidArgumentError
+        With the key.
+    """
+    if not text or not {".", ".."}.isdisjoint(text.replace("\\", "/").split("/")):
+        raise InvalidArgumentError(
+            f"the key {text!r} names no record, but a folder; use other keys"
+        )
+    return text
+
+
+def import_library(name: str, extra: str) -> ModuleType:
+    """Import the library of a source.
+
+    Raises
+    ------
+    PackageMissingError
+        With the extra that installs it.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise PackageMissingError(
+            f"this source of records needs {error.name}, which is not installed; "
+            f"pip install 'pyspliter[{extra}]'"
+        ) from None

@@ -1,0 +1,101 @@
+"""Records of a service: one GET for each key."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlsplit
+
+from spliter import InvalidArgumentError
+from spliter_backends.records._source import (
+    Decode,
+    SourceBase,
+    check_no_parent,
+    check_scheme,
+    check_template,
+    import_library,
+    text_of,
+)
+
+TIMEOUT: Final = 10.0
+"""Seconds to connect, and between two parts of an answer, unless options say otherwise."""
+
+MAX_CONNECTIONS: Final = 32
+"""Connections of a process at most; threads wait for one. A loop has no more requests pending."""
+
+MISSING: Final = {404, 410}
+"""Statuses of keys without a record: not found, gone."""
+
+
+class HTTPSource(SourceBase):
+    """Answers of a service.
+
+    A status of 404 or 410 is a missing record, any other than 2xx an error.
+
+    Parameters
+    ----------
+    url : str
+        ``http://`` or ``https://``, with ``{}`` for the key in its path or its query.
+    decode : callable, optional
+        Makes a record of the bytes of an answer, such as ``json.loads``; by default they are it.
+    **options
+        Arguments of ``httpx.Client``. Pass tokens in ``headers``: the log of httpx has the URL.
+
+    Examples
+    --------
+    >>> HTTPSource("https://ada:told@service/people/{}", headers={"Accept": "application/json"})
+    HTTPSource('https://ada:***@service/people/{}')
+    """
+
+    def __init__(self, url: str, decode: Decode | None = None, **options: Any) -> None:
+        httpx = import_library("httpx", "http")
+        check_scheme("HTTPSource", url, ["http", "https"])
+        check_template(url)
+        super().__init__(url, decode, 1, options)
+        if "{" in urlsplit(url).netloc:
+            raise InvalidArgumentError(
+                f"the key must be in the path or the query of the URL, got {self.shown_url!r}"
+            )
+        for name in options.keys() - inspect.signature(httpx.Client).parameters.keys():
+            raise InvalidArgumentError(
+                f"HTTPSource has no option {name!r}: records are read with GET, and options are "
+                "those of httpx.Client"
+            )
+
+    def _connect(self) -> Any:
+        import httpx
+
+        parts = urlsplit(self._url)
+        user_info = unquote(parts.username or ""), unquote(parts.password or "")
+        settings = {
+            "timeout": TIMEOUT,
+            "auth": user_info if any(user_info) else None,
+            "limits": httpx.Limits(
+                max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS
+            ),
+        }
+        return httpx.Client(**{**settings, **self._options})
+
+    def _disconnect(self, connection: Any) -> None:
+        connection.close()
+
+    def _fetch(self, connection: Any, keys: Sequence[Any]) -> list[Any]:
+        return [self._get(connection, key) for key in keys]
+
+    def _get(self, connection: Any, key: Any) -> bytes | None:
+        answer = connection.get(self._address(key))
+        if answer.status_code in MISSING:
+            return None
+        content: bytes = answer.raise_for_status().content
+        return content
+
+    def _address(self, key: Any) -> str:
+        """Return the URL of a record, without user and password, which httpx would log."""
+        parts = urlsplit(self._url)
+        host = parts.netloc.rpartition("@")[2]
+        return (
+            parts._replace(netloc=host)
+            .geturl()
+            .format(quote(check_no_parent(text_of(key)), safe=""))
+        )

@@ -1,0 +1,85 @@
+"""Records in an object store or a file system: whole objects, or ranges of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from spliter_backends.records._source import (
+    Decode,
+    SourceBase,
+    check_no_parent,
+    check_template,
+    import_library,
+    text_of,
+)
+
+
+class ObjectSource(SourceBase):
+    """Objects of a store that fsspec knows: S3, Google Cloud, Azure, files, ...
+
+    A key names an object; a key ``(name, start, end)`` the bytes of one from `start` up to `end`.
+
+    Parameters
+    ----------
+    url : str
+        Of an object, with ``{}`` for its name, such as ``"s3://bucket/people/{}.json"``.
+    decode : callable, optional
+        Makes a record of the bytes of an object; by default they are it.
+    max_batch : int, default 64
+        Objects that fsspec reads at once.
+    **options
+        Storage options of the file system, such as credentials.
+
+    Examples
+    --------
+    >>> source = ObjectSource("memory://people/{}.txt", bytes.decode)
+    >>> source.put(1, b"Ada")
+    >>> source.get_many([1, 2, (1, 0, 2)])
+    ['Ada', None, 'Ad']
+    """
+
+    def __init__(
+        self, url: str, decode: Decode | None = None, *, max_batch: int = 64, **options: Any
+    ) -> None:
+        import_library("fsspec", "records")
+        check_template(url)
+        super().__init__(url, decode, max_batch, options)
+
+    def put(self, key: Any, record: bytes) -> None:
+        """Store the bytes of an object.
+
+        Raises
+        ------
+        RecordSourceError
+            If the store cannot be reached or refuses.
+        """
+        self._call(lambda store: store[0].pipe_file(self._path(store[1], key), record))
+
+    def _connect(self) -> Any:
+        from fsspec.core import url_to_fs
+
+        return url_to_fs(self._url, **self._options)
+
+    def _disconnect(self, connection: Any) -> None:
+        pass  # fsspec closes its sessions
+
+    def _fetch(self, connection: Any, keys: Sequence[Any]) -> list[Any]:
+        system, template = connection
+        ranges = [key if isinstance(key, tuple) else (key, None, None) for key in keys]
+        names, starts, ends = zip(*ranges, strict=True)
+        paths = [self._path(template, name) for name in names]
+        found = system.cat_ranges(paths, list(starts), list(ends), on_error="return")
+        return [_or_none(one) for one in found]
+
+    def _path(self, template: str, key: Any) -> str:
+        return template.format(check_no_parent(text_of(key)))
+
+
+def _or_none(found: Any) -> Any:
+    """Return what was read; None if there is no such object."""
+    if isinstance(found, FileNotFoundError):
+        return None
+    if isinstance(found, Exception):
+        raise found
+    return found

@@ -1,0 +1,118 @@
+"""What holds for every source of records, tried on a real server."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, ClassVar
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from spliter import InvalidArgumentError, RecordSourceError, gather, split
+from tests.records.servers import PASSWORD, QUOTED
+
+Records = dict[Hashable, Any]
+
+
+class RecordSourceTests:
+    """Subclasses have fixtures of a source, of its records, and of its number of requests."""
+
+    missing: ClassVar[Sequence[Hashable]] = ()
+    """Keys without a record."""
+
+    @pytest.fixture
+    def source(self) -> Any:
+        """Return a source of batches of at most 3 keys, or of 1."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def records(self) -> Records:
+        """Return the records by key."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def count(self) -> Callable[[], int]:
+        """Return a function that returns how many requests the server has had."""
+        raise NotImplementedError
+
+    def test_single_records(self, source: Any, records: Records) -> None:
+        assert {key: source.get(key) for key in records} == records
+        assert [source.get(key) for key in self.missing] == [None] * len(self.missing)
+        assert source.get_many([]) == []
+
+    def test_same_as_single_gets(
+        self, source: Any, records: Records, count: Callable[[], int]
+    ) -> None:
+        keys = st.sampled_from([*records, *self.missing])
+
+        @settings(max_examples=15, suppress_health_check=list(HealthCheck))
+        @given(
+            blocks=st.lists(st.lists(keys, max_size=8), min_size=1, max_size=5),
+            prefetch=st.sampled_from(["auto", False, 1, 4]),
+        )
+        def check(blocks: list[list[Any]], prefetch: Any) -> None:
+            before = count()
+            with split(blocks, partitions_per_location=1) as parts:
+                found = gather(parts.map(looked_up, source, prefetch))[0]
+            assert found == [(block, [records.get(key) for key in block]) for block in blocks]
+            needed = sum(math.ceil(len(set(block)) / source.max_batch) for block in blocks)
+            assert count() - before == needed
+
+        check()
+
+    def test_pickles_as_url_and_options(self, source: Any, records: Records) -> None:
+        source.get(next(iter(records)))  # connects
+        pickled = pickle.dumps(source)
+        assert len(pickled) < 2000
+        assert pickle.loads(pickled).get_many(list(records)[:2]) == list(records.values())[:2]
+
+    def test_no_password_is_shown(self, source: Any) -> None:
+        assert not {PASSWORD, QUOTED} & {*words_of(repr(source))}
+        assert "***" in repr(source)
+
+    def test_bad_options_are_refused(self, source: Any) -> None:
+        state = source.__reduce_ex__(2)[2]
+        kind, url = type(source), state["_url"]
+        with pytest.raises(InvalidArgumentError, match=r"must be a str.* got bytes") as raised:
+            make(kind, url.encode())
+        assert QUOTED not in str(raised.value)
+        with pytest.raises(InvalidArgumentError, match="decode must be a plain function, got 'js"):
+            make(kind, url, decode="json")
+        if source.max_batch > 1:
+            with pytest.raises(InvalidArgumentError, match="max_batch must be an int >= 1, got 0"):
+                make(kind, url, max_batch=0)
+
+    def check_unreachable(self, source: Any, key: Any, shown: str) -> None:
+        """Check the error of a source whose server is not there."""
+        with pytest.raises(RecordSourceError) as raised:
+            source.get(key)
+        check_hidden(raised.value, shown)
+
+
+def make(kind: Any, url: Any, **options: Any) -> Any:
+    """Make a source of a kind."""
+    further = ["SELECT a FROM b WHERE a IN :keys"] if kind.__name__ == "SQLSource" else []
+    return kind(url, *further, **options)
+
+
+def check_hidden(error: BaseException, shown: str) -> None:
+    """Check that an error names a URL, and no password, not even in its causes."""
+    assert shown in str(error)
+    one: BaseException | None = error
+    while one is not None:
+        for secret in (PASSWORD, QUOTED):
+            assert secret not in str(one) and secret not in repr(one)
+        one = one.__cause__ or one.__context__
+
+
+def words_of(text: str) -> list[str]:
+    """Return the passwords that are in a text."""
+    return [word for word in (PASSWORD, QUOTED) if word in text]
+
+
+def looked_up(part: Any, source: Any, prefetch: Any = "auto") -> list[Any]:
+    """Return the blocks of a partition with their records; the body of a task."""
+    return list(part.lookup(source, lambda block: block, prefetch))

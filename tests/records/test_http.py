@@ -1,0 +1,143 @@
+"""Records of a real service."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("httpx")
+
+from spliter import InvalidArgumentError, RecordSourceError, split
+from spliter_backends.records._connections import CONNECTIONS
+from spliter_backends.records.http import MAX_CONNECTIONS, HTTPSource
+from tests.records.proxy import delayed
+from tests.records.servers import HOST, PASSWORD, QUOTED, Service, free_port, http_service
+from tests.records.suite import Records, RecordSourceTests, looked_up
+
+RECORDS: Records = {number: number**2 for number in range(2, 12, 2)}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """Run a service."""
+    with http_service() as running:
+        yield running
+    CONNECTIONS.close()
+
+
+class TestHTTP(RecordSourceTests):
+    missing = (1, "a/b", "é")
+
+    @pytest.fixture
+    def source(self, service: Service) -> HTTPSource:
+        return HTTPSource(f"{service.url}/people/{{}}", json.loads)
+
+    @pytest.fixture
+    def records(self) -> Records:
+        return RECORDS
+
+    @pytest.fixture
+    def count(self, service: Service) -> Callable[[], int]:
+        return service.requests.total
+
+    def test_not_reachable(self) -> None:
+        port = free_port()
+        source = HTTPSource(f"http://ada:{QUOTED}@{HOST}:{port}/{{}}")
+        shown = f"http://ada:***@{HOST}:{port}/{{}} cannot be read: ConnectError: "
+        self.check_unreachable(source, 1, shown)
+
+    def test_credentials_are_sent_and_not_logged(
+        self, service: Service, source: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        service.authorizations.clear()
+        with caplog.at_level(logging.DEBUG):
+            assert source.get(4) == 16
+        sent = base64.b64encode(f"ada:{PASSWORD}".encode()).decode()
+        assert service.authorizations == {f"Basic {sent}"}
+        assert "/people/4" in caplog.text
+        assert PASSWORD not in caplog.text and QUOTED not in caplog.text and sent not in caplog.text
+
+
+def test_keys_are_quoted(service: Service) -> None:
+    source = HTTPSource(f"{service.url}/people?id={{}}", json.loads)
+    assert source.get_many([2, "4&id=6"]) == [4, None]
+    assert "/people?id=4%26id%3D6" in service.requests
+
+
+@pytest.mark.parametrize("key", ["..", "../people/4", "a/./b", ""])
+def test_keys_that_are_folders(service: Service, key: str) -> None:
+    before = service.requests.total()
+    with pytest.raises(InvalidArgumentError, match=f"the key '{key}' names no record"):
+        HTTPSource(f"{service.url}/people/{{}}").get(key)
+    assert service.requests.total() == before
+
+
+def test_status_that_is_an_error(service: Service) -> None:
+    with pytest.raises(RecordSourceError, match="500 Internal Server Error"):
+        HTTPSource(f"{service.url}/people/{{}}").get(13)
+
+
+def test_tokens_in_the_url_are_hidden(service: Service) -> None:
+    url = f"http://{HOST}:{service.server_port}/people?api_key=told-you&size=1&id={{}}"
+    source = HTTPSource(url, headers={"Authorization": "Bearer told-you-too"})
+    assert repr(source).endswith("/people?api_key=***&size=1&id={}')")
+    with pytest.raises(RecordSourceError, match=r"api_key=.*500 Internal") as raised:
+        source.get(13)
+    assert "told" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "message"),
+    [
+        ("ftp://h/{}", {}, "must begin with http:// or https://, got 'ftp://h/{}'"),
+        ("http://{}.h/", {}, "the key must be in the path or the query .* got 'http://{}.h/'"),
+        ("http://u:hidden@h/", {}, r"with one {} for the key, .* got 'http://u:\*\*\*@h/'"),
+        ("http://h/{}", {"method": "POST"}, "no option 'method': records are read with GET"),
+        ("http://h/{}", {"json": {}}, "no option 'json'"),
+    ],
+)
+def test_bad_options(url: str, options: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message) as raised:
+        HTTPSource(url, **options)
+    assert "hidden" not in str(raised.value)
+
+
+def test_requests_overlap_if_the_service_is_far_away(service: Service) -> None:
+    with delayed(service.server_port, 0.01) as port:
+        source = HTTPSource(f"http://{HOST}:{port}/people/{{}}", json.loads)
+        part = split([list(RECORDS)] * 12, partitions_per_location=1)[0]
+
+        def connections(prefetch: Any) -> int:
+            service.addresses.clear()
+            before = service.requests.total()
+            part.submit(looked_up, source, prefetch).result()
+            assert service.requests.total() - before == 12 * len(RECORDS)
+            return len(service.addresses)
+
+        assert connections(False) == 1
+        assert 1 < connections("auto") <= MAX_CONNECTIONS
+
+
+def test_service_that_dies_in_the_middle() -> None:
+    dead = threading.Event()
+    with http_service() as service:
+        source = HTTPSource(f"{service.url}/people/{{}}", timeout=1.0)
+        part = split([[key] for key in RECORDS] * 20, partitions_per_location=1)[0]
+
+        def end_after_ten(here: Any) -> None:
+            for number, _ in enumerate(here.lookup(source, lambda block: block, 4)):
+                if number == 10:
+                    service.shutdown()
+                    service.server_close()
+                    CONNECTIONS.close()
+                    dead.set()
+
+        with pytest.raises(RecordSourceError, match=r"ada:\*\*\*@"):
+            part.submit(end_after_ten).result()
+    assert dead.is_set()

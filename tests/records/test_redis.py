@@ -1,0 +1,199 @@
+"""Records of a real Redis server."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("redis")
+
+import numpy as np
+
+from spliter import InvalidArgumentError, RecordSourceError, gather, split
+from spliter_backends.records._connections import CONNECTIONS
+from spliter_backends.records.redis import MAX_CONNECTIONS, RedisSource
+from tests.records.proxy import delayed
+from tests.records.servers import HOST, QUOTED, RedisServer, free_port, redis_server
+from tests.records.suite import Records, RecordSourceTests, check_hidden, looked_up
+
+RECORDS: Records = {number: {"square": number**2} for number in range(8)}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    """Run a server with some records."""
+    with redis_server() as running:
+        fill(running)
+        yield running
+
+
+def fill(server: RedisServer) -> None:
+    """Store the records."""
+    source = RedisSource(server.url, "person:{}")
+    for key, record in RECORDS.items():
+        source.put(key, json.dumps(record))
+
+
+class TestRedis(RecordSourceTests):
+    missing = (-1, "none", b"none")
+
+    @pytest.fixture
+    def source(self, server: RedisServer) -> RedisSource:
+        return RedisSource(server.url, "person:{}", json.loads, max_batch=3)
+
+    @pytest.fixture
+    def records(self) -> Records:
+        return RECORDS
+
+    @pytest.fixture
+    def count(self, server: RedisServer) -> Callable[[], int]:
+        return lambda: server.count("mget")
+
+    def test_not_reachable(self) -> None:
+        port = free_port()
+        source = RedisSource(f"redis://:{QUOTED}@{HOST}:{port}/0", "person:{}")
+        self.check_unreachable(source, 1, f"redis://:***@{HOST}:{port}/0 cannot be read: ")
+
+    def test_wrong_password(self, server: RedisServer) -> None:
+        url = server.url.replace(QUOTED, "other-secret")
+        with pytest.raises(RecordSourceError, match=r"://:\*\*\*@.*invalid.*password") as raised:
+            RedisSource(url).get(1)
+        assert "other-secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "template", "message"),
+    [
+        ("http://h", "{}", "must begin with redis:// or rediss:// or unix://, got 'http://h'"),
+        (":hidden@host", "{}", r"got ':\*\*\*@host'"),
+        ("redis//:hidden@host", "{}", r"got 'redis//:\*\*\*@host'"),
+        ("http://:hidden/with@h", "{}", r"got 'http://:\*\*\*@h'"),
+        ("redis://h", "person", "with one {} for the key, .* got 'person'"),
+        ("redis://h", "{}{}", "got '{}{}'"),
+        ("redis://h", "{0.url}", "got '{0.url}'"),
+        ("redis://h", "{", "got '{'"),
+        ("redis://h", b"{}", "got bytes"),
+    ],
+)
+def test_bad_options(url: str, template: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message) as raised:
+        RedisSource(url, template)
+    assert "hidden" not in str(raised.value)
+
+
+def test_passwords_in_options_are_hidden(server: RedisServer) -> None:
+    source = RedisSource(f"redis://{HOST}:{server.port}", password="other-secret")
+    with pytest.raises(RecordSourceError) as raised:
+        source.get(1)
+    assert "other-secret" not in repr(source) + str(raised.value)
+
+
+def test_connections_are_shared_by_threads_and_sources(server: RedisServer) -> None:
+    CONNECTIONS.close()
+    before = server.connections()
+    for _ in range(3):
+        source = RedisSource(server.url, "person:{}", json.loads, max_batch=1)
+        part = split([[key] for key in RECORDS] * 20, partitions_per_location=1)[0]
+        assert len(part.submit(looked_up, source, 5).result()) == 160
+    assert 0 < server.connections() - before <= 6 <= MAX_CONNECTIONS
+    CONNECTIONS.close()
+    assert server.connections() == before
+
+
+def test_forked_processes_connect_themselves(server: RedisServer) -> None:
+    source = RedisSource(server.url, "person:{}", json.loads)
+    assert source.get(2) == RECORDS[2]
+    held = threading.Event()
+
+    def hold() -> None:
+        with CONNECTIONS._lock:
+            held.set()
+            time.sleep(0.2)
+
+    threading.Thread(target=hold).start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        os._exit(0 if source.get(3) == RECORDS[3] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert source.get(4) == RECORDS[4]
+
+
+def test_requests_overlap_if_the_server_is_far_away(server: RedisServer) -> None:
+    before = server.connections()
+    with delayed(server.port, 0.01) as port:
+        source = RedisSource(server.url.replace(str(server.port), str(port)), "person:{}")
+        part = split([[key] for key in RECORDS] * 8, partitions_per_location=1)[0]
+
+        def connections(prefetch: Any) -> int:
+            begun = server.count("mget")
+            part.submit(looked_up, source, prefetch).result()
+            assert server.count("mget") - begun == 64
+            return server.connections() - before
+
+        assert connections(False) == 1
+        assert 1 < connections("auto") <= MAX_CONNECTIONS
+
+
+def test_server_that_dies_in_the_middle() -> None:
+    with redis_server() as server:
+        fill(server)
+        source = RedisSource(server.url, "person:{}", json.loads)
+        part = split([[key] for key in RECORDS] * 100, partitions_per_location=1)[0]
+
+        def kill_after_ten(here: Any) -> int:
+            for number, _ in enumerate(here.lookup(source, lambda block: block, 4)):
+                if number == 10:
+                    server.kill()
+            return number
+
+        begun = time.monotonic()
+        with pytest.raises(RecordSourceError) as raised:
+            part.submit(kill_after_ten).result()
+        assert time.monotonic() - begun < 20
+        check_hidden(raised.value, f"redis://:***@{HOST}:{server.port}/0 cannot be read")
+        server.start()
+        fill(server)
+        assert len(part.submit(looked_up, source).result()) == 800
+
+
+@pytest.mark.backend("dask")
+def test_from_several_workers_that_are_killed(server: RedisServer) -> None:
+    import dask.array as da
+    from distributed import Client
+
+    from tests.dask_backend.conftest import start_processes
+
+    source = RedisSource(server.url, "person:{}", json.loads, max_batch=3)
+    before, connected = server.count("mget"), server.connections()
+    with start_processes() as cluster, Client(cluster) as client:
+        x = da.arange(64, chunks=4).persist()
+        with split(x, partitions_per_location=1) as parts:
+            assert len(parts) == 2
+            found = itertools.chain(*gather(parts.map(_squares, source)))
+        assert sorted(found) == sorted((number % 8) ** 2 for number in range(64))
+        assert server.count("mget") - before == 16 * 2
+        assert server.connections() > connected
+        for process in client.run(os.getpid).values():
+            os.kill(process, signal.SIGKILL)
+        assert _wait_for(lambda: server.connections() == connected)
+
+
+def _squares(part: Any, source: Any) -> list[int]:
+    found = part.lookup(source, lambda block: np.asarray(block) % 8)
+    return [record["square"] for _, records in found for record in records]
+
+
+def _wait_for(is_true: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 10
+    while not is_true() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return is_true()
