@@ -110,3 +110,17 @@ def read(block: Any) -> int:
 def failing(message: str) -> Any:
     """Make no block."""
     raise ArithmeticError(message)
+
+
+def looked_up(partition: Partition, source: Any) -> tuple[list[list[Any]], list[int]]:
+    """Return the records of each block, and the number of keys of each request."""
+    requests: list[int] = []
+
+    class Counting(type(source)):  # type: ignore[misc]
+        def get_many(self, keys: Any) -> list[Any]:
+            requests.append(len(keys))
+            return list(super().get_many(keys))
+
+    counting = Counting(**vars(source))
+    found = partition.lookup(counting, lambda block: block)
+    return [records for _, records in found], requests

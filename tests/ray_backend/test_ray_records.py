@@ -1,0 +1,62 @@
+"""Records in Ray's object store, looked up by references in blocks."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray")
+
+import ray
+
+from spliter import BlockTimeoutError, InvalidArgumentError, gather, split
+from spliter_backends.records.ray import RaySource
+from tests.ray_backend.cluster import RayNodes
+from tests.ray_backend.placing import put_at
+from tests.ray_backend.programs import looked_up
+from tests.ray_backend.test_ray_split import WAIT
+
+pytestmark = [pytest.mark.backend("ray"), pytest.mark.timeout(120)]
+
+
+def test_records_of_other_nodes(nodes: RayNodes) -> None:
+    """Tasks on several nodes at once look up objects that are on all of them."""
+    numbers = list(range(12))
+    people = put_at(nodes.ids, [[number] * 3 for number in numbers], [n % 3 for n in numbers])
+    chosen = [[0, 1, 2, 1, 0], [5, 6, 7, 8, 9, 10], [], [11], [3, 3, 3], [4, 0]]
+    blocks = [ray.put([people[number] for number in block]) for block in chosen]
+    with split(blocks, partitions_per_location=2) as parts:
+        results = gather(parts.map(looked_up, RaySource(max_batch=4)))
+    records = [block for found, _ in results for block in found]
+    assert [[int(one[0]) for one in block] for block in records] == chosen
+    requests = [size for _, sizes in results for size in sizes]
+    assert len(requests) == sum(math.ceil(len(set(block)) / 4) for block in chosen)
+    assert sum(requests) == sum(len(set(block)) for block in chosen)
+
+
+@ray.remote  # type: ignore[untyped-decorator]
+def fails() -> None:
+    raise ZeroDivisionError("of this record")
+
+
+@ray.remote  # type: ignore[untyped-decorator]
+def sleeps() -> None:
+    time.sleep(30)
+
+
+def test_errors_are_those_of_the_record(nodes: RayNodes) -> None:
+    def look_up(keys: list[Any], **options: Any) -> Any:
+        (part,) = split([ray.put(keys)])
+        return part.submit(looked_up, RaySource(**options)).result(WAIT)
+
+    with pytest.raises(ZeroDivisionError, match="of this record"):
+        look_up([fails.remote()])
+    pending = sleeps.options(num_cpus=0).remote()
+    with pytest.raises(BlockTimeoutError, match=r"not available after 0.5 s"):
+        look_up([pending], timeout=0.5)
+    ray.cancel(pending, force=True)
+    with pytest.raises(InvalidArgumentError, match="must be references, got 7"):
+        look_up([7])
