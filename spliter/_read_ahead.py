@@ -15,6 +15,7 @@ begun to.
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import math
 import os
@@ -66,13 +67,15 @@ class Fetches:
         Takes the number of a block in the partition and returns the block, or a tuple of aligned
         blocks. Called once for each number; in any order and in several threads at once.
     nbytes : sequence of int
-        Bytes of each block.
+        Bytes of each block; 0 for those in memory, whose reads do not decide on the depth.
     prefetch : "auto", False or int
         How many blocks to read ahead; option of :func:`spliter.split`.
     location : str
         Loops at the same location share one window.
     has_memory : callable
         Returns whether this process has memory for reading ahead at the moment.
+    processes : int
+        Number of processes that run tasks at the location; each gets its part of the window.
     """
 
     read: Callable[[int], Any]
@@ -80,6 +83,7 @@ class Fetches:
     prefetch: Prefetch = "auto"
     location: str = ""
     has_memory: Callable[[], bool] = lambda: True
+    processes: int = 1
 
 
 def check_prefetch(value: object) -> None:
@@ -177,17 +181,18 @@ class Window:
             self.loops += 1
 
 
-_windows: weakref.WeakValueDictionary[tuple[int, str], Window] = weakref.WeakValueDictionary()
+_windows: weakref.WeakValueDictionary[tuple[int, str, int], Window] = weakref.WeakValueDictionary()
 _windows_lock = threading.Lock()
 
 _abandoned: Final[dict[Future[Any], str]] = {}
 """Reads that go on though their loop has been left, and the Split that they belong to."""
 
 
-def window_of(location: str) -> Window:
-    """Return the window that the loops at a location share."""
+def window_of(location: str, processes: int = 1) -> Window:
+    """Return the window, or this process's part of it, that the loops at a location share."""
+    window = Window(WINDOW_NBYTES // processes)
     with _windows_lock:
-        return _windows.setdefault((os.getpid(), location), Window())
+        return _windows.setdefault((os.getpid(), location, processes), window)
 
 
 @functools.cache
@@ -203,14 +208,15 @@ def timed(read: Callable[[ArgumentT], Any], argument: ArgumentT) -> tuple[Any, f
 
 
 def start_read(read: Callable[[ArgumentT], Any], argument: ArgumentT) -> TimedRead:
-    """Start :func:`timed` in a thread of this process.
+    """Start :func:`timed` in a thread of this process, which gets a copy of this one's context.
 
     Raises
     ------
     RuntimeError
         If the interpreter is shutting down.
     """
-    return _threads(os.getpid()).submit(timed, read, argument)
+    context = contextvars.copy_context()
+    return _threads(os.getpid()).submit(context.run, timed, read, argument)
 
 
 class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
@@ -223,7 +229,7 @@ class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
     ----------
     nbytes : sequence of int
         Bytes of memory of each item.
-    prefetch, location, has_memory
+    prefetch, location, has_memory, processes
         As for :class:`Fetches`.
     split : str
         Token of the Split that the items belong to.
@@ -236,13 +242,14 @@ class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
         location: str,
         has_memory: Callable[[], bool],
         split: str,
+        processes: int = 1,
     ) -> None:
         self._nbytes = nbytes
         self._end = len(nbytes)
         self._is_auto = prefetch == "auto"
         self._has_memory = has_memory
         self._split = split
-        self._window = window_of(location)
+        self._window = window_of(location, processes)
         self._window.add_loop()
         self._begun: deque[tuple[PendingT, int]] = deque()
         self._held = 0
@@ -377,15 +384,18 @@ class ReadAhead(LookAhead[TimedRead]):
     def __init__(self, fetches: Fetches, split: str = "") -> None:
         self.fetches: Fetches = fetches
         prefetch, location = fetches.prefetch, fetches.location
-        super().__init__(fetches.nbytes, prefetch, location, fetches.has_memory, split)
+        has_memory, processes = fetches.has_memory, fetches.processes
+        super().__init__(fetches.nbytes, prefetch, location, has_memory, split, processes)
 
     def _begin(self, number: int) -> TimedRead:
         return start_read(self.fetches.read, number)
 
     def _finish(self, number: int, pending: TimedRead | None) -> tuple[Any, float]:
         if pending is None or pending.cancel():
-            return timed(self.fetches.read, number)
-        return pending.result()
+            block, seconds = timed(self.fetches.read, number)
+        else:
+            block, seconds = pending.result()
+        return block, seconds if self.fetches.nbytes[number] else math.inf
 
     def _drop(self, pending: TimedRead) -> None:
         self._drop_read(pending)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import gc
 import threading
 import time
@@ -36,12 +37,14 @@ class Store:
         self.delays = delays
         self.failing = failing
         self.reads: Counter[int] = Counter()
+        self.was_read = [threading.Event() for _ in delays]
         self.lock = threading.Lock()
 
     def read(self, number: int) -> Any:
         with self.lock:
             self.reads[number] += 1
         time.sleep(self.delays[number])
+        self.was_read[number].set()
         if number == self.failing:
             raise OSError(f"block {number}")
         return np.full(3, number)
@@ -108,18 +111,30 @@ def test_no_reference_to_a_used_block_is_kept() -> None:
         assert used() is None
 
 
-def test_waiting_is_hidden() -> None:
-    def seconds(prefetch: Any) -> float:
-        begun = time.perf_counter()
-        store = Store([0.02] * 24)
-        for number in range(24) if prefetch is None else []:
-            store.read(number)
-            time.sleep(0.005)
-        for _ in ReadAhead(Fetches(store.read, [24] * 24, prefetch or 1)) if prefetch else []:
-            time.sleep(0.005)
-        return time.perf_counter() - begun
+@pytest.mark.parametrize("prefetch", ["auto", 1, 3])
+def test_blocks_are_read_before_they_are_requested(prefetch: Any) -> None:
+    store = Store([0.002] * 24)
+    for number, _ in enumerate(ReadAhead(Fetches(store.read, [24] * 24, prefetch))):
+        assert number == 23 or store.was_read[number + 1].wait(10)
 
-    assert seconds("auto") < seconds(None) / 1.5
+
+def test_reads_of_blocks_in_memory_do_not_decide() -> None:
+    store = Store([0, 0.002] * 12)
+    for number, _ in enumerate(ReadAhead(Fetches(store.read, [0, 24] * 12))):
+        assert number in (0, 1, 23) or store.was_read[number + 1].wait(10)
+
+
+def test_threads_have_the_context_of_the_loop() -> None:
+    variable = contextvars.ContextVar("variable", default=0)
+    variable.set(1)
+    found = list(ReadAhead(Fetches(lambda _: variable.get(), [8] * 5, prefetch=2)))
+    assert found == [1] * 5
+
+
+def test_processes_of_a_location_divide_its_window() -> None:
+    window = window_of("divided", processes=4)
+    assert window.take(WINDOW_NBYTES // 4, held=0)
+    assert not window_of("divided", processes=4).take(1, held=0)
 
 
 def test_fast_reads_take_no_thread() -> None:

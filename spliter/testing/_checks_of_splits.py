@@ -22,6 +22,7 @@ from spliter import (
     reduce,
     split,
 )
+from spliter.backend import Prefetch
 from spliter.testing import _programs, strategies
 from spliter.testing._hooks import LENGTHS, TOTAL, BackendHooks, whole
 
@@ -64,6 +65,16 @@ class SplitChecks(BackendHooks):
         parts = self.split_of(*LENGTHS)
         passes = [sum(self.collect(map(_programs.total, parts))) for _ in range(5)]
         assert passes == [TOTAL] * 5
+
+    def test_reading_ahead_changes_nothing(self) -> None:
+        collection = self.encoded(LENGTHS)
+        options: tuple[Prefetch, ...] = (False, "auto", 3)
+        for prefetch in options:
+            parts = split(collection, partitions_per_location=1, prefetch=prefetch)
+            found = self.collect(parts.map(_programs.blocks_of))
+            for partition, blocks in zip(parts, found, strict=True):
+                items = partition.get_item_indexes()
+                np.testing.assert_array_equal(np.concatenate(blocks), items)
 
     def test_sequence_of_the_same_partitions(self) -> None:
         parts = self.split_of(*LENGTHS, partitions_per_location=2)
