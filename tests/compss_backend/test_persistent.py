@@ -73,6 +73,49 @@ def test_aligned_and_as_one(blocks: Any) -> None:
         assert all(future.result() for future in same)
 
 
+def read(partition: Partition, failing: Any = None) -> tuple[list[Any], int, int | None, str]:
+    """Return the blocks, the number of copies, the depth of reading ahead, and an error.
+
+    Copying one of the objects may fail.
+    """
+    from spliter_backends.compss import persistent_contents
+
+    copy, copied, found, error = persistent_contents._content, [], [], ""
+
+    def content(value: Any) -> Any:
+        copied.append(value)
+        if value._dc_meta.id == failing:
+            raise OSError("no copy")
+        return copy(value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(persistent_contents, "_content", content)
+        reading: Any = iter(partition)
+        try:
+            found.extend(reading)
+        except OSError as raised:
+            error = str(raised)
+    return found, len(copied), getattr(reading._blocks, "deepest", None), error
+
+
+def test_blocks_are_copied_once_and_ahead(dataclay: Any) -> None:
+    from spliter_backends.dataclay import distribute
+
+    blocks = distribute(cut(points(), [10] * 9))
+    for prefetch in (3, "auto", False):
+        with split(blocks, backend="compss", partitions_per_location=1, prefetch=prefetch) as parts:
+            outcomes = [future.result() for future in parts.map(read)]
+            for partition, (found, copies, depth, error) in zip(parts, outcomes, strict=True):
+                rows = points()[partition.get_item_indexes()]
+                np.testing.assert_array_equal(np.concatenate(found), rows)
+                assert (copies, error) == (len(partition), "")
+                assert (depth is None) == (prefetch is False)
+                assert prefetch != 3 or depth == 3
+            lost = blocks.object_ids[parts[0].indexes.positions[2]]
+            found, _, _, error = parts[0].submit(read, lost).result()
+            assert (len(found), error) == (2, "no copy")
+
+
 def test_listing5(blocks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def split_on_compss(collection: Any) -> Any:
         return split(collection, backend="compss")

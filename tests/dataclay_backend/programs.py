@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,12 @@ import numpy as np
 import numpy.typing as npt
 from dataclay import event_loop
 from dataclay.backend.api import BackendAPI
-from dataclay.config import get_runtime
+from dataclay.config import get_runtime, settings
+from dataclay.data_manager import DataManager
+from dataclay.exceptions import DataClayException
 
 from spliter import Partition
+from spliter._read_ahead import _abandoned, wait_for_abandoned, window_of
 from spliter_backends.dataclay.worker import tasks
 
 _received: Counter[str] = Counter()
@@ -81,6 +85,44 @@ def totals_of_objects(partition: Partition) -> int:
 def addresses(partition: Partition) -> list[int]:
     """Return where the blocks' elements are in memory."""
     return [int(block.__array_interface__["data"][0]) for block in partition]
+
+
+def read(
+    partition: Partition, lost: uuid.UUID | None = None
+) -> tuple[list[int], int, int | None, str]:
+    """Return the sums of the blocks, how many were loaded, how many ahead, and the error.
+
+    The file of one block may be removed before.
+    """
+    load, loaded, error = DataManager.load_object, [], ""
+    found: list[int] = []
+
+    async def counted(self: Any, instance: Any) -> None:
+        loaded.append(instance)
+        await load(self, instance)
+
+    if lost is not None:
+        Path(settings.storage_path, str(lost)).unlink()
+    DataManager.load_object = counted
+    try:
+        blocks: Any = iter(partition)
+        found.extend(int(block.sum()) for block in blocks)
+    except DataClayException as raised:
+        error = type(raised).__name__
+    finally:
+        DataManager.load_object = load
+    return found, len(loaded), getattr(blocks._blocks, "deepest", None), error
+
+
+def leave_early(partition: Partition, after: int) -> tuple[int, int]:
+    """Leave a loop after some blocks; return the bytes and the reads that are left of it."""
+    window = window_of(str(partition.location))
+    for number, _ in enumerate(partition):
+        assert window.nbytes
+        if number == after:
+            break
+    wait_for_abandoned(partition.token)
+    return window.nbytes, len(_abandoned)
 
 
 def products(partition: Partition) -> int:

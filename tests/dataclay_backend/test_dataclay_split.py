@@ -15,7 +15,6 @@ import scipy.sparse as sp
 pytest.importorskip("dataclay")
 
 from dataclay import DataClayObject
-from dataclay.exceptions import DataClayException
 
 from spliter import (
     BackendNotUsableError,
@@ -368,46 +367,6 @@ def test_blocks_are_objects_of_dataclay(cluster: EmbeddedDataClay) -> None:
     assert isinstance(x, DataClayArray)
     assert all(isinstance(block, DataClayObject) for block in x.blocks)
     np.testing.assert_array_equal(x.blocks[1].content, [3, 4, 5])
-
-
-def eventually_flushed(session: Any, backend: Any) -> None:
-    """Have a backend write all objects to disk, again if one goes away under its hands.
-
-    It looks up each by a list of ids made before, which ends in a KeyError for one that is gone.
-    """
-    for left in reversed(range(10)):
-        try:
-            session.wait(backend.flush_all())
-            return
-        except DataClayException as error:
-            if not left or "UUID(" not in str(error):
-                raise
-
-
-def test_blocks_that_dataclay_has_written_to_disk(
-    cluster: EmbeddedDataClay, executor: DataClayExecutor
-) -> None:
-    """As it does where memory is short; partitions and all."""
-    x = from_array(np.arange(30), chunks=3)
-    objects = [Table(np.arange(3)), Readings(np.arange(3))]
-    for it in objects:
-        it.make_persistent(backend_id=cluster.backend_ids[0])
-    parts, others = split(x), split(objects[:1])
-
-    def flush() -> None:
-        session = executor.session
-        for one in cluster.backend_ids:
-            eventually_flushed(session, session.runtime.backend_clients[one])
-
-    for _ in range(2):
-        flush()
-        assert total_over(cluster, programs.objects) == 0
-        assert summed(parts.map(programs.total)) == sum(range(30))
-        assert summed(others.map(programs.total)) == 3
-    flush()
-    assert summed(split(x).map(programs.total)) == sum(range(30))
-    flush()
-    assert summed(split(objects[1:]).map(programs.totals_of_objects)) == 6
 
 
 PROGRAM = """

@@ -3,8 +3,9 @@
 dataClay's locator finds the objects, and COMPSs runs the tasks. With a storage interface
 (``runcompss --storage_conf=...``) the objects themselves are inputs of the tasks, so that COMPSs'
 scheduler queries their locations; without one, tasks get their ids. In both cases a task reads each
-block's content when it needs it, as a copy, through a dataClay client in the worker. The
-interface's file maps backends to nodes, so that tasks can be pinned to the node of their backend.
+block's content as a copy, through a dataClay client in the worker, and copies the next ones while
+it works on a block. The interface's file maps backends to nodes, so that tasks can be pinned to the
+node of their backend.
 """
 
 from __future__ import annotations
@@ -144,6 +145,7 @@ class CompssPersistentExecutor(CompssExecutor):
         from dataclay.config import settings
 
         service = settings.client.dataclay_host, settings.client.dataclay_port
+        nbytes = tuple(self._blocks.nbytes_of(partition.indexes.positions).tolist())
         return InputLayout(
             start=start,
             nblocks=len(partition),
@@ -155,5 +157,5 @@ class CompssPersistentExecutor(CompssExecutor):
             number=0,
             known=False,
             iterates_concatenated=partition.begin_pass(),
-            persistent=PersistentObjects(ids, service),
+            persistent=PersistentObjects(ids, service, nbytes, self._blocks.prefetch),
         )

@@ -1,13 +1,15 @@
-"""Read the contents of dataClay objects inside a PyCOMPSs task, one by one."""
+"""Read the contents of dataClay objects inside a PyCOMPSs task, each by itself."""
 
 from __future__ import annotations
 
 import functools
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
+
+from spliter.backend import Fetches, Prefetch
 
 
 @dataclass(frozen=True)
@@ -20,10 +22,34 @@ class PersistentObjects:
         Ids of the objects, in order; empty if the objects themselves are inputs.
     service : tuple of (str, int)
         Host and port of the metadata service.
+    nbytes : tuple of int
+        Bytes of each block, with its aligned blocks.
+    prefetch : "auto", False or int
+        How many blocks to read ahead.
     """
 
     ids: tuple[uuid.UUID, ...]
     service: tuple[str, int]
+    nbytes: tuple[int, ...]
+    prefetch: Prefetch
+
+    def fetches(self, read: Callable[[int], Any], location: str) -> Fetches | None:
+        """Return the reads of a partition's blocks, each of which copies them.
+
+        Parameters
+        ----------
+        read : callable
+            Takes the number of a block.
+        location : str
+            Planned location of the partition.
+        """
+        if self.prefetch is False:
+            return None
+        if self.ids:
+            connect(self.service)  # here, as the threads get a copy of this one's credentials
+        # COMPSs runs each task in a process of its own, one per core or fewer.
+        processes = os.cpu_count() or 1
+        return Fetches(read, self.nbytes, self.prefetch, location, processes=processes)
 
 
 class PersistentContents(Sequence[Any]):
@@ -69,11 +95,17 @@ def _content(value: Any) -> Any:
 
 def _object(object_id: Any, service: tuple[str, int]) -> Any:
     from dataclay import DataClayObject
+
+    connect(service)
+    return DataClayObject.get_by_id(object_id)
+
+
+def connect(service: tuple[str, int]) -> None:
+    """Start a dataClay client in this process, unless there is one."""
     from dataclay.config import get_runtime
 
     if get_runtime() is None:
         _client_of_process(os.getpid(), service)
-    return DataClayObject.get_by_id(object_id)
 
 
 @functools.cache

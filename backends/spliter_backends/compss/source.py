@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from spliter import PartitionNotLocalError
-from spliter.backend import check_rows, concatenate, count_rows
+from spliter.backend import Fetches, blocks_of, check_rows, concatenate, count_rows
 from spliter_backends.compss.outcome import FailedInputError, TaskFailure
 from spliter_backends.compss.persistent_contents import PersistentContents, PersistentObjects
 
@@ -120,19 +120,28 @@ class InputSource:
         """Return an iterator over the blocks, or tuples of aligned blocks."""
         return iter(self._original_blocks()) if self._layout.is_concatenated else self._read()
 
+    def fetches(self) -> Fetches | None:
+        """Return the reads of persistent objects; None if COMPSs has passed the blocks."""
+        persistent = self._layout.persistent
+        if persistent is None:
+            return None
+        return persistent.fetches(self._block, self._layout.location)
+
     def _read(self) -> Iterator[Any]:
+        return map(self._block, range(self._layout.nblocks))
+
+    def _block(self, number: int) -> Any:
+        """Return a block, or a tuple of aligned blocks."""
         layout = self._layout
-        starts = np.cumsum([0, *layout.columns]) * layout.nblocks
-        for number in range(layout.nblocks):
-            blocks = []
-            for start, width in zip(starts.tolist(), layout.columns, strict=False):
-                at = start + number * width
-                blocks.append(concatenate_columns(self._inputs[at : at + width]))
-            if len(blocks) == 1:
-                yield blocks[0]
-                continue
-            check_rows(blocks, layout.indexes[number])
-            yield tuple(blocks)
+        blocks, start = [], 0
+        for width in layout.columns:
+            at = start + number * width
+            blocks.append(concatenate_columns(self._inputs[at : at + width]))
+            start += layout.nblocks * width
+        if len(blocks) == 1:
+            return blocks[0]
+        check_rows(blocks, layout.indexes[number])
+        return tuple(blocks)
 
     def _original_blocks(self) -> list[Any]:
         """Return the original blocks, cut from the concatenated one."""
@@ -149,7 +158,9 @@ class InputSource:
     def materialized(self) -> Any:
         """Return the concatenated blocks: an input of the task, or made now and kept."""
         if self._one is None:
-            one = self._inputs[0][1] if self._layout.is_concatenated else concatenate(self._read())
+            one = (
+                self._inputs[0][1] if self._layout.is_concatenated else concatenate(blocks_of(self))
+            )
             self._one = (one,)
         return self._one[0]
 

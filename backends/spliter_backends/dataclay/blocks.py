@@ -12,7 +12,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from spliter import BlockGrid, PartitionNotLocalError, SplitClosedError
-from spliter.backend import BlocksBase, Executor, IntArray, Placement, PlannedPartition
+from spliter.backend import (
+    BlocksBase,
+    Executor,
+    IntArray,
+    Placement,
+    PlannedPartition,
+    Prefetch,
+)
 from spliter_backends.dataclay.client.backend_calls import BackendLostError
 from spliter_backends.dataclay.client.handles import (
     PartitionHandle,
@@ -52,10 +59,13 @@ class ClientSource:
     ----------
     handle : PartitionHandle
         Handle of the partition at its backend.
+    prefetch : "auto", False or int
+        How many blocks its tasks read ahead.
     """
 
-    def __init__(self, handle: PartitionHandle) -> None:
+    def __init__(self, handle: PartitionHandle, prefetch: Prefetch) -> None:
         self._handle: PartitionHandle | None = handle
+        self.prefetch = prefetch
 
     @property
     def handle(self) -> PartitionHandle:
@@ -81,7 +91,7 @@ class ClientSource:
 
     def __reduce__(self) -> tuple[Any, ...]:
         handle = self.handle
-        return BackendSource, (handle.remote.partition.object_id, handle.nbytes)
+        return BackendSource, (handle.remote.partition.object_id, handle.nbytes, self.prefetch)
 
 
 class SessionExecutor(Executor, Protocol):
@@ -113,6 +123,14 @@ class DataClayBlocks(BlocksBase[SessionExecutor]):
     def object_ids(self) -> Sequence[Sequence[uuid.UUID]]:
         """Ids of the persistent objects of each collection's blocks."""
         return [member.object_ids for member in self._members]
+
+    def nbytes_of(self, positions: IntArray) -> IntArray:
+        """Return the bytes of blocks with their aligned blocks, as far as known, but at least 1."""
+        first, *aligned = self._members
+        assert first.nbytes is not None, "its blocks have been located"
+        rows = first.grid.rows(positions)
+        known = [member.nbytes[rows] for member in aligned if member.nbytes is not None]
+        return np.maximum(sum(known, first.nbytes[positions]), 1)
 
     def locate(self) -> Placement:
         """Query the backends of the blocks; see :class:`spliter.backend.Blocks`."""
@@ -167,7 +185,7 @@ class DataClayBlocks(BlocksBase[SessionExecutor]):
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[ClientSource]:
         """Create all partitions at their blocks' backends, concurrently."""
-        made = [ClientSource(self._handle(part)) for part in planned]
+        made = [ClientSource(self._handle(part), self.prefetch) for part in planned]
         try:
             self._session.wait(self._create_all(made, planned))
         except BackendLostError as error:

@@ -33,7 +33,7 @@ from spliter import (
     SplIterError,
     TaskNotSerializableError,
 )
-from spliter.backend import Executor, ExecutorBase, IntArray, ResultBlocks, log_event
+from spliter.backend import Executor, ExecutorBase, IntArray, Prefetch, ResultBlocks, log_event
 from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends._shared.waiting import when_done
 from spliter_backends.dataclay.blocks import ClientSource
@@ -63,10 +63,11 @@ class _PartitionArgument:
     partition: Partition
     handle: PartitionHandle
     concatenated: bool
+    prefetch: Prefetch
 
     def message(self, remote: RemotePartition) -> bytes:
         """Return the partition as a message for its backend."""
-        source = BackendSource(remote.partition.object_id, self.handle.nbytes)
+        source = BackendSource(remote.partition.object_id, self.handle.nbytes, self.prefetch)
         return dumps(self.partition.at_location(source, materialize=self.concatenated))
 
 
@@ -198,7 +199,7 @@ class DataClayExecutor(ExecutorBase):
     def _partition_argument(self, partition: Partition) -> _PartitionArgument:
         source = partition.source
         assert isinstance(source, ClientSource)
-        return _PartitionArgument(partition, source.handle, partition.begin_pass())
+        return _PartitionArgument(partition, source.handle, partition.begin_pass(), source.prefetch)
 
     def _start(self, task: _Task) -> None:
         if not task.future.set_running_or_notify_cancel():

@@ -1,27 +1,36 @@
 """Source of a partition at its backend: locate, read and concatenate its blocks.
 
 Blocks are read from the memory of this process, without a copy. If dataClay has written a block to
-disk, it is loaded; if dataClay has moved it, the task gets `StaleError`.
+disk, it is loaded, possibly before its turn; if dataClay has moved it, the task gets `StaleError`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import uuid
 from collections.abc import Coroutine, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import psutil
 
 from spliter import NotEnoughMemoryError, PartitionNotLocalError
-from spliter.backend import CachedValue, check_rows, concatenate
+from spliter.backend import (
+    CachedValue,
+    Fetches,
+    Prefetch,
+    blocks_of,
+    check_rows,
+    concatenate,
+)
 from spliter_backends.dataclay.message import object_by_id, unpack_ids
 from spliter_backends.dataclay.output import suppress_output
 
 with suppress_output():
     from dataclay import event_loop
-    from dataclay.config import get_runtime
+    from dataclay.config import get_runtime, settings
     from dataclay.exceptions import DoesNotExistError
 
 READ_ATTEMPTS: Final = 5
@@ -105,7 +114,7 @@ async def _is_in_memory(found: Any) -> bool:
     return _is_local(found) and found._dc_is_loaded
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class BackendSource:
     """Source of one partition at its backend, by the id of its partition object.
 
@@ -114,18 +123,37 @@ class BackendSource:
     partition_id : UUID
     nbytes : int
         Bytes of its blocks, as far as known.
+    prefetch : "auto", False or int
+        How many blocks to read ahead.
     """
 
     partition_id: uuid.UUID
     nbytes: int
+    prefetch: Prefetch
+    has_unloaded: bool = field(default=False, init=False)
+    """Whether blocks were on disk when the task began."""
 
     def read(self) -> Iterator[Any]:
         """Return an iterator over the blocks, or tuples of aligned blocks."""
-        return _read(self._members())
+        members = self._members()
+        return map(functools.partial(_read, members), range(len(members[0])))
+
+    def fetches(self) -> Fetches | None:
+        """Return the reads of the blocks; None if all are in memory."""
+        if self.prefetch is False or not self.has_unloaded:
+            return None
+        members = self._members()
+        nbytes = [sum(map(_nbytes_on_disk, ids)) for ids in zip(*members, strict=True)]
+        if not any(nbytes):
+            return None
+        read = functools.partial(_read, members)
+        return Fetches(
+            read, nbytes, self.prefetch, str(this_backend()), has_memory=_has_memory_to_spare
+        )
 
     def materialized(self) -> Any:
         """Return the concatenated blocks, made once and shared by all tasks of this process."""
-        members = self._members()
+        self._members()  # check that this is their backend
         total = psutil.virtual_memory().total
         if self.nbytes > total:
             raise NotEnoughMemoryError(
@@ -134,10 +162,10 @@ class BackendSource:
                 "partitions_per_location"
             )
         once = concatenated.setdefault(self.partition_id, CachedValue())
-        return once.get(lambda: concatenate(_read(members)))
+        return once.get(lambda: concatenate(blocks_of(self)))
 
     def check_present(self) -> None:
-        """Check that the partition and its blocks are here.
+        """Check that the partition and its blocks are here, and whether they are in memory.
 
         Raises
         ------
@@ -157,6 +185,7 @@ class BackendSource:
                     continue
             if not _is_local(found):
                 missing.append(object_id)
+            self.has_unloaded |= not found._dc_is_loaded
         if missing:
             raise StaleError(missing)
 
@@ -173,11 +202,25 @@ class BackendSource:
         )
 
 
-def _read(members: Sequence[Sequence[uuid.UUID]]) -> Iterator[Any]:
+def _read(members: Sequence[Sequence[uuid.UUID]], number: int) -> Any:
+    """Return a block of a partition, or a tuple of aligned blocks."""
     if len(members) == 1:
-        yield from map(block_of, members[0])
-        return
-    for at, object_ids in enumerate(zip(*members, strict=True)):
-        blocks = tuple(map(block_of, object_ids))
-        check_rows(blocks, f"position {at} of their partition")
-        yield blocks
+        return block_of(members[0][number])
+    blocks = tuple(block_of(member[number]) for member in members)
+    check_rows(blocks, f"position {number} of their partition")
+    return blocks
+
+
+def _nbytes_on_disk(object_id: uuid.UUID) -> int:
+    """Return the bytes of an object that dataClay has written to disk; 0 if it is in memory."""
+    if object_id in get_runtime().data_manager.loaded_objects:
+        return 0
+    try:
+        return Path(settings.storage_path, str(object_id)).stat().st_size
+    except OSError:  # possibly loaded meanwhile
+        return 0
+
+
+def _has_memory_to_spare() -> bool:
+    """Return whether dataClay is not about to write objects to disk."""
+    return not get_runtime().data_manager.is_memory_over_threshold()
