@@ -273,6 +273,15 @@ class LookupAhead(LookAhead[BlockLookup]):
                 raise pending.error
             finally:
                 pending.error = None  # the error refers to this frame
+        try:
+            found, seconds = self._found(pending)
+        except BaseException:
+            self._drop(pending)  # its other requests
+            raise
+        return (pending.block, self._lookup.align(pending.keys, found)), seconds
+
+    def _found(self, pending: BlockLookup) -> tuple[dict[Hashable, Any], float]:
+        """Return the records of a block by their keys, and the seconds of its slowest request."""
         found: dict[Hashable, Any] = {}
         slowest = 0.0
         for batch in pending.batches:
@@ -281,8 +290,7 @@ class LookupAhead(LookAhead[BlockLookup]):
             slowest = max(slowest, seconds)
             self._fastest_request = min(self._fastest_request, seconds)
             self._request()
-        records = self._lookup.align(pending.keys, found)
-        return (pending.block, records), slowest if found else math.inf
+        return found, slowest if found else math.inf
 
     def _fetched(self, batch: Batch) -> tuple[Any, float]:
         """Return the records of a batch, from its thread or fetched now."""

@@ -294,10 +294,10 @@ class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
             begun = self._begun.popleft() if self._begun else (self._begin_now(number), 0)
             self._start()
             item = self._take(number, *begun)
+            self._given = time.perf_counter()
             if number == 0:
                 self._adapt(self._waited)  # as if it worked as long as it waited
             self._start()
-            self._given = time.perf_counter()
         except StopIteration as error:  # would end the program's loop
             self.close()
             raise RuntimeError("a read raised StopIteration") from error

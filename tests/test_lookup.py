@@ -155,7 +155,7 @@ def test_same_as_single_gets(
     if len(expected) == len(blocks):
         assert begun == sum(needed)
     assert begun <= sum(needed)
-    time.sleep(0)
+    time.sleep(0.003)
     assert len(source.requests) == begun
 
 
@@ -258,6 +258,22 @@ def test_nothing_is_left_of_broken_loops() -> None:
     begun = len(source.requests)
     time.sleep(0.02)
     assert len(source.requests) == begun
+
+
+def test_other_requests_of_a_block_end_if_one_fails() -> None:
+    class FailsAtOnce(Squares):
+        def get_many(self, keys: Sequence[Any]) -> Sequence[Any]:
+            if 0 in keys:
+                raise OSError("key 0")
+            return super().get_many(keys)
+
+    source = FailsAtOnce(1, delay=0.1)
+    ahead = LookupAhead(iter([range(200)]), Lookup(source, _itself, None), [8], 1, "f", "failed")
+    with pytest.raises(OSError, match="key 0"):
+        next(ahead)
+    wait_for_abandoned("failed")
+    assert source.running == 0
+    assert len(source.requests) <= MAX_REQUESTS
 
 
 def test_missing_key_is_named() -> None:

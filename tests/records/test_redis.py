@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import os
@@ -17,7 +18,13 @@ pytest.importorskip("redis")
 
 import numpy as np
 
-from spliter import InvalidArgumentError, RecordSourceError, gather, split
+from spliter import (
+    InvalidArgumentError,
+    PartitionNotLocalError,
+    RecordSourceError,
+    gather,
+    split,
+)
 from spliter_backends.records._connections import CONNECTIONS
 from spliter_backends.records.redis import MAX_CONNECTIONS, RedisSource
 from tests.records.proxy import delayed
@@ -182,9 +189,16 @@ def test_from_several_workers_that_are_killed(server: RedisServer) -> None:
         assert sorted(found) == sorted((number % 8) ** 2 for number in range(64))
         assert server.count("mget") - before == 16 * 2
         assert server.connections() > connected
+        with split(x) as parts, pytest.raises(PartitionNotLocalError):
+            asyncio.run(_look_up_in_event_loop(parts[0], source))
+        assert server.count("mget") - before == 16 * 2
         for process in client.run(os.getpid).values():
             os.kill(process, signal.SIGKILL)
         assert _wait_for(lambda: server.connections() == connected)
+
+
+async def _look_up_in_event_loop(part: Any, source: Any) -> Any:
+    return _squares(part, source)
 
 
 def _squares(part: Any, source: Any) -> list[int]:
