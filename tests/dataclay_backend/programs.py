@@ -309,3 +309,17 @@ def pause(_: Partition) -> int:
     """Stop the process, as a machine that is out of memory may; it is woken from outside."""
     os.kill(os.getpid(), signal.SIGSTOP)
     return 1
+
+
+def looked_up(partition: Partition, source: Any) -> tuple[list[list[Any]], list[int]]:
+    """Return the records of each block, and the number of keys of each request."""
+    requests: list[int] = []
+
+    class Counting(type(source)):  # type: ignore[misc]
+        def get_many(self, keys: Any) -> list[Any]:
+            requests.append(len(keys))
+            return list(super().get_many(keys))
+
+    counting = Counting(**vars(source))
+    found = partition.lookup(counting, lambda block: block)
+    return [records for _, records in found], requests

@@ -18,6 +18,7 @@ from typing import Any
 
 from spliter_backends.dataclay.output import suppress_output
 from spliter_backends.dataclay.worker import tasks
+from spliter_backends.dataclay.worker.records import read_records
 
 with suppress_output():
     from dataclay import DataClayObject, activemethod
@@ -91,6 +92,11 @@ class RequestHandler(_Runner):
     async def renew(self, client: str, seconds: float) -> None:
         """Renew the lease of a client; see ``worker.leases``."""
         tasks.LEASES.renew(client, seconds)
+
+    @activemethod  # type: ignore[untyped-decorator]
+    async def records(self, object_ids: bytes) -> tuple[bytes, bytes]:
+        """Return the attributes of objects of this backend; see ``worker.records``."""
+        return await read_records(object_ids)
 
     @activemethod  # type: ignore[untyped-decorator]
     async def add_partition(

@@ -61,8 +61,8 @@ class Session:
         self._runtime = weakref.ref(runtime)
         self.loop: Any = get_dc_event_loop()
         self.credentials: Mapping[str, Any] = session_var.get(None) or {
-            "dataset_name": settings.client.dataset,
-            "username": settings.client.username,
+            "dataset_name": settings.client.dataset if settings.client else settings.root_dataset,
+            "username": settings.client.username if settings.client else settings.root_username,
             "token": b"",
         }
         self.metadata = [
@@ -250,16 +250,28 @@ def current_session() -> Session:
     BackendNotUsableError
         If no client is started, or this process is itself a backend.
     """
+    session = session_here()
+    if session.runtime.is_backend:
+        raise BackendNotUsableError(
+            "this process is a dataClay backend, where a method that waits for tasks can deadlock; "
+            "split in the client"
+        )
+    return session
+
+
+def session_here() -> Session:
+    """Return the session of this process, a client or a backend.
+
+    Raises
+    ------
+    BackendNotUsableError
+        If it is neither.
+    """
     runtime = get_runtime()
     if runtime is None:
         raise BackendNotUsableError(
             "no dataClay client is started in this process; call dataclay.Client(host=...).start()"
             " first, or use spliter_backends.dataclay.cluster.EmbeddedDataClay"
-        )
-    if runtime.is_backend:
-        raise BackendNotUsableError(
-            "this process is a dataClay backend, where a method that waits for tasks can deadlock; "
-            "split in the client"
         )
     with _sessions_lock:
         if runtime not in _sessions:

@@ -158,7 +158,7 @@ def _describe() -> Mapping[str, Any]:
     }
 
 
-def _locate(object_ids: bytes) -> bytes:
+def locate(object_ids: bytes) -> bytes:
     """Return the backend of each object, 16 bytes each, as recorded in the key-value store."""
     store = get_runtime().metadata_service.kv_manager._client
     keys = [f"/object/{object_id}" for object_id in unpack_ids(object_ids)]
@@ -328,7 +328,7 @@ def _kept() -> int:
 
 HANDLERS: Final[dict[str, Callable[..., Any]]] = {
     "describe": _describe,
-    "locate": _locate,
+    "locate": locate,
     "sizes": _sizes,
     "pull": _pull,
     "push": _push,
