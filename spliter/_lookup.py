@@ -227,8 +227,9 @@ class LookupAhead(LookAhead[BlockLookup]):
     ) -> None:
         self._is_closed = True  # for the destructor
         check_prefetch(prefetch)
-        has_memory = blocks.fetches.has_memory if isinstance(blocks, ReadAhead) else _always
-        super().__init__(nbytes, prefetch, location, has_memory, split)
+        of = blocks.fetches if isinstance(blocks, ReadAhead) else None
+        has_memory, processes = (of.has_memory, of.processes) if of else (_always, 1)
+        super().__init__(nbytes, prefetch, location, has_memory, split, processes)
         self._blocks = blocks
         self._lookup = lookup
         self._is_threaded = prefetch is not False
