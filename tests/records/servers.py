@@ -23,7 +23,7 @@ from typing import Any, Final, cast
 import pytest
 
 from spliter_backends._shared.redis_store import STORE_HINT, find_store
-from tests.conftest import ROOT
+from tests.conftest import ROOT, SOURCE_ROOTS
 
 HOST: Final = "127.0.0.1"
 PASSWORD: Final = "h1dden/p@ss"
@@ -41,7 +41,9 @@ def free_port() -> int:
 def start_process(command: Sequence[str], **options: Any) -> subprocess.Popen[str]:
     """Start a process of this checkout, without output unless options say otherwise."""
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen(command, **{"cwd": ROOT, "text": True, **silent, **options})
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, SOURCE_ROOTS))}
+    given = {"cwd": ROOT, "env": path, "text": True, **silent, **options}
+    return subprocess.Popen(command, **given)
 
 
 def wait_until_answering(port: int, process: subprocess.Popen[str]) -> None:
@@ -89,18 +91,20 @@ class RedisServer(Server):
 
     def count(self, command: str) -> int:
         """Return how many commands of a kind it has run."""
-        import redis
-
-        with redis.Redis.from_url(self.url) as client:
+        with self._observer() as client:
             statistics = cast("dict[str, Any]", client.info("commandstats"))
         return int(statistics.get(f"cmdstat_{command}", {"calls": 0})["calls"])
 
     def connections(self) -> int:
-        """Return how many clients are connected, less this one."""
+        """Return how many clients are connected, besides those that observe it."""
+        with self._observer() as client:
+            clients = cast("list[dict[str, Any]]", client.client_list())
+        return sum(one["name"] != "observer" for one in clients)
+
+    def _observer(self) -> Any:
         import redis
 
-        with redis.Redis.from_url(self.url) as client:
-            return len(cast("list[Any]", client.client_list())) - 1
+        return redis.Redis.from_url(self.url, client_name="observer")
 
 
 @contextmanager

@@ -54,7 +54,11 @@ class ObjectSource(SourceBase):
         RecordSourceError
             If the store cannot be reached or refuses.
         """
-        self._call(lambda store: store[0].pipe_file(self._path(store[1], key), record))
+        self._call(self._put, key, record)
+
+    def _put(self, connection: Any, key: Any, record: bytes) -> None:
+        system, template = self._of_thread(connection)
+        system.pipe_file(self._path(template, key), record)
 
     def _connect(self) -> Any:
         from fsspec.core import url_to_fs
@@ -65,12 +69,18 @@ class ObjectSource(SourceBase):
         pass  # fsspec closes its sessions
 
     def _fetch(self, connection: Any, keys: Sequence[Any]) -> list[Any]:
-        system, template = connection
+        system, template = self._of_thread(connection)
         ranges = [key if isinstance(key, tuple) else (key, None, None) for key in keys]
         names, starts, ends = zip(*ranges, strict=True)
         paths = [self._path(template, name) for name in names]
         found = system.cat_ranges(paths, list(starts), list(ends), on_error="return")
         return [_or_none(one) for one in found]
+
+    def _of_thread(self, connection: Any) -> Any:
+        """Return a file system that this thread may use, and the path in it."""
+        # Those that are not asynchronous have a connection that threads cannot share; fsspec has an
+        # instance for each thread.
+        return connection if connection[0].async_impl else self._connect()
 
     def _path(self, template: str, key: Any) -> str:
         return template.format(check_no_parent(text_of(key)))
