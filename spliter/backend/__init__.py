@@ -14,7 +14,7 @@ from spliter._events import LOGGER, log_event
 from spliter._grid import UNKNOWN, BlockGrid, BlockIndexes, IntArray
 from spliter._lookup import Keys, RecordSource
 from spliter._planner import Location, Placement, PlannedPartition, plan
-from spliter._read_ahead import Fetches, Prefetch
+from spliter._read_ahead import WINDOW_NBYTES, Fetches, Prefetch
 from spliter._task_checks import name_of
 from spliter.backend.bases import (
     BlocksBase,
@@ -49,6 +49,7 @@ __all__ = [
     "LOGGER",
     "RECORDS",
     "UNKNOWN",
+    "WINDOW_NBYTES",
     "Backend",
     "BlockGrid",
     "BlockIndexes",

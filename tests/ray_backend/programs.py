@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import ray
 
-from spliter import Partition
+from spliter import BlockLostError, Partition
+from spliter_backends.ray import source
 
 
 def here(_: Partition) -> str:
@@ -24,6 +25,42 @@ def here(_: Partition) -> str:
 def total(partition: Partition) -> int:
     """Sum of all items."""
     return sum(int(block.sum()) for block in partition)
+
+
+def read_all(
+    partition: Partition, lost: tuple[int, ...] = (-1,), leave: int = -1
+) -> tuple[list[int], int, int, str]:
+    """Return the first item of each block, how many were fetched, how many before, and the error.
+
+    One of the blocks may be lost, and the loop may be left after a number of blocks.
+    """
+    patched: Any = source
+    fetch, wait, error = patched.fetch_objects, ray.wait, ""
+    fetched: list[tuple[int, ...]] = []
+    ahead: list[Any] = []
+
+    def counted_fetch(references: Any, indexes: Any, timeout: Any) -> Any:
+        fetched.extend(indexes)
+        if lost in indexes:
+            raise BlockLostError("lost")
+        return fetch(references, indexes, timeout)
+
+    def counted_wait(references: Any, fetch_local: bool = True, **options: Any) -> Any:
+        ahead.extend(references if fetch_local else ())
+        return wait(references, fetch_local=fetch_local, **options)
+
+    found: list[int] = []
+    patched.fetch_objects, ray.wait = counted_fetch, counted_wait
+    try:
+        for block in partition:
+            found.append(int(block[0]))
+            if len(found) == leave:
+                break
+    except BlockLostError as raised:
+        error = str(raised)
+    finally:
+        patched.fetch_objects, ray.wait = fetch, wait
+    return found, len(fetched), len(ahead), error
 
 
 def length(partition: Partition) -> int:

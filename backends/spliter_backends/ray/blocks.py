@@ -62,7 +62,7 @@ class ClientSource:
         Id of the node.
     members : tuple of tuple of ObjectRef
         The blocks of each collection.
-    nbytes, indexes, away : tuple
+    nbytes, indexes, away, has_slow
         As in :class:`NodeSource`.
     """
 
@@ -74,6 +74,7 @@ class ClientSource:
         nbytes: tuple[int, ...],
         indexes: tuple[tuple[int, ...], ...],
         away: tuple[int, ...],
+        has_slow: bool,
     ) -> None:
         self.blocks = blocks
         self.location = location
@@ -81,6 +82,7 @@ class ClientSource:
         self._nbytes = nbytes
         self._indexes = indexes
         self._away = away
+        self._has_slow = has_slow
         self._one: ObjectRef | None = None
         self._lock = threading.Lock()
         self.reading = threading.Lock()
@@ -125,6 +127,8 @@ class ClientSource:
             self._nbytes,
             self._indexes,
             self._away,
+            self._has_slow,
+            self.blocks.prefetch,
             self._one,
             block_timeout(),
         )
@@ -250,9 +254,16 @@ class RayBlocks(BlocksBase[Executor]):
                 for number, nodes in enumerate(places)
                 if nodes and part.location not in nodes
             )
+            has_slow = any(
+                found[reference].is_slow_at(part.location)
+                for found, references in zip(self._found, (own, *aligned), strict=True)
+                for reference in references
+                if reference in found  # a copy is at the node
+            )
+            members = (own, *aligned)
             indexes = tuple(first.grid.indexes(part.positions))
             nbytes = tuple(part.nbytes.tolist())
-            made.append(ClientSource(self, part.location, (own, *aligned), nbytes, indexes, away))
+            made.append(ClientSource(self, part.location, members, nbytes, indexes, away, has_slow))
         self._sources.update(made)
         return made
 

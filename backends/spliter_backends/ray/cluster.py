@@ -51,10 +51,17 @@ class ObjectLocation:
         Nodes whose store has it; empty if it is in its owner's memory.
     nbytes : int
         Its size.
+    spilled : bool
+        Whether Ray has written it to disk.
     """
 
     nodes: tuple[str, ...]
     nbytes: int
+    spilled: bool = False
+
+    def is_slow_at(self, node: str) -> bool:
+        """Return whether reading it at a node brings it into the memory there."""
+        return self.spilled or bool(self.nodes and node not in self.nodes)
 
 
 def block_timeout() -> float:
@@ -143,9 +150,10 @@ def query_locations(references: Iterable[ObjectRef]) -> Mapping[ObjectRef, Objec
         for batch in _batches(references):
             answers = get_object_locations(batch, timeout_ms=int(timeout * 1000))
             for reference, answer in answers.items():
-                found[reference] = ObjectLocation(
-                    tuple(answer["node_ids"]), answer["object_size"] or 0
-                )
+                nodes, nbytes = tuple(answer["node_ids"]), answer["object_size"] or 0
+                # Ray returns this field without documenting it.
+                spilled = bool(answer.get("did_spill"))
+                found[reference] = ObjectLocation(nodes, nbytes, spilled)
     except GetTimeoutError as error:
         raise BlockTimeoutError(
             f"the owners of the blocks did not locate them in {timeout:g} s; raise "

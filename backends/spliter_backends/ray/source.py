@@ -3,11 +3,18 @@
 A task gets the references inside its arguments, not as arguments of their own: Ray would fetch all
 of them into the node's memory before the task starts, and keep them until it ends. Read batch by
 batch, a partition may be larger than the node's object store. Blocks that are only in their owner's
-memory are fetched from the owner, a batch at a time.
+memory are fetched from the owner, a batch at a time. If some are on disk or at another node, Ray
+brings the next batch to this node's memory, or its first blocks, while the task works on this one::
+
+    task    get batch 0 | work on batch 0 | get | work on batch 1 | get | ...
+    Ray                   bring batch 1           bring batch 2
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,8 +22,8 @@ from typing import Any, Final
 import ray
 from ray import ObjectRef
 
-from spliter import Location, PartitionNotLocalError
-from spliter.backend import Pass, check_rows, concatenate, take_passes
+from spliter import BlockTimeoutError, Location, PartitionNotLocalError
+from spliter.backend import WINDOW_NBYTES, Pass, Prefetch, check_rows, concatenate, take_passes
 from spliter_backends.ray.cluster import fetch_objects, query_locations, wait_created
 
 BATCH_BLOCKS: Final = 64
@@ -90,6 +97,10 @@ class NodeSource:
     away : tuple of int
         Numbers of blocks that were at another node when the Split was made, because no task can
         run where they are.
+    has_slow : bool
+        Whether blocks were on disk or at another node.
+    prefetch : "auto", False or int
+        How many blocks to read ahead then.
     one : ObjectRef or None
         The concatenated blocks, if they exist.
     timeout : float
@@ -103,11 +114,15 @@ class NodeSource:
         nbytes: tuple[int, ...],
         indexes: tuple[tuple[int, ...], ...],
         away: tuple[int, ...],
+        has_slow: bool,
+        prefetch: Prefetch,
         one: ObjectRef | None,
         timeout: float,
     ) -> None:
-        self._sent = location, members, nbytes, indexes, away, one, timeout
+        self._sent = location, members, nbytes, indexes, away, has_slow, prefetch, one, timeout
+        self._away = frozenset(away)
         self._here = ""
+        self._located: set[ObjectRef] = set()
         self._fetched: dict[ObjectRef, int] = {}
         self._made: tuple[Any] | None = None
 
@@ -145,14 +160,30 @@ class NodeSource:
 
     def _read(self) -> Iterator[Any]:
         _, members, _, indexes, *_ = self._sent
-        for batch in self._batches():
-            found = iter(self._get([member[at] for member in members for at in batch], batch))
+        batches = list(self._batches())
+        for batch, following in zip(batches, [*batches[1:], range(0)], strict=True):
+            found = iter(self._get(batch))
             columns = [[next(found) for _ in batch] for _ in members]
             del found
+            if following and self._reads_ahead():
+                self._bring(self._ahead_in(following))
             for number, at in enumerate(batch):
                 blocks = tuple(column[number] for column in columns)
                 check_rows(blocks, indexes[at])
                 yield blocks[0] if len(blocks) == 1 else blocks
+
+    def _reads_ahead(self) -> bool:
+        location, *_, has_slow, prefetch, _, _ = self._sent
+        return prefetch is not False and (has_slow or self._here != location)
+
+    def _ahead_in(self, batch: range) -> range:
+        """Return the first blocks of a batch, as many as may be brought before its turn."""
+        _, _, nbytes, *_, prefetch, _, _ = self._sent
+        # Ray runs each task in a process of its own, one per core or fewer.
+        window = WINDOW_NBYTES // (os.cpu_count() or 1)
+        totals = itertools.accumulate(nbytes[batch.start : batch.stop])
+        fitting = max(1, sum(total <= window for total in totals))
+        return batch[: fitting if prefetch == "auto" else min(fitting, int(prefetch))]
 
     def _batches(self) -> Iterator[range]:
         """Divide the numbers of the blocks into batches."""
@@ -166,26 +197,45 @@ class NodeSource:
         if start < len(nbytes):
             yield range(start, len(nbytes))
 
-    def _get(self, references: Sequence[ObjectRef], batch: range) -> list[Any]:
-        location, members, _, indexes, away, _, timeout = self._sent
-        if self._here != location:
-            self._count(references)
-        elif away:
-            self._count([members[0][at] for at in batch if at in set(away)])
-        return fetch_objects(references, [indexes[at] for at in batch] * len(members), timeout)
+    def _references(self, batch: range) -> list[ObjectRef]:
+        return [member[at] for member in self._sent[1] for at in batch]
 
-    def _count(self, references: Sequence[ObjectRef]) -> None:
-        """Record which blocks are about to be fetched from another node."""
-        wait_created(references)
-        for reference, place in query_locations(references).items():
+    def _get(self, batch: range) -> list[Any]:
+        _, members, _, indexes, *_, timeout = self._sent
+        self._count(self._references(batch), batch)
+        named = [indexes[at] for at in batch] * len(members)
+        return fetch_objects(self._references(batch), named, timeout)
+
+    def _bring(self, batch: range) -> None:
+        """Have Ray bring blocks to the memory of this node, without waiting for them.
+
+        Gets of single blocks in threads take up to twice as long as one get per batch (Ray 2.60).
+        """
+        references = list(dict.fromkeys(self._references(batch)))
+        created, _ = ray.wait(references, num_returns=len(references), timeout=0, fetch_local=False)
+        with contextlib.suppress(BlockTimeoutError):  # raised when the batch's turn has come
+            self._count(created, batch)
+            if created:
+                ray.wait(created, num_returns=len(created), timeout=0)
+
+    def _count(self, references: Sequence[ObjectRef], batch: range) -> None:
+        """Record which blocks of a batch are about to be fetched from another node."""
+        location, members, *_ = self._sent
+        if self._here == location:
+            away = {members[0][at] for at in batch if at in self._away}
+            references = [one for one in references if one in away]
+        new = [one for one in references if one not in self._located]
+        wait_created(new)
+        for reference, place in query_locations(new).items():
             if place.nodes and self._here not in place.nodes:
                 self._fetched[reference] = place.nbytes
+        self._located.update(new)
 
     def materialized(self) -> Any:
         """Return the concatenated blocks: from the object store, or made now and kept."""
         self._check_open()
         if self._made is None:
-            *_, indexes, _, one, timeout = self._sent
+            _, _, _, indexes, *_, one, timeout = self._sent
             if one is not None:
                 return fetch_objects([one], indexes, timeout)[0]
             self._made = (concatenate(self._read()),)
