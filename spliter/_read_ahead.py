@@ -101,7 +101,13 @@ def check_prefetch(value: object) -> None:
         )
 
 
-def next_depth(depth: int, waited: float, fastest: float, worked: float) -> int:
+def next_depth(
+    depth: int,
+    waited: float,
+    fastest: float,
+    worked: float,
+    worthwhile: float = WORTHWHILE_SECONDS,
+) -> int:
     """Return how many blocks to read ahead.
 
     Parameters
@@ -114,6 +120,8 @@ def next_depth(depth: int, waited: float, fastest: float, worked: float) -> int:
         Seconds of the fastest read so far: the one that shared the store with the fewest others.
     worked : float
         Seconds that the loop works on a block.
+    worthwhile : float
+        Seconds of the fastest read that threads are used for.
 
     Returns
     -------
@@ -133,7 +141,7 @@ def next_depth(depth: int, waited: float, fastest: float, worked: float) -> int:
     >>> next_depth(5, waited=0.0001, fastest=0.0001, worked=0.005)
     0
     """
-    if fastest < WORTHWHILE_SECONDS:
+    if fastest < worthwhile:
         return 0
     if not depth:
         return 1
@@ -265,6 +273,9 @@ class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
         self.unused: int = 0
         """Reads that were not cancelled in time when the loop was left."""
 
+    worthwhile: float = WORTHWHILE_SECONDS
+    """Seconds of the fastest read that threads are used for."""
+
     @abstractmethod
     def _begin(self, number: int) -> PendingT:
         """Begin an item before its turn; raise RuntimeError if no thread can be started."""
@@ -314,7 +325,8 @@ class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
             mean = self._worked
             # Recent items count most, and one of them alone does not decide.
             self._worked = worked if mean is None or self._turn < 2 else (3 * mean + worked) / 4
-            self._depth = next_depth(self._depth, self._waited, self._fastest, self._worked)
+            times = self._waited, self._fastest, self._worked
+            self._depth = next_depth(self._depth, *times, self.worthwhile)
 
     def _start(self) -> None:
         """Begin the following items, as many as depth and window allow."""
