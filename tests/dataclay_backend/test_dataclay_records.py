@@ -18,9 +18,12 @@ from spliter_backends.dataclay import distribute
 from spliter_backends.dataclay.client.backend_calls import Peer
 from spliter_backends.dataclay.cluster import EmbeddedDataClay
 from spliter_backends.records.dataclay import DataClaySource
+from spliter_backends.records.redis import RedisSource
 from tests.conftest import RunPython
 from tests.dataclay_backend import programs
 from tests.dataclay_backend.classes import Readings
+from tests.records.servers import redis_server
+from tests.records.suite import looked_up
 
 pytestmark = pytest.mark.backend("dataclay")
 
@@ -116,3 +119,15 @@ def test_backend_that_is_killed(cluster: EmbeddedDataClay, ids: list[uuid.UUID])
         source.get_many(ids)
     assert time.monotonic() - begun < 10
     assert [one["values"][0] for one in source.get_many([ids[1], ids[2]])] == [1, 2]
+
+
+def test_other_sources_from_backends_at_once(cluster: EmbeddedDataClay) -> None:
+    with redis_server() as server:
+        source = RedisSource(server.url, "person:{}", int, max_batch=2)
+        for number in range(9):
+            source.put(number, number**2)
+        with split(distribute(CHOSEN), partitions_per_location=2) as parts:
+            found = gather(parts.map(looked_up, source))
+        records = {tuple(block): squares for part in found for block, squares in part}
+        assert records == {tuple(block): [n**2 for n in block] for block in CHOSEN}
+        assert server.count("mget") == sum(math.ceil(len(set(block)) / 2) for block in CHOSEN)

@@ -14,10 +14,13 @@ import ray
 
 from spliter import BlockTimeoutError, InvalidArgumentError, gather, split
 from spliter_backends.records.ray import RaySource
+from spliter_backends.records.redis import RedisSource
 from tests.ray_backend.cluster import RayNodes
 from tests.ray_backend.placing import put_at
 from tests.ray_backend.programs import looked_up
 from tests.ray_backend.test_ray_split import WAIT
+from tests.records import suite as records_of
+from tests.records.servers import redis_server
 
 pytestmark = [pytest.mark.backend("ray"), pytest.mark.timeout(120)]
 
@@ -60,3 +63,15 @@ def test_errors_are_those_of_the_record(nodes: RayNodes) -> None:
     ray.cancel(pending, force=True)
     with pytest.raises(InvalidArgumentError, match="must be references, got 7"):
         look_up([7])
+
+
+def test_other_sources_from_tasks_at_once(nodes: RayNodes) -> None:
+    with redis_server() as server:
+        source = RedisSource(server.url, "person:{}", int, max_batch=2)
+        for number in range(9):
+            source.put(number, number**2)
+        with split(put_at(nodes.ids, [[n, n + 1, n] for n in range(6)], [0, 1, 2] * 2)) as parts:
+            found = gather(parts.map(records_of.looked_up, source))
+        records = {tuple(block.tolist()): squares for part in found for block, squares in part}
+        assert records == {(n, n + 1, n): [n**2, (n + 1) ** 2, n**2] for n in range(6)}
+        assert server.count("mget") == 6

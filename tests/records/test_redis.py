@@ -27,6 +27,7 @@ from spliter import (
 )
 from spliter_backends.records._connections import CONNECTIONS
 from spliter_backends.records.redis import MAX_CONNECTIONS, RedisSource
+from tests.conftest import RunPython
 from tests.records.proxy import delayed
 from tests.records.servers import HOST, QUOTED, RedisServer, free_port, redis_server
 from tests.records.suite import Records, RecordSourceTests, check_hidden, looked_up
@@ -212,3 +213,26 @@ def _wait_for(is_true: Callable[[], bool]) -> bool:
     while not is_true() and time.monotonic() < deadline:
         time.sleep(0.02)
     return is_true()
+
+
+LEAVES_EARLY = """
+import sys
+import numpy as np
+from spliter import split
+from spliter_backends.records.redis import RedisSource
+
+source = RedisSource(sys.argv[1], "person:{}")
+part = split([np.arange(8)] * 50, partitions_per_location=1)[0]
+for number, _ in enumerate(part.lookup(source, lambda block: block, 20)):
+    if number == 2:
+        break
+"""
+
+
+def test_programs_that_leave_a_loop_end(server: RedisServer, run_python: RunPython) -> None:
+    CONNECTIONS.close()
+    with delayed(server.port, 0.2) as port:
+        url = server.url.replace(str(server.port), str(port))
+        done = run_python("-W", "error", "-c", LEAVES_EARLY, url, timeout=20)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert _wait_for(lambda: server.connections() == 0)
