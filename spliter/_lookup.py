@@ -234,8 +234,11 @@ class LookupAhead(LookAhead[BlockLookup]):
     ) -> None:
         self._is_closed = True  # for the destructor
         check_prefetch(prefetch)
-        of = blocks.fetches if isinstance(blocks, ReadAhead) else None
-        has_memory, processes = (of.has_memory, of.processes) if of else (_always, 1)
+        window: tuple[str, Callable[[], bool], int] = location, _always, 1
+        if isinstance(blocks, ReadAhead):  # share its window
+            of = blocks.fetches
+            window = of.location, of.has_memory, of.processes
+        location, has_memory, processes = window
         super().__init__(nbytes, prefetch, location, has_memory, split, processes)
         self._blocks = blocks
         self._lookup = lookup
@@ -262,10 +265,10 @@ class LookupAhead(LookAhead[BlockLookup]):
 
     def _request(self) -> None:
         """Have threads fetch the next batches, unless that takes longer than the requests."""
+        self._requests = [request for request in self._requests if not request.done()]
         is_slow = self.worthwhile <= self._fastest_request < math.inf
         if not self._is_threaded or (self._is_auto and not is_slow):
             return
-        self._requests = [request for request in self._requests if not request.done()]
         while self._queue and len(self._requests) < MAX_REQUESTS:
             batch = self._queue.popleft()
             try:

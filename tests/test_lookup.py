@@ -225,7 +225,8 @@ def test_blocks_are_read_ahead_too() -> None:
 
     fetches = Fetches(read, [8] * 12, 4, "both", lambda: memory[0])
     blocks = ReadAhead(fetches, "both")
-    ahead = LookupAhead(blocks, Lookup(Squares(), _itself, None), [8] * 12, 2, "both")
+    ahead = LookupAhead(blocks, Lookup(Squares(), _itself, None), [8] * 12, 2, "elsewhere")
+    assert ahead._window is blocks._window
     assert [len(records) for _, records in ahead] == list(range(12))
     assert sorted(reads) == list(range(12))
     memory[0] = False

@@ -73,6 +73,14 @@ class Server:
         self._process = start_process(self._command, **self._options)
         wait_until_answering(self.port, self._process)
 
+    def pause(self) -> None:
+        """Let it keep its connections, and answer nothing."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """End it at once, if it runs."""
         self._process.send_signal(self.kill_signal)

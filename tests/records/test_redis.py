@@ -174,6 +174,20 @@ def test_server_that_dies_in_the_middle() -> None:
         assert len(part.submit(looked_up, source).result()) == 800
 
 
+def test_server_that_does_not_answer() -> None:
+    with redis_server() as server:
+        fill(server)
+        source = RedisSource(server.url, "person:{}", json.loads, socket_timeout=0.2)
+        assert source.get(1) == RECORDS[1]
+        server.pause()
+        begun = time.monotonic()
+        with pytest.raises(RecordSourceError, match="TimeoutError"):
+            source.get(1)
+        assert time.monotonic() - begun < 10
+        server.resume()
+        assert source.get(1) == RECORDS[1]
+
+
 @pytest.mark.backend("dask")
 def test_from_several_workers_that_are_killed(server: RedisServer) -> None:
     import dask.array as da
