@@ -254,6 +254,20 @@ class BlockIndexes:
             ),
         )
 
+    def check_whole_rows(self, done: str) -> None:
+        """Reject what needs whole rows, `done` to the partition, if a block may hold parts of them.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the collection has several blocks along another axis than the first.
+        """
+        if any(blocks != 1 for blocks in self.grid_shape[1:]):
+            raise InvalidArgumentError(
+                f"a partition of a grid of {self.grid_shape} blocks cannot be {done}: it may hold "
+                "parts of rows; rechunk the collection to one block along every axis but the first"
+            )
+
     def rows(self) -> IntArray:
         """Return the numbers of all rows, block by block; their counts must be known."""
         starts, counts = self.item_starts, self.item_counts

@@ -23,16 +23,8 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import numpy as np
 
 from spliter._errors import InvalidArgumentError
-from spliter._read_ahead import (
-    MAX_DEPTH,
-    LookAhead,
-    Prefetch,
-    ReadAhead,
-    TimedRead,
-    check_prefetch,
-    start_read,
-    timed,
-)
+from spliter._pace import MAX_DEPTH, Pace, Prefetch, check_prefetch
+from spliter._read_ahead import LookAhead, ReadAhead, TimedRead, start_read, timed
 from spliter._task_checks import name_of
 from spliter._unsupported import describe_type
 
@@ -221,8 +213,6 @@ class LookupAhead(LookAhead[BlockLookup]):
         For any other `prefetch`.
     """
 
-    worthwhile = WORTHWHILE_SECONDS
-
     def __init__(
         self,
         blocks: Iterator[Any],
@@ -239,7 +229,8 @@ class LookupAhead(LookAhead[BlockLookup]):
             of = blocks.fetches
             window = of.location, of.has_memory, of.processes
         location, has_memory, processes = window
-        super().__init__(nbytes, prefetch, location, has_memory, split, processes)
+        pace = Pace(prefetch, WORTHWHILE_SECONDS)
+        super().__init__(nbytes, prefetch, location, has_memory, split, processes, pace)
         self._blocks = blocks
         self._lookup = lookup
         self._is_threaded = prefetch is not False
@@ -266,8 +257,8 @@ class LookupAhead(LookAhead[BlockLookup]):
     def _request(self) -> None:
         """Have threads fetch the next batches, unless that takes longer than the requests."""
         self._requests = [request for request in self._requests if not request.done()]
-        is_slow = self.worthwhile <= self._fastest_request < math.inf
-        if not self._is_threaded or (self._is_auto and not is_slow):
+        is_slow = WORTHWHILE_SECONDS <= self._fastest_request < math.inf
+        if not self._is_threaded or (self._pace.is_auto and not is_slow):
             return
         while self._queue and len(self._requests) < MAX_REQUESTS:
             batch = self._queue.popleft()

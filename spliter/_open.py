@@ -7,8 +7,8 @@ from typing import Any
 
 from spliter._errors import InvalidArgumentError
 from spliter._materialize import Materialize, check_materialize
+from spliter._pace import Prefetch, check_prefetch
 from spliter._planner import check_partitions_per_location
-from spliter._read_ahead import Prefetch, check_prefetch
 from spliter._schedule import AUTO, Schedule, named
 from spliter._split import Split
 from spliter._unsupported import check_aligned_arguments

@@ -18,11 +18,12 @@ from spliter._grid import BlockGrid, BlockIndexes, IntArray
 from spliter._indexed_blocks import IndexedBlocks
 from spliter._lookup import Keys, Lookup, LookupAhead, Missing, RecordSource
 from spliter._materialize import Materialization
+from spliter._pace import FOLLOWING, Pace, Prefetch
 from spliter._planner import Location, PlannedPartition
-from spliter._read_ahead import Prefetch
+from spliter._read_ahead import ReadAhead
 from spliter._task_checks import check_keywords, check_task_function
-from spliter.backend.bases import blocks_of
-from spliter.backend.contents import count_rows
+from spliter.backend.bases import read_ahead
+from spliter.backend.contents import count_rows, cut_rows
 from spliter.backend.protocols import BlockSource, Executor, SupportsSteal
 from spliter.html import partition_html
 from spliter.metrics._records import MeasuredBlocks
@@ -55,6 +56,7 @@ class Partition(IndexedBlocks):
 
     __slots__ = (
         "__weakref__",
+        "_begun",
         "_closed",
         "_executor",
         "_materializes",
@@ -104,6 +106,7 @@ class Partition(IndexedBlocks):
         self._materializes = materialize
         self.token = token
         self._passes = 0
+        self._begun: ReadAhead | None = None
         self._closed = False
 
     @classmethod
@@ -140,7 +143,27 @@ class Partition(IndexedBlocks):
         return iter((self.materialize(),)) if self._materializes else self._blocks()
 
     def _blocks(self) -> Iterator[Any]:
-        return blocks_of(self._source, self.token)
+        begun, self._begun = self._begun or self._read_ahead(), None
+        return begun or self._source.read()
+
+    def _read_ahead(self, pace: Pace | None = None) -> ReadAhead | None:
+        return read_ahead(self._source, self.token, pace, FOLLOWING.get())
+
+    def begin(self, pace: Pace, depth: int) -> int:
+        """Read blocks before the iteration begins; return how many of `depth` need no more.
+
+        For teams, at the location: the loop before this one has nothing left to read.
+        """
+        if self._materializes:
+            return depth
+        self._begun = self._begun or self._read_ahead(pace)
+        return depth if self._begun is None else self._begun.begin(depth)
+
+    def drop_begun(self) -> None:
+        """Drop what :meth:`begin` has read, if no loop has taken it."""
+        if self._begun is not None:
+            self._begun.close()
+            self._begun = None
 
     def _measured(self, blocks: Iterator[Any]) -> Iterator[Any]:
         return MeasuredBlocks(blocks, self.token, self._indexes.positions, self.nbytes)
@@ -177,7 +200,7 @@ class Partition(IndexedBlocks):
         array([0, 1, 2, 0, 1])
         """
         self._check_open()
-        self._check_whole_rows("materialized")
+        self._indexes.check_whole_rows("materialized")
         return self._source.materialized()
 
     def cut(self, values: Any) -> list[Any]:
@@ -208,24 +231,11 @@ class Partition(IndexedBlocks):
         >>> partition.cut(np.arange(4))
         [array([0, 1, 2]), array([3])]
         """
-        self._check_whole_rows("cut by its rows")
+        self._indexes.check_whole_rows("cut by its rows")
         counts = self._indexes.item_counts
         if counts is None:
             counts = np.fromiter(map(count_rows, self._blocks()), np.int64, len(self))
-        ends = np.cumsum(counts).tolist()
-        if (rows := count_rows(values)) != (ends[-1] if ends else 0):
-            raise InvalidArgumentError(
-                f"expected one entry for each of {ends[-1] if ends else 0} rows, got {rows}"
-            )
-        return [values[end - count : end] for end, count in zip(ends, counts.tolist(), strict=True)]
-
-    def _check_whole_rows(self, done: str) -> None:
-        grid = self._indexes.grid_shape
-        if any(blocks != 1 for blocks in grid[1:]):
-            raise InvalidArgumentError(
-                f"a partition of a grid of {grid} blocks cannot be {done}: it may hold parts of "
-                "rows; rechunk the collection to one block along every axis but the first"
-            )
+        return cut_rows(values, counts)
 
     def items(self) -> Iterator[tuple[tuple[int, ...], Any]]:
         """Yield ``(block index, block)`` pairs; only at the blocks' location.

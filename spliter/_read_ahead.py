@@ -27,13 +27,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-import numpy as np
+from spliter._pace import Following, Pace, Prefetch
 
-from spliter._errors import InvalidArgumentError
-
-Prefetch: TypeAlias = Literal["auto", False] | int
 TimedRead: TypeAlias = Future[tuple[Any, float]]
 ArgumentT = TypeVar("ArgumentT")
 PendingT = TypeVar("PendingT")
@@ -42,16 +39,9 @@ WINDOW_NBYTES: Final = 64 * 2**20
 """Bytes that the loops at one location may hold read ahead: enough for 50 reads of a megabyte,
 small next to the memory of a core."""
 
-MAX_DEPTH: Final = 32
-"""Blocks that "auto" reads ahead at most: as many requests at once as a store still serves well."""
-
 MAX_THREADS: Final = 64
 """Threads of a process that read. A block whose turn comes before a thread is free is read by its
 loop."""
-
-WORTHWHILE_SECONDS: Final = 0.001
-"""Reads that are faster are left to the loop: handing one to a thread and back takes 0.1 ms,
-several times that while other threads compute."""
 
 CLOSE_SECONDS: Final = 5.0
 """Maximum wait, when a Split is closed, for reads of loops that were left early."""
@@ -76,6 +66,9 @@ class Fetches:
         Returns whether this process has memory for reading ahead at the moment.
     processes : int
         Number of processes that run tasks at the location; each gets its part of the window.
+    finish : callable, optional
+        Takes the number of a block and what `read` returned; returns what the loop gets. Called at
+        the block's turn, in the loop's thread.
     """
 
     read: Callable[[int], Any]
@@ -84,71 +77,7 @@ class Fetches:
     location: str = ""
     has_memory: Callable[[], bool] = lambda: True
     processes: int = 1
-
-
-def check_prefetch(value: object) -> None:
-    """Reject values other than "auto", False and numbers of blocks.
-
-    Raises
-    ------
-    InvalidArgumentError
-        For any other value.
-    """
-    is_number = isinstance(value, int | np.integer) and not isinstance(value, bool) and value > 0
-    if not (is_number or value is False or (isinstance(value, str) and value == "auto")):
-        raise InvalidArgumentError(
-            f'prefetch must be "auto", False or an int >= 1 (blocks to read ahead), got {value!r}'
-        )
-
-
-def next_depth(
-    depth: int,
-    waited: float,
-    fastest: float,
-    worked: float,
-    worthwhile: float = WORTHWHILE_SECONDS,
-) -> int:
-    """Return how many blocks to read ahead.
-
-    Parameters
-    ----------
-    depth : int
-        The number so far; 0 if the loop has read its last block itself.
-    waited : float
-        Seconds that the loop has waited for its last block.
-    fastest : float
-        Seconds of the fastest read so far: the one that shared the store with the fewest others.
-    worked : float
-        Seconds that the loop works on a block.
-    worthwhile : float
-        Seconds of the fastest read that threads are used for.
-
-    Returns
-    -------
-    int
-        If the loop has waited, as many as it can work on during one read, or one more than
-        before, up to twice as many: single reads may be slow, and a store that serves one read
-        after the other is not faster for more of them. Otherwise one less, if there are more.
-
-    Examples
-    --------
-    >>> next_depth(1, waited=0.020, fastest=0.020, worked=0.005)
-    5
-    >>> next_depth(5, waited=0, fastest=0.020, worked=0.010)
-    4
-    >>> next_depth(0, waited=0.020, fastest=0.020, worked=0.005)
-    1
-    >>> next_depth(5, waited=0.0001, fastest=0.0001, worked=0.005)
-    0
-    """
-    if fastest < worthwhile:
-        return 0
-    if not depth:
-        return 1
-    enough = min(math.ceil(fastest / max(worked, fastest / MAX_DEPTH)) + 1, MAX_DEPTH)
-    if waited > worked / 20:
-        return min(max(depth + 1, enough), 2 * enough, MAX_DEPTH)
-    return max(depth - 1, enough) if depth > enough else depth
+    finish: Callable[[int, Any], Any] | None = None
 
 
 class Window:
@@ -241,6 +170,10 @@ class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
         As for :class:`Fetches`.
     split : str
         Token of the Split that the items belong to.
+    pace : Pace, optional
+        That of the loop before this one.
+    following : callable, optional
+        Reads what comes after the last item.
     """
 
     def __init__(
@@ -251,10 +184,13 @@ class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
         has_memory: Callable[[], bool],
         split: str,
         processes: int = 1,
+        pace: Pace | None = None,
+        following: Following | None = None,
     ) -> None:
         self._nbytes = nbytes
         self._end = len(nbytes)
-        self._is_auto = prefetch == "auto"
+        self._pace = pace or Pace(prefetch)
+        self._following = following
         self._has_memory = has_memory
         self._split = split
         self._window = window_of(location, processes)
@@ -263,18 +199,12 @@ class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
         self._held = 0
         self._turn = 0
         self._next = 0  # number of the first item that was not begun
-        self._depth = 0 if prefetch == "auto" else int(prefetch)
-        self._given = self._waited = 0.0
-        self._worked: float | None = None
-        self._fastest = math.inf
+        self._given = 0.0
         self._is_closed = False
         self.deepest: int = 0
         """Largest number of items that were begun at once."""
         self.unused: int = 0
         """Reads that were not cancelled in time when the loop was left."""
-
-    worthwhile: float = WORTHWHILE_SECONDS
-    """Seconds of the fastest read that threads are used for."""
 
     @abstractmethod
     def _begin(self, number: int) -> PendingT:
@@ -293,11 +223,11 @@ class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
 
     def __next__(self) -> Any:
         number = self._turn
+        if number and not self._is_closed:
+            self._pace.add_work(time.perf_counter() - self._given)
         if self._is_closed or number == self._end:
             self.close()
             raise StopIteration
-        if number:
-            self._adapt(time.perf_counter() - self._given)
         self._turn = number + 1
         self._next = max(self._next, self._turn)
         begun: tuple[PendingT | None, int] | None = None
@@ -306,8 +236,6 @@ class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
             self._start()
             item = self._take(number, *begun)
             self._given = time.perf_counter()
-            if number == 0:
-                self._adapt(self._waited)  # as if it worked as long as it waited
             self._start()
         except StopIteration as error:  # would end the program's loop
             self.close()
@@ -319,20 +247,22 @@ class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
             begun = None  # an error refers to this frame, and the read to the error
         return item
 
-    def _adapt(self, worked: float) -> None:
-        """Decide on the depth, now that the loop has worked for some seconds on an item."""
-        if self._is_auto and self._fastest < math.inf:
-            mean = self._worked
-            # Recent items count most, and one of them alone does not decide.
-            self._worked = worked if mean is None or self._turn < 2 else (3 * mean + worked) / 4
-            times = self._waited, self._fastest, self._worked
-            self._depth = next_depth(self._depth, *times, self.worthwhile)
-
     def _start(self) -> None:
         """Begin the following items, as many as depth and window allow."""
-        end = min(self._turn + self._depth, self._end)
-        if self._next >= end or not self._has_memory():
-            return
+        depth = self._pace.depth
+        room = depth - self.begin(depth)
+        if self._following and room > 0 and self._next == self._end:
+            self._following(self._pace, room)
+
+    def begin(self, depth: int) -> int:
+        """Begin items until so many are ahead of the loop; return how many are."""
+        end = min(self._turn + depth, self._end)
+        if self._next < end and self._has_memory():
+            self._begin_until(end)
+        self.deepest = max(self.deepest, len(self._begun))
+        return len(self._begun)
+
+    def _begin_until(self, end: int) -> None:
         while self._next < min(end, self._end):  # beginning an item may find the last one
             nbytes = self._nbytes[self._next]
             if not self._window.take(nbytes, self._held):
@@ -344,7 +274,6 @@ class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
                 self._give_back(nbytes)
                 return
             self._next += 1
-        self.deepest = max(self.deepest, len(self._begun))
 
     def _take(self, number: int, pending: PendingT | None, nbytes: int) -> Any:
         """Return an item as soon as it has been read."""
@@ -354,8 +283,7 @@ class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
         finally:
             self._give_back(nbytes)
             pending = None
-        self._waited = time.perf_counter() - asked
-        self._fastest = min(self._fastest, seconds)
+        self._pace.add_wait(time.perf_counter() - asked, seconds)
         return item
 
     def _give_back(self, nbytes: int, loops: int = 0) -> None:
@@ -391,13 +319,24 @@ class ReadAhead(LookAhead[TimedRead]):
         The blocks.
     split : str
         Token of their Split.
+    pace : Pace, optional
+        That of the loop before this one.
+    following : callable, optional
+        Reads what comes after the last block.
     """
 
-    def __init__(self, fetches: Fetches, split: str = "") -> None:
+    def __init__(
+        self,
+        fetches: Fetches,
+        split: str = "",
+        pace: Pace | None = None,
+        following: Following | None = None,
+    ) -> None:
         self.fetches: Fetches = fetches
         prefetch, location = fetches.prefetch, fetches.location
         has_memory, processes = fetches.has_memory, fetches.processes
-        super().__init__(fetches.nbytes, prefetch, location, has_memory, split, processes)
+        about = fetches.nbytes, prefetch, location, has_memory, split, processes
+        super().__init__(*about, pace, following)
 
     def _begin(self, number: int) -> TimedRead:
         return start_read(self.fetches.read, number)
@@ -407,7 +346,9 @@ class ReadAhead(LookAhead[TimedRead]):
             block, seconds = timed(self.fetches.read, number)
         else:
             block, seconds = pending.result()
-        return block, seconds if self.fetches.nbytes[number] else math.inf
+        finish, is_read = self.fetches.finish, self.fetches.nbytes[number]
+        whole = block if finish is None else finish(number, block)
+        return whole, seconds if is_read else math.inf
 
     def _drop(self, pending: TimedRead) -> None:
         self._drop_read(pending)

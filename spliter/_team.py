@@ -16,7 +16,7 @@ import contextvars
 import functools
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import numpy as np
 
 from spliter._errors import InvalidArgumentError
+from spliter._pace import FOLLOWING, Pace
 from spliter._partition import Partition
 from spliter._planner import Location
 from spliter.metrics._records import STOLEN
@@ -146,6 +147,7 @@ class _Run:
         self._ended = threading.Event()
         self._started: deque[Future[None]] = deque()
         self._lock = threading.Lock()
+        self._taking = threading.Lock()
         self._combined = 0
         self._results: dict[int, Any] = {}
         self._errors: dict[int, BaseException] = {}
@@ -156,13 +158,15 @@ class _Run:
     def run(self) -> Any:
         """Run all partitions, and return the combined result."""
         try:
-            self._work(0)
+            contextvars.copy_context().run(self._work, 0)
         finally:
             self._ended.set()  # nothing is left to begin, or this thread was interrupted
             while self._started:
                 thread = self._started.popleft()
                 if not thread.cancel():
                     thread.result()
+            for partition in self._partitions:
+                partition.drop_begun()
         return self._result()
 
     def _start(self, thread: int) -> None:
@@ -179,6 +183,7 @@ class _Run:
         # Each thread starts two others: a short pass ends before most have been started.
         self._start(2 * thread + 1)
         self._start(2 * thread + 2)
+        FOLLOWING.set(functools.partial(self._read_ahead, thread))
         while not self._ended.is_set():
             cores = self._cores()
             if not cores:
@@ -186,7 +191,8 @@ class _Run:
             if thread >= cores:  # this core runs another task at the moment
                 self._ended.wait(RETRY_SECONDS)
                 continue
-            taken = self._waiting.take(thread)
+            with self._taking:
+                taken = self._waiting.take(thread)
             if taken is None:
                 return
             number, is_stolen = taken
@@ -199,6 +205,14 @@ class _Run:
                 self._ended.set()
             finally:
                 STOLEN.reset(is_stolen_here)
+
+    def _read_ahead(self, thread: int, pace: Pace, depth: int) -> None:
+        """Read blocks of the partitions that a thread will take next."""
+        with self._taking:  # one that has been taken reads its blocks itself
+            for number in self._waiting.queue_of(thread):
+                if depth <= 0 or self._ended.is_set():
+                    return
+                depth -= self._partitions[number].begin(pace, depth)
 
     def _add(self, number: int, result: Any) -> None:
         """Combine a result with those before it, as soon as all of them are there."""
@@ -268,11 +282,12 @@ class WorkQueues:
         """Whether a number is left."""
         return any(self._queues)
 
-    def take(self, thread: int) -> tuple[int, bool] | None:
-        """Remove and return the next number for a thread, and whether it was in another queue.
+    def queue_of(self, thread: int) -> Iterator[int]:
+        """Return an iterator over the numbers of a thread's own queue; no other may take any."""
+        return iter(self._queues[self._order[thread][0]])
 
-        Threads need no lock: both ends of a deque are popped atomically.
-        """
+    def take(self, thread: int) -> tuple[int, bool] | None:
+        """Remove and return the next number for a thread, and whether it was in another queue."""
         own, *others = self._order[thread]
         try:
             return self._queues[own].popleft(), False

@@ -19,8 +19,8 @@ from hypothesis import given, settings
 
 from spliter import InvalidArgumentError, PartitionNotLocalError, SplitClosedError, split
 from spliter._lookup import MAX_REQUESTS, Lookup, LookupAhead
+from spliter._pace import MAX_DEPTH
 from spliter._read_ahead import (
-    MAX_DEPTH,
     WINDOW_NBYTES,
     Fetches,
     ReadAhead,

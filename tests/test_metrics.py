@@ -180,7 +180,7 @@ def test_text_html_and_data_frame(four: Split) -> None:
     found = table(four, cpu=0.3, cores=4)
     header, row, hint = repr(found).splitlines()
     assert header.split()[:3] == ["location", "partitions", "blocks"]
-    assert row.split() == ["local", "4", "4", "32", "B", "4", "1.2", "0", "0", "0"]
+    assert row.split() == ["local", "4", "4", "32", "B", "4", "1.2", "0", "0", "0", "0", "0"]
     assert "<td>local</td>" in found._repr_html_()
     assert hint[:7] in found._repr_html_()
     frame = pd.DataFrame(found)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import contextvars
 import gc
+import operator
+import os
+import shutil
+import subprocess
 import threading
 import time
 import weakref
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
@@ -15,19 +21,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from spliter import InvalidArgumentError, split
+from spliter import BlockGrid, InvalidArgumentError, Location, Partition, split
+from spliter._grid import BlockIndexes
+from spliter._pace import FOLLOWING, MAX_DEPTH, next_depth
 from spliter._read_ahead import (
-    MAX_DEPTH,
     MAX_THREADS,
     WINDOW_NBYTES,
     Fetches,
     ReadAhead,
     Window,
     _abandoned,
-    next_depth,
     wait_for_abandoned,
     window_of,
 )
+from spliter._team import Team, run_team
+from spliter_backends._shared.readable import ReadableCollection, in_turn, open_memmap
 
 
 class Store:
@@ -137,6 +145,20 @@ def test_processes_of_a_location_divide_its_window() -> None:
     assert not window_of("divided", processes=4).take(1, held=0)
 
 
+def test_reads_overlap_the_work() -> None:
+    # The loop goes on only when three reads have begun that it has not asked for.
+    begun = threading.Semaphore(0)
+
+    def read(number: int) -> int:
+        begun.release()
+        return number
+
+    blocks = ReadAhead(Fetches(read, [8] * 10, prefetch=3))
+    assert next(blocks) == 0
+    assert all(begun.acquire(timeout=30) for _ in range(1 + 3))
+    assert list(blocks) == list(range(1, 10))
+
+
 def test_fast_reads_take_no_thread() -> None:
     ran = set()
 
@@ -199,3 +221,134 @@ def test_zarr_arrays_are_read_once_and_ahead() -> None:
         assert 1 < depth <= most
     with split(array, partitions_per_location=1, materialize=True) as parts:
         assert int(parts[0].submit(lambda part: part.materialize().sum()).result()) == total
+
+
+class StoredSource:
+    """The blocks of a store; waits in its first read of each until the team may go on."""
+
+    def __init__(self, store: Store, numbers: range) -> None:
+        self.store = store
+        self.numbers = numbers
+
+    def read(self) -> Iterator[Any]:
+        raise AssertionError("blocks are fetched")
+
+    def materialized(self) -> Any:
+        raise AssertionError("blocks are fetched")
+
+    def fetches(self) -> Fetches:
+        return Fetches(
+            lambda number: self.store.read(self.numbers[number]), [24] * len(self.numbers), 3
+        )
+
+
+def stored_partitions(store: Store, size: int) -> list[Partition]:
+    """Return partitions of so many of its 12 blocks."""
+    grid = BlockGrid(((3,) * 12,))
+    return [
+        Partition(
+            Location("here"),
+            BlockIndexes.of(grid, np.arange(first, first + size)),
+            np.full(size, 24),
+            StoredSource(store, range(first, first + size)),
+        )
+        for first in range(0, 12, size)
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_team_reads_ahead_into_the_next_partitions(size: int) -> None:
+    store = Store([0.0] * 12)
+    parts = stored_partitions(store, size)
+    ahead: list[int] = []
+
+    def total(part: Partition) -> int:
+        found = sum(int(block[0]) for block in part)
+        later = [one._begun for one in parts if one._begun is not None]
+        ahead.append(sum(len(one._begun) for one in later))
+        return found
+
+    team = Team(total, operator.add, threads=1, queues="central")
+    assert run_team(lambda: 1, team, len(parts), *parts) == sum(range(12))
+    assert set(store.reads.values()) == {1}
+    # Three of the following blocks, as far as there are any.
+    left = [12 - at * size for at in range(1, len(parts) + 1)]
+    assert ahead == [min(3, count) for count in left]
+    assert FOLLOWING.get() is None
+
+
+def test_a_team_that_fails_reads_nothing_more() -> None:
+    store = Store([0.0] * 12)
+    parts = stored_partitions(store, 1)
+
+    def fail(part: Partition) -> int:
+        list(part)
+        raise OSError("no more")
+
+    team = Team(fail, operator.add, threads=1, queues="central")
+    with pytest.raises(OSError, match="no more"):
+        run_team(lambda: 1, team, len(parts), *parts)
+    assert sum(store.reads.values()) <= 1 + 3
+    del parts
+    gc.collect()
+    assert window_of("").nbytes == 0
+
+
+def test_the_table_of_a_pass_shows_the_depth_and_what_was_not_used() -> None:
+    zarr = pytest.importorskip("zarr")
+    from zarr.testing.store import LatencyStore
+
+    memory = zarr.storage.MemoryStore()
+    zarr.create_array(memory, data=np.arange(64), chunks=(2,))
+    array = zarr.open_array(LatencyStore(memory, get_latency=0.005), mode="r")
+
+    def first_of(part: Partition) -> int:
+        blocks = iter(part)
+        found = int(next(blocks)[0])
+        time.sleep(0.05)  # until the reads have begun
+        return found
+
+    with split(array, partitions_per_location=1, prefetch=3) as parts:
+        assert parts[0].submit(first_of).result() == 0
+        (found,) = parts.metrics()
+        assert (found.read_ahead, found.unused_blocks) == (3, 3)
+        assert parts[0].submit(lambda part: sum(len(block) for block in part)).result() == 64
+        (found,) = parts.metrics()
+        assert (found.read_ahead, found.unused_blocks) == (3, 0)
+        assert "ahead  unused" in repr(parts.metrics())
+
+
+@pytest.mark.parametrize(("prefetch", "depth"), [("auto", 64), (3, 3), (False, 0)])
+def test_a_file_is_mapped_before_the_turn_of_its_blocks(prefetch: Any, depth: int) -> None:
+    advised: list[int] = []
+    grid = BlockGrid(((1,) * 80,))
+    mapped = ReadableCollection(
+        grid, np.full(80, 2**20), lambda at: at, will_need=advised.append, stored=True
+    )
+    for at in in_turn(mapped, np.arange(80), prefetch):
+        assert advised == list(range(1, min(at + depth, 79) + 1 if depth else 1))
+
+
+def test_the_system_reads_a_mapped_block(tmp_path: Path) -> None:
+    path = tmp_path / "mapped.npy"
+    np.save(path, np.zeros((64, 2**17)))
+    mapped = open_memmap(np.load(path, mmap_mode="r"), threads=2)
+    assert mapped.will_need is not None
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    nbytes = int(mapped.nbytes[1])
+    if cached(path) >= nbytes:
+        pytest.skip("this file system keeps its files in memory")
+    mapped.will_need(1)
+    deadline = time.monotonic() + 60
+    while cached(path) < nbytes:
+        assert time.monotonic() < deadline, cached(path)
+        time.sleep(0.01)
+
+
+def cached(path: Path) -> int:
+    """Return how many bytes of a file are in memory."""
+    if shutil.which("fincore") is None:
+        pytest.skip("fincore of util-linux is not installed")
+    return int(subprocess.check_output(["fincore", "-bnr", "-o", "RES", str(path)]))

@@ -13,8 +13,9 @@ from __future__ import annotations
 from spliter._events import LOGGER, log_event
 from spliter._grid import UNKNOWN, BlockGrid, BlockIndexes, IntArray
 from spliter._lookup import Keys, RecordSource
+from spliter._pace import Prefetch
 from spliter._planner import Location, Placement, PlannedPartition, plan
-from spliter._read_ahead import WINDOW_NBYTES, Fetches, Prefetch
+from spliter._read_ahead import WINDOW_NBYTES, Fetches
 from spliter._task_checks import name_of
 from spliter.backend.bases import (
     BlocksBase,

@@ -14,8 +14,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from spliter._grid import BlockGrid, IntArray
+from spliter._pace import Following, Pace, Prefetch
 from spliter._planner import Location, Placement, PlannedPartition
-from spliter._read_ahead import Prefetch, ReadAhead
+from spliter._read_ahead import ReadAhead
 from spliter.backend.protocols import (
     BlockSource,
     Executor,
@@ -28,17 +29,20 @@ ValueT = TypeVar("ValueT")
 ExecutorT = TypeVar("ExecutorT", bound=Executor)
 
 
-def blocks_of(source: BlockSource, split: str = "") -> Iterator[Any]:
-    """Return an iterator over the blocks of a source, which reads ahead if the source offers it.
+def blocks_of(source: BlockSource) -> Iterator[Any]:
+    """Return an iterator over the blocks of a source, which reads ahead if the source offers it."""
+    return read_ahead(source) or source.read()
 
-    Parameters
-    ----------
-    source : BlockSource
-    split : str, optional
-        Token of the Split, which waits for reads that go on when it is closed.
-    """
+
+def read_ahead(
+    source: BlockSource,
+    split: str = "",
+    pace: Pace | None = None,
+    following: Following | None = None,
+) -> ReadAhead | None:
+    """Return a :class:`ReadAhead` of a source; ``None`` if it does not offer fetches."""
     fetches = source.fetches() if isinstance(source, SupportsFetches) else None
-    return source.read() if fetches is None else ReadAhead(fetches, split)
+    return None if fetches is None else ReadAhead(fetches, split, pace, following)
 
 
 class MovementCounter:

@@ -172,6 +172,21 @@ def count_rows(block: Any) -> int:
     return int(shape[0]) if shape else len(block)
 
 
+def cut_rows(values: Any, counts: npt.NDArray[np.int64]) -> list[Any]:
+    """Cut an array with one entry per row into parts of so many rows.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it has more or fewer entries.
+    """
+    ends = np.cumsum(counts).tolist()
+    total = ends[-1] if ends else 0
+    if (rows := count_rows(values)) != total:
+        raise InvalidArgumentError(f"expected one entry for each of {total} rows, got {rows}")
+    return [values[end - count : end] for end, count in zip(ends, counts.tolist(), strict=True)]
+
+
 def has_rows(block: Any) -> bool:
     """Return whether a block has rows that :func:`count_rows` can count.
 

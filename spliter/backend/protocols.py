@@ -18,8 +18,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from spliter._grid import BlockGrid, IntArray
+from spliter._pace import Prefetch
 from spliter._planner import Location, Placement, PlannedPartition
-from spliter._read_ahead import Fetches, Prefetch
+from spliter._read_ahead import Fetches
 
 
 @dataclass(frozen=True)

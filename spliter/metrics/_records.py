@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from spliter._grid import IntArray
 from spliter._planner import Location
+from spliter._read_ahead import ReadAhead
 from spliter.metrics._prometheus import Totals
 
 MAX_SPLITS: Final = 64
@@ -60,6 +61,8 @@ class Pass:
         Whether a thread took the partition from the queue of another one.
     place : Location or None
         Where it ran, if that is known.
+    read_ahead, unused : int
+        Blocks that were read ahead, at most, and that were read though the loop was left before.
     """
 
     split: str
@@ -73,6 +76,8 @@ class Pass:
     waiting: float
     stolen: bool = False
     place: Location | None = None
+    read_ahead: int = 0
+    unused: int = 0
 
     @property
     def key(self) -> tuple[int, int]:
@@ -151,6 +156,9 @@ class MeasuredBlocks(Iterator[Any]):
         self._has_ended = True
         duration = now - self._begun
         here = threading.get_ident()
+        ahead = self._blocks if isinstance(self._blocks, ReadAhead) else None
+        if ahead is not None:
+            ahead.close()
         return Pass(
             *self._of,
             thread=(os.getpid(), here),
@@ -161,6 +169,8 @@ class MeasuredBlocks(Iterator[Any]):
             seconds=np.array(self._seconds, np.float32),
             waiting=self._waiting,
             stolen=STOLEN.get(),
+            read_ahead=0 if ahead is None else ahead.deepest,
+            unused=0 if ahead is None else ahead.unused,
         )
 
 
@@ -194,6 +204,7 @@ class Records:
             seconds=one.duration,
             cpu_seconds=one.cpu,
             waiting_seconds=one.waiting,
+            unused_blocks=one.unused,
             steals=one.stolen,
         )
         self.keep([one])

@@ -20,6 +20,8 @@ COLUMNS: Final = (
     "seconds",
     "cpu",
     "waiting",
+    "ahead",
+    "unused",
     "idle",
     "steals",
 )
@@ -54,6 +56,10 @@ class PartitionMetrics:
         CPU time of the iterating thread in that time; threads of libraries are not counted.
     waiting_seconds : float
         Time spent reading blocks: from other locations, from disk.
+    read_ahead : int
+        Blocks that were read before their turn, at most.
+    unused_blocks : int
+        Blocks that were read ahead and not used, as the loop was left before.
     stolen : bool
         Whether another location ran it, or a thread that took it from the queue of another one.
     """
@@ -64,6 +70,8 @@ class PartitionMetrics:
     seconds: float
     cpu_seconds: float
     waiting_seconds: float
+    read_ahead: int
+    unused_blocks: int
     stolen: bool
 
 
@@ -137,6 +145,8 @@ class Metrics(Sequence[PartitionMetrics]):
                     f"{sum(one.seconds for one in here):.3g}",
                     f"{sum(one.cpu_seconds for one in here):.3g}",
                     f"{sum(one.waiting_seconds for one in here):.3g}",
+                    f"{max((one.read_ahead for one in here), default=0):,}",
+                    f"{sum(one.unused_blocks for one in here):,}",
                     f"{idle:.3g}",
                     f"{sum(one.stolen for one in here):,}",
                 )
@@ -199,6 +209,8 @@ def report(
                 one.duration,
                 one.cpu,
                 one.waiting,
+                one.read_ahead,
+                one.unused,
                 one.stolen or place != partition.location,
             )
         )

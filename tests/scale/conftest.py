@@ -24,7 +24,7 @@ FREE = 110_000_000
 """Bytes that the small worker may take, beside what it has imported, before Dask pauses it."""
 
 PLENTY = 10**10
-"""Memory of the worker while it is measured."""
+"""Memory of a worker that needs not spill, and of one while it is measured."""
 
 PAUSE = 0.8
 """Part of its memory at which Dask pauses a worker, by default."""
@@ -64,6 +64,13 @@ def small_worker() -> Iterator[Client]:
         for nanny in (False, True):
             client.run(limit_memory, limit=limit, nanny=nanny)
         yield client
+
+
+@pytest.fixture
+def large_worker() -> Iterator[Client]:
+    """Client of one worker process that stays far below its memory target."""
+    with ExitStack() as stack:
+        yield start(stack, n_workers=1, memory_limit=PLENTY)
 
 
 def pauses_at(client: Client) -> int:

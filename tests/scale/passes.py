@@ -48,6 +48,13 @@ def read_as_dask_does(keys: list[Any]) -> None:
         get_worker().data[key]
 
 
+def look_ahead(partition: Partition) -> tuple[float, int]:
+    """Add up the numbers of the blocks; return that and how many were read ahead, at most."""
+    blocks: Any = iter(partition)
+    found = sum(float(one[0, 0]) for one in blocks)
+    return found, getattr(blocks._blocks, "deepest", -1)
+
+
 def total(partition: Partition) -> tuple[int, float]:
     """Return how many blocks there are to see, and the sum of their numbers."""
     blocks = list(partition)

@@ -24,6 +24,7 @@ from tests.scale.passes import (
     block,
     litter,
     look,
+    look_ahead,
     read_as_dask_does,
     spill_all,
     total,
@@ -76,6 +77,27 @@ def test_more_data_than_memory(small_worker: Client) -> None:
     client.submit(read_as_dask_does, keys, pure=False).result(timeout=WAIT)
     assert sum(_traffic_of(client).writes.values()) > blocks / 3
     assert _process_of(client) == process, "the worker was ended and started again"
+
+
+@pytest.mark.feature("spill buffer")
+@pytest.mark.parametrize("prefetch", ["auto", 3, False])
+def test_spilled_blocks_are_read_once_and_ahead(large_worker: Client, prefetch: Any) -> None:
+    client = large_worker
+    x = _points(12)
+    with split(x, partitions_per_location=1, prefetch=prefetch) as parts:
+        found = parts[0].submit(look_ahead).result(timeout=WAIT)
+        assert found == (sum(range(12)), -1), "blocks in memory are not wrapped"
+        client.run(spill_all)
+        client.run(start_counting)
+        numbers, deepest = parts[0].submit(look_ahead).result(timeout=WAIT)
+        assert numbers == sum(range(12))
+        reads = _traffic_of(client).reads
+        assert (len(reads), max(reads.values())) == (12, 1)
+        assert parts.moved.blocks == 0
+    if prefetch == 3:
+        assert 0 < deepest <= 3
+    if prefetch is False:
+        assert deepest == -1
 
 
 def test_k_means_reads_spilled_blocks_once_a_pass(small_worker: Client) -> None:

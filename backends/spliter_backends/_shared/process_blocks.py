@@ -29,7 +29,7 @@ from spliter.backend import (
     blocks_of,
     concatenate,
 )
-from spliter_backends._shared.readable import ReadableCollection, fetches_of
+from spliter_backends._shared.readable import ReadableCollection, fetches_of, in_turn
 
 
 @dataclass(eq=False)
@@ -64,7 +64,7 @@ class LocalSource:
         """
         if not self.store.collections:
             raise SplitClosedError("the Split of this partition was closed; split again")
-        return _read(self.store.collections, self.positions)
+        return _read(self.store.collections, self.positions, self.store.prefetch)
 
     def fetches(self) -> Fetches | None:
         """Return the reads of the blocks; None if they are in memory."""
@@ -133,14 +133,19 @@ def _find(token: str, positions: IntArray, process: int) -> LocalSource | Remote
     )
 
 
-def _read(collections: Sequence[ReadableCollection], positions: IntArray) -> Iterator[Any]:
+def _read(
+    collections: Sequence[ReadableCollection], positions: IntArray, prefetch: Prefetch
+) -> Iterator[Any]:
     first, *aligned = collections
+    turns = in_turn(first, positions, prefetch)
     if not aligned:
-        yield from map(first.read, positions.tolist())
+        yield from map(first.read, turns)
         return
     rows = first.grid.rows(positions)
-    for position, row in zip(positions.tolist(), rows.tolist(), strict=True):
-        yield (first.read(position), *(other.read(row) for other in aligned))
+    others = [in_turn(other, rows, prefetch) for other in aligned]
+    for position, *matching in zip(turns, *others, strict=True):
+        found = (other.read(row) for other, row in zip(aligned, matching, strict=True))
+        yield (first.read(position), *found)
 
 
 class LocalBlocks(BlocksBase[Executor]):
@@ -185,7 +190,7 @@ class LocalBlocks(BlocksBase[Executor]):
         """Return the first row of the first block, or of each aligned one; None without blocks."""
         if not len(self._nbytes) or not self._store.collections:
             return None
-        block = next(_read(self._store.collections, np.zeros(1, dtype=np.int64)))
+        block = next(_read(self._store.collections, np.zeros(1, dtype=np.int64), False))
         return tuple(map(_first_row, block)) if isinstance(block, tuple) else _first_row(block)
 
     def close(self) -> None:

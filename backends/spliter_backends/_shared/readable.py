@@ -7,6 +7,7 @@ the block at a position.
 from __future__ import annotations
 
 import math
+import mmap
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import numpy as np
 from spliter import BlockGrid, Partition, UnsupportedCollectionError
 from spliter.backend import (
     UNKNOWN,
+    WINDOW_NBYTES,
     Fetches,
     IntArray,
     Prefetch,
@@ -29,6 +31,11 @@ from spliter.backend import (
 MEMMAP_BLOCK_BYTES = 32 * 2**20
 """Approximate size of a block cut from a memory map: large enough to read at disk speed, small
 enough that every thread can hold some in memory."""
+
+
+ADVISED_NBYTES = 2**17
+"""Bytes that the operating system is told of at once: Linux reads no more for one advice where its
+settings are the usual ones."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,9 @@ class ReadableCollection:
         Whether `read` reads a file or an object store.
     slow : bool
         Whether it has the bytes only once it has returned; a memory map has them later.
+    will_need : callable, optional
+        Takes the position of a block that is mapped from a file; the operating system then begins
+        to read it.
     """
 
     grid: BlockGrid
@@ -57,6 +67,7 @@ class ReadableCollection:
     join: Callable[[Iterable[Any]], Any] = concatenate
     stored: bool = False
     slow: bool = False
+    will_need: Callable[[int], None] | None = None
 
 
 def fetches_of(
@@ -100,6 +111,35 @@ def fetches_of(
 
     nbytes = first.nbytes[positions] + sum(other.nbytes[rows] for other in aligned)
     return Fetches(read, nbytes.tolist(), prefetch, location, has_memory)
+
+
+def in_turn(
+    collection: ReadableCollection, positions: IntArray, prefetch: Prefetch
+) -> Iterable[int]:
+    """Return positions for a loop that reads each when it gets it; files are read before that.
+
+    Parameters
+    ----------
+    collection : ReadableCollection
+        If it is mapped from a file, the operating system is told of the next blocks.
+    positions : ndarray of int64, shape (n,)
+        In the order of the loop.
+    prefetch : "auto", False or int
+        Of how many; for "auto" of as many as a window holds, at least one.
+    """
+    turns: list[int] = positions.tolist()
+    if collection.will_need is None or prefetch is False or not turns:
+        return turns
+    largest = max(int(collection.nbytes[positions].max()), 1)
+    depth = max(WINDOW_NBYTES // largest, 1) if prefetch == "auto" else prefetch
+    return _advised(turns, collection.will_need, depth)
+
+
+def _advised(turns: list[int], will_need: Callable[[int], None], depth: int) -> Iterator[int]:
+    for number, position in enumerate(turns):
+        for later in turns[number + (depth if number else 1) : number + depth + 1]:
+            will_need(later)
+        yield position
 
 
 def is_block(value: Any) -> bool:
@@ -220,7 +260,29 @@ def open_memmap(array: np.memmap[Any, Any], threads: int) -> ReadableCollection:
     def read(position: int) -> Any:
         return array[starts[position] : starts[position + 1]]
 
-    return ReadableCollection(grid, _known(grid, array.itemsize), read, stored=True)
+    will_need = _advice(array, read) if array.flags.c_contiguous else None
+    return ReadableCollection(
+        grid, _known(grid, array.itemsize), read, stored=True, will_need=will_need
+    )
+
+
+def _advice(array: np.memmap[Any, Any], read: Callable[[int], Any]) -> Callable[[int], None] | None:
+    """Return a function that has the operating system read a block, if it takes such advice."""
+    mapped: Any = array
+    while isinstance(mapped, np.ndarray):
+        mapped = mapped.base
+    if not isinstance(mapped, mmap.mmap) or not hasattr(mmap, "MADV_WILLNEED"):
+        return None
+    first_byte = np.frombuffer(mapped, np.uint8).ctypes.data
+
+    def will_need(position: int) -> None:
+        block = read(position)
+        start = block.ctypes.data - first_byte
+        first = start - start % mmap.PAGESIZE  # advice is given by pages
+        for at in range(first, start + block.nbytes, ADVISED_NBYTES):
+            mapped.madvise(mmap.MADV_WILLNEED, at, min(ADVISED_NBYTES, start + block.nbytes - at))
+
+    return will_need
 
 
 def open_zarr(array: Any) -> ReadableCollection:

@@ -279,6 +279,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
                 timeout=self._queries.timeout,
                 view=None if self._view is None else self._view(part),
                 shared=bool(part.holders),
+                prefetch=self.prefetch,
             )
             made.append(ClientSource(self, sent, aligned))
         self._sources.update(made)

@@ -130,11 +130,9 @@ class LabelledView:
     labels: xr.Dataset
     bounds: Sequence[Mapping[Hashable, slice]]
 
-    def blocks(self, bare: Iterator[Any]) -> Iterator[xr.DataArray | xr.Dataset]:
-        """Yield the block of each chunk, or tuple of chunks."""
-        for bounds, chunks in zip(self.bounds, bare, strict=True):
-            whole = chunks if isinstance(chunks, tuple) else (chunks,)
-            yield self.recipe.block(self.labels.isel(bounds), whole)
+    def block(self, at: int, chunks: Sequence[Any]) -> xr.DataArray | xr.Dataset:
+        """Return the block of one chunk, or of several aligned ones."""
+        return self.recipe.block(self.labels.isel(self.bounds[at]), chunks)
 
     def join(self, blocks: Iterator[Any]) -> Any:
         """Concatenate such blocks; see :meth:`Recipe.join`."""

@@ -164,6 +164,28 @@ def schedules(
         _compare(app, common, common.choices(rows, 1), ways)
 
 
+@compare.command()
+@functools.partial(with_common_options, workers=1, blocks_per_core=64)
+def prefetch(
+    common: CommonOptions,
+    rows: RowsOption = 10_432,
+    dims: DimsOption = 1_000,
+    latency: Annotated[
+        float, typer.Option(help="Milliseconds that each read of a block takes.")
+    ] = 20.0,
+    ms: Annotated[float, typer.Option(help="Milliseconds of work on each block.")] = 5.0,
+    depth: Annotated[
+        int, typer.Option(help="Blocks read ahead by hand, and threads of the lazy graph.")
+    ] = 8,
+    ways: Annotated[str | None, ways_option("prefetch")] = None,
+) -> None:
+    """Loop over a Zarr array behind a delay, read in several ways, and show what each took."""
+    from spliter_experiments.compare.workloads.prefetch import Prefetch
+
+    with errors_reported():
+        _compare(Prefetch(latency, ms, depth), common, common.choices(rows, dims), ways)
+
+
 def _compare(
     app: App[Any], common: CommonOptions, choices: Sequence[InputChoice], ways: str | None
 ) -> None:

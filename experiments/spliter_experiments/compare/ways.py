@@ -20,10 +20,13 @@ NUMBA: Final = "numba"
 IDEAL: Final = "ideal"
 """A lower bound that is computed from the time of the blocks."""
 
+WORK: Final = "work"
+"""The work alone, without reading."""
+
 ONE_PROCESS: Final = (SKLEARN, JOBLIB, NUMBA)
 """Ways in one process on this machine, with one thread per core."""
 
-OFF_CLUSTER: Final = (*ONE_PROCESS, FLOOR, IDEAL)
+OFF_CLUSTER: Final = (*ONE_PROCESS, FLOOR, IDEAL, WORK)
 
 SCHEDULED: Final = ("static", "mfsc", "fiss", "tss", "gss", "fac2", "ss")
 """Schedules that are compared, those with the fewest tasks first."""
@@ -73,6 +76,7 @@ WAYS: Final = {
         NUMBA,
         IDEAL,
     ),
+    "prefetch": ("spliter", "spliter-plain", "per-block", "window", "slices", "dask", WORK),
 }
 """Ways of each app, in the order of the tables."""
 
@@ -96,6 +100,10 @@ MEANINGS: Final = {
     JOBLIB: "threads of joblib in one process on this machine, each taking blocks in batches",
     NUMBA: "a loop compiled by numba (prange) in one process on this machine",
     IDEAL: "the time that the blocks take in plain processes, over the number of cores",
+    "spliter-plain": "the same, without reading ahead",
+    "window": "a window over a pool of threads, written by hand",
+    "slices": "reads of eight blocks at once",
+    WORK: "the work alone on one core, without reading",
     SKLEARN: "scikit-learn in one process on this machine",
     FLOOR: "the same kernel in plain processes, no engine: the least it can take",
 }

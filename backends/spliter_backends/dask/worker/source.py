@@ -16,6 +16,7 @@ and would need all of them in memory at once.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -32,12 +33,21 @@ from spliter import (
     BlockTimeoutError,
     PartitionNotLocalError,
 )
-from spliter.backend import IntArray, check_rows, concatenate, log_event
-from spliter_backends.dask.internals import call_scheduler
+from spliter.backend import (
+    Fetches,
+    IntArray,
+    Prefetch,
+    blocks_of,
+    check_rows,
+    concatenate,
+    log_event,
+)
+from spliter_backends.dask.internals import call_scheduler, in_memory
 from spliter_backends.dask.worker.fetch import fetch, leave_thread_pool
 from spliter_backends.dask.worker.materialize import limit_time, materialize_here
 from spliter_backends.dask.worker.memory import (
     MISSING,
+    has_memory_to_spare,
     holds_all,
     memory_for,
     nbytes_of,
@@ -59,8 +69,8 @@ _MAX_RECORDED_MOVES: Final = 10_000
 class View(Protocol):
     """Converts a partition's plain blocks to what its tasks yield; small to pickle."""
 
-    def blocks(self, bare: Iterator[Any]) -> Iterator[Any]:
-        """Yield the converted block for each block, or each tuple of aligned blocks."""
+    def block(self, at: int, chunks: Sequence[Any]) -> Any:
+        """Return the converted block for the partition's block `at` and those aligned with it."""
         ...
 
     def join(self, blocks: Iterator[Any]) -> Any:
@@ -94,6 +104,8 @@ class WorkerSource:
         Converts the blocks to what tasks yield.
     shared : bool, default False
         Whether several workers hold the blocks, and any of them may run the tasks.
+    prefetch : "auto", False or int
+        How many spilled blocks to read ahead.
     """
 
     members: tuple[tuple[Key, ...], ...]
@@ -107,6 +119,7 @@ class WorkerSource:
     timeout: float
     view: View | None = None
     shared: bool = False
+    prefetch: Prefetch = "auto"
 
     def read(self) -> Iterator[Any]:
         """Return an iterator over the blocks, which must be in this worker's memory."""
@@ -148,30 +161,49 @@ class PartitionReader:
 
     def read(self) -> Iterator[Any]:
         """Yield the blocks in order, tuples where collections are aligned."""
-        view = self._source.view
-        return self._bare() if view is None else view.blocks(self._bare())
-
-    def _bare(self) -> Iterator[Any]:
-        source = self._source
         fetched: dict[Key, Any] = {}
-        if len(source.members) == 1:
-            for at, key in enumerate(source.members[0]):
-                # No reference is kept: a used block may be released before the next one is read.
-                yield self._block(at, key, fetched)
-            return
-        for at, keys in enumerate(zip(*source.members, strict=True)):
-            yield self._row(at, keys, fetched)
+        for at in range(len(self._source.nbytes)):
+            # No reference is kept: a used block may be released before the next one is read.
+            yield self._finish(fetched, at, self._read_local(at))
 
-    def _row(self, at: int, keys: Sequence[Key], fetched: dict[Key, Any]) -> tuple[Any, ...]:
-        """Read one block of each aligned collection."""
-        blocks = tuple(self._block(at, key, fetched) for key in keys)
-        if self._source.view is None:  # a view aligns the blocks itself
-            check_rows(blocks, self._source.index(at))
+    def fetches(self) -> Fetches | None:
+        """Return the reads of the blocks; None if all of them are in memory."""
+        source, memory = self._source, in_memory(self._worker)
+        if source.prefetch is False or all(key in memory for _, key in self._keys()):
+            return None
+        return Fetches(
+            self._read_local,
+            [
+                sum(0 if key in memory else nbytes_of(self._worker, key) for key in keys)
+                for keys in zip(*source.members, strict=True)
+            ],
+            source.prefetch,
+            self._worker.address,
+            functools.partial(has_memory_to_spare, self._worker),
+            finish=functools.partial(self._finish, {}),
+        )
+
+    def _read_local(self, at: int) -> tuple[Any, ...]:
+        """Read a block of each collection from this worker's memory or disk, as far as it is there.
+
+        Runs in any thread.
+        """
+        return tuple(read_local(self._worker, member[at]) for member in self._source.members)
+
+    def _finish(self, fetched: dict[Key, Any], at: int, blocks: tuple[Any, ...]) -> Any:
+        """Return what the loop gets; blocks that are elsewhere are fetched with those after."""
+        source = self._source
+        if any(block is MISSING for block in blocks):
+            blocks = tuple(
+                self._read_remote(at, member[at], fetched) if block is MISSING else block
+                for block, member in zip(blocks, source.members, strict=True)
+            )
+        if source.view is not None:
+            return source.view.block(at, blocks)
+        if len(blocks) == 1:
+            return blocks[0]
+        check_rows(blocks, source.index(at))
         return blocks
-
-    def _block(self, at: int, key: Key, fetched: dict[Key, Any]) -> Any:
-        block = read_local(self._worker, key)
-        return self._read_remote(at, key, fetched) if block is MISSING else block
 
     def materialized(self) -> Any:
         """Return the concatenated blocks, made once for all tasks at this worker."""
@@ -191,7 +223,7 @@ class PartitionReader:
             nbytes_of(self._worker, key) or int(source.nbytes[at]) for at, key in self._keys()
         )
         with memory_for(self._worker, nbytes):
-            return (concatenate if source.view is None else source.view.join)(self.read())
+            return (concatenate if source.view is None else source.view.join)(blocks_of(self))
 
     def _read_remote(self, at: int, key: Key, fetched: dict[Key, Any]) -> Any:
         """Read a block from another worker, with a batch of the blocks after it."""

@@ -33,6 +33,7 @@ from spliter_experiments.compare.workloads.kmeans import (
     sum_blocks,
 )
 from spliter_experiments.compare.workloads.knn import Quest, build_from_block
+from spliter_experiments.compare.workloads.prefetch import ON_DASK
 from spliter_experiments.compare.workloads.sums import repeat
 from spliter_experiments.compare.workloads.workload import App, Parts, Site, Way, Ways
 from spliter_experiments.harness.runner import Answer
@@ -216,6 +217,7 @@ OWN: dict[str, dict[str, Way]] = {
     "csvm": {"per-block-paper": cascade_of_the_paper},
     "knn": {"per-block-paper": neighbors_of_the_paper},
     "schedules": {},
+    "prefetch": ON_DASK,
 }
 
 
