@@ -175,7 +175,7 @@ def prefetch(
     ] = 20.0,
     ms: Annotated[float, typer.Option(help="Milliseconds of work on each block.")] = 5.0,
     depth: Annotated[
-        int, typer.Option(help="Blocks read ahead by hand, and threads of the lazy graph.")
+        int, typer.Option(help="Blocks that the window written by hand reads ahead.")
     ] = 8,
     ways: Annotated[str | None, ways_option("prefetch")] = None,
 ) -> None:

@@ -1,7 +1,7 @@
 """``spliter compare prefetch``: loop over a Zarr array behind a delay, read in several ways.
 
-One task at one Dask worker iterates over all chunks. The array is in files, and each read of a
-chunk waits for a given time first, as for a store that is far away.
+Tasks of Dask workers iterate over the chunks. The array is in files, and each read of a chunk waits
+for a given time first, as for a store that is far away.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Loop:
     calls : int
         Amount of work on a block, in calls of a NumPy function.
     depth : int
-        Blocks that ways read ahead, if they do not choose by themselves.
+        Blocks that the window by hand reads ahead.
     """
 
     array: Any
@@ -128,7 +128,7 @@ def reading_ahead(prefetch: Any) -> Way:
 
     def way(site: Site[Engine], loop: Loop) -> Answer:
         blocks = on_workers(loop.array)
-        with split(blocks, partitions_per_location=1, prefetch=prefetch) as partitions:
+        with split(blocks, prefetch=prefetch) as partitions:
             return Answer(sum(map(result_of, partitions.map(loop.work_all))))
 
     return way
@@ -147,7 +147,7 @@ def in_slices(site: Site[Any], loop: Loop) -> Answer:
 
 
 def in_graph(site: Site[Any], loop: Loop) -> Answer:
-    """Compute a lazy Dask array in so many threads of this process."""
+    """Compute a lazy Dask array at the workers, whose threads read as well."""
     import dask.array as da
 
     lazy = da.from_zarr(loop.array, inline_array=True)
@@ -156,7 +156,7 @@ def in_graph(site: Site[Any], loop: Loop) -> Answer:
         dtype=np.int64,
         chunks=((1,) * lazy.numblocks[0], (1,)),
     )
-    return Answer(int(worked.sum().compute(scheduler="threads", num_workers=loop.depth)))
+    return Answer(int(result_of(site.engine.client.compute(worked.sum()))))
 
 
 ON_DASK: Final[dict[str, Way]] = {
