@@ -118,6 +118,7 @@ class RedisServer(Server):
 @contextmanager
 def redis_server() -> Iterator[RedisServer]:
     """Run a Redis server."""
+    pytest.importorskip("redis")
     server = RedisServer(free_port())
     try:
         yield server

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -128,7 +129,9 @@ def test_forked_processes_connect_themselves(server: RedisServer) -> None:
 
     threading.Thread(target=hold).start()
     held.wait()
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads
+        child = os.fork()
     if not child:
         os._exit(0 if source.get(3) == RECORDS[3] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -53,4 +53,5 @@ CONNECTIONS: Final = Connections()
 """Those of this process."""
 
 atexit.register(CONNECTIONS.close)
-os.register_at_fork(after_in_child=CONNECTIONS.leave_to_parent)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=CONNECTIONS.leave_to_parent)
