@@ -72,9 +72,9 @@ def split(
         and on engines without lazy collections.
     prefetch : "auto", False or int, default "auto"
         How many blocks loops read ahead: as many as keep them from waiting, none, or so many. At
-        one location at most 64 MiB, or one block. For Zarr arrays, blocks that Ray or dataClay has
-        written to disk, blocks that Ray has at another node, and copies in COMPSs tasks over
-        dataClay; no effect on other blocks.
+        one location at most 64 MiB, or one block. For Zarr arrays, memory maps, blocks that Dask,
+        Ray or dataClay has written to disk, blocks that Ray has at another node, and copies in
+        COMPSs tasks over dataClay; no effect on other blocks.
     backend : str, optional
         Name of the backend; found from the collection's type by default.
 

@@ -303,18 +303,21 @@ def test_the_table_of_a_pass_shows_the_depth_and_what_was_not_used() -> None:
     array = zarr.open_array(LatencyStore(memory, get_latency=0.005), mode="r")
 
     def first_of(part: Partition) -> int:
-        blocks = iter(part)
+        blocks: Any = iter(part)
         found = int(next(blocks)[0])
-        time.sleep(0.05)  # until the reads have begun
+        deadline = time.monotonic() + 30
+        while any(not (read.running() or read.done()) for read, _ in blocks._blocks._begun):
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
         return found
 
     with split(array, partitions_per_location=1, prefetch=3) as parts:
         assert parts[0].submit(first_of).result() == 0
         (found,) = parts.metrics()
-        assert (found.read_ahead, found.unused_blocks) == (3, 3)
+        assert (found.read_ahead, found.unused_reads) == (3, 3)
         assert parts[0].submit(lambda part: sum(len(block) for block in part)).result() == 64
         (found,) = parts.metrics()
-        assert (found.read_ahead, found.unused_blocks) == (3, 0)
+        assert (found.read_ahead, found.unused_reads) == (3, 0)
         assert "ahead  unused" in repr(parts.metrics())
 
 
@@ -340,10 +343,10 @@ def test_the_system_reads_a_mapped_block(tmp_path: Path) -> None:
     nbytes = int(mapped.nbytes[1])
     if cached(path) >= nbytes:
         pytest.skip("this file system keeps its files in memory")
-    mapped.will_need(1)
     deadline = time.monotonic() + 60
     while cached(path) < nbytes:
         assert time.monotonic() < deadline, cached(path)
+        mapped.will_need(1)  # a busy system may not follow an advice
         time.sleep(0.01)
 
 

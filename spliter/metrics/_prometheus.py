@@ -19,7 +19,7 @@ HELP: Final = {
     "seconds": "Time from the request of the first block to the end of the iteration",
     "cpu_seconds": "CPU time of the iterating threads",
     "waiting_seconds": "Time that iterations spent reading blocks",
-    "unused_blocks": "Blocks that were read ahead in vain: the loop was left before",
+    "unused_reads": "Reads ahead that were not used: the loop was left before",
     "steals": "Partitions that a thread took from the queue of another one",
 }
 """Counters, each named ``spliter_<name>_total``."""

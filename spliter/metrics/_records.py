@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from spliter._grid import IntArray
 from spliter._planner import Location
-from spliter._read_ahead import ReadAhead
+from spliter._read_ahead import LookAhead
 from spliter.metrics._prometheus import Totals
 
 MAX_SPLITS: Final = 64
@@ -62,7 +62,8 @@ class Pass:
     place : Location or None
         Where it ran, if that is known.
     read_ahead, unused : int
-        Blocks that were read ahead, at most, and that were read though the loop was left before.
+        Blocks that were read ahead, at most; reads of blocks or records that were not used, because
+        the loop was left before.
     """
 
     split: str
@@ -156,7 +157,7 @@ class MeasuredBlocks(Iterator[Any]):
         self._has_ended = True
         duration = now - self._begun
         here = threading.get_ident()
-        ahead = self._blocks if isinstance(self._blocks, ReadAhead) else None
+        ahead = self._blocks if isinstance(self._blocks, LookAhead) else None
         if ahead is not None:
             ahead.close()
         return Pass(
@@ -204,7 +205,7 @@ class Records:
             seconds=one.duration,
             cpu_seconds=one.cpu,
             waiting_seconds=one.waiting,
-            unused_blocks=one.unused,
+            unused_reads=one.unused,
             steals=one.stolen,
         )
         self.keep([one])

@@ -58,8 +58,8 @@ class PartitionMetrics:
         Time spent reading blocks: from other locations, from disk.
     read_ahead : int
         Blocks that were read before their turn, at most.
-    unused_blocks : int
-        Blocks that were read ahead and not used, as the loop was left before.
+    unused_reads : int
+        Reads of blocks, or of their records, that were not used, because the loop was left before.
     stolen : bool
         Whether another location ran it, or a thread that took it from the queue of another one.
     """
@@ -71,7 +71,7 @@ class PartitionMetrics:
     cpu_seconds: float
     waiting_seconds: float
     read_ahead: int
-    unused_blocks: int
+    unused_reads: int
     stolen: bool
 
 
@@ -146,7 +146,7 @@ class Metrics(Sequence[PartitionMetrics]):
                     f"{sum(one.cpu_seconds for one in here):.3g}",
                     f"{sum(one.waiting_seconds for one in here):.3g}",
                     f"{max((one.read_ahead for one in here), default=0):,}",
-                    f"{sum(one.unused_blocks for one in here):,}",
+                    f"{sum(one.unused_reads for one in here):,}",
                     f"{idle:.3g}",
                     f"{sum(one.stolen for one in here):,}",
                 )
