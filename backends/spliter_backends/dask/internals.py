@@ -282,14 +282,11 @@ def add_dashboard_page(scheduler: Any, path: str, fill: Callable[..., None]) -> 
 
 
 def _spill_buffer_is_known(worker: Any) -> bool:
-    data, manager = worker.data, worker.memory_manager
-    fast = data.fast
+    data, fast = worker.data, worker.data.fast
     return (
         isinstance(fast.d, dict)
         and isinstance(fast.total_weight + fast.n, int | float)
         and isinstance(data.slow.data.weight_by_key, dict)
-        and {"memory_limit", "memory_target_fraction", "memory_spill_fraction"}
-        <= vars(manager).keys()
         and worker.monitor.get_process_memory() > 0
     )
 
@@ -320,39 +317,33 @@ def in_memory(worker: Worker) -> Any:
 def read_spilled(worker: Worker, key: Key) -> Any:
     """Read a value that may be on disk; return it to memory only if there is room."""
     data: Any = worker.data
-    return data.slow[key] if _has_known_buffer(worker) and not _has_room(worker, key) else data[key]
-
-
-def _has_room(worker: Worker, key: Key) -> bool:
-    """Return whether a value fits into memory without spilling another one."""
-    data: Any = worker.data
+    if not _has_known_buffer(worker):
+        return data[key]
     nbytes: int = data.slow.data.weight_by_key[key].memory
-    if data.fast.total_weight + nbytes > data.fast.n:
-        return False
-    manager = worker.memory_manager
-    if not manager.memory_limit:
-        return True
-    # Dask also counts unmanaged memory, and spills down to its target.
-    most = manager.memory_target_fraction or manager.memory_spill_fraction or 1
-    return worker.monitor.get_process_memory() + nbytes <= manager.memory_limit * most
-
-
-def is_below_target(worker: Worker) -> bool:
-    """Return whether a worker's process is below the memory from which on Dask spills."""
-    manager: Any = getattr(worker, "memory_manager", None)
-    if not memory_limits.usable(manager) or not manager.memory_limit:
-        return True
-    most = manager.memory_target_fraction or manager.memory_pause_fraction or 1
-    return bool(worker.monitor.get_process_memory() <= manager.memory_limit * most)
+    has_room = data.fast.total_weight + nbytes <= data.fast.n and is_below_target(worker, nbytes)
+    return data[key] if has_room else data.slow[key]
 
 
 memory_limits = Feature(
     "memory limits",
     "Dask kills workers that run out of memory",
     lambda manager: (
-        {"memory_limit", "memory_target_fraction", "memory_pause_fraction"} <= vars(manager).keys()
+        {"memory_limit", *(f"memory_{name}_fraction" for name in ("target", "spill", "pause"))}
+        <= vars(manager).keys()
     ),
 )
+
+
+def is_below_target(worker: Worker, nbytes: int = 0) -> bool:
+    """Return whether a worker's process with so many bytes more stays below its memory target.
+
+    Dask also counts memory that it does not manage, and spills down to the target.
+    """
+    manager: Any = getattr(worker, "memory_manager", None)
+    if not memory_limits.usable(manager) or not manager.memory_limit:
+        return True
+    most = manager.memory_target_fraction or manager.memory_spill_fraction or 1
+    return bool(worker.monitor.get_process_memory() + nbytes <= manager.memory_limit * most)
 
 
 def memory_limit(worker: Worker) -> float | None:
