@@ -73,11 +73,12 @@ def litter(nbytes: int) -> int:
     pieces: list[Any] = [np.ones(piece, "u1") for _ in range(nbytes // piece)]
     _needed.extend(pieces[::100])
     pieces.append(pieces)
-    return _taken()
+    return taken()
 
 
 _needed: list[Any] = []
 
 
-def _taken() -> int:
+def taken() -> int:
+    """Return the bytes that the worker's process takes."""
     return int(get_worker().monitor.get_process_memory())

@@ -27,6 +27,7 @@ from tests.scale.passes import (
     look_ahead,
     read_as_dask_does,
     spill_all,
+    taken,
     total,
 )
 
@@ -137,9 +138,11 @@ def test_too_large_to_be_one_is_said_before_it_harms(small_worker: Client) -> No
 def test_memory_that_nobody_needs_is_free(small_worker: Client) -> None:
     client = small_worker
     x = _points(12)
-    taken = client.submit(litter, 45_000_000).result(timeout=WAIT)
-    # Blocks and copy together would not fit beside it.
-    assert taken + x.nbytes > pauses_at(client)
+    limit = pauses_at(client)
+    before = client.submit(taken, pure=False).result(timeout=WAIT)
+    after = client.submit(litter, limit - before - x.nbytes // 2).result(timeout=WAIT)
+    # There is room for it, but not for the copy of the blocks beside it.
+    assert limit - x.nbytes < after < limit
     with split(x, materialize=True, partitions_per_location=1) as parts:
         ((count, numbers),) = client.gather(parts.map(total))
     assert (count, numbers) == (1, sum(range(12)))

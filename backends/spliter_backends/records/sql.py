@@ -15,6 +15,8 @@ POOL: Final = {"pool_size": 16, "max_overflow": 0}
 CONNECT_SECONDS: Final = 5
 """Bound of connecting, with drivers that have this option."""
 
+_EXAMPLE: Final = "SELECT id, name FROM people WHERE id IN :keys"
+
 _QUOTED: Final = re.compile(
     r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|/\*.*?\*/""", re.DOTALL
 )
@@ -148,5 +150,5 @@ def _check_statement(statement: object) -> None:
     if not is_select or not is_keyed or ";" in body or _WRITES.search(body):
         raise InvalidArgumentError(
             "the statement must be one SELECT whose only parameter is IN :keys, such as "
-            f"'SELECT id, name FROM people WHERE id IN :keys', got {statement!r}"
+            f"{_EXAMPLE!r}, got {statement!r}"
         )
