@@ -53,6 +53,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="SLURM must be installed: without it the run fails instead of skipping its tests",
     )
     parser.addoption(
+        "--expect-servers",
+        action="store_true",
+        help="servers of records must be installed: without one its tests fail instead of skipping",
+    )
+    parser.addoption(
         "--expect-backends",
         default="",
         metavar="NAME,NAME",
@@ -152,6 +157,8 @@ def pytest_runtest_makereport(
     expected = sorted(_needed(item) & _expected(item.config))
     if item.get_closest_marker("slurm") and item.config.getoption("--expect-slurm"):
         expected.append("slurm")
+    if "records" in item.path.parts and item.config.getoption("--expect-servers"):
+        expected.append("servers")
     if report.skipped and not hasattr(report, "wasxfail") and expected:
         report.outcome = "failed"
         report.longrepr = f"skipped, although {expected} must be usable: {report.longrepr}"
