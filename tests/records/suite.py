@@ -18,25 +18,14 @@ Records = dict[Hashable, Any]
 
 
 class RecordSourceTests:
-    """Subclasses have fixtures of a source, of its records, and of its number of requests."""
+    """Subclasses have three fixtures.
+
+    ``source`` has batches of at most 3 keys, or of 1; ``records`` are its records by key; ``count``
+    is a function that returns how many requests the server has had.
+    """
 
     missing: ClassVar[Sequence[Hashable]] = ()
     """Keys without a record."""
-
-    @pytest.fixture
-    def source(self) -> Any:
-        """Return a source of batches of at most 3 keys, or of 1."""
-        raise NotImplementedError
-
-    @pytest.fixture
-    def records(self) -> Records:
-        """Return the records by key."""
-        raise NotImplementedError
-
-    @pytest.fixture
-    def count(self) -> Callable[[], int]:
-        """Return a function that returns how many requests the server has had."""
-        raise NotImplementedError
 
     def test_single_records(self, source: Any, records: Records) -> None:
         assert {key: source.get(key) for key in records} == records

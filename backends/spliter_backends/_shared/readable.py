@@ -34,8 +34,7 @@ enough that every thread can hold some in memory."""
 
 
 ADVISED_NBYTES = 2**17
-"""Bytes that the operating system is told of at once: Linux reads no more for one advice where its
-settings are the usual ones."""
+"""Bytes of one call of ``madvise``: with its usual settings Linux reads no more for one call."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ def in_turn(
     Parameters
     ----------
     collection : ReadableCollection
-        If it is mapped from a file, the operating system is told of the next blocks.
+        If it is mapped from a file, the next blocks are requested with ``madvise``.
     positions : ndarray of int64, shape (n,)
         In the order of the loop.
     prefetch : "auto", False or int
