@@ -23,6 +23,9 @@ DATA = 150_000_000
 FREE = 110_000_000
 """Bytes that the small worker may take, beside what it has imported, before Dask pauses it."""
 
+PAGES = 250_000_000
+"""Bytes of pages of files that the small worker may have in memory."""
+
 PLENTY = 10**10
 """Memory of a worker that needs not spill, and of one while it is measured."""
 
@@ -30,39 +33,52 @@ PAUSE = 0.8
 """Part of its memory at which Dask pauses a worker, by default."""
 
 
-def import_all() -> int:
-    """Import what the tests need, as a worker; return the bytes that it takes."""
+def anonymous() -> int:
+    """Return the bytes of memory that the process has taken, without the pages of files it maps.
+
+    Of those Linux counts as many as happen to be in memory: 50 to 250 MB for the same imports.
+    """
     import psutil
 
+    memory = psutil.Process().memory_info()
+    return int(memory.rss - memory.shared)
+
+
+def limit_memory(dask_worker: Any) -> int:
+    """Import what the tests need, and leave the worker little memory beside; return the limit."""
     import spliter_apps.kmeans  # noqa: F401
     import spliter_backends.dask.worker.source  # noqa: F401
 
-    return int(psutil.Process().memory_info().rss)
-
-
-def limit_memory(dask_worker: Any, limit: int) -> None:
-    """Change the memory of a worker, or of the nanny that watches it."""
+    dask_worker.monitor.get_process_memory = anonymous
+    limit = round((anonymous() + FREE) / PAUSE)
     dask_worker.memory_manager.memory_limit = limit
     dask_worker.memory_manager.memory_target_fraction = DATA / limit
+    return limit
+
+
+def limit_nanny(dask_worker: Any, limit: int) -> None:
+    """Let the nanny, which counts the pages of files, too, end a worker that takes much more."""
+    dask_worker.memory_manager.memory_limit = limit + PAGES
 
 
 @pytest.fixture
 def small_worker() -> Iterator[Client]:
     """Client of one worker process with little memory beside its imports.
 
-    These take between 200 and 400 MB, also in one environment: Linux counts the pages of files that
-    happen to be in memory. So each worker is measured, and limited after that.
+    How much these take differs from one environment to the next, so the worker is limited after it
+    was measured. What it spills is compressed to nearly nothing: a busy disk would need minutes.
     """
+    settings = {
+        "distributed.worker.memory.target": DATA / PLENTY,
+        "distributed.worker.memory.spill-compression": "zlib",
+    }
     with ExitStack() as stack:
-        target = {"distributed.worker.memory.target": DATA / PLENTY}
-        stack.enter_context(dask.config.set(target))
+        stack.enter_context(dask.config.set(settings))
         client = start(stack, n_workers=1, memory_limit=PLENTY)
         x = da.ones(10, chunks=5).persist()
         split(x).close()
-        (taken,) = client.run(import_all).values()
-        limit = round((taken + FREE) / PAUSE)
-        for nanny in (False, True):
-            client.run(limit_memory, limit=limit, nanny=nanny)
+        (limit,) = client.run(limit_memory).values()
+        client.run(limit_nanny, limit=limit, nanny=True)
         yield client
 
 
