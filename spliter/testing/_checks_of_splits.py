@@ -76,6 +76,15 @@ class SplitChecks(BackendHooks):
                 items = partition.get_item_indexes()
                 np.testing.assert_array_equal(np.concatenate(blocks), items)
 
+    def test_lookups_find_the_records_of_the_items(self) -> None:
+        options: tuple[Prefetch, ...] = (False, "auto", 3)
+        parts = self.split_of(*LENGTHS, partitions_per_location=1)
+        for prefetch in options:
+            found = self.collect(parts.map(_programs.squares_of, prefetch))
+            for partition, squares in zip(parts, found, strict=True):
+                items = partition.get_item_indexes().tolist()
+                assert squares == [(item, None if item % 2 else item**2) for item in items]
+
     def test_sequence_of_the_same_partitions(self) -> None:
         parts = self.split_of(*LENGTHS, partitions_per_location=2)
         listed = list(parts)

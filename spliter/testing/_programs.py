@@ -5,13 +5,14 @@ In a module of their own so that engines can import them by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from spliter import Partition, task
 from spliter._grid import IntArray
+from spliter.backend import Prefetch
 
 
 def contents(partition: Partition) -> list[tuple[tuple[int, ...], Any]]:
@@ -22,6 +23,26 @@ def contents(partition: Partition) -> list[tuple[tuple[int, ...], Any]]:
 def blocks_of(partition: Partition) -> list[Any]:
     """Return the blocks, in iteration order."""
     return list(partition)
+
+
+class Squares:
+    """A source of records: the squares of even numbers; odd ones have none."""
+
+    max_batch = 3
+
+    def get(self, key: int) -> int | None:
+        """Return the square of a number."""
+        return None if key % 2 else key**2
+
+    def get_many(self, keys: Sequence[int]) -> list[int | None]:
+        """Return the squares of several."""
+        return [self.get(key) for key in keys]
+
+
+def squares_of(partition: Partition, prefetch: Prefetch) -> list[tuple[int, int | None]]:
+    """Look up the square of each item; return the items with what was found."""
+    found = partition.lookup(Squares(), lambda block: block, prefetch)
+    return [pair for block, squares in found for pair in zip(block, squares, strict=True)]
 
 
 def item_indexes(partition: Partition) -> IntArray:
