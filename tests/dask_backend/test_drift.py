@@ -191,6 +191,14 @@ def move_all(client: Client, source: str, target: str) -> None:
         await dask_scheduler.delete_worker_data(source, keys, "test")
 
     client.run_on_scheduler(move)
+    deadline = time.monotonic() + 30
+    while client.run(_count_values, workers=[source])[source]:  # it is told without an answer
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _count_values(dask_worker: Any) -> int:
+    return len(dask_worker.data)
 
 
 @pytest.mark.feature("peer reads")  # Dask leaves replicas, and lists blocks wrongly

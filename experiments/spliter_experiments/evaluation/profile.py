@@ -142,15 +142,11 @@ class Profile:
 
     def passes(self) -> list[Pass]:
         """Return the passes, grouped by name and in execution order."""
-        names = dict.fromkeys(task.name for task in self.tasks if task.blocks)
-        found = []
-        for name in names:
-            mine = sorted(
-                (task for task in self.tasks if task.name == name and task.blocks),
-                key=lambda task: task.start,
-            )
-            found += [_pass(group, self.cores) for group in _rounds(mine)]
-        return found
+        named: dict[str, list[Seen]] = {}
+        for task in self.tasks:  # by start, short passes would mix: the workers' clocks differ
+            if task.blocks:
+                named.setdefault(task.name, []).append(task)
+        return [_pass(group, self.cores) for tasks in named.values() for group in _rounds(tasks)]
 
     def verdict(self) -> str:
         """Return a sentence on whether splitting would help."""
