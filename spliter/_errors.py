@@ -82,6 +82,10 @@ class UnknownItemIndexError(SplIterError, RuntimeError):
     """Item indexes were requested, but the sizes of the blocks are not known."""
 
 
+class ItemIndexError(SplIterError, IndexError):
+    """An item index is out of range: the collection has fewer rows."""
+
+
 class SplitClosedError(SplIterError, RuntimeError):
     """A partition or Split was used after the Split was closed."""
 

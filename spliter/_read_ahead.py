@@ -26,7 +26,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from spliter._pace import Following, Pace, Prefetch
@@ -78,6 +78,16 @@ class Fetches:
     has_memory: Callable[[], bool] = lambda: True
     processes: int = 1
     finish: Callable[[int, Any], Any] | None = None
+
+    def only(self, numbers: Sequence[int]) -> Fetches:
+        """Return the reads of some of the blocks, in this order."""
+        finish = self.finish
+        return replace(
+            self,
+            read=lambda at: self.read(numbers[at]),
+            nbytes=[self.nbytes[number] for number in numbers],
+            finish=finish and (lambda at, found: finish(numbers[at], found)),
+        )
 
 
 class Window:

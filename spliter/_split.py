@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
 
+from spliter._columns import check_columns
 from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition
 from spliter._per_block import HINT, Template, map_over, place_results
 from spliter._planner import Location
 from spliter._results import check_may_wait, reduce
 from spliter._snapshot import Snapshot
+from spliter._take import Rows, check_items, pick, plan_rows
 from spliter._task_checks import check_task_function, name_of
 from spliter._team import Queues, Team, check_queues, run_team, team_size
+from spliter.backend.contents import concatenate, take_rows
 from spliter.backend.protocols import ResultBlocks, SupportsExample
 from spliter.metrics import Metrics, report
 
@@ -133,6 +136,63 @@ class Split(Snapshot):
             for location, size in sizes.items()
         ]
         return reduce(combine, futures)
+
+    def take(self, indices: Any, columns: Sequence[Hashable] | None = None) -> Any:
+        """Return rows of the collection by their global index.
+
+        Runs one task for each partition that has any of the rows. Each returns its distinct rows
+        as one block; nothing else moves.
+
+        Parameters
+        ----------
+        indices : array_like of int, shape (n,)
+            Row numbers in the whole collection, in any order and repeated; negative ones count
+            from the end.
+        columns : sequence, optional
+            Columns to return, in this order: numbers for arrays and sparse matrices, names of
+            fields for structured arrays, labels for DataFrames. All columns by default. Aligned
+            collections, after the first one, keep all theirs.
+
+        Returns
+        -------
+        block, or tuple of block
+            `n` rows, of the type of the blocks; a tuple if collections are aligned. The fields of
+            a structured array are packed.
+
+        Raises
+        ------
+        ItemIndexError
+            If an index is out of range; an ``IndexError``.
+        InvalidArgumentError
+            If the indices are not whole numbers (for a mask, pass ``numpy.flatnonzero(mask)``), a
+            column is unknown or repeated, the blocks form several columns, or this is the engine's
+            event loop, which must not wait.
+
+        Notes
+        -----
+        If the sizes of blocks are unknown, the first call counts the rows, with one more task for
+        each partition. Where the dtypes of blocks differ, the result has the common dtype of the
+        rows that were requested.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from spliter import split
+        >>> split([np.arange(3), np.arange(10, 15)]).take([7, 0, -1])
+        array([14,  0, 14])
+        """
+        selected = check_columns(columns)
+        check_may_wait(self._executor)
+        self.resolve_item_indexes()
+        items = check_items(indices, int(self._grid.row_counts.sum()))
+        partitions = list(self)
+        partitions[0].indexes.check_whole_rows("read by rows")
+        rows, order = plan_rows(self._grid, [each.indexes.positions for each in partitions], items)
+        answers = [
+            partitions[number].submit(pick, some, selected)
+            for number, some in (rows or {0: Rows(items, items)}).items()
+        ]
+        return take_rows(concatenate(self._executor.gather(answers)), order)
 
     def metrics(self) -> Metrics:
         """Return what the last pass took: seconds, CPU seconds and waiting of each partition.

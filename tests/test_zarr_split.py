@@ -97,6 +97,16 @@ def test_no_chunk_is_read_twice(client: Client, tmp_path: Path, log: Path, where
     assert max(reads(log).values()) > 1
 
 
+@pytest.mark.parametrize("where", ["workers", "here"])
+def test_rows_are_read_from_their_chunks(
+    client: Client, tmp_path: Path, log: Path, where: str
+) -> None:
+    array = counted(tmp_path / "a", log, np.arange(70), chunks=(7,))
+    with split(on_workers(array, client) if where == "workers" else array) as parts:
+        assert parts.take([50, 3, 69, 51]).tolist() == [50, 3, 69, 51]
+    assert reads(log) == {"c/0": 1, "c/7": 1, "c/9": 1}
+
+
 def test_passes_read_the_same_chunks_at_the_same_worker(
     client: Client, tmp_path: Path, log: Path
 ) -> None:

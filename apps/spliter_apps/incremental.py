@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from spliter import InvalidArgumentError, Partition, Split, gather, split
-from spliter.backend import concatenate, count_rows
+from spliter.backend import concatenate, count_rows, take_rows
 from spliter_apps._row_values import check_columns
 
 ONE_BLOCK_EACH = 2**31 - 1
@@ -203,7 +203,7 @@ class MiniBatches:
             length, start = count_rows(block), 0
             while start < length:
                 stop = min(start + self._size - rows, length)
-                held.append(_cut(block, start, stop))
+                held.append(take_rows(block, slice(start, stop)))
                 rows += stop - start
                 start = stop
                 if rows == self._size:
@@ -218,12 +218,4 @@ class MiniBatches:
                 yield block
             else:
                 random = np.random.default_rng((self._seed, epoch, *index))
-                yield _cut(block, random.permutation(count_rows(block)))
-
-
-def _cut(block: Any, *where: Any) -> Any:
-    """Return rows of a block, or of each aligned block, by start and stop or by row numbers."""
-    if isinstance(block, tuple):
-        return tuple(_cut(one, *where) for one in block)
-    rows = slice(*where) if len(where) == 2 else where[0]
-    return block.iloc[rows] if hasattr(block, "iloc") else block[rows]
+                yield take_rows(block, random.permutation(count_rows(block)))

@@ -3,7 +3,7 @@
 ``protocols``  interfaces of a backend: a locator, its opened blocks, an executor
 ``bases``      base classes that implement what most engines have in common
 ``registry``   list of backends, and the choice of one for a collection
-``contents``   count the rows of blocks of any kind, and concatenate blocks
+``contents``   count and select the rows of blocks of any kind, and concatenate blocks
 
 ``spliter.testing`` is the conformance suite that every backend passes.
 """
@@ -26,7 +26,14 @@ from spliter.backend.bases import (
     futures_in,
     with_results,
 )
-from spliter.backend.contents import check_rows, concatenate, count_rows, has_rows, is_sparse
+from spliter.backend.contents import (
+    check_rows,
+    concatenate,
+    count_rows,
+    has_rows,
+    is_sparse,
+    take_rows,
+)
 from spliter.backend.protocols import (
     Backend,
     Blocks,
@@ -94,5 +101,6 @@ __all__ = [
     "name_of",
     "plan",
     "take_passes",
+    "take_rows",
     "with_results",
 ]

@@ -34,6 +34,18 @@ def blocks_of(source: BlockSource) -> Iterator[Any]:
     return read_ahead(source) or source.read()
 
 
+def some_blocks(source: BlockSource, numbers: Sequence[int]) -> Iterator[Any]:
+    """Return an iterator over some blocks of a source, by their ascending numbers in it.
+
+    Other blocks are not read, if the source offers fetches.
+    """
+    fetches = source.fetches() if isinstance(source, SupportsFetches) else None
+    if fetches is not None:
+        return ReadAhead(fetches.only(numbers), "", None, None)
+    chosen = set(numbers)
+    return (block for number, block in enumerate(source.read()) if number in chosen)
+
+
 def read_ahead(
     source: BlockSource,
     split: str = "",

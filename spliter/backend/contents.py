@@ -172,6 +172,31 @@ def count_rows(block: Any) -> int:
     return int(shape[0]) if shape else len(block)
 
 
+def take_rows(block: Any, rows: npt.NDArray[Any] | slice) -> Any:
+    """Return some rows of a block; a view for a slice of an array.
+
+    Parameters
+    ----------
+    block : block or tuple of block
+        An array, DataFrame, sparse matrix or list; of a tuple, the rows of each.
+    rows : ndarray of int, shape (n,), or slice
+        Row numbers, in any order and repeated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> take_rows((np.arange(3) * 10, ["a", "b", "c"]), np.array([2, 0]))
+    (array([20,  0]), ['c', 'a'])
+    """
+    if isinstance(block, tuple):
+        return tuple(take_rows(member, rows) for member in block)
+    if isinstance(block, list):
+        return block[rows] if isinstance(rows, slice) else [block[row] for row in rows.tolist()]
+    if is_sparse(block):  # not all formats can be indexed
+        return block.tocsr()[rows].asformat(block.format)
+    return block.iloc[rows] if hasattr(block, "iloc") else block[rows]
+
+
 def cut_rows(values: Any, counts: npt.NDArray[np.int64]) -> list[Any]:
     """Cut an array with one entry per row into parts of so many rows.
 

@@ -19,6 +19,7 @@ import pytest
 pytest.register_assert_rewrite(
     "spliter.testing._checks_of_materialized",
     "spliter.testing._checks_of_partitions",
+    "spliter.testing._checks_of_rows",
     "spliter.testing._checks_of_schedules",
     "spliter.testing._checks_of_splits",
     "spliter.testing._checks_of_tasks",

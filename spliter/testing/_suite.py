@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from spliter.testing._checks_of_materialized import MaterializedChecks
 from spliter.testing._checks_of_partitions import PartitionChecks
+from spliter.testing._checks_of_rows import RowChecks
 from spliter.testing._checks_of_schedules import ScheduleChecks
 from spliter.testing._checks_of_splits import SplitChecks
 from spliter.testing._checks_of_tasks import TaskChecks
 
 
-class BackendTests(PartitionChecks, SplitChecks, TaskChecks, MaterializedChecks, ScheduleChecks):
+class BackendTests(
+    PartitionChecks, SplitChecks, TaskChecks, MaterializedChecks, RowChecks, ScheduleChecks
+):
     """The conformance suite as pytest tests: subclass it and implement the hooks.
 
     Required: ``backend`` (the name), ``n_locations`` and ``distribute``. Optional:

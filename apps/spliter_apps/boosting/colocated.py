@@ -29,7 +29,7 @@ from spliter import (
     gather,
     split,
 )
-from spliter.backend import concatenate, count_rows
+from spliter.backend import concatenate, count_rows, take_rows
 from spliter_apps._row_values import block_like, check_columns
 
 DATA = "data"
@@ -120,7 +120,7 @@ class LocalRows:
             return self
         order = np.argsort(queries, kind="stable")
         whole = self.concatenated()
-        parts = {name: [_take(block, order)] for name, block in whole.items()}
+        parts = {name: [take_rows(block, order)] for name, block in whole.items()}
         return dataclasses.replace(self, parts=parts)
 
     def group_sizes(self) -> npt.NDArray[np.int64]:
@@ -151,10 +151,6 @@ class LocalRows:
                 f"{QUERY!r} is missing in {sorted(self.parts)}; pass it to colocate()"
             )
         return np.concatenate([np.asarray(block) for block in self.parts[QUERY]])
-
-
-def _take(block: Any, order: npt.NDArray[np.int64]) -> Any:
-    return block.iloc[order] if hasattr(block, "iloc") else block[order]
 
 
 class ColocatedCollections:

@@ -1,0 +1,149 @@
+"""Select columns of a block: of axis 1 of an array, fields of a structured array, or labels.
+
+The same rules for blocks of any kind: columns are a list, each is named once, and an unknown one
+is an error that names it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from spliter._errors import InvalidArgumentError
+from spliter.backend.contents import is_sparse
+
+Columns: TypeAlias = Sequence[Hashable]
+"""Numbers of columns of arrays and sparse matrices, or names of fields, or labels of a frame."""
+
+
+def check_columns(columns: Iterable[Hashable] | None) -> list[Hashable] | None:
+    """Return columns as a list; ``None`` for all columns.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If they are not a list, or one is repeated.
+
+    Examples
+    --------
+    >>> check_columns(("t", "p"))
+    ['t', 'p']
+    """
+    if columns is None:
+        return None
+    if isinstance(columns, str | bytes | dict) or not isinstance(columns, Iterable):
+        raise InvalidArgumentError(
+            f"columns must be a list, got {columns!r}; for a single column pass [{columns!r}]"
+        )
+    listed = list(columns)
+    try:
+        repeated = [column for at, column in enumerate(listed) if column in listed[:at]]
+    except ValueError:  # nested arrays
+        raise InvalidArgumentError(
+            f"columns must be a list of numbers or names, got {columns!r}"
+        ) from None
+    if repeated:
+        raise InvalidArgumentError(
+            f"column {repeated[0]!r} is repeated in columns={listed!r}; name each column once"
+        )
+    return listed
+
+
+def select(block: Any, columns: list[Hashable] | None) -> Any:
+    """Return columns of a block, in the given order; of the first block of a tuple.
+
+    Parameters
+    ----------
+    block : ndarray, sparse matrix or DataFrame, or tuple whose first element is one
+        Structured arrays have fields, other arrays at least two axes.
+    columns : list or None
+        Result of :func:`check_columns`; ``None`` returns the block itself.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the block has no columns, or not one of these.
+
+    Examples
+    --------
+    >>> select(np.array([[1, 2, 3]]), [2, 0])
+    array([[3, 1]])
+    >>> select(np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]), ["b"])
+    array([(2.,)], dtype=[('b', '<f8')])
+    """
+    if columns is None:
+        return block
+    if isinstance(block, tuple):
+        return (select(block[0], columns), *block[1:])
+    if is_structured(block):
+        return block[field_names(block.dtype, columns)].astype(packed(block.dtype, columns))
+    if hasattr(block, "iloc") and block.ndim == 2:
+        return block.iloc[:, label_numbers(block.columns, columns)]
+    numbers = column_numbers(block, columns)
+    return (
+        block.tocsr()[:, numbers].asformat(block.format) if is_sparse(block) else block[:, numbers]
+    )
+
+
+def is_structured(block: Any) -> bool:
+    """Return whether a block is an array with fields."""
+    return isinstance(block, np.ndarray) and block.dtype.names is not None
+
+
+def field_names(dtype: np.dtype[Any], columns: list[Hashable]) -> list[str]:
+    """Return columns that are fields of a structured dtype; refuse others."""
+    names = dtype.names or ()
+    _refuse([column for column in columns if column not in names], names, "fields")
+    return [str(column) for column in columns]
+
+
+def packed(dtype: np.dtype[Any], columns: list[Hashable]) -> np.dtype[Any]:
+    """Return the dtype of some fields, without gaps."""
+    return np.dtype([(name, dtype[name]) for name in field_names(dtype, columns)])
+
+
+def label_numbers(labels: Any, columns: list[Hashable]) -> list[int]:
+    """Return the positions of columns in the labels of a frame; refuse unknown and double ones."""
+    _refuse([column for column in columns if column not in labels], list(labels), "columns")
+    found = [labels.get_loc(column) for column in columns]
+    for column, at in zip(columns, found, strict=True):
+        if not isinstance(at, int):
+            raise InvalidArgumentError(
+                f"several columns have the label {column!r}; rename them, or select by position "
+                "inside a task"
+            )
+    return found
+
+
+def column_numbers(block: Any, columns: list[Hashable]) -> list[int]:
+    """Return columns of an array or sparse matrix as numbers from 0 on; refuse others."""
+    shape: tuple[int, ...] = getattr(block, "shape", ())
+    if len(shape) < 2 or not hasattr(type(block), "dtype"):
+        raise InvalidArgumentError(
+            f"blocks of type {type(block).__name__} and shape {tuple(shape)} have no columns; "
+            "leave columns out"
+        )
+    width = shape[1]
+    known = range(-width, width)
+    _refuse(
+        [one for one in columns if isinstance(one, bool | np.bool_) or one not in known],
+        range(width),
+        "columns",
+    )
+    numbers = [operator.index(column) % width for column in columns]  # type: ignore[arg-type]
+    if len(set(numbers)) < len(numbers):
+        raise InvalidArgumentError(
+            f"columns={columns!r} name a column of {width} twice; name each column once"
+        )
+    return numbers
+
+
+def _refuse(unknown: list[Hashable], known: Sequence[Any], what: str) -> None:
+    if unknown:
+        shown = str(known) if isinstance(known, range) else ", ".join(map(repr, known[:20]))
+        raise InvalidArgumentError(
+            f"column {unknown[0]!r} is unknown; the {what} of the blocks are {shown}"
+        )

@@ -1,0 +1,30 @@
+"""Conformance tests: rows by global index."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spliter import ItemIndexError, split
+from spliter.testing._hooks import LENGTHS, BackendHooks, whole
+
+WIDTH = 3
+TABLE = np.arange(WIDTH * sum(LENGTHS), dtype=np.int64).reshape(-1, WIDTH)
+"""All rows of an index-encoded collection of three columns."""
+
+
+class RowChecks(BackendHooks):
+    """Rows are those of the whole collection, wherever their blocks are."""
+
+    def test_rows_by_global_index(self) -> None:
+        rows = len(TABLE)
+        wanted = [rows - 1, 0, 5, 0, -2]
+        table, labels = self.encoded(LENGTHS, None, WIDTH), self.encoded(LENGTHS)
+        with split(table, labels) as parts:
+            points, own = parts.take(wanted, columns=[2, 0])
+            np.testing.assert_array_equal(points, TABLE[wanted][:, [2, 0]])
+            np.testing.assert_array_equal(own, whole(LENGTHS)[wanted])
+            everything, _ = parts.take(np.arange(rows)[::-1])
+            np.testing.assert_array_equal(everything, TABLE[::-1])
+            with pytest.raises(ItemIndexError, match="out of range"):
+                parts.take([rows])
