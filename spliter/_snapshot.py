@@ -222,10 +222,14 @@ class Snapshot(Sequence[Partition]):
         """
         self._check_open()
         if self._executor.blocking_call_allowed():
-            if self._blocks.has_drifted():
-                self._plan_again("drift")
+            self._follow_drift()
             self._adapt()
         return iter(list(self._partitions))
+
+    def _follow_drift(self) -> None:
+        """Plan again if a task found blocks moved."""
+        if self._blocks.has_drifted():
+            self._plan_again("drift")
 
     @property
     def materialization(self) -> Materialization:

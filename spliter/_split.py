@@ -185,7 +185,8 @@ class Split(Snapshot):
         check_may_wait(self._executor)
         self.resolve_item_indexes()
         items = check_items(indices, int(self._grid.row_counts.sum()))
-        partitions = list(self)
+        self._follow_drift()
+        partitions = self[:]  # an iteration would count as a pass
         partitions[0].indexes.check_whole_rows("read by rows")
         rows, order = plan_rows(self._grid, [each.indexes.positions for each in partitions], items)
         answers = [

@@ -58,6 +58,15 @@ def test_later_passes_are_cut_by_measured_seconds(parts: Split) -> None:
     assert "STATIC" in repr(parts)
 
 
+def test_taking_rows_is_no_pass(parts: Split) -> None:
+    list(parts)
+    measure(parts, COSTS, span=100.0)
+    parts.take([0])
+    assert "FAC2 now" in repr(parts)
+    list(parts)
+    assert "STATIC" in repr(parts)
+
+
 def test_a_cut_that_promises_too_little_is_not_made(parts: Split) -> None:
     before = list(parts)
     measure(parts, COSTS, span=68.0)
