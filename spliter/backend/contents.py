@@ -125,11 +125,11 @@ def _frames(blocks: list[Any]) -> Any:
     if not hasattr(first, "iloc"):  # an index, or a frame of another library
         return first.append(blocks[1:]) if hasattr(first, "append") else library.concat(blocks)
     if first.ndim == 1:
-        return library.concat(_with_united_categories(library, blocks))
+        return library.concat(unite_categories(library, blocks))
     for at, dtype in enumerate(first.dtypes):
         if hasattr(dtype, "categories"):
             columns = [block.iloc[:, at] for block in blocks]
-            united = _with_united_categories(library, columns)
+            united = unite_categories(library, columns)
             if united is not columns:
                 blocks = [block.copy(deep=False) for block in blocks]
                 for block, column in zip(blocks, united, strict=True):
@@ -137,7 +137,7 @@ def _frames(blocks: list[Any]) -> Any:
     return library.concat(blocks)
 
 
-def _with_united_categories(library: Any, columns: list[Any]) -> list[Any]:
+def unite_categories(library: Any, columns: list[Any]) -> list[Any]:
     """Give columns of unordered categories the union of these, in order of appearance."""
     if len({column.dtype for column in columns}) == 1 or not all(
         hasattr(column.dtype, "categories") and not column.dtype.ordered for column in columns

@@ -1,4 +1,4 @@
-"""Conformance tests: rows by global index."""
+"""Conformance tests: rows by global index, and columns of materialized partitions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from spliter import ItemIndexError, split
+from spliter.testing import _programs
 from spliter.testing._hooks import LENGTHS, BackendHooks, whole
 
 WIDTH = 3
@@ -14,7 +15,7 @@ TABLE = np.arange(WIDTH * sum(LENGTHS), dtype=np.int64).reshape(-1, WIDTH)
 
 
 class RowChecks(BackendHooks):
-    """Rows are those of the whole collection, wherever their blocks are."""
+    """Rows and columns are those of the whole collection, wherever their blocks are."""
 
     def test_rows_by_global_index(self) -> None:
         rows = len(TABLE)
@@ -28,3 +29,11 @@ class RowChecks(BackendHooks):
             np.testing.assert_array_equal(everything, TABLE[::-1])
             with pytest.raises(ItemIndexError, match="out of range"):
                 parts.take([rows])
+
+    def test_columns_of_materialized_partitions(self) -> None:
+        with split(self.encoded(LENGTHS, None, WIDTH), self.encoded(LENGTHS)) as parts:
+            found = self.collect(parts.map(_programs.columns_of, [2, 0]))
+            for partition, copies in zip(parts, found, strict=True):
+                for copy in copies:
+                    expected = TABLE[partition.get_item_indexes()][:, [2, 0]]
+                    np.testing.assert_array_equal(copy, expected)

@@ -119,6 +119,13 @@ def mark(partition: Partition) -> int:
     return min(before, 0)
 
 
+def columns_of(partition: Partition, columns: list[int]) -> tuple[Any, Any]:
+    """Return columns of all blocks, in rows and as columns."""
+    rows, _ = partition.materialize(columns=columns)
+    as_columns, _ = partition.materialize(columns=columns, as_columns=True)
+    return rows, as_columns
+
+
 def power(block: Any, exponent: int) -> Any:
     """Raise the items of a block to a power."""
     return block**exponent
