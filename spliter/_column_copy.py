@@ -157,15 +157,15 @@ class _Arrays:
         self.kind = first.dtype, first.shape[1:]
         self.rows = rows
         self.filled = 0
-        self.chosen = _chosen(first, columns, as_columns)
+        self.chosen = chosen_columns(first, columns, as_columns)
         self.as_columns = as_columns
         self.data = self._target(first.dtype, np.empty)
-        self.mask: _Target | None = None
+        self.mask: Target | None = None
         self.fill_values: dict[str, Any] = {}
 
-    def _target(self, dtype: np.dtype[Any], allocate: Callable[..., Array]) -> _Target:
+    def _target(self, dtype: np.dtype[Any], allocate: Callable[..., Array]) -> Target:
         shape = self.rows, *self.kind[1]
-        return _Target.of(dtype, shape, self.chosen, self.as_columns, allocate)
+        return Target.of(dtype, shape, self.chosen, self.as_columns, allocate)
 
     def add(self, block: Any) -> None:
         if not isinstance(block, np.ndarray) or (block.dtype, block.shape[1:]) != self.kind:
@@ -219,7 +219,7 @@ def _row_of(block: Any) -> str:
     return f"a {type(block).__name__}"
 
 
-def _chosen(
+def chosen_columns(
     first: Array, columns: list[Hashable] | None, as_columns: bool
 ) -> list[str] | list[int] | None:
     """Return the chosen fields or numbers of columns; ``None`` for whole rows."""
@@ -232,7 +232,7 @@ def _chosen(
 
 
 @dataclass(frozen=True, eq=False)
-class _Target:
+class Target:
     """The result, and where each run of rows of a block goes in it.
 
     Parameters
@@ -260,7 +260,7 @@ class _Target:
         chosen: Sequence[Any] | None,
         as_columns: bool,
         allocate: Callable[..., Array],
-    ) -> _Target:
+    ) -> Target:
         """Allocate the result for all rows; `shape` is that of whole rows."""
         row_nbytes = dtype.itemsize * math.prod(shape[1:])
         if chosen is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from spliter._batches import BatchNbytes, batch_nbytes, batches
 from spliter._column_copy import copy_columns
 from spliter._columns import check_columns
 from spliter._errors import SplitClosedError
@@ -151,6 +152,51 @@ class LocalBlocks(IndexedBlocks):
             return self._source.materialized()
         return copy_columns(
             self._blocks(), self._indexes.count_rows(), check_columns(columns), as_columns
+        )
+
+    def batches(
+        self, nbytes: BatchNbytes = "auto", columns: Sequence[Hashable] | None = None
+    ) -> Iterator[Any]:
+        """Yield all rows in batches that fit the processor's cache; only at their location.
+
+        For loops of several array functions. Large blocks are cut into views; small ones are copied
+        into one buffer, which each batch uses again. So a batch is valid until the next one is
+        requested: copy what has to last, and do not change it in place, as it may be a block.
+
+        Parameters
+        ----------
+        nbytes : "auto" or int
+            Maximum bytes of a batch, of all aligned collections together, if a row is not larger;
+            by default those of the level-2 cache of a core, up to 1 MiB.
+        columns : sequence, optional
+            As for :meth:`materialize`; the columns are copied into the buffer.
+
+        Yields
+        ------
+        block, or tuple of block
+            One or more consecutive rows, in the order of the partition; of any number of blocks.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `nbytes` is not positive, a column is unknown or repeated, the blocks form several
+            columns, or small blocks differ in kind, dtype or width.
+        PartitionNotLocalError
+            If this process is not the partition's location.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from spliter import split
+        >>> blocks = [np.full(3, at) for at in range(1000)]
+        >>> (partition,) = split(blocks, partitions_per_location=1)
+        >>> partition.submit(lambda part: [len(x) for x in part.batches(nbytes=8000)]).result()
+        [999, 999, 999, 3]
+        """
+        self._check_open()
+        self._indexes.check_whole_rows("cut into batches")
+        return self._measured(
+            batches(self._iterated(), batch_nbytes(nbytes), check_columns(columns))
         )
 
     def cut(self, values: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Conformance tests: rows by global index, and columns of materialized partitions."""
+"""Conformance tests: rows by global index, columns of materialized partitions, and batches."""
 
 from __future__ import annotations
 
@@ -37,3 +37,16 @@ class RowChecks(BackendHooks):
                 for copy in copies:
                     expected = TABLE[partition.get_item_indexes()][:, [2, 0]]
                     np.testing.assert_array_equal(copy, expected)
+
+    @pytest.mark.parametrize("nbytes", [100, 2**20])
+    def test_batches_have_all_rows_in_order(self, nbytes: int) -> None:
+        row = (WIDTH + 1) * TABLE.itemsize
+        with split(self.encoded(LENGTHS, None, WIDTH), self.encoded(LENGTHS)) as parts:
+            found = self.collect(parts.map(_programs.batches_of, nbytes))
+            for partition, batches in zip(parts, found, strict=True):
+                items = partition.get_item_indexes()
+                tables = [TABLE[:0], *(table for table, _ in batches)]
+                labels = [items[:0], *(of_rows for _, of_rows in batches)]
+                np.testing.assert_array_equal(np.concatenate(tables), TABLE[items])
+                np.testing.assert_array_equal(np.concatenate(labels), items)
+                assert max(map(len, tables)) <= nbytes // row

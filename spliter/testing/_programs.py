@@ -126,6 +126,11 @@ def columns_of(partition: Partition, columns: list[int]) -> tuple[Any, Any]:
     return rows, as_columns
 
 
+def batches_of(partition: Partition, nbytes: int) -> list[tuple[Any, Any]]:
+    """Return copies of the batches of two aligned collections."""
+    return [(table.copy(), labels.copy()) for table, labels in partition.batches(nbytes)]
+
+
 def power(block: Any, exponent: int) -> Any:
     """Raise the items of a block to a power."""
     return block**exponent
