@@ -78,12 +78,13 @@ def test_a_row_for_each_partition_that_was_iterated_over() -> None:
 def test_seconds_of_each_block_and_of_reading() -> None:
     blocks = MeasuredBlocks(slow([1, 2, 3], 0.05), "each", np.arange(3), 24)
     for block in blocks:
-        time.sleep(0.1 * (block == 2))
+        time.sleep(0.3 * (block == 2))
     (one,) = RECORDS.take("each")
     assert one.is_whole
-    assert one.seconds[1] >= 0.1 > one.seconds[[0, 2]].max()
+    assert one.seconds.argmax() == 1
+    assert one.seconds[1] >= 0.3
     assert one.waiting >= 0.15
-    assert one.duration >= 0.25
+    assert one.duration >= 0.45
     assert one.cpu < one.duration
     assert one.begun < time.time()
 

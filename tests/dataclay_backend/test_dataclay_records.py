@@ -117,7 +117,7 @@ def test_backend_that_is_killed(cluster: EmbeddedDataClay, ids: list[uuid.UUID])
     begun = time.monotonic()
     with pytest.raises(RecordSourceError, match=f"cannot read 9 records: .*{backends[0]} is lost"):
         source.get_many(ids)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60
     assert [one["values"][0] for one in source.get_many([ids[1], ids[2]])] == [1, 2]
 
 

@@ -146,7 +146,7 @@ def test_time_of_blocks_that_sleep() -> None:
     work = Work("emulated", effort=0.02)
     value, seconds = process_timed([np.ones((2, 1)), np.ones((1, 1))], work, 1)
     assert value == 3
-    assert 0.06 <= seconds < 1
+    assert seconds >= 0.06
 
 
 def test_effort_follows_the_speed_of_the_machine() -> None:

@@ -169,7 +169,7 @@ def test_server_that_dies_in_the_middle() -> None:
         begun = time.monotonic()
         with pytest.raises(RecordSourceError) as raised:
             part.submit(kill_after_ten).result()
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 60
         check_hidden(raised.value, f"redis://:***@{HOST}:{server.port}/0 cannot be read")
         server.start()
         fill(server)
@@ -185,7 +185,7 @@ def test_server_that_does_not_answer() -> None:
         begun = time.monotonic()
         with pytest.raises(RecordSourceError, match="TimeoutError"):
             source.get(1)
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 60
         server.resume()
         assert source.get(1) == RECORDS[1]
 

@@ -97,7 +97,7 @@ def test_server_that_dies_in_the_middle(server: PostgresServer) -> None:
     try:
         with pytest.raises(RecordSourceError) as raised:
             part.submit(kill_after_ten).result()
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 60
         check_hidden(raised.value, f"postgresql+psycopg://ada:***@{HOST}:{server.port}/postgres")
     finally:
         server.start()
