@@ -20,7 +20,7 @@ from tests.dask_backend.conftest import start
 DATA = 150_000_000
 """Bytes of data that the small worker keeps in memory."""
 
-FREE = 110_000_000
+FREE = 220_000_000
 """Bytes that the small worker may take, beside what it has imported, before Dask pauses it."""
 
 PAGES = 250_000_000

@@ -129,7 +129,9 @@ def test_too_large_to_be_one_is_said_before_it_harms(small_worker: Client) -> No
         parts[0].submit(total).result(timeout=WAIT)
     # In smaller parts it can be done, one after the other: what is not needed is spilled.
     with split(x, materialize=True, partitions_per_location=10) as parts:
-        found = client.gather(parts.map(total))
+        futures = parts.map(total)
+        wait(futures, timeout=WAIT)
+        found = client.gather(futures)
         assert [count for count, _ in found] == [1] * 10
         assert sum(numbers for _, numbers in found) == sum(range(blocks))
     assert _process_of(client) == process, "the worker was ended and started again"
