@@ -12,7 +12,7 @@ from scipy import ndimage
 from spliter import Schedule
 from spliter_experiments.compare.apps import APPS
 from spliter_experiments.compare.data.datasets import InputChoice
-from spliter_experiments.compare.data.uneven import WORKLOADS, Items, UnevenItems, burns_per_second
+from spliter_experiments.compare.data.uneven import WORKLOADS, Items, UnevenItems, sines_per_second
 from spliter_experiments.compare.engines.dask_engine import ENGINE
 from spliter_experiments.compare.floor import start_floor
 from spliter_experiments.compare.registry import ways_of, ways_on
@@ -150,7 +150,7 @@ def test_time_of_blocks_that_sleep() -> None:
 
 
 def test_effort_follows_the_speed_of_the_machine() -> None:
-    assert burns_per_second(trials=2, calls=5) > 100
+    assert sines_per_second(trials=2, sines=50_000) > 100
 
 
 def test_numba_is_left_out_where_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:

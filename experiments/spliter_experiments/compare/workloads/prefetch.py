@@ -26,7 +26,7 @@ from spliter import split
 from spliter_backends.zarr import on_workers
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.sources import Dataset, Floats
-from spliter_experiments.compare.data.uneven import burn, burns_per_second
+from spliter_experiments.compare.data.uneven import burn, sines_per_second
 from spliter_experiments.compare.engines.engine import Engine, result_of
 from spliter_experiments.compare.ways import WAYS
 from spliter_experiments.compare.workloads.workload import App, Parts, Site, Way
@@ -74,14 +74,14 @@ class Loop:
     ----------
     array : zarr.Array
         Its chunks are the blocks.
-    calls : int
-        Amount of work on a block, in calls of a NumPy function.
+    sines : int
+        Amount of work on a block, in sines that NumPy computes.
     depth : int
         Blocks that the window by hand reads ahead.
     """
 
     array: Any
-    calls: int
+    sines: int
     depth: int
 
     @property
@@ -97,7 +97,7 @@ class Loop:
 
     def work(self, block: Floats) -> int:
         """Work on one block."""
-        burn(UNIT, self.calls)
+        burn(UNIT, self.sines)
         return len(block)
 
     def work_all(self, blocks: Iterable[Floats]) -> int:
@@ -204,7 +204,7 @@ class Prefetch(App[Loop]):
         values = points.read(0, sum(rows))
         zarr.create_array(LocalStore(folder), data=values, chunks=(rows[0], values.shape[1]))
         array = zarr.open_array(Delayed(LocalStore(folder), self.latency / 1000), mode="r")
-        loop = Loop(array, round(burns_per_second() * self.ms / 1000), self.depth)
+        loop = Loop(array, round(sines_per_second() * self.ms / 1000), self.depth)
         weakref.finalize(loop, shutil.rmtree, folder, ignore_errors=True)
         return loop
 

@@ -22,7 +22,7 @@ from spliter_experiments.compare.data.uneven import (
     UnevenItems,
     Workload,
     burn,
-    burns_per_second,
+    sines_per_second,
 )
 from spliter_experiments.compare.engines.engine import Engine, result_of
 from spliter_experiments.compare.ways import IDEAL, JOBLIB, NUMBA, SCHEDULED, WAYS
@@ -44,7 +44,7 @@ class Work:
     name : str
         Name of the workload.
     effort : float
-        Calls or seconds for one unit of cost of a simulated or emulated item.
+        Sines or seconds for one unit of cost of a simulated or emulated item.
     order : {"contiguous", "strided"} or None
         Order of the schedules.
     """
@@ -177,8 +177,8 @@ class Schedules(App[Work]):
 
     def pose(self, site: Site[Engine]) -> Work:
         """Return the work, after measuring how fast this machine is."""
-        calls = burns_per_second() if WORKLOADS[self.workload].kernel is burn else 1.0
-        return Work(self.workload, calls * self.ms / 1000, self.order)
+        sines = sines_per_second() if WORKLOADS[self.workload].kernel is burn else 1.0
+        return Work(self.workload, sines * self.ms / 1000, self.order)
 
     @staticmethod
     def by_parts(parts: Parts, work: Work) -> Answer:
