@@ -20,6 +20,10 @@ WORTHWHILE_SECONDS: Final = 0.001
 """Reads that are faster are left to the loop: handing one to a thread and back takes 0.1 ms,
 several times that while other threads compute."""
 
+SLACK: Final = 1.5
+"""Seconds of a typical read over those of the fastest one. Over a store 20 ms away, with 5 ms of
+work on each block, loops that read 6 blocks ahead take 0.53 s, 8 blocks 0.49 s."""
+
 
 def check_prefetch(value: object) -> None:
     """Reject values other than "auto", False and numbers of blocks.
@@ -61,14 +65,14 @@ def next_depth(
     Returns
     -------
     int
-        If the loop has waited, as many as it can work on during one read, or one more than
+        If the loop has waited, as many as it can work on during a typical read, or one more than
         before, up to twice as many: single reads may be slow, and a store that serves one read
         after the other is not faster for more of them. Otherwise one less, if there are more.
 
     Examples
     --------
     >>> next_depth(1, waited=0.020, fastest=0.020, worked=0.005)
-    5
+    7
     >>> next_depth(5, waited=0, fastest=0.020, worked=0.010)
     4
     >>> next_depth(0, waited=0.020, fastest=0.020, worked=0.005)
@@ -80,7 +84,8 @@ def next_depth(
         return 0
     if not depth:
         return 1
-    enough = min(math.ceil(fastest / max(worked, fastest / MAX_DEPTH)) + 1, MAX_DEPTH)
+    typical = SLACK * fastest
+    enough = min(math.ceil(typical / max(worked, typical / MAX_DEPTH)) + 1, MAX_DEPTH)
     if waited > worked / 20:
         return min(max(depth + 1, enough), 2 * enough, MAX_DEPTH)
     return max(depth - 1, enough) if depth > enough else depth
@@ -97,12 +102,16 @@ class Pace:
         Option of :func:`spliter.split`.
     worthwhile : float
         Seconds of the fastest read that threads are used for.
+    start : int
+        Number of items for "auto" until something was measured.
     """
 
-    def __init__(self, prefetch: Prefetch, worthwhile: float = WORTHWHILE_SECONDS) -> None:
+    def __init__(
+        self, prefetch: Prefetch, worthwhile: float = WORTHWHILE_SECONDS, start: int = 0
+    ) -> None:
         self._worthwhile = worthwhile
         self.is_auto: bool = prefetch == "auto"
-        self.depth: int = int(prefetch) if prefetch != "auto" else 0
+        self.depth: int = int(prefetch) if prefetch != "auto" else start
         self._worked: float | None = None
         self._fastest = math.inf
         self._waited = 0.0

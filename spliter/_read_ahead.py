@@ -8,9 +8,9 @@ as many of the following blocks as keep the loop from waiting::
                        read 2 ---------------|
                          read 3 ---------------|
 
-How many is decided from measured times alone (:func:`next_depth`), and bounded by the bytes that
-all loops at one location may hold (:class:`Window`). The loop reads a block itself if no thread has
-begun to.
+How many is decided from measured times alone (:func:`next_depth`): a loop starts with as many as
+the last one at its location has read ahead in the end. It is bounded by the bytes that all loops at
+one location may hold (:class:`Window`). The loop reads a block itself if no thread has begun to.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import math
 import os
 import threading
 import time
-import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -105,6 +104,8 @@ class Window:
         self._lock = threading.RLock()  # a loop that is garbage-collected returns its bytes
         self.nbytes: int = 0
         self.loops: int = 0
+        self.depth: int = 0
+        """How many blocks the last loop has read ahead in the end; the next one starts with it."""
 
     def take(self, nbytes: int, held: int) -> bool:
         """Return whether a loop that holds some bytes may read more, and count them if so."""
@@ -128,8 +129,7 @@ class Window:
             self.loops += 1
 
 
-_windows: weakref.WeakValueDictionary[tuple[int, str, int], Window] = weakref.WeakValueDictionary()
-_windows_lock = threading.Lock()
+_windows: Final[dict[tuple[int, str, int], Window]] = {}
 
 _abandoned: Final[dict[Future[Any], str]] = {}
 """Reads that go on though their loop has been left, and the Split that they belong to."""
@@ -137,9 +137,9 @@ _abandoned: Final[dict[Future[Any], str]] = {}
 
 def window_of(location: str, processes: int = 1) -> Window:
     """Return the window, or this process's part of it, that the loops at a location share."""
-    window = Window(WINDOW_NBYTES // processes)
-    with _windows_lock:
-        return _windows.setdefault((os.getpid(), location, processes), window)
+    return _windows.setdefault(
+        (os.getpid(), location, processes), Window(WINDOW_NBYTES // processes)
+    )
 
 
 @functools.cache
@@ -346,6 +346,7 @@ class ReadAhead(LookAhead[TimedRead]):
         prefetch, location = fetches.prefetch, fetches.location
         has_memory, processes = fetches.has_memory, fetches.processes
         about = fetches.nbytes, prefetch, location, has_memory, split, processes
+        pace = pace or Pace(prefetch, start=window_of(location, processes).depth)
         super().__init__(*about, pace, following)
 
     def _begin(self, number: int) -> TimedRead:
@@ -362,6 +363,12 @@ class ReadAhead(LookAhead[TimedRead]):
 
     def _drop(self, pending: TimedRead) -> None:
         self._drop_read(pending)
+
+    def close(self) -> None:
+        """Drop what was begun; the next loop at the location starts with the depth of this one."""
+        if self._pace.is_auto and not self._is_closed:
+            self._window.depth = self._pace.depth
+        super().close()
 
 
 def _forget(read: Future[Any]) -> None:

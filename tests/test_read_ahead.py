@@ -132,6 +132,20 @@ def test_reads_of_blocks_in_memory_do_not_decide() -> None:
         assert number in (0, 1, 23) or store.was_read[number + 1].wait(10)
 
 
+def test_a_loop_starts_with_the_depth_of_the_last_one() -> None:
+    store = Store([0.01] * 20)
+    list(ReadAhead(Fetches(store.read, [24] * 20, location="again")))
+    depth = window_of("again").depth
+    assert depth > 1
+    ahead = ReadAhead(Fetches(store.read, [24] * 20, location="again"))
+    first = ahead._pace.depth
+    next(ahead)
+    assert (first, len(ahead._begun) >= min(depth, 2)) == (depth, True)
+    ahead.close()
+    elsewhere = ReadAhead(Fetches(store.read, [24] * 20, location="first time"))
+    assert elsewhere._pace.depth == 0
+
+
 def test_threads_have_the_context_of_the_loop() -> None:
     variable = contextvars.ContextVar("variable", default=0)
     variable.set(1)
@@ -166,7 +180,7 @@ def test_fast_reads_take_no_thread() -> None:
         ran.add(threading.get_ident())
         return number
 
-    assert list(ReadAhead(Fetches(read, [8] * 50))) == list(range(50))
+    assert list(ReadAhead(Fetches(read, [8] * 50, location="fast"))) == list(range(50))
     assert ran == {threading.get_ident()}
 
 
