@@ -14,6 +14,8 @@ import argparse
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import dask
 import dask.array as da
@@ -79,7 +81,7 @@ def work(partition: Partition, seconds: float) -> int:
 def replicas(rounds: int, blocks: int, ms: float) -> None:
     """Compare shared replicas of unevenly placed blocks with blocks placed evenly."""
 
-    def place(client: Client, at_first: int) -> list[Future[object]]:
+    def place(client: Client, at_first: int) -> list[Future[Any]]:
         first, second = sorted(client.scheduler_info(n_workers=-1)["workers"])
         made = [
             client.submit(
@@ -104,7 +106,7 @@ def replicas(rounds: int, blocks: int, ms: float) -> None:
             "75 %, replicated, steal=True": split(copied, schedule="FAC2", steal=True),
         }
         before = meter.reading()
-        seconds = interleaved({name: lambda it=it: run(it) for name, it in ways.items()}, rounds)
+        seconds = interleaved({name: partial(run, parts) for name, parts in ways.items()}, rounds)
         after = meter.reading()
         (last,) = ways["even"].locations[1:]
         client.submit(len, even[0], workers=[last], pure=False).result()
@@ -157,7 +159,7 @@ def memory(rounds: int, blocks: int) -> None:
         def run(parts: Split) -> None:
             assert sum(client.gather(parts.map(add_up))) == blocks * 1000
 
-        seconds = interleaved({name: lambda it=it: run(it) for name, it in ways.items()}, rounds)
+        seconds = interleaved({name: partial(run, parts) for name, parts in ways.items()}, rounds)
         print(f"{blocks} blocks of 8 kB in the memory of 2 workers, added up")
         show(seconds, "prefetch=False")
 
