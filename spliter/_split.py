@@ -116,7 +116,7 @@ class Split(Snapshot):
         5.0
         """
         check_task_function(fn)
-        check_task_function(combine)
+        check_task_function(combine, "combine, the second argument of map_reduce,")
         check_queues(queues)
         here: dict[Location, list[Partition]] = {}
         for partition in self:

@@ -23,13 +23,15 @@ SUBMIT_OPTIONS: Final = {
 """Options of ``distributed.Client.submit`` that tasks do not accept, with the alternative."""
 
 
-def check_task_function(fn: object) -> None:
+def check_task_function(fn: object, name: str = "a task") -> None:
     """Reject objects that cannot run as a task.
 
     Parameters
     ----------
     fn : object
         The function to be submitted.
+    name : str
+        What it is, for the error.
 
     Raises
     ------
@@ -38,7 +40,7 @@ def check_task_function(fn: object) -> None:
         memory and may wait, which would stop an event loop.
     """
     if not callable(fn):
-        raise InvalidArgumentError(f"a task must be a function, got {fn!r}")
+        raise InvalidArgumentError(f"{name} must be a function, got {fn!r}")
     if inspect.iscoroutinefunction(fn):
         raise InvalidArgumentError(
             f"{name_of(fn)} is a coroutine function; a task that iterates a "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import operator
+import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spliter import Location, Partition, Split, SplitClosedError, gather, split
+from spliter import Location, Partition, Schedule, Split, SplitClosedError, gather, split
 from spliter._grid import BlockIndexes
 from spliter.metrics import RECORDS, MeasuredBlocks, Metrics, PartitionMetrics, Pass, report
 from spliter.metrics._prometheus import HELP, Totals
@@ -212,10 +213,40 @@ def test_partitions_that_ran_elsewhere_or_were_taken_count_as_steals(four: Split
     assert set(found.idle_seconds) == {local}
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_a_team_counts_what_a_thread_took_from_another() -> None:
-    parts = split([np.ones(1)] * 8, schedule="SS")
+    both, others = threading.Barrier(2, timeout=30), threading.Barrier(2, timeout=30)
+    in_order = Schedule("SS", order="contiguous")
+    parts = split([np.full(1, at) for at in range(4)], schedule=in_order)
+
+    def work(part: Partition) -> float:
+        ((at,),) = part.get_indexes()
+        if at in (0, 1):
+            both.wait()  # the threads have begun with their own queues: 0 and 2, 1 and 3
+        if at in (1, 3):
+            others.wait()  # the thread of 1 is held until the other one has come to 3
+        return total(part)
+
     parts.map_reduce(total, operator.add, queues="core", threads=1).result()
     assert not any(one.stolen for one in parts.metrics())
+    before = TOTALS._values["steals"]
+    assert parts.map_reduce(work, operator.add, queues="core").result() == sum(range(4))
+    assert [one.stolen for one in parts.metrics()] == [False, False, False, True]
+    assert TOTALS._values["steals"] == before + 1
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_hint_after_a_real_pass_of_a_function_that_holds_the_lock() -> None:
+    both = threading.Barrier(2, timeout=30)
+    parts = split([np.ones(1)] * 2, partitions_per_location=2)
+
+    def count(part: Partition) -> int:
+        both.wait()
+        return sum(number for _ in part for number in range(3_000_000))
+
+    assert parts.map_reduce(count, operator.eq).result()
+    assert len({one.location for one in parts.metrics()}) == 1
+    assert "interpreter lock" in str(parts.metrics().hint)
 
 
 def test_a_closed_split(four: Split) -> None:

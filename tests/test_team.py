@@ -6,7 +6,7 @@ import operator
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spliter import Partition, Schedule, SplitClosedError, gather, reduce, split
+from spliter._read_ahead import Fetches
 from spliter._schedule import FORMULAS
 from spliter._team import Queues, Team, WorkQueues, run_team
 from spliter_backends.local import executor as local
@@ -179,6 +180,60 @@ def test_results_are_combined_as_soon_as_they_can_be() -> None:
     partitions = at_location([ONE] * 30, in_order)
     assert run_team(lambda: 1, team(make, 1), 30, *partitions) == 30
     assert most <= 2
+
+
+class FreshBlocks:
+    """A source that makes each block when it is read, and counts those that are still there."""
+
+    def __init__(self, positions: Sequence[int], alive: list[weakref.ref[Any]]) -> None:
+        self.positions = positions
+        self.alive = alive
+
+    def make(self, number: int) -> Any:
+        time.sleep(0.001)
+        block = np.full(1, self.positions[number])
+        self.alive.append(weakref.ref(block))
+        return block
+
+    def read(self) -> Iterator[Any]:
+        return map(self.make, range(len(self.positions)))
+
+    def materialized(self) -> Any:
+        raise AssertionError("blocks are read one by one")
+
+
+class FetchedBlocks(FreshBlocks):
+    """The same, each read while the program works on the one before."""
+
+    def fetches(self) -> Fetches:
+        return Fetches(self.make, [8] * len(self.positions), prefetch=1)
+
+
+@pytest.mark.parametrize(("source", "most"), [(FreshBlocks, 2), (FetchedBlocks, 4)])
+def test_each_thread_has_one_block_and_one_that_is_read(
+    source: type[FreshBlocks], most: int
+) -> None:
+    alive: list[weakref.ref[Any]] = []
+    found: list[int] = []
+    both = threading.Barrier(2, timeout=30)
+    partitions = [
+        part.at_location(source(part.indexes.positions.tolist(), alive))
+        for part in at_location([ONE] * 40, Schedule("MSTATIC", min_blocks=10))
+    ]
+
+    def work(partition: Partition) -> int:
+        both.wait()
+        total = 0
+        for block in partition:
+            time.sleep(0.003)
+            total += int(block[0])
+            found.append(sum(one() is not None for one in alive))
+        return total
+
+    assert len(partitions) == 4
+    assert run_team(lambda: 2, team(work), 4, *partitions) == sum(range(40))
+    assert len(alive) == 40
+    assert 2 <= max(found) <= most
 
 
 def test_a_cancelled_task_begins_no_further_partition() -> None:

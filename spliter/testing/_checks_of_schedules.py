@@ -94,6 +94,39 @@ class ScheduleChecks(BackendHooks):
             self.collect([future])
         assert sum(self.collect(parts.map(_programs.consume))) == len(LENGTHS)
 
+    def test_error_of_combine_arrives_as_it_was_raised(self) -> None:
+        collection = self.encoded(LENGTHS)
+        futures = [split(collection, schedule="SS").map_reduce(_programs.consume, _programs.refuse)]
+        if self.n_locations > 1:  # raised by the task that combines the results of locations
+            one_each = split(collection, partitions_per_location=1)
+            futures.append(one_each.map_reduce(_programs.consume, _programs.refuse))
+        for future in futures:
+            with pytest.raises(OverflowError, match=r"cannot combine \d+ and \d+"):
+                self.collect([future])
+        assert sum(self.collect(split(collection).map(_programs.consume))) == len(LENGTHS)
+
+    def test_combine_must_be_a_function(self) -> None:
+        parts: Any = split(self.encoded(LENGTHS), schedule="FAC2")
+        with pytest.raises(InvalidArgumentError, match="combine, the second argument"):
+            parts.map_reduce(_programs.total, None)
+        with pytest.raises(TypeError, match="'combine'"):
+            parts.map_reduce(_programs.total)
+
+    def test_auto_cuts_again_by_what_the_blocks_took(self) -> None:
+        cores = split(self.encoded([1] * self.n_locations))._capacities.values()
+        lengths = [1] * (8 * sum(cores))
+        parts = split(self.encoded(lengths), schedule="AUTO")
+        assert "FAC2 now" in repr(parts)
+        sizes = []
+        for _ in range(3):
+            found = self.collect(parts.map(_programs.rest_unevenly))
+            sizes.append(len(found))
+            assert sorted(item for items in found for item in items) == whole(lengths).tolist()
+        # One partition per core: without the time that each of more partitions takes.
+        assert "STATIC by weights now" in repr(parts)
+        assert sizes[0] > sizes[2] == len(parts) == sum(cores)
+        assert parts.moved.blocks == 0
+
     def test_map_reduce_of_materialized_partitions(self) -> None:
         with split(self.encoded(LENGTHS), schedule="MSTATIC", materialize=True) as parts:
             for _ in range(2):

@@ -26,6 +26,22 @@ from spliter.backend import Prefetch
 from spliter.testing import _programs, strategies
 from spliter.testing._hooks import LENGTHS, TOTAL, BackendHooks, whole
 
+CHECKS_WITH_A_SCHEDULE = (
+    "test_result_depends_on_the_items_alone",
+    "test_nothing_moves",
+    "test_several_passes",
+    "test_reading_ahead_changes_nothing",
+    "test_collection_may_be_dropped",
+    "test_split_may_be_dropped",
+    "test_numbers",
+    "test_aligned_collections_come_as_tuples",
+    "test_aligned_blocks_that_are_elsewhere_are_brought_and_counted",
+    "test_closing",
+    "test_chosen_by_name",
+    "test_html_repr_is_well_formed_and_names_the_locations",
+)
+"""Those that say neither how many partitions there are nor in which order."""
+
 
 class SplitChecks(BackendHooks):
     """A Split is a reusable sequence that keeps its blocks alive and moves none."""
@@ -35,7 +51,9 @@ class SplitChecks(BackendHooks):
         @given(layout=strategies.layouts(n_locations=self.n_locations))
         def check(layout: strategies.Layout) -> None:
             collection = self.encoded(layout.lengths, layout.placement)
-            parts = split(collection, partitions_per_location=layout.partitions_per_location)
+            parts = self.split_collections(
+                collection, partitions_per_location=layout.partitions_per_location
+            )
             items = whole(layout.lengths)
             futures = parts.map(_programs.total), parts.map(_programs.collect_items)
             combined = reduce(operator.add, futures[0]), reduce(_programs.unite, futures[1])
@@ -52,7 +70,7 @@ class SplitChecks(BackendHooks):
     def test_nothing_moves(self) -> None:
         collection = self.encoded([1000] * (6 * self.n_locations))
         before = self._transfers()
-        parts = split(collection, partitions_per_location=2)
+        parts = self.split_collections(collection, partitions_per_location=2)
         for _ in range(3):
             assert sum(self.collect(parts.map(_programs.consume))) == parts.nblocks
         assert self._transfers() == before
@@ -70,7 +88,7 @@ class SplitChecks(BackendHooks):
         collection = self.encoded(LENGTHS)
         options: tuple[Prefetch, ...] = (False, "auto", 3)
         for prefetch in options:
-            parts = split(collection, partitions_per_location=1, prefetch=prefetch)
+            parts = self.split_collections(collection, partitions_per_location=1, prefetch=prefetch)
             found = self.collect(parts.map(_programs.blocks_of))
             for partition, blocks in zip(parts, found, strict=True):
                 items = partition.get_item_indexes()
@@ -141,7 +159,7 @@ class SplitChecks(BackendHooks):
         values = self.encoded(LENGTHS, placement)
         others = [np.full(length, at) for at, length in enumerate(LENGTHS)]
         weights = self.distribute(others, placement)
-        parts = split(values, weights)
+        parts = self.split_collections(values, weights)
         for partition, blocks in zip(
             parts, self.collect(parts.map(_programs.blocks_of)), strict=True
         ):
@@ -158,7 +176,7 @@ class SplitChecks(BackendHooks):
         placement = self.in_turn(len(LENGTHS))
         rotated = [(number + 1) % self.n_locations for number in placement]
         weights = self.distribute([np.full(length, 2) for length in LENGTHS], rotated)
-        parts = split(self.encoded(LENGTHS, placement), weights)
+        parts = self.split_collections(self.encoded(LENGTHS, placement), weights)
         for _ in range(2):
             assert sum(self.collect(parts.map(_programs.weigh))) == 2 * TOTAL
         assert parts.moved.aligned_blocks == len(LENGTHS)
@@ -196,12 +214,17 @@ class SplitChecks(BackendHooks):
             parts.map(_programs.total)
 
     def test_chosen_by_name(self) -> None:
-        parts = split(self.encoded(LENGTHS), backend=self.backend)
+        parts = self.split_collections(self.encoded(LENGTHS), backend=self.backend)
         assert sum(self.collect(parts.map(_programs.total))) == TOTAL
 
     def test_another_name_is_refused(self) -> None:
         with pytest.raises(BackendNotUsableError, match="no-such-backend"):
             split(self.encoded(LENGTHS), backend="no-such-backend")
+
+    @pytest.mark.parametrize("check", CHECKS_WITH_A_SCHEDULE)
+    def test_the_same_with_a_schedule(self, check: str) -> None:
+        self.schedule = "FAC2"
+        getattr(self, check)()
 
     def test_repr_gives_the_numbers(self) -> None:
         parts = self.split_of(*LENGTHS)

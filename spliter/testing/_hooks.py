@@ -46,6 +46,9 @@ class BackendHooks(abc.ABC):
     timeout: ClassVar[float] = 120
     """Seconds to wait for a result before the test fails as a hang."""
 
+    schedule: str | None = None
+    """Schedule of :meth:`split_collections`, in place of the tests' own partitions per location."""
+
     @property
     @abc.abstractmethod
     def n_locations(self) -> int:
@@ -184,7 +187,15 @@ class BackendHooks(abc.ABC):
 
     def split_of(self, *lengths: int, partitions_per_location: int | None = None) -> Split:
         """Split an index-encoded collection with blocks of these lengths."""
-        return split(self.encoded(lengths), partitions_per_location=partitions_per_location)
+        return self.split_collections(
+            self.encoded(lengths), partitions_per_location=partitions_per_location
+        )
+
+    def split_collections(self, *collections: Any, **options: Any) -> Split:
+        """Split aligned collections, by :attr:`schedule` if the test has set it."""
+        if self.schedule is not None:
+            options |= {"partitions_per_location": None, "schedule": self.schedule}
+        return split(*collections, **options)
 
 
 def whole(lengths: Sequence[int]) -> npt.NDArray[np.int64]:

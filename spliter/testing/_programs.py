@@ -5,6 +5,7 @@ In a module of their own so that engines can import them by name.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -103,6 +104,21 @@ def fail(partition: Partition, kind: type[Exception], message: str) -> None:
     """Raise an error after the first block, like a faulty kernel."""
     for _ in partition:
         raise kind(message)
+
+
+def refuse(first: Any, second: Any) -> Any:
+    """Raise an error, like a faulty function that combines results."""
+    raise OverflowError(f"cannot combine {first} and {second}")
+
+
+def rest_unevenly(partition: Partition) -> list[int]:
+    """Return all items; odd blocks take 5 ms, even ones 1 ms, and every partition 10 ms more."""
+    found: list[int] = []
+    for (at,), block in partition.items():
+        time.sleep(0.005 if at % 2 else 0.001)
+        found.extend(block.tolist())
+    time.sleep(0.01)
+    return found
 
 
 def difference(values: Iterable[int]) -> int:

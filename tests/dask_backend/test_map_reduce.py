@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import operator
+import random
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import dask.array as da
@@ -13,9 +16,10 @@ import pytest
 from distributed import Client, Event, Variable, get_worker, wait
 from distributed.worker_state_machine import FreeKeysEvent
 
-from spliter import Partition, Schedule, split
+from spliter import Partition, Schedule, reduce, split
+from spliter._schedule import FORMULAS
 from tests.counting import counter
-from tests.dask_backend.conftest import StartCluster
+from tests.dask_backend.conftest import StartCluster, start
 from tests.dask_backend.programs import expected, kill, spread, total
 from tests.dask_workers import wait_until_running, workers_of
 
@@ -84,6 +88,59 @@ def test_threads_run_as_the_task(start_cluster: StartCluster) -> None:
     used = parts.map_reduce(thread_and_worker, operator.or_).result()
     for worker in workers_of(client):
         assert len([thread for thread, address in used if address == worker]) == 2
+
+
+@pytest.fixture(scope="module")
+def four_threads() -> Iterator[Client]:
+    with ExitStack() as stack:
+        yield start(stack, n_workers=2, threads_per_worker=2)
+
+
+def float_sum(partition: Partition) -> float:
+    """The sum of all items, after a rest that differs from run to run."""
+    time.sleep(random.random() * 1e-4)
+    return float(sum(block.sum() for block in partition))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[] if kind in ("STATIC", "FAC2", "SS") else pytest.mark.thorough)
+        for kind in FORMULAS
+    ],
+)
+def test_same_bits_in_every_run_of_tasks_and_of_teams(four_threads: Client, kind: str) -> None:
+    rng = np.random.default_rng(3)
+    powers = np.repeat(np.arange(-15, 16), 7)
+    numbers = rng.permutation(rng.normal(size=len(powers)) * 10.0**powers)
+    # Another order of the same numbers has other bits.
+    assert len({float(sum(rng.permutation(numbers))) for _ in range(20)}) > 1
+    x = da.from_array(numbers, chunks=7).persist()
+    wait(x)
+    parts = split(x, schedule=kind)
+    assert len(parts.locations) == 2
+    found = set()
+    for run in range(50):
+        tasks = list(zip(parts, parts.map(float_sum), strict=True))
+        tasks.sort(key=lambda pair: pair[0].get_indexes()[0])
+        found.add(reduce(operator.add, [future for _, future in tasks]).result(timeout=60).hex())
+        team = parts.map_reduce(float_sum, operator.add, threads=run % 2 + 1)
+        found.add(team.result(timeout=60).hex())
+    assert len(found) == 1
+
+
+def test_an_error_of_combine_is_the_users(four_threads: Client) -> None:
+    def combine(first: int, second: int) -> int:
+        raise OverflowError("too many")
+
+    # At the workers, and between them.
+    for parts in (
+        split(spread(four_threads, 8), schedule="SS"),
+        split(spread(four_threads, 8), partitions_per_location=1),
+    ):
+        with pytest.raises(OverflowError, match="too many"):
+            parts.map_reduce(total, combine).result(timeout=60)
+        assert parts.map_reduce(total, operator.add).result(timeout=60) == expected(8)
 
 
 def test_fewer_threads_while_the_worker_has_other_tasks(start_cluster: StartCluster) -> None:

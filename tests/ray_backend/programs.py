@@ -81,6 +81,21 @@ def slow_total(partition: Partition, started: str, go: str) -> int:
     return result
 
 
+def total_when_told(partition: Partition, folder: str) -> int:
+    """Sum of all items; says in a folder when it has begun, and waits there for a file.
+
+    Says, too, if it is interrupted meanwhile.
+    """
+    ((at,), *_) = partition.get_indexes()
+    Path(folder, f"begun-{at}").touch()
+    try:
+        wait_for(partition, str(Path(folder, "go")))
+    except KeyboardInterrupt:
+        Path(folder, "interrupted").touch()
+        raise
+    return total(partition)
+
+
 def kill_once(partition: Partition, marker: str) -> int:
     """End the process that this runs in, the first time."""
     path = Path(marker)

@@ -156,6 +156,8 @@ def schedules(
     """Process blocks that take unequal time, cut by several schedules, and show what each took.
 
     Schedules balance the cores of a worker, not the workers: the default is one with two threads.
+    With --workers 2 --threads 1 --placement contiguous one worker has the dear blocks, and Dask
+    steals tasks of single blocks from it.
     """
     from spliter_experiments.compare.workloads.schedules import Schedules
 
@@ -248,5 +250,5 @@ def _title(comparison: Comparison, detail: str) -> str:
     return (
         f"{comparison.app} of {about['input']}: {about['rows']:,} x {len(columns)}, {detail}\n"
         f"{about['backend']}: {about['workers']} workers, {about['cores']} cores, {blocks} blocks "
-        f"per core, {rounds} rounds{sets}"
+        f"per core, placement {about['placement']}, {rounds} rounds{sets}"
     )
