@@ -91,7 +91,7 @@ def test_killed_worker_leaves_no_connection(nodes: RayNodes, tmp_path: Path) -> 
         blocks = [ray.put([number]) for number in range(20)]  # owned by this process
         with split(blocks, partitions_per_location=1) as parts:
             future = parts[0].submit(looked_up_until_killed, source, tmp_path)
-            until(lambda: (tmp_path / "process").exists())
+            until((tmp_path / "process").exists)
             killed = int((tmp_path / "process").read_text())
             connections = connections_from(killed, {server.port})
             assert connections
