@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import gc
 import math
@@ -385,6 +386,56 @@ def test_splits_that_were_closed() -> None:
     parts.close()
     with pytest.raises(SplitClosedError):
         part.lookup(Ones(), _itself)
+
+
+@pytest.mark.parametrize("prefetch", ["auto", 3])
+def test_splits_that_are_closed_during_a_lookup(prefetch: Any) -> None:
+    source = Squares(1, delay=0.003)
+    blocks: list[list[int]] = [[number] for number in range(20)]
+    reached, closed = threading.Event(), threading.Event()
+
+    def total(part: Any) -> int:
+        found = 0
+        for (number,), records in part.lookup(source, _itself, prefetch):
+            found += sum(records)
+            if number == 4:
+                reached.set()
+                assert closed.wait(30)
+        return found
+
+    parts = split(blocks, partitions_per_location=1)
+    future = parts[0].submit(total)
+    assert reached.wait(30)
+    window = window_of(parts[0].location)
+    assert window.loops == 1
+    parts.close()
+    closed.set()
+    error = future.exception(30)
+    assert isinstance(error, SplitClosedError) or future.result() == sum(n**2 for n in range(20))
+    wait_for_abandoned(parts._token)
+    assert (window.nbytes, window.loops, source.running) == (0, 0, 0)
+    assert not _abandoned
+
+
+def test_use_in_an_event_loop() -> None:
+    part = split([[2, 2], [-1, 3]], partitions_per_location=1)[0].at_location()
+
+    async def look_up() -> list[Any]:
+        return list(part.lookup(Squares(delay=0.002), _itself, prefetch=2))
+
+    assert asyncio.run(look_up()) == [([2, 2], [4, 4]), ([-1, 3], [None, 9])]
+
+
+def test_metrics_show_the_depth_of_a_lookup() -> None:
+    blocks: list[list[int]] = [[number] for number in range(12)]
+    for prefetch, depth in ((3, 3), (False, 0)):
+        with split(blocks, partitions_per_location=1) as parts:
+            looked_up = parts[0].submit(
+                lambda part, ahead: list(part.lookup(Squares(), _itself, ahead)), prefetch
+            )
+            assert len(looked_up.result()) == 12
+            (measured,) = parts.metrics()
+        assert (measured.read_ahead, measured.unused_reads) == (depth, 0)
 
 
 def test_partitions_without_their_blocks() -> None:

@@ -13,6 +13,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,33 @@ def test_same_as_a_plain_loop(
     assert error == (f"block {failing}" if fails else "")
     assert max(store.reads.values(), default=1) == 1
     assert sum(store.reads.values()) == len(found) + fails + ahead.unused
+    assert (window.nbytes, window.loops) == (0, 0)
+
+
+@settings(deadline=None)
+@given(
+    loops=st.lists(st.sampled_from(["auto", 1, 8, 50]), min_size=2, max_size=4),
+    nbytes=st.sampled_from([1, WINDOW_NBYTES // 7, WINDOW_NBYTES // 2, 2 * WINDOW_NBYTES]),
+)
+def test_threads_at_one_location_stay_within_the_window(loops: list[Any], nbytes: int) -> None:
+    window = window_of("shared")
+    held: list[int] = []
+
+    def read(number: int) -> int:
+        held.append(window.nbytes)
+        time.sleep(0.002)
+        return number
+
+    def loop(prefetch: Any) -> list[int]:
+        found = []
+        for block in ReadAhead(Fetches(read, [nbytes] * 12, prefetch, "shared")):
+            held.append(window.nbytes)
+            found.append(block)
+        return found
+
+    with ThreadPoolExecutor(len(loops)) as threads:
+        assert list(threads.map(loop, loops)) == [list(range(12))] * len(loops)
+    assert 0 < max(held) <= max(WINDOW_NBYTES, nbytes)
     assert (window.nbytes, window.loops) == (0, 0)
 
 

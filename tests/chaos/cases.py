@@ -92,6 +92,7 @@ class Case:
     schedule: str | None
     partitions_per_location: int | None
     faults: tuple[Fault, ...]
+    prefetch: int | Literal["auto", False]
 
 
 def draw_case(backend: str, seed: int) -> Case:
@@ -117,6 +118,7 @@ def draw_case(backend: str, seed: int) -> Case:
         schedule=schedule,
         partitions_per_location=None if schedule else [None, 1, 2][int(rng.integers(3))],
         faults=_faults(rng, backend, nannies),
+        prefetch=("auto", 3, False)[int(rng.integers(3))],
     )
 
 

@@ -225,6 +225,7 @@ def rounds(
                 partitions_per_location=case.partitions_per_location,
                 schedule=case.schedule,
                 materialize=case.materialize,
+                prefetch=case.prefetch,
             )
             inputs = (stack.enter_context(parts),)
         first = program.run(inputs, collections, arrays)

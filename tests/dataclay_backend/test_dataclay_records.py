@@ -111,14 +111,23 @@ def test_objects_that_moved(cluster: EmbeddedDataClay, ids: list[uuid.UUID]) -> 
 def test_backend_that_is_killed(cluster: EmbeddedDataClay, ids: list[uuid.UUID]) -> None:
     backends = sorted(cluster.client().get_backends())
     source = DataClaySource()
-    source.get_many(ids)
-    cluster.kill(cluster.backend_ids.index(backends[0]))
-    cluster.add()
+    part = split([[one] for one in ids] * 10, partitions_per_location=1, backend="local")[0]
+
+    def kill_after_ten(here: Any) -> None:
+        for number, _ in enumerate(here.lookup(source, lambda block: block, 2)):
+            if number == 10:
+                cluster.kill(cluster.backend_ids.index(backends[0]))
+                cluster.add()
+
     begun = time.monotonic()
+    with pytest.raises(RecordSourceError, match=f"{backends[0]} is lost"):
+        part.submit(kill_after_ten).result()
     with pytest.raises(RecordSourceError, match=f"cannot read 9 records: .*{backends[0]} is lost"):
         source.get_many(ids)
     assert time.monotonic() - begun < 60
-    assert [one["values"][0] for one in source.get_many([ids[1], ids[2]])] == [1, 2]
+    rest = split([ids[1:3]] * 10, partitions_per_location=1, backend="local")[0]
+    found = rest.submit(looked_up, source, 2).result()
+    assert [[one["values"][0] for one in records] for _, records in found] == [[1, 2]] * 10
 
 
 def test_other_sources_from_backends_at_once(cluster: EmbeddedDataClay) -> None:

@@ -176,3 +176,18 @@ def looked_up(partition: Partition, source: Any) -> tuple[list[list[Any]], list[
     counting = Counting(**vars(source))
     found = partition.lookup(counting, lambda block: block)
     return [records for _, records in found], requests
+
+
+def looked_up_until_killed(partition: Partition, source: Any, folder: Path) -> list[list[Any]]:
+    """Return the records of each block; waits after some, once it has reported its process."""
+    found = []
+    for number, (_, records) in enumerate(partition.lookup(source, lambda block: block, 4)):
+        found.append(records)
+        if number == 5:
+            (folder / "process.new").write_text(str(os.getpid()))
+            (folder / "process.new").rename(folder / "process")
+            deadline = time.monotonic() + 60
+            while not (folder / "go on").exists():
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+    return found

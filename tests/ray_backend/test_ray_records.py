@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +16,15 @@ pytest.importorskip("ray")
 import ray
 
 from spliter import BlockTimeoutError, InvalidArgumentError, gather, split
+from spliter_backends.records._connections import CONNECTIONS
 from spliter_backends.records.ray import RaySource
 from spliter_backends.records.redis import RedisSource
-from tests.ray_backend.cluster import RayNodes
+from tests.ray_backend.cluster import RayNodes, until
 from tests.ray_backend.placing import put_at
-from tests.ray_backend.programs import looked_up
+from tests.ray_backend.programs import looked_up, looked_up_until_killed
 from tests.ray_backend.test_ray_split import WAIT
 from tests.records import suite as records_of
+from tests.records.connections import clients_of, connections_from
 from tests.records.servers import redis_server
 
 pytestmark = [pytest.mark.backend("ray"), pytest.mark.timeout(120)]
@@ -75,3 +80,22 @@ def test_other_sources_from_tasks_at_once(nodes: RayNodes) -> None:
         records = {tuple(block.tolist()): squares for part in found for block, squares in part}
         assert records == {(n, n + 1, n): [n**2, (n + 1) ** 2, n**2] for n in range(6)}
         assert server.count("mget") == 6
+
+
+def test_killed_worker_leaves_no_connection(nodes: RayNodes, tmp_path: Path) -> None:
+    with redis_server() as server:
+        source = RedisSource(server.url, "person:{}", int)
+        for number in range(20):
+            source.put(number, number**2)
+        CONNECTIONS.close()  # those of this process
+        blocks = [ray.put([number]) for number in range(20)]  # owned by this process
+        with split(blocks, partitions_per_location=1) as parts:
+            future = parts[0].submit(looked_up_until_killed, source, tmp_path)
+            until((tmp_path / "process").exists)
+            killed = int((tmp_path / "process").read_text())
+            connections = connections_from(killed, {server.port})
+            assert connections
+            os.kill(killed, signal.SIGKILL)
+            until(lambda: not connections & clients_of({server.port}))
+            (tmp_path / "go on").touch()  # for the task that Ray runs instead
+            assert future.result(WAIT) == [[number**2] for number in range(20)]

@@ -208,8 +208,8 @@ class Service(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 100
 
-    def __init__(self) -> None:
-        super().__init__((HOST, 0), _Handler)
+    def __init__(self, port: int = 0) -> None:
+        super().__init__((HOST, port), _Handler)
         self.requests: Counter[str] = Counter()
         self.addresses: set[Any] = set()
         self.authorizations: set[str | None] = set()
@@ -252,3 +252,19 @@ def http_service() -> Iterator[Service]:
         finally:
             service.shutdown()
             thread.join()
+
+
+@contextmanager
+def http_process() -> Iterator[Server]:
+    """Run a service in a process, which can be killed."""
+    port = free_port()
+    server = Server([sys.executable, "-m", "tests.records.servers", str(port)], port)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+if __name__ == "__main__":
+    with Service(int(sys.argv[1])) as running:
+        running.serve_forever()

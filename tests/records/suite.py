@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import math
 import pickle
 from collections.abc import Callable, Hashable, Sequence
@@ -12,20 +14,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from spliter import InvalidArgumentError, RecordSourceError, gather, split
+from spliter_backends.records._connections import CONNECTIONS
 from tests.records.servers import PASSWORD, QUOTED
 
 Records = dict[Hashable, Any]
 
 
 class RecordSourceTests:
-    """Subclasses have three fixtures.
+    """Subclasses have four fixtures.
 
     ``source`` has batches of at most 3 keys, or of 1; ``records`` are its records by key; ``count``
-    is a function that returns how many requests the server has had.
+    is a function that returns how many requests the server has had; ``unreachable`` is a source
+    with a password whose server is not there, and the beginning of its error.
     """
 
     missing: ClassVar[Sequence[Hashable]] = ()
     """Keys without a record."""
+
+    secrets: ClassVar[Sequence[str]] = (PASSWORD, QUOTED)
+    """What nobody may read in logs."""
 
     def test_single_records(self, source: Any, records: Records) -> None:
         assert {key: source.get(key) for key in records} == records
@@ -62,6 +69,38 @@ class RecordSourceTests:
         assert not {PASSWORD, QUOTED} & {*words_of(repr(source))}
         assert "***" in repr(source)
 
+    def test_not_reachable(self, unreachable: tuple[Any, str], records: Records) -> None:
+        absent, shown = unreachable
+        with pytest.raises(RecordSourceError) as raised:
+            absent.get(next(iter(records)))
+        check_hidden(raised.value, shown)
+
+    def test_no_password_is_logged(
+        self,
+        source: Any,
+        records: Records,
+        unreachable: tuple[Any, str],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        CONNECTIONS.close()
+        key, record = next(iter(records.items()))
+        with caplog.at_level(logging.DEBUG):
+            assert source.get_many([key, *self.missing[:1]]) == [record, None]
+            with pytest.raises(RecordSourceError):
+                unreachable[0].get(key)
+            logging.getLogger(__name__).debug("this is captured")
+        assert "this is captured" in caplog.text
+        for secret in self.secrets:
+            assert secret not in caplog.text
+
+    def test_use_in_an_event_loop(self, source: Any, records: Records) -> None:
+        part = split([[key] for key in records], partitions_per_location=1)[0].at_location()
+
+        async def look_up() -> list[Any]:
+            return looked_up(part, source, 2)
+
+        assert asyncio.run(look_up()) == [([key], [record]) for key, record in records.items()]
+
     def test_bad_options_are_refused(self, source: Any) -> None:
         state = source.__reduce_ex__(2)[2]
         kind, url = type(source), state["_url"]
@@ -73,12 +112,6 @@ class RecordSourceTests:
         if source.max_batch > 1:
             with pytest.raises(InvalidArgumentError, match="max_batch must be an int >= 1, got 0"):
                 make(kind, url, max_batch=0)
-
-    def check_unreachable(self, source: Any, key: Any, shown: str) -> None:
-        """Check the error of a source whose server is not there."""
-        with pytest.raises(RecordSourceError) as raised:
-            source.get(key)
-        check_hidden(raised.value, shown)
 
 
 def make(kind: Any, url: Any, **options: Any) -> Any:

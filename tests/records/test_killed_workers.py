@@ -17,20 +17,17 @@ import pytest
 pytest.importorskip("distributed")
 
 import dask.array as da
-import psutil
 from distributed import Client
 
 from spliter import gather, split
 from spliter_backends.records._connections import CONNECTIONS
 from tests.dask_backend.conftest import start_processes
 from tests.records import test_redis, test_sql
+from tests.records.connections import clients_of, connections_from
 from tests.records.servers import http_service, postgres_server, redis_server
 from tests.records.suite import Records
 
 pytestmark = pytest.mark.backend("dask")
-
-HELD = {psutil.CONN_ESTABLISHED, psutil.CONN_CLOSE_WAIT}
-"""States of connections that the server has not closed."""
 
 
 class Served(NamedTuple):
@@ -84,7 +81,7 @@ def test_killed_workers_leave_nothing(tmp_path: Path) -> None:
         assert len(found) == 200
         for key, *records in found:
             assert records == [one.records.get(key % 8) for one in served]
-        assert _wait_for(lambda: not _clients_of(ports))
+        assert _wait_for(lambda: not clients_of(ports))
     assert list(files.iterdir()) == []
 
 
@@ -95,10 +92,10 @@ def _look_up_while_one_is_killed(cluster: Any, ports: set[int], sources: list[An
             assert len(parts) == 2
             tasks = parts.map(_look_up, sources)
             killed = next(iter(client.run(os.getpid).values()))
-            assert _wait_for(lambda: {to for _, to in _connections_from(killed, ports)} == ports)
-            connections = _connections_from(killed, ports)
+            assert _wait_for(lambda: {to for _, to in connections_from(killed, ports)} == ports)
+            connections = connections_from(killed, ports)
             os.kill(killed, signal.SIGKILL)
-            assert _wait_for(lambda: not connections & _clients_of(ports))
+            assert _wait_for(lambda: not connections & clients_of(ports))
             return list(itertools.chain(*gather(tasks)))
 
 
@@ -110,18 +107,6 @@ def _look_up(part: Any, sources: list[Any]) -> list[Any]:
         found += [(int(k), *of) for k, *of in zip(block, *(of for _, of in records), strict=True)]
         time.sleep(0.02)  # or it has ended before it is killed
     return found
-
-
-def _connections_from(process: int, ports: set[int]) -> set[tuple[int, int]]:
-    """Return the connections of a process to some ports: its own port, and the one it reaches."""
-    found: list[Any] = psutil.Process(process).net_connections("tcp")
-    return {(at.laddr.port, at.raddr.port) for at in found if at.raddr and at.raddr.port in ports}
-
-
-def _clients_of(ports: set[int]) -> set[tuple[int, int]]:
-    """Return the connections that servers at some ports have, seen from the other side."""
-    found: list[Any] = [one for one in psutil.net_connections("tcp") if one.status in HELD]
-    return {(at.raddr.port, at.laddr.port) for at in found if at.laddr.port in ports}
 
 
 def _wait_for(is_true: Callable[[], Any]) -> bool:

@@ -45,6 +45,7 @@ class Counting(ObjectSource):
 
 class TestS3(RecordSourceTests):
     missing = ("none",)
+    secrets = (PASSWORD, CREDENTIALS["secret"])
 
     @pytest.fixture
     def source(self, bucket: Any) -> ObjectSource:
@@ -58,12 +59,13 @@ class TestS3(RecordSourceTests):
     def count(self) -> Callable[[], int]:
         return lambda: len(Counting.counted)
 
-    def test_not_reachable(self) -> None:
+    @pytest.fixture
+    def unreachable(self) -> tuple[ObjectSource, str]:
         url = f"http://127.0.0.1:{free_port()}"
         options: Any = {"client_kwargs": {"endpoint_url": url}, "secret": PASSWORD, "key": "ada"}
         options["config_kwargs"] = {"retries": {"max_attempts": 0}, "connect_timeout": 1}
         source = ObjectSource("s3://people/{}.txt", **options)
-        self.check_unreachable(source, "n1", "s3://people/{}.txt cannot be read: ")
+        return source, "s3://people/{}.txt cannot be read: "
 
     def test_no_password_is_shown(self, source: Any) -> None:
         with pytest.raises(RecordSourceError) as raised:

@@ -65,10 +65,11 @@ class TestRedis(RecordSourceTests):
     def count(self, server: RedisServer) -> Callable[[], int]:
         return lambda: server.count("mget")
 
-    def test_not_reachable(self) -> None:
+    @pytest.fixture
+    def unreachable(self) -> tuple[RedisSource, str]:
         port = free_port()
         source = RedisSource(f"redis://:{QUOTED}@{HOST}:{port}/0", "person:{}")
-        self.check_unreachable(source, 1, f"redis://:***@{HOST}:{port}/0 cannot be read: ")
+        return source, f"redis://:***@{HOST}:{port}/0 cannot be read: "
 
     def test_wrong_password(self, server: RedisServer) -> None:
         url = server.url.replace(QUOTED, "other-secret")

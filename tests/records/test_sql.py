@@ -56,11 +56,12 @@ class TestPostgreSQL(RecordSourceTests):
     def count(self, server: PostgresServer) -> Callable[[], int]:
         return lambda: server.count("FROM people WHERE id IN")
 
-    def test_not_reachable(self, server: PostgresServer) -> None:
+    @pytest.fixture
+    def unreachable(self, server: PostgresServer) -> tuple[SQLSource, str]:
         port = free_port()
         source = SQLSource(server.url.replace(str(server.port), str(port)), STATEMENT)
         shown = f"postgresql+psycopg://ada:***@{HOST}:{port}/postgres cannot be read: "
-        self.check_unreachable(source, 1, shown)
+        return source, shown
 
     def test_wrong_password(self, server: PostgresServer) -> None:
         source = SQLSource(server.url.replace(QUOTED, "other-secret"), STATEMENT)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
-from distributed import get_worker
+from distributed import Status, get_worker
 
 from spliter import Partition
 
@@ -48,11 +50,29 @@ def read_as_dask_does(keys: list[Any]) -> None:
         get_worker().data[key]
 
 
-def look_ahead(partition: Partition) -> tuple[float, int]:
-    """Add up the numbers of the blocks; return that and how many were read ahead, at most."""
+def look_ahead(partition: Partition) -> tuple[float, int, int]:
+    """Add up the numbers of the blocks; return that, how many were read ahead, and the threads."""
     blocks: Any = iter(partition)
     found = sum(float(one[0, 0]) for one in blocks)
-    return found, getattr(blocks._blocks, "deepest", -1)
+    names = [thread.name for thread in threading.enumerate()]
+    reading = sum(name.startswith("spliter-read") for name in names)
+    return found, getattr(blocks._blocks, "deepest", -1), reading
+
+
+def look_when_short(partition: Partition, fraction: str) -> tuple[float, int, int]:
+    """Do the same while the worker takes more than a fraction of its memory."""
+    worker: Any = get_worker()
+    manager = worker.memory_manager
+    usual = getattr(manager, fraction)
+    setattr(manager, fraction, 1e-9)
+    try:
+        deadline = time.monotonic() + 30
+        while fraction == "memory_pause_fraction" and worker.status != Status.paused:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return look_ahead(partition)
+    finally:
+        setattr(manager, fraction, usual)
 
 
 def total(partition: Partition) -> tuple[int, float]:

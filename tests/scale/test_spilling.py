@@ -25,6 +25,7 @@ from tests.scale.passes import (
     litter,
     look,
     look_ahead,
+    look_when_short,
     read_as_dask_does,
     spill_all,
     taken,
@@ -87,18 +88,34 @@ def test_spilled_blocks_are_read_once_and_ahead(large_worker: Client, prefetch: 
     x = _points(12)
     with split(x, partitions_per_location=1, prefetch=prefetch) as parts:
         found = parts[0].submit(look_ahead).result(timeout=WAIT)
-        assert found == (sum(range(12)), -1), "blocks in memory are not wrapped"
+        assert found == (sum(range(12)), -1, 0), "blocks in memory: no wrapper, no thread"
         client.run(spill_all)
         client.run(start_counting)
-        numbers, deepest = parts[0].submit(look_ahead).result(timeout=WAIT)
+        numbers, deepest, threads = parts[0].submit(look_ahead).result(timeout=WAIT)
         assert numbers == sum(range(12))
         reads = _traffic_of(client).reads
         assert (len(reads), max(reads.values())) == (12, 1)
         assert parts.moved.blocks == 0
     if prefetch == 3:
         assert 0 < deepest <= 3
+        assert threads > 0
     if prefetch is False:
-        assert deepest == -1
+        assert (deepest, threads) == (-1, 0)
+
+
+@pytest.mark.feature("spill buffer")
+def test_nothing_is_read_ahead_where_memory_is_short(large_worker: Client) -> None:
+    client = large_worker
+    x = _points(12)
+    with split(x, partitions_per_location=1, prefetch=3) as parts:
+        for fraction in ("memory_pause_fraction", "memory_target_fraction"):
+            client.run(spill_all)
+            found = parts[0].submit(look_when_short, fraction).result(timeout=WAIT)
+            assert found == (sum(range(12)), 0, 0), fraction
+        client.run(spill_all)
+        numbers, deepest, threads = parts[0].submit(look_ahead).result(timeout=WAIT)
+        assert numbers == sum(range(12))
+        assert 0 < deepest <= 3 and threads > 0
 
 
 def test_k_means_reads_spilled_blocks_once_a_pass(small_worker: Client) -> None:

@@ -104,6 +104,22 @@ def test_aligned_and_as_one() -> None:
         assert gather(parts.map(doubled)) == [[True]] * len(parts)
 
 
+def depth(partition: Partition) -> tuple[float, int]:
+    """Return the sum of the items, and how many blocks were copied ahead; -1 if none may be."""
+    blocks: Any = iter(partition)
+    found = sum(float(block.sum()) for block in blocks)
+    return found, getattr(blocks._blocks, "deepest", -1)
+
+
+def test_blocks_are_copied_ahead() -> None:
+    blocks = distribute(cut(points(), [10] * 9))
+    for prefetch, depths in ((3, {1, 2, 3}), (False, {-1})):
+        with split_on_compss(blocks, partitions_per_location=1, prefetch=prefetch) as parts:
+            found = gather(parts.map(depth))
+        np.testing.assert_allclose(sum(part for part, _ in found), points().sum())
+        assert {ahead for _, ahead in found} <= depths
+
+
 def test_objects_that_move() -> None:
     objects = [Table(np.arange(size)) for size in range(4)]
     for value in objects:
