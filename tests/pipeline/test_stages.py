@@ -79,7 +79,7 @@ def test_modules_capture_annotated_functions_only() -> None:
 
 def test_functions_annotated_whole() -> None:
     def polar(x: Any, y: Any, unit: str) -> Any:
-        assert type(x) is np.ndarray
+        assert isinstance(x, np.ndarray | float)
         return np.hypot(x, y), np.arctan2(y, x), unit
 
     by_batches = pipeline(
