@@ -211,7 +211,8 @@ def meta_by_example(call: Call, shape: Shape) -> Meta:
             result = call.fn(*args, **kwargs)
     except (TypeError, ValueError):  # the values of the example are arbitrary
         return None
-    return ArrayMeta(shape, np.asarray(result).dtype, exact=False)
+    exact = all(isinstance(node.meta, ArrayMeta) and node.meta.exact for node in call.inputs)
+    return ArrayMeta(shape, np.asarray(result).dtype, exact)
 
 
 def _axes(shape: tuple[int, ...], nodes: Iterable[Node]) -> Iterator[int]:
