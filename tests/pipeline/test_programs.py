@@ -1,4 +1,4 @@
-"""Random programs of array calls give the plain program's bits, in results and in their arguments."""
+"""Random programs of array calls give the plain program's bits, in results and arguments."""
 
 from __future__ import annotations
 
