@@ -46,9 +46,16 @@ class Ref:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A value that every partition gets."""
+
+    data: Any
+
+
 @dataclass(frozen=True)
 class PassCall:
-    """A call, as it is sent to partitions; values are :class:`Ref` objects."""
+    """A call, as it is sent to partitions; values are :class:`Ref` and :class:`Whole` objects."""
 
     fn: Callable[..., Any]
     args: tuple[Any, ...]
@@ -156,7 +163,7 @@ def _run_block(spec: Pass, values: dict[int, Any], *, has_rows: bool) -> dict[in
     def filled(value: Any) -> Any:
         if isinstance(value, Ref):
             return nodes[value.number]
-        return graph.source(value) if is_capturable(value) else value
+        return graph.source(value.data) if isinstance(value, Whole) else value
 
     for each in spec.calls:
         if isinstance(each.annotation, Unfinished) and not has_rows:
@@ -208,6 +215,9 @@ class SplitGraph(Graph):
         """Raise if a value is distributed, as the client does not fetch its rows."""
         meta = node.meta
         if isinstance(meta, ArrayMeta) and meta.is_known:
+            return
+        self.evaluate()
+        if node not in self.kinds:
             return
         raise WholeArrayError(
             f"{Site.of_caller()} needs all rows of a value over {self.split!r} in the client's "
@@ -261,7 +271,7 @@ class SplitGraph(Graph):
 
         def number_of(node: Node) -> Any:
             if node not in self.kinds and not node.is_pending:
-                return node.data
+                return Whole(node.data)
             return Ref(numbers.setdefault(node, len(numbers)))
 
         for node in (*self.members, *self.carried):

@@ -24,7 +24,7 @@ from spliter.pipeline._graph import (
     common_graph,
     meta_of,
 )
-from spliter.pipeline._lazy import Lazy, capture, compute, lazies_in, plain
+from spliter.pipeline._lazy import Lazy, capture, compute, is_capturable, lazies_in, plain
 from spliter.pipeline._types import (
     AnyType,
     Axis,
@@ -107,7 +107,9 @@ def _as_node(value: Any, kind: AnyType, graph: Graph) -> Any:
         if isinstance(kind, Mut) and value._node.is_pending:
             compute(value)
         return value._node
-    if isinstance(kind, Broadcast) or value is None or np.isscalar(value):
+    if isinstance(kind, Broadcast):
+        return graph.source(value) if is_capturable(value) else value
+    if value is None or np.isscalar(value):
         return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
         return value
