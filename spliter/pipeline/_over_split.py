@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -207,7 +207,7 @@ class SplitGraph(Graph):
                 "over a Split takes NumPy arrays of numbers; call it in a task, on each block"
             )
         node = Node(call=Call(_rows_of_split, (), {}, ELEMENTWISE))
-        node.meta = ArrayMeta((None, *example.shape[1:]), example.dtype, exact=False)
+        node.meta = ArrayMeta((None, *example.shape[1:]), example.dtype)
         self.kinds[node] = ROWS
         return node
 
@@ -327,12 +327,17 @@ class SplitGraph(Graph):
             raise InvalidArgumentError(
                 "the pipeline returns an argument unchanged; return the collection itself instead"
             )
-        meta = cast(ArrayMeta, node.meta)
+        output = self.carried.index(node)
+        meta = node.meta
+        if isinstance(meta, ArrayMeta) and meta.exact:
+            example = np.empty([extent or 0 for extent in meta.shape], meta.dtype)
+        else:
+            first = self.partitions[0].submit(_example_of_result, self.futures[0], output)
+            (example,) = gather([first])
         return self.split.assemble(
             zip(self.partitions, self.futures, strict=True),
-            dtype=meta.dtype,
-            trailing_shape=cast(tuple[int, ...], meta.shape[1:]),
-            output=self.carried.index(node),
+            meta=example,
+            output=output,
             same_rows=self.kinds[node] == ROWS,
         )
 
@@ -365,6 +370,11 @@ def _first_of_two(one: Any, other: Any) -> Any:
 def _partials(partition: Partition, result: tuple[Any, ...], first: int) -> Any:
     """Return the partial results of a pass; runs where they are."""
     return result[first:]
+
+
+def _example_of_result(partition: Partition, result: tuple[Any, ...], output: int) -> Any:
+    """Return no rows of a result of a pass; runs where it is."""
+    return result[output][0][:0]
 
 
 def _combine(kinds: Sequence[Reduction], one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
