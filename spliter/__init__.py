@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from spliter._errors import (
     AlignmentError,
+    AnnotationError,
     BackendNotUsableError,
     BlockLostError,
     BlockTimeoutError,
@@ -38,6 +39,7 @@ from spliter._errors import (
     TaskTimeoutError,
     UnknownItemIndexError,
     UnsupportedCollectionError,
+    WholeArrayError,
 )
 from spliter._grid import BlockGrid
 from spliter._materialize import Materialization
@@ -57,6 +59,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AlignmentError",
+    "AnnotationError",
     "BackendInfo",
     "BackendNotUsableError",
     "BlockGrid",
@@ -85,6 +88,7 @@ __all__ = [
     "TaskTimeoutError",
     "UnknownItemIndexError",
     "UnsupportedCollectionError",
+    "WholeArrayError",
     "as_completed",
     "backends",
     "gather",

@@ -108,3 +108,11 @@ class PackageMissingError(SplIterError, ImportError):
 
 class TaskFailedError(SplIterError, RuntimeError):
     """A task failed with an error that cannot be sent to the client; the text is its traceback."""
+
+
+class AnnotationError(SplIterError, TypeError):
+    """A split annotation names unknown arguments, or its pieces or results do not match it."""
+
+
+class WholeArrayError(SplIterError, RuntimeError):
+    """A pipeline over a Split needs the whole array in the client's memory."""

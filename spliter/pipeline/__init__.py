@@ -1,0 +1,47 @@
+"""Run chains of array functions on cache-sized batches, through the unmodified library.
+
+>>> import numpy as np
+>>> from spliter.pipeline import options, pipeline
+>>> @pipeline
+... def distance(x, y):
+...     return np.sqrt(x * x + y * y)
+>>> with options(threads=2, batch=1000):
+...     distance(np.full(5000, 3.0), np.full(5000, 4.0)).sum()
+np.float64(25000.0)
+"""
+
+from __future__ import annotations
+
+from spliter.pipeline._decorators import lazy, module, pipeline
+from spliter.pipeline._explain import explain
+from spliter.pipeline._options import options
+from spliter.pipeline._splittable import splittable
+from spliter.pipeline._types import (
+    Axis,
+    Generic,
+    Groups,
+    Reduction,
+    Rows,
+    SplitType,
+    broadcast,
+    mut,
+    unknown,
+)
+
+__all__ = [
+    "Axis",
+    "Generic",
+    "Groups",
+    "Reduction",
+    "Rows",
+    "SplitType",
+    "broadcast",
+    "explain",
+    "lazy",
+    "module",
+    "mut",
+    "options",
+    "pipeline",
+    "splittable",
+    "unknown",
+]

@@ -1,0 +1,319 @@
+"""Functions of arrays that work element by element, NumPy's ufuncs above all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+
+from spliter.pipeline._graph import ArrayMeta, Call, Meta, Node, Shape, Typing
+from spliter.pipeline._types import Axis, SplitType, Unknown, broadcast
+
+MIN_EXTENT: Final = 64
+"""Arrays of several axes are cut along the first axis in memory that has as many items; with fewer,
+a batch of one item may not fit the cache."""
+
+
+class Elementwise:
+    """Functions whose result has, at each position, what follows from the inputs there.
+
+    Parameters
+    ----------
+    data : tuple of str or int, optional
+        Names (of keywords) and positions of the arguments that are cut; all by default.
+    """
+
+    scratch = True
+
+    def __init__(self, data: tuple[str | int, ...] | None = None) -> None:
+        self.data = data
+
+    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
+        """Return one typing for each axis of the result."""
+        cut = self._cut_inputs(call)
+        shapes = [node.meta.shape for node in cut if isinstance(node.meta, ArrayMeta)]
+        if len(shapes) < len(cut):
+            return
+        tokens = {kind for kind in known if isinstance(kind, Unknown)}
+        if tokens:
+            yield from _of_unknown(call, cut, known, tokens)
+            return
+        shape = cast(tuple[int, ...], broadcast_shape(shapes))
+        if None in shape or 0 in shape:
+            return
+        for axis in _axes(shape, cut):
+            inputs = tuple(
+                _type_along(node, axis - len(shape), shape[axis]) if node in cut else broadcast
+                for node in call.inputs
+            )
+            yield Typing(inputs, (Axis(axis),) * len(call.outputs), shape[axis])
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return the broadcast shape, and the dtype that the function gives for one element."""
+        cut = self._cut_inputs(call)
+        metas = [node.meta for node in cut]
+        if not all(isinstance(meta, ArrayMeta) for meta in metas):
+            return (None,)
+        shape = broadcast_shape([meta.shape for meta in metas if isinstance(meta, ArrayMeta)])
+        return (meta_by_example(call, shape),)
+
+    def _cut_inputs(self, call: Call) -> list[Node]:
+        if self.data is None:
+            return list(call.inputs)
+        cut = [call.args[at] for at in self.data if isinstance(at, int) and at < len(call.args)]
+        cut += [value for name, value in call.kwargs.items() if name in self.data]
+        return [value for value in cut if isinstance(value, Node)]
+
+
+class Ufunc(Elementwise):
+    """Ufuncs without a signature, called as functions."""
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return the broadcast shape and the dtypes that the ufunc resolves."""
+        try:
+            shape = broadcast_shape([_shape_of(value) for value in call.inputs])
+        except ValueError:
+            call.fn(*map(_stand_in, call.args))  # raises the error of the plain program
+            raise
+        try:
+            dtypes = self._dtypes(cast(np.ufunc, call.fn), call)
+        except TypeError:
+            results = call.fn(*map(example_of, call.args))
+            if call.into is not None:
+                raise
+            # Dtypes with parameters, such as dates.
+            results = results if isinstance(results, tuple) else (results,)
+            return tuple(ArrayMeta(shape, each.dtype, exact=False) for each in results)
+        if call.into is not None:
+            into = cast(ArrayMeta, call.into.meta)
+            if shape != into.shape:
+                raise ValueError(
+                    f"non-broadcastable output operand with shape {into.shape} doesn't match the "
+                    f"broadcast shape {shape}"
+                )
+            return (ArrayMeta(into.shape, into.dtype, into.exact),)
+        exact = all(cast(ArrayMeta, node.meta).exact for node in call.inputs)
+        return tuple(ArrayMeta(shape, dtype, exact) for dtype in dtypes)
+
+    @staticmethod
+    def _dtypes(ufunc: np.ufunc, call: Call) -> Sequence[np.dtype[Any]]:
+        inputs = tuple(_dtype_of(value) for value in call.args[: ufunc.nin])
+        into = None if call.into is None else cast(ArrayMeta, call.into.meta).dtype
+        outputs = (into,) + (None,) * (ufunc.nout - 1)
+        options: dict[str, Any] = {}
+        if "casting" in call.kwargs:
+            options["casting"] = call.kwargs["casting"]
+        if call.kwargs.get("dtype") is not None:
+            asked = np.dtype(call.kwargs["dtype"])
+            options["signature"] = (None,) * ufunc.nin + (asked,) * ufunc.nout
+        return ufunc.resolve_dtypes((*inputs, *outputs), **options)[ufunc.nin :]
+
+
+class Assign(Elementwise):
+    """Assignments to elements: the first argument is changed in place."""
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return nothing: there is no result."""
+        target = cast(ArrayMeta, cast(Node, call.args[0]).meta).shape
+        shape = broadcast_shape([_shape_of(node) for node in call.inputs])
+        if shape != target:
+            raise ValueError(
+                f"could not broadcast input array from shape {shape} into shape {target}"
+            )
+        return ()
+
+
+class Filter(Elementwise):
+    """Rows of an array where a mask is true."""
+
+    scratch = False
+
+    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
+        """Return the one along the first axis; results have unknown lengths."""
+        array, mask = (cast(ArrayMeta, node.meta).shape for node in call.inputs)
+        if any(isinstance(kind, Unknown) for kind in known):
+            token = known[0]
+            if token is not None and token == known[1]:
+                yield Typing((token, token), (Unknown(call.number),), None)
+        elif array[0] == mask[0] and array[0]:
+            yield Typing((Axis(0), Axis(0)), (Unknown(call.number),), array[0])
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return the dtype and the width of a row."""
+        array = cast(ArrayMeta, call.inputs[0].meta)
+        return (ArrayMeta((None, *array.shape[1:]), array.dtype, exact=False),)
+
+
+class Columns(Elementwise):
+    """Columns of all rows, by an index whose first element is ``:``."""
+
+    scratch = False
+
+    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
+        """Return the one along the first axis."""
+        (shape,) = (cast(ArrayMeta, node.meta).shape for node in call.inputs)
+        if isinstance(known[0], Unknown):
+            yield Typing((known[0],), (known[0],), None)
+        elif shape[0]:
+            yield Typing((Axis(0),), (Axis(0),), shape[0])
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return the width that the index gives."""
+        array = cast(ArrayMeta, call.inputs[0].meta)
+        rest = [extent or 0 for extent in array.shape[1:]]
+        found = np.broadcast_to(np.empty((), array.dtype), (0, *rest))[call.args[1]]
+        return (ArrayMeta((array.shape[0], *found.shape[1:]), array.dtype, exact=False),)
+
+
+class Astype(Elementwise):
+    """``ndarray.astype``."""
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return the same shape, and the dtype that was asked for."""
+        shape = cast(ArrayMeta, call.inputs[0].meta).shape
+        return (ArrayMeta(shape, np.dtype(call.args[1]), exact=True),)
+
+
+def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
+    """Return the shape of the result of an elementwise function.
+
+    Parameters
+    ----------
+    shapes : sequence of tuple
+        May contain ``None`` for unknown lengths.
+
+    Raises
+    ------
+    ValueError
+        If the shapes cannot be broadcast.
+
+    Examples
+    --------
+    >>> broadcast_shape([(4, 1), (3,)])
+    (4, 3)
+    >>> broadcast_shape([(None, 3), (3,)])
+    (None, 3)
+    """
+    distinct = set(shapes)
+    if len(distinct) == 1:
+        return shapes[0]
+    result: list[int | None] = [1] * max(map(len, distinct), default=0)
+    for shape in distinct:
+        for at, extent in enumerate(shape, len(result) - len(shape)):
+            if extent == 1 or result[at] == extent:
+                continue
+            if result[at] == 1 or extent is None:
+                result[at] = extent
+            elif result[at] is not None:
+                raise ValueError(f"shapes {sorted(map(str, distinct))} cannot be broadcast")
+    return tuple(result)
+
+
+def example_of(value: Any) -> Any:
+    """Return an array of one element like a value; the value itself if it is no pending array."""
+    if not isinstance(value, Node) or not isinstance(value.meta, ArrayMeta):
+        return value.data if isinstance(value, Node) else value
+    return np.ones((1,) * len(value.meta.shape), value.meta.dtype)
+
+
+def meta_by_example(call: Call, shape: Shape) -> Meta:
+    """Return a meta with the dtype that a call gives for arrays of one element.
+
+    Parameters
+    ----------
+    call : Call
+    shape : tuple
+        Shape of the result.
+    """
+    args, kwargs = call.filled(example_of)
+    try:
+        with np.errstate(all="ignore"):
+            result = call.fn(*args, **kwargs)
+    except (TypeError, ValueError):  # the values of the example are arbitrary
+        return None
+    exact = all(isinstance(node.meta, ArrayMeta) and node.meta.exact for node in call.inputs)
+    return ArrayMeta(shape, np.asarray(result).dtype, exact)
+
+
+def _axes(shape: tuple[int, ...], nodes: Iterable[Node]) -> Iterator[int]:
+    """Yield the axes of a result, the best one to cut first."""
+    if len(shape) == 1:
+        return iter((0,))
+    arrays = [node.data for node in nodes if isinstance(node.data, np.ndarray)]
+    matrices = [array for array in arrays if array.ndim == len(shape)]
+    fortran = bool(matrices) and all(
+        array.flags.f_contiguous and not array.flags.c_contiguous for array in matrices
+    )
+    axes = range(len(shape))
+    return iter(sorted(reversed(axes) if fortran else axes, key=lambda at: shape[at] < MIN_EXTENT))
+
+
+def _type_along(node: Node, axis: int, extent: int) -> SplitType:
+    """Return how an input is cut if the result is cut along an axis, counted from the last one."""
+    shape = cast(ArrayMeta, node.meta).shape
+    if len(shape) < -axis or (shape[axis] == 1 and extent != 1):
+        return broadcast
+    return Axis(len(shape) + axis)
+
+
+def _of_unknown(
+    call: Call, cut: Sequence[Node], known: Sequence[SplitType | None], tokens: set[Unknown]
+) -> Iterator[Typing]:
+    """Yield the typing of inputs of which some have pieces of unknown lengths."""
+    if len(tokens) > 1:
+        return
+    (token,) = tokens
+    ndim = max(len(_shape_of(node)) for node in cut)
+    inputs: list[SplitType] = []
+    for node, kind in zip(call.inputs, known, strict=True):
+        shape = _shape_of(node)
+        if kind == token and len(shape) == ndim:
+            inputs.append(token)
+        elif kind is None and (len(shape) < ndim or shape[0] == 1):
+            inputs.append(broadcast)
+        else:
+            return
+    yield Typing(tuple(inputs), (token,) * len(call.outputs), None)
+
+
+def _shape_of(value: Any) -> Shape:
+    return value.meta.shape if isinstance(value, Node) else ()  # type: ignore[union-attr]
+
+
+def _dtype_of(value: Any) -> Any:
+    """Return a dtype, or the type of a Python number, which adapts to the other operands."""
+    if isinstance(value, Node):
+        return cast(ArrayMeta, value.meta).dtype
+    if type(value) in (int, float, complex):
+        return type(value)
+    return np.asarray(value).dtype
+
+
+def _stand_in(value: Any) -> Any:
+    """Return an array of a shape and dtype that takes no memory."""
+    if not isinstance(value, Node):
+        return value
+    meta = cast(ArrayMeta, value.meta)
+    shape = tuple(1 if extent is None else extent for extent in meta.shape)
+    return np.broadcast_to(np.ones((), meta.dtype), shape)
+
+
+def assign(target: Any, value: Any, where: Any = True) -> None:
+    """Set elements of an array, as ``target[where] = value`` does."""
+    np.copyto(target, value, casting="unsafe", where=where)
+
+
+def assigned(target: Any, value: Any, where: Any = True) -> Any:
+    """Return a copy of an array with elements set."""
+    result = target.copy()
+    assign(result, value, where)
+    return result
+
+
+ELEMENTWISE: Final = Elementwise()
+UFUNC: Final = Ufunc()
+ASSIGN: Final = Assign()
+FILTER: Final = Filter()
+ASTYPE: Final = Astype()
+COLUMNS: Final = Columns()

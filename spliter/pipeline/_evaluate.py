@@ -1,0 +1,135 @@
+"""Evaluate pending calls: plan stages, run them, and handle the errors of batches."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from spliter._errors import SplIterError
+from spliter.pipeline._graph import Call, Graph, Node, Site
+from spliter.pipeline._options import CURRENT, Options
+from spliter.pipeline._planner import Plan, Stage, needed, plan
+from spliter.pipeline._program import compile_stage
+from spliter.pipeline._results import collector_of
+from spliter.pipeline._runner import PieceError, run_batches
+from spliter.pipeline._warnings import WarningRecorder
+
+TRACE: Final[contextvars.ContextVar[list[tuple[str, Plan]] | None]] = contextvars.ContextVar(
+    "spliter_pipeline_trace", default=None
+)
+"""Where ``explain`` collects the plans of evaluations, with the lines that needed them."""
+
+
+def evaluate(graph: Graph) -> None:
+    """Run all pending calls of a graph whose results somebody holds, or that change arrays.
+
+    Parameters
+    ----------
+    graph : Graph
+
+    Raises
+    ------
+    Exception
+        What a call raises. Calls before it have run.
+    """
+    with graph.lock:
+        if graph.evaluate():
+            return
+        options = CURRENT.get()
+        recorder = WarningRecorder(np.geterrcall())
+        trace = TRACE.get()
+        pending, graph.pending = needed(graph.pending), []
+        graph.sources.clear()
+        done: set[Call] = set()
+        try:
+            while remaining := [call for call in pending if call not in done]:
+                made = plan(remaining)
+                if trace is not None:
+                    trace.append((str(Site.of_caller()), made))
+                for stage in made.stages:
+                    done.update(call for call, _ in stage.calls if call.writes)
+                    _run_stage(stage, options, recorder)
+                    done.update(call for call, _ in stage.calls)
+        finally:
+            # A failed call fails again if its result is used; arrays are not changed twice.
+            graph.pending = [call for call in pending if call not in done]
+            graph.unlock()
+        recorder.warn()
+
+
+def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> None:
+    if stage.is_whole:
+        run_whole([call for call, _ in stage.calls], recorder)
+        return
+    program = compile_stage(stage)
+    collectors = [
+        collector_of(kind, program.length, node.call.name if node.call else "")
+        for _, kind, node in program.results
+    ]
+    failure: PieceError | None = None
+    try:
+        run_batches(program, options, collectors, recorder)
+    except PieceError as error:
+        failure = error
+    if failure is not None:  # outside of the handler: errors have no other error as context
+        _handle(failure, stage, recorder)
+        return
+    for (_, _, node), collector in zip(program.results, collectors, strict=True):
+        node.finish(collector.finish())
+    for node, array in program.allocated:
+        node.finish(array)
+
+
+def _handle(failure: PieceError, stage: Stage, recorder: WarningRecorder) -> None:
+    """Run the calls of a stage again, on whole values, so that errors are the plain program's."""
+    if isinstance(failure.error, SplIterError):
+        raise failure.error from failure.error.__cause__
+    if stage.writes:
+        failure.error.add_note(
+            f"{failure.call.name} ({failure.call.site}) failed on items {failure.start} to "
+            f"{failure.stop} of {stage.length}; partly written: "
+            + ", ".join(_described(node) for node in dict.fromkeys(stage.writes))
+        )
+        raise failure.error
+    recorder.found.clear()  # the whole calls warn again
+    run_whole([call for call, _ in stage.calls], recorder)
+
+
+def _described(node: Node) -> str:
+    value = node.data
+    return f"an array of shape {value.shape}" if hasattr(value, "shape") else type(value).__name__
+
+
+def run_whole(calls: Iterable[Call], recorder: WarningRecorder) -> None:
+    """Run calls one after the other on whole values.
+
+    Parameters
+    ----------
+    calls : iterable of Call
+        In program order.
+    recorder : WarningRecorder
+    """
+    for call in calls:
+        args, kwargs = call.filled(lambda node: node.data)
+        out = _target(call)
+        with recorder.errstate(call.errstate, lambda call=call: call):  # type: ignore[misc]
+            result = call.fn(*args, **kwargs) if out is None else call.fn(*args, **kwargs, out=out)
+        results = result if isinstance(result, tuple) else (result,)
+        for number, node in call.live_outputs():
+            node.finish(results[number] if len(call.outputs) > 1 else result)
+
+
+def _target(call: Call) -> Any:
+    """Return the array into which a ufunc writes, if the program passed one."""
+    if call.into is None:
+        return None
+    return call.into.data if call.into in call.writes else call.into.data.copy()
+
+
+def single_threaded(options: Options) -> Options:
+    """Return the options of tasks of a Split: one thread, unless the program asks for more."""
+    return replace(options, threads=1) if options.threads == "auto" else options

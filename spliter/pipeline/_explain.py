@@ -1,0 +1,89 @@
+"""``explain``: show the stages of a pipeline, and why one ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from spliter.pipeline._decorators import captured
+from spliter.pipeline._evaluate import TRACE
+from spliter.pipeline._graph import Graph
+from spliter.pipeline._options import CURRENT, Options
+from spliter.pipeline._planner import Plan, Stage, needed, plan
+from spliter.pipeline._program import compile_stage
+
+
+def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
+    """Return the stages in which a pipeline runs its calls, with the reason of each break.
+
+    Parameters
+    ----------
+    fn : callable
+        A function made by :func:`pipeline`.
+    *args, **kwargs
+        Its arguments. Its body runs, and what it evaluates is evaluated; the calls that are pending
+        when it returns do not run.
+
+    Returns
+    -------
+    str
+        For each stage the calls with their lines, the number of items, the batch and the driver.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter.pipeline import explain, options, pipeline
+    >>> @pipeline
+    ... def centred(x):
+    ...     return x - x.mean()
+    >>> with options(batch=500, threads=2):
+    ...     print(explain(centred, np.ones(1000)))
+    stage 1: 1000 items in batches of 500, 2 threads, Python driver
+        mean ...: Rows() -> Reduction
+    stage 2: 1000 items in batches of 500, 2 threads, Python driver
+      because subtract needs the whole result of mean ...
+        subtract ...: Rows(), broadcast -> Rows()
+    """
+    graph = Graph(returns=True)
+    options = CURRENT.get()
+    evaluated: list[tuple[str, Plan]] = []
+    token = TRACE.set(evaluated)
+    try:
+        result = captured(getattr(fn, "__wrapped__", fn), graph, args, kwargs)
+    finally:
+        TRACE.reset(token)
+    last = plan(needed(graph.root().pending))
+    del result  # until here: what is returned is held
+    lines: list[str] = []
+    number = 1
+    for where, each in [*evaluated, ("", last)]:
+        for stage in each.stages:
+            lines += _stage_lines(number, stage, options)
+            number += 1
+        lines += [f"  postponed: {call.name} ({call.site})" for call in each.postponed]
+        if where:
+            lines.append(f"evaluated at {where}")
+    return "\n".join(lines)
+
+
+def _stage_lines(number: int, stage: Stage, options: Options) -> Iterator[str]:
+    if stage.is_whole:
+        yield f"stage {number}: whole values"
+    else:
+        program = compile_stage(stage)
+        batch = program.batch(options.batch)
+        threads = min(options.thread_count, -(-program.length // batch))
+        yield (
+            f"stage {number}: {program.length} items in batches of {batch}, {threads} "
+            f"{'thread' if threads == 1 else 'threads'}, Python driver"
+        )
+    if number > 1:
+        yield f"  because {stage.reason}"
+    for call, typing in stage.calls:
+        inputs = ", ".join(map(_described, typing.inputs))
+        outputs = ", ".join(map(_described, typing.outputs)) or "nothing"
+        yield f"    {call.name} ({call.site}): {inputs} -> {outputs}"
+
+
+def _described(kind: Any) -> str:
+    return "Reduction" if type(kind).__name__ == "Reduction" else repr(kind)

@@ -1,0 +1,336 @@
+"""Captured calls and the values between them.
+
+A value holds the call that makes it, and a call holds its inputs: there is no global graph. The
+pending calls of values that have met in a call are kept in program order, as calls may change
+arrays in place::
+
+    price ──┐
+            ├─ divide ── log ── d1 ─ ...       nodes are values, calls are between them
+    strike ─┘
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+
+from spliter.pipeline._types import SplitType
+
+Shape: TypeAlias = tuple[int | None, ...]
+"""Shape of an array; ``None`` along an axis whose length is not known before evaluation."""
+
+NUMBERS: Final = itertools.count()
+"""Numbers of calls, in program order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayMeta:
+    """Shape and dtype of an array that need not exist yet.
+
+    Parameters
+    ----------
+    shape : tuple of int or None
+        ``None`` along an axis of unknown length.
+    dtype : dtype
+        Of the elements.
+    exact : bool
+        Whether the library itself guarantees both, so that results can be written into an array
+        allocated before the call.
+    """
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    exact: bool = True
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the shape is known."""
+        return None not in self.shape
+
+
+@dataclass(frozen=True, slots=True)
+class FrameMeta:
+    """Type of a frame that need not exist yet.
+
+    Parameters
+    ----------
+    empty : DataFrame, Series or Index
+        One without rows.
+    length : int or None
+        Number of rows, if known.
+    """
+
+    empty: Any
+    length: int | None
+
+
+Meta: TypeAlias = ArrayMeta | FrameMeta | None
+"""What is known of a value before evaluation; ``None``: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Line of the user's program that made a call."""
+
+    filename: str
+    lineno: int
+    namespace: dict[str, Any]
+
+    def __str__(self) -> str:
+        """Return ``file:line``."""
+        return f"{self.filename}:{self.lineno}"
+
+    @classmethod
+    def of_caller(cls) -> Site:
+        """Return the innermost line outside of this package and NumPy."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_back is not None:
+            name = frame.f_globals.get("__name__", "")
+            if not name.startswith(("spliter.pipeline.", "numpy.")):
+                break
+            frame = frame.f_back
+        assert frame is not None
+        return cls(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
+
+
+@dataclass(frozen=True, slots=True)
+class Typing:
+    """One way to cut a call: a split type for each input and output, and the number of items.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of SplitType
+        In the order of the call.
+    length : int or None
+        Items of all inputs that are cut; ``None`` if that follows from an input of unknown length.
+    """
+
+    inputs: tuple[SplitType, ...]
+    outputs: tuple[SplitType, ...]
+    length: int | None
+
+
+class Annotation(Protocol):
+    """How a function may be cut."""
+
+    scratch: bool
+    """Whether the function neither keeps its inputs nor returns views of them, so that their memory
+    can be reused for the next batch."""
+
+    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
+        """Return the ways to cut a call, the best one first.
+
+        Parameters
+        ----------
+        call : Call
+        known : tuple of SplitType or None
+            Types of the inputs that the same stage has cut already.
+        """
+        ...
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return what is known of the results; raises what the call itself would raise."""
+        ...
+
+
+class Node:
+    """A value: an array or another object, or the result of a pending call."""
+
+    __slots__ = ("__weakref__", "call", "data", "lazy", "meta", "output")
+
+    def __init__(self, data: Any = None, call: Call | None = None, output: int = 0) -> None:
+        self.data = data
+        self.call = call
+        self.output = output
+        self.meta: Meta = None
+        self.lazy: weakref.ref[Any] | None = None
+        """The lazy value that the program sees; dead if the program has dropped it."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the program still holds the value."""
+        return self.lazy is not None and self.lazy() is not None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether its call has not run yet."""
+        return self.call is not None
+
+    def finish(self, data: Any) -> None:
+        """Set the result of its call, and release the call."""
+        self.data = data
+        self.meta = meta_of(data)
+        self.call = None
+
+
+class Call:
+    """A captured call.
+
+    Parameters
+    ----------
+    fn : callable
+        The library's function.
+    args, kwargs
+        Its arguments; values are :class:`Node` objects.
+    annotation : Annotation
+        How it may be cut.
+    writes : tuple of Node
+        Inputs whose arrays it changes in place.
+    into : Node or None
+        Of a ufunc: the array, or the earlier version of a value, whose dtype the result takes.
+    """
+
+    __slots__ = (
+        "annotation", "args", "errstate", "fn", "inputs", "into", "kwargs", "number", "outputs",
+        "site", "writes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        annotation: Annotation,
+        writes: tuple[Node, ...] = (),
+        into: Node | None = None,
+    ) -> None:
+        self.fn = fn
+        self.args = args
+        self.kwargs = kwargs
+        self.annotation = annotation
+        self.writes = writes
+        self.into = into
+        self.inputs = tuple(
+            value for value in (*args, *kwargs.values()) if isinstance(value, Node)
+        ) + ((into,) if into is not None else ())
+        self.number = next(NUMBERS)
+        self.site = Site.of_caller()
+        self.errstate = np.geterr()
+        self.outputs: tuple[weakref.ref[Node], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return str(getattr(self.fn, "__name__", None) or repr(self.fn))
+
+    def make_outputs(self, metas: Iterable[Meta]) -> tuple[Node, ...]:
+        """Return new nodes for its results."""
+        nodes = []
+        for number, meta in enumerate(metas):
+            node = Node(call=self, output=number)
+            node.meta = meta
+            nodes.append(node)
+        self.outputs = tuple(map(weakref.ref, nodes))
+        return tuple(nodes)
+
+    def live_outputs(self) -> list[tuple[int, Node]]:
+        """Return the results that the program or another pending call still refers to."""
+        found = ((number, each()) for number, each in enumerate(self.outputs))
+        return [(number, node) for number, node in found if node is not None]
+
+    def filled(self, value_of: Callable[[Node], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return its arguments with a value in place of each node."""
+        args = tuple(value_of(each) if isinstance(each, Node) else each for each in self.args)
+        kwargs = {
+            name: value_of(each) if isinstance(each, Node) else each
+            for name, each in self.kwargs.items()
+        }
+        return args, kwargs
+
+
+class Graph:
+    """Pending calls of values that have met, in program order.
+
+    Parameters
+    ----------
+    returns : bool
+        Whether a decorated function evaluates the calls on return. Otherwise changes of arrays in
+        place happen at once, as nothing says when the program reads the array.
+    """
+
+    def __init__(self, *, returns: bool) -> None:
+        self.returns = returns
+        self.pending: list[Call] = []
+        self.lock = threading.RLock()
+        self.sources: dict[int, Node] = {}
+        self.locked: list[Any] = []
+        self.has_escaped = False
+        """Whether the program has got an array as it is, so that later changes must not wait."""
+        self.merged_into: Graph | None = None
+
+    def evaluate(self) -> bool:
+        """Run the pending calls in a way of its own; return whether it has one."""
+        return False
+
+    def check_at_client(self, node: Node) -> None:
+        """Raise if a value is not to be had in this process."""
+
+    def root(self) -> Graph:
+        """Return the graph that this one has been merged into, or itself."""
+        graph = self
+        while graph.merged_into is not None:
+            graph = graph.merged_into
+        return graph
+
+    def source(self, data: Any) -> Node:
+        """Return the node of an object that exists; one node for each object."""
+        node = self.sources.get(id(data))
+        if node is None or node.data is not data:
+            node = Node(data)
+            node.meta = meta_of(data)
+            self.sources[id(data)] = node
+        return node
+
+    def lock_array(self, array: Any) -> None:
+        """Make an array read-only while calls are pending."""
+        if isinstance(array, np.ndarray) and array.flags.writeable:
+            array.flags.writeable = False
+            self.locked.append(array)
+
+    def unlock(self) -> None:
+        """Make the locked arrays writeable again."""
+        for array in self.locked:
+            array.flags.writeable = True
+        self.locked.clear()
+
+    def absorb(self, other: Graph) -> None:
+        """Take over the pending calls of another graph."""
+        with self.lock, other.lock:
+            self.pending = sorted(self.pending + other.pending, key=lambda call: call.number)
+            self.sources.update(other.sources)
+            self.locked += other.locked
+            self.has_escaped |= other.has_escaped
+            other.pending, other.sources, other.locked, other.merged_into = [], {}, [], self
+
+
+def common_graph(graphs: Iterable[Graph]) -> Graph:
+    """Return one graph for all values of a call; merges them if they are several."""
+    roots = list(dict.fromkeys(graph.root() for graph in graphs))
+    # Graphs over a Split absorb the others, then those that a decorated function evaluates.
+    roots.sort(key=lambda graph: (type(graph) is Graph, not graph.returns))
+    for other in roots[1:]:
+        roots[0].absorb(other)
+    return roots[0]
+
+
+def meta_of(value: Any) -> Meta:
+    """Return the meta of a value that exists.
+
+    Parameters
+    ----------
+    value : object
+        Anything; arrays and frames have a meta.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        return ArrayMeta(value.shape, value.dtype)
+    if hasattr(type(value), "iloc"):
+        return FrameMeta(value.iloc[:0], len(value))
+    return None

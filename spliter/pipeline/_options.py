@@ -1,0 +1,114 @@
+"""Options of pipelines: threads, batch size, and the pedantic mode."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import operator
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+from spliter._errors import InvalidArgumentError
+
+Count: TypeAlias = int | Literal["auto"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options that hold for the calls of a ``with options(...)`` block.
+
+    Parameters
+    ----------
+    threads : int or "auto"
+        Threads that run batches; by default one for each CPU that this process may use.
+    batch : int or "auto"
+        Items (rows) of a batch; by default as many as fit the level-2 cache.
+    pedantic : bool
+        Whether sources are locked while calls are pending, empty or unequal pieces are refused,
+        and every call is logged.
+    """
+
+    threads: Count = "auto"
+    batch: Count = "auto"
+    pedantic: bool = False
+
+    @property
+    def thread_count(self) -> int:
+        """Threads that run batches."""
+        if self.threads != "auto":
+            return self.threads
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
+
+
+CURRENT: Final = contextvars.ContextVar("spliter_pipeline_options", default=Options())  # noqa: B039 -- it is frozen
+"""The options of this thread or asynchronous task."""
+
+
+@contextlib.contextmanager
+def options(
+    *, threads: Count | None = None, batch: Count | None = None, pedantic: bool | None = None
+) -> Iterator[None]:
+    """Set options of the pipelines that run inside the ``with`` block.
+
+    Parameters
+    ----------
+    threads : int or "auto", optional
+        Threads that run batches. ``"auto"`` uses every CPU that this process may use; in tasks of
+        a Split, one.
+    batch : int or "auto", optional
+        Items (rows) of a batch. ``"auto"`` chooses as many as fit the level-2 cache, and runs the
+        plain function on small arguments.
+    pedantic : bool, optional
+        Lock sources while calls are pending, refuse empty or unequal pieces, log every call.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `threads` or `batch` is less than one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter.pipeline import options, pipeline
+    >>> @pipeline
+    ... def twice_plus_one(x):
+    ...     return 2 * x + 1
+    >>> with options(threads=1, batch=2):
+    ...     twice_plus_one(np.arange(5))
+    array([1, 3, 5, 7, 9])
+    """
+    changed = {
+        name: value
+        for name, value in (
+            ("threads", _checked("threads", threads)),
+            ("batch", _checked("batch", batch)),
+        )
+        if value is not None
+    }
+    now = replace(CURRENT.get(), **changed)  # type: ignore[arg-type]
+    if pedantic is not None:
+        now = replace(now, pedantic=pedantic)
+    token = CURRENT.set(now)
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)
+
+
+def _checked(name: str, value: Count | None) -> Count | None:
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return value
+    try:
+        number = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise InvalidArgumentError(
+            f'{name} is {value!r}, which is neither "auto" nor at least 1; pass {name}="auto" or a '
+            "positive int"
+        )
+    return number

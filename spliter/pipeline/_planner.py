@@ -1,0 +1,239 @@
+"""Group calls into stages, each of which runs on one batch after the other. Pure functions.
+
+A stage is cut where split types differ: all its values are cut at the same items, and a value that
+a call needs whole was made by an earlier stage::
+
+    x - x.mean(axis=0)      stage 1   mean        x: Rows        result: Reduction
+                            stage 2   subtract    x: Rows        mean: broadcast
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Node, Typing
+from spliter.pipeline._overlap import conflicts, same_view
+from spliter.pipeline._types import Reduction, SplitType, broadcast
+
+
+@dataclass(eq=False)
+class Stage:
+    """Calls that run one after the other on each batch.
+
+    Parameters
+    ----------
+    length : int or None
+        Items that are cut into batches; ``None`` if the calls run once, on whole values.
+    reason : str
+        Why it is not part of an earlier stage.
+    """
+
+    length: int | None
+    reason: str
+    calls: list[tuple[Call, Typing]] = field(default_factory=list)
+    made: dict[Node, SplitType] = field(default_factory=dict)
+    stored: list[Node] = field(default_factory=list)
+    """Results that the program holds or a later stage needs."""
+
+    has_writes: bool = False
+    """Whether a call changes a value in place."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its calls run on whole values."""
+        return self.length is None
+
+    @property
+    def writes(self) -> list[Node]:
+        """Values that exist and that its calls change in place."""
+        return [node for call, _ in self.calls for node in call.writes]
+
+    def add(self, call: Call, typing: Typing) -> None:
+        """Append a call."""
+        self.calls.append((call, typing))
+        self.has_writes |= bool(call.writes)
+        for number, node in call.live_outputs():
+            self.made[node] = typing.outputs[number]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Stages in the order they run, and calls that can only be planned after them.
+
+    Parameters
+    ----------
+    stages : list of Stage
+    postponed : list of Call
+        Calls whose inputs have an unknown length until the stages have run.
+    """
+
+    stages: list[Stage]
+    postponed: list[Call]
+
+
+def needed(pending: Iterable[Call]) -> list[Call]:
+    """Return the calls whose results somebody still holds, or that change something.
+
+    Parameters
+    ----------
+    pending : iterable of Call
+        In program order.
+    """
+    wanted: set[Node] = set()
+    chosen = []
+    for call in sorted(pending, key=lambda call: -call.number):
+        live = [node for _, node in call.live_outputs()]
+        if call.writes or not call.outputs or any(n.is_held or n in wanted for n in live):
+            wanted.update(call.inputs)
+            chosen.append(call)
+    return chosen[::-1]
+
+
+def plan(calls: Sequence[Call]) -> Plan:
+    """Place each call in the earliest stage that its inputs and its memory allow.
+
+    Parameters
+    ----------
+    calls : sequence of Call
+        In program order; inputs of pending calls are results of calls before them.
+    """
+    stages: list[Stage] = []
+    stage_of: dict[Call, int] = {}
+    postponed: list[Call] = []
+    writers = any(call.writes for call in calls)
+    for call in calls:
+        sources = [node.call for node in call.inputs if node.call is not None]
+        before = sources + [
+            each for each in (calls[: calls.index(call)] if writers else ())
+            if next(conflicts(each, call), None)
+        ]  # fmt: skip
+        if any(each not in stage_of for each in before):
+            postponed.append(call)
+            continue
+        first = max((stage_of[each] for each in before), default=0)
+        found = _place(stages, first, call)
+        if found is None:
+            postponed.append(call)
+            continue
+        number, typing = found
+        stage_of[call] = number
+        stages[number].add(call, typing)
+    _mark_stored(stages, postponed)
+    return Plan(stages, postponed)
+
+
+def _place(stages: list[Stage], first: int, call: Call) -> tuple[int, Typing] | None:
+    """Return a stage for a call, a new one if need be; ``None`` if its inputs must run before."""
+    for number in range(first, len(stages)):
+        if typing := _fitting(stages[number], call):
+            return number, typing
+    if not all(map(_is_plannable, call.inputs)):
+        return None
+    reason = _why_not(stages[-1], call) if stages else "the first one"
+    options = _typings(call, (None,) * len(call.inputs))
+    typing = next((each for each in options if _is_free_of_conflicts(call, each)), None)
+    if typing is None:
+        typing = _whole(call)
+    stages.append(Stage(typing.length, reason))
+    return len(stages) - 1, typing
+
+
+def _fitting(stage: Stage, call: Call) -> Typing | None:
+    known = tuple(stage.made.get(node) for node in call.inputs)
+    if not all(
+        kind is not None or _is_plannable(node)
+        for node, kind in zip(call.inputs, known, strict=True)
+    ):
+        return None
+    if stage.is_whole:
+        cut = any(
+            _is_free_of_conflicts(call, each) for each in _typings(call, (None,) * len(known))
+        )
+        return None if cut else _whole(call)
+    for typing in _typings(call, known):
+        agree = all(
+            have is None or have == want for have, want in zip(known, typing.inputs, strict=True)
+        )
+        if agree and typing.length in (None, stage.length) and _is_aligned(stage, call, typing):
+            return typing
+    return None
+
+
+def _typings(call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
+    return call.annotation.typings(call, known)
+
+
+def _is_plannable(node: Node) -> bool:
+    """Return whether the length of a value is known."""
+    if node.call is None:
+        return True
+    if isinstance(node.meta, FrameMeta):
+        return node.meta.length is not None
+    return isinstance(node.meta, ArrayMeta) and node.meta.is_known
+
+
+def _whole(call: Call) -> Typing:
+    return Typing((broadcast,) * len(call.inputs), (broadcast,) * len(call.outputs), None)
+
+
+def _is_free_of_conflicts(call: Call, typing: Typing) -> bool:
+    """Return whether a call does not write memory that it reads elsewhere."""
+    return _cut_alike(call, typing, call, typing)
+
+
+def _is_aligned(stage: Stage, call: Call, typing: Typing) -> bool:
+    """Return whether pieces of a call share memory with pieces of the same items only."""
+    if not call.writes and not stage.has_writes:
+        return True
+    return _is_free_of_conflicts(call, typing) and all(
+        _cut_alike(each, of_each, call, typing) for each, of_each in stage.calls
+    )
+
+
+def _cut_alike(one: Call, of_one: Typing, other: Call, of_other: Typing) -> bool:
+    for first, second in conflicts(one, other):
+        kinds = {
+            *_types_of(one, of_one, first),
+            *_types_of(other, of_other, second),
+        }
+        if len(kinds) > 1 or broadcast in kinds or not same_view(first, second):
+            return False
+    return all(broadcast not in _types_of(one, of_one, node) for node in one.writes)
+
+
+def _types_of(call: Call, typing: Typing, node: Node) -> list[SplitType]:
+    """Return the types that a call uses for an input, which may be several arguments."""
+    return [kind for each, kind in zip(call.inputs, typing.inputs, strict=True) if each is node]
+
+
+def _mark_stored(stages: list[Stage], postponed: list[Call]) -> None:
+    users: dict[Node, set[Stage | None]] = {}
+    for stage in stages:
+        for call, _ in stage.calls:
+            for node in call.inputs:
+                users.setdefault(node, set()).add(stage)
+    for call in postponed:
+        for node in call.inputs:
+            users.setdefault(node, set()).add(None)
+    for stage in stages:
+        stage.stored = [
+            node for node in stage.made if node.is_held or users.get(node, set()) - {stage}
+        ]
+
+
+def _why_not(stage: Stage, call: Call) -> str:
+    """Say why a call cannot be part of a stage."""
+    for node in call.inputs:
+        kind = stage.made.get(node)
+        if node.call is not None and isinstance(kind, Reduction):
+            return f"{call.name} needs the whole result of {node.call.name} ({node.call.site})"
+    if next(iter(_typings(call, (None,) * len(call.inputs))), None) is None:
+        return f"{call.name} is not annotated for these arguments, and runs on whole values"
+    if any(next(conflicts(each, call), None) for each, _ in stage.calls):
+        return f"{call.name} accesses memory that is written in another order"
+    for node in call.inputs:
+        kind = stage.made.get(node)
+        if node.call is not None and kind is not None:
+            return f"{call.name} cuts the result of {node.call.name} in another way than {kind}"
+    return f"{call.name} has another number of items"

@@ -1,0 +1,133 @@
+"""Collect the pieces of a stage's results, and merge them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol
+
+import numpy as np
+
+from spliter._errors import AnnotationError
+from spliter.pipeline._types import Axis, SplitType
+
+
+class Collector(Protocol):
+    """Pieces of one result, which come from several threads in any order."""
+
+    def put(self, start: int, stop: int, piece: Any) -> None:
+        """Take the piece of the items from `start` to before `stop`."""
+        ...
+
+    def finish(self) -> Any:
+        """Return the merged result."""
+        ...
+
+
+def collector_of(kind: SplitType, length: int, name: str) -> Collector:
+    """Return a collector for results of a split type.
+
+    Parameters
+    ----------
+    kind : SplitType
+    length : int
+        Items of the whole result.
+    name : str
+        Name of the call, for errors.
+    """
+    return Arrays(kind, length, name) if isinstance(kind, Axis) else Pieces(kind)
+
+
+class Pieces:
+    """Pieces that are kept until the end."""
+
+    def __init__(self, kind: SplitType) -> None:
+        self.kind = kind
+        self.pieces: dict[int, Any] = {}
+
+    def put(self, start: int, stop: int, piece: Any) -> None:
+        """Keep a piece."""
+        self.pieces[start] = piece
+
+    def in_order(self) -> list[Any]:
+        """Return the pieces in the order of their items."""
+        return [self.pieces[start] for start in sorted(self.pieces)]
+
+    def finish(self) -> Any:
+        """Merge by the split type."""
+        return self.kind.merge(self.in_order())
+
+
+class Arrays(Pieces):
+    """Pieces of equal dtype and width, copied to their place in one array.
+
+    Other pieces are kept and concatenated at the end, which finds their common dtype.
+    """
+
+    kind: Axis
+
+    def __init__(self, kind: Axis, length: int, name: str) -> None:
+        super().__init__(kind)
+        self.length = length
+        self.name = name
+        self.result: Any = None
+        self.copied: dict[int, int] = {}
+        self.lock = threading.Lock()
+
+    def put(self, start: int, stop: int, piece: Any) -> None:
+        """Copy or keep a piece; check its length."""
+        check_length(self.kind, piece, stop - start, self.name)
+        if type(piece) is not np.ndarray or piece.dtype.hasobject:
+            self.pieces[start] = piece
+            return
+        with self.lock:
+            if self.result is None:
+                self.result = self._allocate(piece)
+        place = self.kind.split(self.result, start, stop)
+        if piece.dtype == place.dtype and piece.shape == place.shape:
+            place[...] = piece
+            self.copied[start] = stop
+        else:
+            self.pieces[start] = piece.copy()
+
+    def finish(self) -> Any:
+        """Return the array, or all pieces merged."""
+        if not self.pieces:
+            return self.result
+        for start, stop in self.copied.items():
+            self.pieces[start] = self.kind.split(self.result, start, stop)
+        return super().finish()
+
+    def _allocate(self, piece: Any) -> Any:
+        shape = list(piece.shape)
+        shape[self.kind.axis] = self.length
+        fortran = piece.ndim > 1 and self.kind.axis == piece.ndim - 1
+        return np.empty(shape, piece.dtype, order="F" if fortran else "C")
+
+
+def check_length(kind: SplitType, piece: Any, expected: int, name: str) -> None:
+    """Raise if a piece has another number of items than expected.
+
+    Parameters
+    ----------
+    kind : SplitType
+    piece : object
+        Result of a call on a batch.
+    expected : int
+        Items of the batch.
+    name : str
+        Name of the call.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    try:
+        found = str(kind.length(piece))
+    except Exception:  # noqa: BLE001 -- whatever the method of the user's type raises
+        found = f"a {type(piece).__name__} without"
+    if found != str(expected):
+        raise AnnotationError(
+            f"{name} returned {found} items for a batch of {expected}, but its result is annotated "
+            f"as {kind!r}; annotate it as unknown if it drops items, or as a Reduction if it "
+            "combines them"
+        )

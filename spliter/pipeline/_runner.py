@@ -1,0 +1,147 @@
+"""Run a compiled stage: threads take batch after batch, and run all calls on each.
+
+This is the driver in Python. Another one has to offer :func:`run_batches` with the same arguments.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import itertools
+import threading
+from collections.abc import Sequence
+
+from spliter._errors import AnnotationError
+from spliter._events import LOGGER
+from spliter.backend.contents import count_rows
+from spliter.pipeline._graph import Call
+from spliter.pipeline._options import Options
+from spliter.pipeline._program import Program, Step, Thread, run_step
+from spliter.pipeline._results import Collector, check_length
+from spliter.pipeline._types import Axis, Unknown
+from spliter.pipeline._warnings import WarningRecorder
+
+
+class PieceError(Exception):
+    """A call failed on a batch.
+
+    Parameters
+    ----------
+    error : BaseException
+        What it raised.
+    call : Call
+    start, stop : int
+        Items of the batch.
+    """
+
+    def __init__(self, error: BaseException, call: Call, start: int, stop: int) -> None:
+        super().__init__(error, call, start, stop)
+        self.error = error
+        self.call = call
+        self.start = start
+        self.stop = stop
+
+
+def run_batches(
+    program: Program,
+    options: Options,
+    collectors: Sequence[Collector],
+    recorder: WarningRecorder,
+) -> None:
+    """Run all batches of a program.
+
+    Parameters
+    ----------
+    program : Program
+    options : Options
+        Threads and items of a batch.
+    collectors : sequence of Collector
+        One for each of the program's results.
+    recorder : WarningRecorder
+
+    Raises
+    ------
+    PieceError
+        Of the first failed batch; no further ones have begun.
+    """
+    run = _Run(program, options, collectors, recorder)
+    starts = range(0, program.length, run.batch)
+    others = [
+        # A context of its own holds the handling of floating-point errors, and the options.
+        threading.Thread(target=contextvars.copy_context().run, args=(run.work,), daemon=True)
+        for _ in range(min(options.thread_count, len(starts)) - 1)
+    ]
+    for thread in others:
+        thread.start()
+    try:
+        run.work()
+        _join(others)
+    except BaseException:  # Ctrl-C
+        run.stopped = True
+        _join(others)
+        raise
+    if run.failures:
+        raise min(run.failures, key=lambda failure: failure.start)
+
+
+def _join(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join()
+
+
+class _Run:
+    """What the threads share: the next batch, and the failures."""
+
+    def __init__(
+        self,
+        program: Program,
+        options: Options,
+        collectors: Sequence[Collector],
+        recorder: WarningRecorder,
+    ) -> None:
+        self.program = program
+        self.batch = program.batch(options.batch)
+        self.pedantic = options.pedantic
+        self.collectors = collectors
+        self.recorder = recorder
+        self.numbers = itertools.count()
+        self.failures: list[PieceError] = []
+        self.stopped = False
+
+    def work(self) -> None:
+        """Run batches until there are no more."""
+        thread = Thread(self.program, self.batch)
+        while not self.stopped:
+            start = next(self.numbers) * self.batch
+            if start >= self.program.length:
+                return
+            stop = min(start + self.batch, self.program.length)
+            try:
+                self._run(thread, start, stop)
+            except Exception as error:  # noqa: BLE001 -- raised by the thread that waits
+                self.stopped = True
+                self.failures.append(PieceError(error, thread.call, start, stop))
+
+    def _run(self, thread: Thread, start: int, stop: int) -> None:
+        thread.load(start, stop)
+        for errstate, steps in thread.groups:
+            with self.recorder.errstate(errstate, lambda: thread.call):
+                for step in steps:
+                    thread.call = step.call
+                    run_step(step, thread.values, start)
+                    if self.pedantic:
+                        _check_pieces(step, thread, start, stop)
+        for (register, *_), collector in zip(self.program.results, self.collectors, strict=True):
+            collector.put(start, stop, thread.values[register])
+
+
+def _check_pieces(step: Step, thread: Thread, start: int, stop: int) -> None:
+    """Refuse pieces of a wrong length, and log the call."""
+    LOGGER.info("%s (%s): items %d to %d", step.call.name, step.call.site, start, stop)
+    for register, kind in zip(step.results, step.kinds, strict=True):
+        if isinstance(kind, Axis):
+            check_length(kind, thread.values[register], stop - start, step.call.name)
+        elif isinstance(kind, Unknown) and not count_rows(thread.values[register]):
+            raise AnnotationError(
+                f"{step.call.name} returned an empty piece for items {start} to {stop}, which "
+                "pedantic=True refuses; use larger batches, or leave pedantic out"
+            )

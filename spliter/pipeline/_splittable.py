@@ -1,0 +1,358 @@
+"""``splittable``: annotate a function, so that its calls on lazy values are captured."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from spliter._errors import AnnotationError
+from spliter._task_checks import check_task_function, name_of
+from spliter.pipeline._graph import (
+    ArrayMeta,
+    Call,
+    FrameMeta,
+    Graph,
+    Meta,
+    Node,
+    Typing,
+    common_graph,
+    meta_of,
+)
+from spliter.pipeline._lazy import Lazy, capture, compute, is_capturable, lazies_in, plain
+from spliter.pipeline._types import (
+    AnyType,
+    Axis,
+    Broadcast,
+    Generic,
+    Mut,
+    Rows,
+    SplitType,
+    Unknown,
+    broadcast,
+)
+
+DEFAULT: Final = Rows()
+"""Split type of values for a ``Generic`` that nothing else determines."""
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """A function with its annotation.
+
+    Parameters
+    ----------
+    fn : callable
+    types : mapping of str to split type
+        By parameter; others are passed whole.
+    returns : split type, tuple of them, or None
+    signature : Signature
+    """
+
+    fn: Callable[..., Any]
+    types: Mapping[str, AnyType]
+    returns: tuple[AnyType, ...]
+    signature: inspect.Signature
+
+    def capture(self, graph: Graph | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Capture a call.
+
+        Parameters
+        ----------
+        graph : Graph or None
+            Graph of the call, if no argument is lazy.
+        args, kwargs
+            Arguments, as the program passes them.
+        """
+        found = [each._graph for each in lazies_in((args, kwargs))]
+        graph = common_graph(found or [graph] if graph else found)
+        bound = self.signature.bind(*args, **kwargs)
+        types: list[AnyType] = []
+        writes: list[Node] = []
+        # In the order of the parameters, which is that of the inputs of the call.
+        for name, given in bound.arguments.items():
+            kind = self.types.get(name, broadcast)
+            filled, nodes = _as_nodes(given, kind, graph, self.signature.parameters[name].kind)
+            bound.arguments[name] = filled
+            types += [kind] * len(nodes)
+            writes += nodes if isinstance(kind, Mut) else []
+        if lazies_in((bound.args, bound.kwargs)):  # inside of lists, which are not cut
+            return plain(self.fn, args, kwargs)
+        annotation = CallTypes(tuple(types), self.returns, direct=not found)
+        return capture(self.fn, bound.args, bound.kwargs, annotation, tuple(writes), graph=graph)
+
+
+def _as_nodes(given: Any, kind: AnyType, graph: Graph, role: Any) -> tuple[Any, list[Node]]:
+    """Return the argument of a parameter with nodes in place of values, and the nodes."""
+    if role is inspect.Parameter.VAR_POSITIONAL:
+        filled: Any = tuple(_as_node(each, kind, graph) for each in given)
+        values = list(filled)
+    elif role is inspect.Parameter.VAR_KEYWORD:
+        filled = {name: _as_node(each, kind, graph) for name, each in given.items()}
+        values = list(filled.values())
+    else:
+        filled = _as_node(given, kind, graph)
+        values = [filled]
+    return filled, [each for each in values if isinstance(each, Node)]
+
+
+def _as_node(value: Any, kind: AnyType, graph: Graph) -> Any:
+    """Return a node for an argument that is lazy or cut; a plain value otherwise."""
+    if isinstance(value, Lazy):
+        if isinstance(kind, Mut) and value._node.is_pending:
+            compute(value)
+        return value._node
+    if isinstance(kind, Broadcast):
+        return graph.source(value) if is_capturable(value) else value
+    if value is None or np.isscalar(value):
+        return value
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return value
+    return graph.source(value)
+
+
+@dataclass(frozen=True)
+class CallTypes:
+    """Annotation of one call: the types of its inputs, in their order, and of its results."""
+
+    inputs: tuple[AnyType, ...]
+    returns: tuple[AnyType, ...]
+
+    direct: bool = False
+    """Whether no call follows, so that nothing need be known of the results."""
+
+    scratch = False
+
+    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
+        """Return the one typing of the annotation, unless lengths differ."""
+        cut = self._cut(call, known)
+        if cut is None:
+            return
+        inputs, outputs = cut
+        lengths = {
+            _length_of(node, kind, call)
+            for node, kind, have in zip(call.inputs, inputs, known, strict=True)
+            if have is None and not isinstance(kind, Broadcast | Unknown)
+        }
+        is_cut = any(not isinstance(kind, Broadcast) for kind in inputs)
+        if is_cut and len(lengths) <= 1 and 0 not in lengths:
+            yield Typing(inputs, outputs, next(iter(lengths), None))
+
+    def _cut(
+        self, call: Call, known: tuple[SplitType | None, ...]
+    ) -> tuple[tuple[SplitType, ...], tuple[SplitType, ...]] | None:
+        """Return the types of inputs and results; ``None`` if lengths are of several calls."""
+        generics = self._generics(known)
+        inputs = [
+            _concrete(kind, generics, node)
+            for kind, node in zip(self.inputs, call.inputs, strict=True)
+        ]
+        tokens = {kind for kind in known if isinstance(kind, Unknown)}
+        if len(tokens) > 1:
+            return None
+        outputs = [_concrete(kind, generics, None) for kind in self.returns]
+        for token in tokens:
+            inputs = [token if kind == DEFAULT else kind for kind in inputs]
+            outputs = [token if kind == DEFAULT else kind for kind in outputs]
+        outputs = [Unknown(call.number) if kind == Unknown() else kind for kind in outputs]
+        return tuple(inputs), tuple(outputs)
+
+    def _generics(self, known: tuple[SplitType | None, ...]) -> dict[str, SplitType]:
+        found: dict[str, SplitType] = {}
+        for kind, have in zip(self.inputs, known, strict=True):
+            inner = kind.type if isinstance(kind, Mut) else kind
+            if isinstance(inner, Generic) and have is not None:
+                found[inner.name] = have
+        return found
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return what a call on empty pieces gives, if it succeeds."""
+        if not self.returns:
+            return ()
+        nothing: tuple[Meta, ...] = (None,) * len(self.returns)
+        cut = self._cut(call, (None,) * len(call.inputs))
+        if self.direct or call.writes or cut is None:
+            return nothing
+        length = next(
+            (
+                _length_of(node, kind, call)
+                for node, kind in zip(call.inputs, cut[0], strict=True)
+                if not isinstance(kind, Broadcast | Unknown)
+            ),
+            None,
+        )
+        return _metas_on_empty(call, Typing(*cut, length)) or nothing
+
+
+class _NothingKnownError(Exception):
+    """An input is pending, and nothing is known of it."""
+
+
+def _metas_on_empty(call: Call, typing: Typing) -> tuple[Meta, ...] | None:
+    """Return what a call gives for empty pieces; ``None`` if it fails."""
+    kinds = iter(typing.inputs)
+    try:
+        args, kwargs = call.filled(lambda node: _empty(node, next(kinds)))
+        with np.errstate(all="ignore"):
+            result = call.fn(*args, **kwargs)
+    except Exception:  # noqa: BLE001 -- many functions do not accept empty arguments
+        return None
+    results = result if len(typing.outputs) > 1 else (result,)
+    if len(results) != len(typing.outputs):
+        return None
+    pairs = zip(results, typing.outputs, strict=True)
+    return tuple(_meta_of_empty(value, kind, typing.length) for value, kind in pairs)
+
+
+def _empty(node: Node, kind: SplitType) -> Any:
+    if not node.is_pending:
+        return node.data if isinstance(kind, Broadcast) else kind.split(node.data, 0, 0)
+    if isinstance(node.meta, FrameMeta):
+        return node.meta.empty
+    if not isinstance(node.meta, ArrayMeta) or not isinstance(kind, Axis):
+        raise _NothingKnownError
+    shape = [extent or 0 for extent in node.meta.shape]
+    shape[kind.axis] = 0
+    return np.empty(shape, node.meta.dtype)
+
+
+def _meta_of_empty(value: Any, kind: SplitType, length: int | None) -> Meta:
+    """Return the meta of a result from that for empty pieces."""
+    meta = meta_of(value)
+    if isinstance(kind, Unknown):
+        length = None
+    elif not isinstance(kind, Axis):
+        return None
+    if isinstance(meta, FrameMeta):
+        return FrameMeta(meta.empty, length)
+    axis = kind.axis if isinstance(kind, Axis) else 0
+    if meta is None or len(meta.shape) <= axis:
+        return None
+    shape = (*meta.shape[:axis], length, *meta.shape[axis + 1 :])
+    return ArrayMeta(shape, meta.dtype, exact=False)
+
+
+def _concrete(kind: AnyType, generics: Mapping[str, SplitType], node: Node | None) -> SplitType:
+    """Return a split type without generics and negative axes."""
+    if isinstance(kind, Mut):
+        kind = kind.type
+    if isinstance(kind, Generic):
+        kind = generics.get(kind.name, DEFAULT)
+    assert not isinstance(kind, Generic | Mut)
+    if isinstance(kind, Axis) and kind.axis < 0 and node is not None:
+        meta = node.meta
+        return Axis(kind.axis + len(meta.shape)) if isinstance(meta, ArrayMeta) else kind
+    return kind
+
+
+def _length_of(node: Node, kind: SplitType, call: Call) -> int | None:
+    """Return the number of items of an input; ``None`` if it is not known yet."""
+    if node.is_pending:
+        if isinstance(node.meta, FrameMeta):
+            return node.meta.length
+        if isinstance(node.meta, ArrayMeta) and isinstance(kind, Axis):
+            return node.meta.shape[kind.axis]
+        return None
+    try:
+        length = operator.index(kind.length(node.data))
+    except (TypeError, ValueError, IndexError, AttributeError) as error:
+        raise AnnotationError(
+            f"{call.name} has an argument of type {type(node.data).__name__}, which is annotated "
+            f"as {kind!r} but has no length by it ({error}); correct the annotation, or pass "
+            "another value"
+        ) from error
+    if length < 0:
+        raise AnnotationError(
+            f"{type(kind).__name__}.length returned {length} for an argument of {call.name}; it "
+            "must return a number of items"
+        )
+    return length
+
+
+def splittable(
+    fn: Callable[..., Any] | None = None, /, *, returns: Any, **types: Any
+) -> Callable[..., Any]:
+    """Annotate a function with the split types of its arguments and results.
+
+    The function must give the same result for pieces of its arguments, merged, as for the whole
+    arguments; :func:`spliter.testing.check_splittable` tries that. Called with plain arguments, the
+    result is the plain function; with lazy ones, its calls are captured.
+
+    Parameters
+    ----------
+    fn : callable
+        Its body is not changed. Without it, the result is a decorator.
+    returns : SplitType, tuple of SplitType, or None
+        Types of what it returns; ``None`` if it returns nothing.
+    **types : SplitType
+        Types of its parameters, by name; the others are passed whole, as ``broadcast``.
+
+    Returns
+    -------
+    callable
+
+    Raises
+    ------
+    AnnotationError
+        If it has no such parameter, or a type is not a split type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter.pipeline import Rows, options, pipeline, splittable
+    >>> def norms(points):
+    ...     return np.sqrt((points**2).sum(axis=1))
+    >>> by_batches = pipeline(splittable(norms, points=Rows(), returns=Rows()))
+    >>> with options(batch=2):
+    ...     by_batches(np.array([[3.0, 4.0], [6.0, 8.0], [0.0, 1.0]]))
+    array([ 5., 10.,  1.])
+    """
+    if fn is None:
+        return functools.partial(splittable, returns=returns, **types)
+    check_task_function(fn)
+    annotated = _annotated(fn, types, returns)
+
+    @functools.wraps(fn)
+    def capture_or_call(*args: Any, **kwargs: Any) -> Any:
+        if lazies_in((args, kwargs)):
+            return annotated.capture(None, args, kwargs)
+        return fn(*args, **kwargs)
+
+    capture_or_call.__spliter_annotated__ = annotated  # type: ignore[attr-defined]
+    return capture_or_call
+
+
+def annotated_of(fn: Callable[..., Any]) -> Annotated | None:
+    """Return the annotation of a function made by :func:`splittable`, or ``None``."""
+    return getattr(fn, "__spliter_annotated__", None)
+
+
+def _annotated(fn: Callable[..., Any], types: Mapping[str, Any], returns: Any) -> Annotated:
+    name = name_of(fn)
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        raise AnnotationError(
+            f"{name} has no signature that Python can read; wrap it in a function with named "
+            "parameters, and annotate that"
+        ) from None
+    if wrong := sorted(types.keys() - signature.parameters.keys()):
+        raise AnnotationError(
+            f"{name} has no parameter {wrong[0]!r}; its parameters are "
+            f"{', '.join(signature.parameters)}"
+        )
+    results = () if returns is None else returns if isinstance(returns, tuple) else (returns,)
+    for kind in (*types.values(), *results):
+        if not isinstance(kind, SplitType | Generic | Mut):
+            raise AnnotationError(
+                f"{name} is annotated with {kind!r}, which is not a split type; pass Rows(), "
+                "broadcast, or another one of spliter.pipeline"
+            )
+        if isinstance(kind, SplitType) and type(kind).merge is SplitType.merge and kind in results:
+            kind.merge(())  # says that it has none
+    return Annotated(fn, types, results, signature)

@@ -1,0 +1,314 @@
+"""Split types: how an argument of a call is cut into pieces, and how its results are merged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from spliter._errors import AnnotationError
+from spliter.backend.contents import concatenate, count_rows, take_rows
+
+
+class SplitType:
+    """How values of one kind are cut into pieces of consecutive items, and merged again.
+
+    Subclass it as a frozen dataclass for values of your own: two types are equal if class and
+    parameters are. Arguments whose types have the same number of items are cut at the same places.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from spliter.pipeline import SplitType, options, pipeline, splittable
+    >>> @dataclass(frozen=True)
+    ... class Documents(SplitType):
+    ...     def length(self, docs):
+    ...         return len(docs)
+    ...
+    ...     def nbytes(self, docs):
+    ...         return sum(map(len, docs))
+    ...
+    ...     def split(self, docs, start, stop):
+    ...         return docs[start:stop]
+    ...
+    ...     def merge(self, pieces):
+    ...         return [doc for piece in pieces for doc in piece]
+    >>> def upper(docs):
+    ...     return [doc.upper() for doc in docs]
+    >>> shout = pipeline(splittable(upper, docs=Documents(), returns=Documents()))
+    >>> with options(batch=2):
+    ...     shout(["a", "b", "c"])
+    ['A', 'B', 'C']
+    """
+
+    def length(self, value: Any) -> int:
+        """Return the number of items of a value."""
+        return len(value)
+
+    def nbytes(self, value: Any) -> int:
+        """Return the approximate bytes of a value, by which the size of a batch is chosen."""
+        return int(getattr(value, "nbytes", 100 * self.length(value)))
+
+    def split(self, value: Any, start: int, stop: int) -> Any:
+        """Return the items from `start` to before `stop`; a view where the value allows it."""
+        raise AnnotationError(
+            f"{type(self).__name__} has no method split; define split(self, value, start, stop)"
+        )
+
+    def merge(self, pieces: Sequence[Any]) -> Any:
+        """Return one value with the items of all pieces, in order."""
+        raise AnnotationError(
+            f"{type(self).__name__} has no method merge; define merge(self, pieces), or annotate "
+            "the result with another type"
+        )
+
+
+class Axis(SplitType):
+    """Arrays, cut along one axis; along axis 0 also frames, sparse matrices and lists.
+
+    Parameters
+    ----------
+    axis : int, default 0
+        Negative ones count from the last axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter.pipeline import Axis
+    >>> Axis(1).split(np.arange(6).reshape(2, 3), 0, 2)
+    array([[0, 1],
+           [3, 4]])
+    """
+
+    def __init__(self, axis: int = 0) -> None:
+        self.axis = axis
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other one is along the same axis."""
+        return isinstance(other, Axis) and self.axis == other.axis
+
+    def __hash__(self) -> int:
+        """Return the hash of the axis."""
+        return hash(("Axis", self.axis))
+
+    def __repr__(self) -> str:
+        """Return the call that makes it."""
+        return "Rows()" if self.axis == 0 else f"Axis({self.axis})"
+
+    def length(self, value: Any) -> int:
+        """Return the extent along the axis."""
+        return int(value.shape[self.axis]) if hasattr(value, "shape") else count_rows(value)
+
+    def nbytes(self, value: Any) -> int:
+        """Return the bytes of the items."""
+        if isinstance(value, np.ndarray):
+            return value.nbytes
+        if hasattr(value, "memory_usage"):
+            return int(np.sum(value.memory_usage()))
+        return super().nbytes(value)
+
+    def split(self, value: Any, start: int, stop: int) -> Any:
+        """Return a view of items."""
+        if isinstance(value, np.ndarray):
+            before = (slice(None),) * (self.axis % value.ndim)
+            return value[(*before, slice(start, stop))]
+        return take_rows(value, slice(start, stop))
+
+    def merge(self, pieces: Sequence[Any]) -> Any:
+        """Concatenate pieces along the axis."""
+        return np.concatenate(pieces, axis=self.axis) if self.axis else concatenate(pieces)
+
+
+class Rows(Axis):
+    """Arrays, frames, sparse matrices and lists, cut by rows; equal to ``Axis(0)``."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
+@dataclass(frozen=True)
+class Broadcast(SplitType):
+    """Passed whole with every piece; as a result, equal for all pieces. Use ``broadcast``."""
+
+    def merge(self, pieces: Sequence[Any]) -> Any:
+        """Return the first piece."""
+        return pieces[0]
+
+    def __repr__(self) -> str:
+        """Return the public name."""
+        return "broadcast"
+
+
+@dataclass(frozen=True)
+class Unknown(SplitType):
+    """Result with an unknown number of items per piece, such as a filter's. Use ``unknown``.
+
+    Parameters
+    ----------
+    token : int
+        Identifies the call: only results of the same call have pieces of equal lengths.
+    """
+
+    token: int = 0
+
+    def merge(self, pieces: Sequence[Any]) -> Any:
+        """Concatenate pieces."""
+        return concatenate(pieces)
+
+    def __repr__(self) -> str:
+        """Return the public name."""
+        return "unknown"
+
+
+@dataclass(frozen=True)
+class Generic:
+    """Any split type, but the same one wherever a name occurs in an annotation.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``"S"``.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Mut:
+    """An argument that the function changes in place. Use ``mut``."""
+
+    type: SplitType | Generic
+
+
+@dataclass(frozen=True)
+class Reduction(SplitType):
+    """A result that combines all items, such as a sum.
+
+    Parameters
+    ----------
+    partial : callable, optional
+        Called with a piece in place of the function, with the same arguments; by default the
+        function itself.
+    merge_two : callable
+        Combines two partial results; associative. Called in the order of the items.
+    finish : callable, optional
+        Makes the result from the last partial result.
+    takes_start : bool, default False
+        Whether `partial` gets the keyword ``start``: the position of its first item.
+
+    Examples
+    --------
+    >>> import operator
+    >>> import numpy as np
+    >>> from spliter.pipeline import Reduction, Rows, options, pipeline, splittable
+    >>> def longest(names):
+    ...     return max(map(len, names))
+    >>> by_batches = pipeline(splittable(longest, names=Rows(), returns=Reduction(merge=max)))
+    >>> with options(batch=2):
+    ...     by_batches(["a", "bcd", "ef"])
+    3
+    """
+
+    partial: Callable[..., Any] | None
+    merge_two: Callable[[Any, Any], Any]
+    finish: Callable[[Any], Any] | None
+    takes_start: bool = False
+
+    def __init__(
+        self,
+        partial: Callable[..., Any] | None = None,
+        merge: Callable[[Any, Any], Any] | None = None,
+        finish: Callable[[Any], Any] | None = None,
+        *,
+        takes_start: bool = False,
+    ) -> None:
+        if merge is None:
+            raise AnnotationError(
+                "Reduction has no merge; pass merge=, a function that combines two partial results"
+            )
+        object.__setattr__(self, "partial", partial)
+        object.__setattr__(self, "merge_two", merge)
+        object.__setattr__(self, "finish", finish)
+        object.__setattr__(self, "takes_start", takes_start)
+
+    def combine(self, pieces: Sequence[Any]) -> Any:
+        """Combine partial results pairwise, in order; not finished."""
+        level = list(pieces)
+        while len(level) > 1:
+            level = [
+                self.merge_two(*pair) if len(pair) == 2 else pair[0]
+                for pair in (level[at : at + 2] for at in range(0, len(level), 2))
+            ]
+        return level[0]
+
+    def merge(self, pieces: Sequence[Any]) -> Any:
+        """Combine partial results and finish."""
+        last = self.combine(pieces)
+        return last if self.finish is None else self.finish(last)
+
+
+@dataclass(frozen=True)
+class Groups(SplitType):
+    """Result of a pandas group-by with one row per group, whose index is the group's key.
+
+    Parameters
+    ----------
+    aggregate : str
+        Commutative aggregate that combines the rows of equal keys: ``"sum"``, ``"min"``,
+        ``"max"``.
+    """
+
+    aggregate: str = "sum"
+
+    def merge(self, pieces: Sequence[Any]) -> Any:
+        """Combine rows of equal keys; keys are sorted, as pandas does by default."""
+        joined = concatenate(pieces)
+        levels = list(range(joined.index.nlevels))
+        grouped = joined.groupby(level=levels if len(levels) > 1 else 0)
+        return getattr(grouped, self.aggregate)()
+
+
+broadcast: Final = Broadcast()
+"""Split type of arguments that every piece gets whole."""
+
+unknown: Final = Unknown()
+"""Split type of results with an unknown number of items, such as those of a filter."""
+
+AnyType: TypeAlias = SplitType | Generic | Mut
+
+
+def mut(type: SplitType | Generic) -> Mut:
+    """Annotate an argument that the function changes in place.
+
+    Parameters
+    ----------
+    type : SplitType or Generic
+        How the argument is cut.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter.pipeline import Rows, broadcast, mut, options, pipeline, splittable
+    >>> def scale_rows(m, by):
+    ...     m *= by
+    >>> scale = pipeline(splittable(scale_rows, m=mut(Rows()), by=broadcast, returns=None))
+    >>> table = np.ones((4, 2))
+    >>> with options(batch=3):
+    ...     scale(table, 5)
+    >>> table.sum()
+    np.float64(40.0)
+    """
+    return Mut(type)
+
+
+def item_nbytes(type: SplitType, value: Any) -> float:
+    """Return the bytes of one item of a value; 0 if it is not cut."""
+    if isinstance(type, Broadcast):
+        return 0.0
+    if isinstance(type, Axis) and isinstance(value, np.ndarray):
+        axis = type.axis % value.ndim
+        return float(value.itemsize * math.prod(value.shape[:axis] + value.shape[axis + 1 :]))
+    return type.nbytes(value) / max(type.length(value), 1)

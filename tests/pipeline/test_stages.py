@@ -1,0 +1,94 @@
+"""Stages: which calls run together, what ends one, and how results compare with the plain ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import erf
+
+from spliter.pipeline import Rows, broadcast, explain, module, options, pipeline, splittable
+
+N = 1000
+
+
+def black_scholes(price: Any, strike: Any, t: Any, rate: Any, vol: Any) -> tuple[Any, Any]:
+    root = vol * np.sqrt(t)
+    first = (np.log(price / strike) + (rate + vol * vol * 0.5) * t) / root
+    second = first - root
+    one = 0.5 + 0.5 * erf(first / np.sqrt(2))
+    two = 0.5 + 0.5 * erf(second / np.sqrt(2))
+    discounted = strike * np.exp(-rate * t)
+    return price * one - discounted * two, discounted * (1 - two) - price * (1 - one)
+
+
+def uniform(*bounds: tuple[float, float], n: int = N) -> list[Any]:
+    draw = np.random.default_rng(7)
+    return [draw.uniform(low, high, n) for low, high in bounds]
+
+
+def stages(fn: Any, *args: Any) -> list[str]:
+    """Return the functions of each stage of a pipeline."""
+    found: list[str] = []
+    for line in explain(fn, *args).splitlines():
+        if line.startswith("stage"):
+            found.append("")
+        elif line.startswith("    "):
+            found[-1] += " " + line.split()[0]
+    return [each.strip() for each in found]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("batch", [1, 7, 333, N])
+def test_a_chain_of_ufuncs_is_one_stage_with_equal_bits(threads: int, batch: int) -> None:
+    args = uniform((10, 50), (10, 50), (1, 2), (0.01, 0.2), (0.1, 0.5))
+    with options(threads=threads, batch=batch):
+        found = pipeline(black_scholes)(*args)
+    for one, other in zip(found, black_scholes(*args), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len(stages(pipeline(black_scholes), *args)) == 1
+
+
+def test_a_value_needed_whole_ends_a_stage() -> None:
+    (x,) = uniform((0, 1))
+    centred = pipeline(lambda x: x - x.mean(axis=0))
+    assert stages(centred, x) == ["mean", "subtract"]
+    assert "needs the whole result of mean" in explain(centred, x)
+
+
+def test_independent_lengths_are_stages_of_their_own_and_interleaved_calls_join_theirs() -> None:
+    x, y = np.arange(10.0), np.arange(20.0)
+
+    def interleaved(x: Any, y: Any) -> tuple[Any, Any]:
+        a, b = x + 1, y + 1
+        return a * 2, b * 2
+
+    assert stages(pipeline(interleaved), x, y) == ["add multiply", "add multiply"]
+
+
+def test_modules_capture_annotated_functions_only() -> None:
+    color = module("skimage.color")
+    picture = np.random.default_rng(1).uniform(size=(50, 4, 3))
+    to_lab = pipeline(lambda picture: color.rgb2lab(picture) * 2)
+    assert stages(to_lab, picture) == ["rgb2lab multiply"]
+    with options(batch=7):
+        np.testing.assert_array_equal(to_lab(picture), to_lab.__wrapped__(picture))  # type: ignore[attr-defined]
+    assert color.label2rgb.__module__.startswith("skimage")
+
+
+def test_functions_annotated_whole() -> None:
+    def polar(x: Any, y: Any, unit: str) -> Any:
+        assert isinstance(x, np.ndarray | float)
+        return np.hypot(x, y), np.arctan2(y, x), unit
+
+    by_batches = pipeline(
+        splittable(polar, x=Rows(), y=Rows(), returns=(Rows(), Rows(), broadcast))
+    )
+    x, y = uniform((0, 1), (0, 1))
+    with options(batch=99):
+        radius, angle, unit = by_batches(x, y, unit="rad")
+    np.testing.assert_array_equal(radius, np.hypot(x, y))
+    np.testing.assert_array_equal(angle, np.arctan2(y, x))
+    assert unit == "rad"
+    assert by_batches(3.0, 4.0, "rad")[0] == 5.0
