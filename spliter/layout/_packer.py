@@ -16,7 +16,14 @@ from spliter.layout._integers import whole, within
 from spliter.layout._kernels import KERNELS, check_installed, is_installed
 from spliter.layout._llvm_engine import FEW_RUNS, LlvmEngine, uses_to_pay
 from spliter.layout._lower import Described, lower
-from spliter.layout._memory import Buffer, Bytes, Memory, check_contiguous, contiguous_bytes
+from spliter.layout._memory import (
+    Buffer,
+    Bytes,
+    Memory,
+    address_of,
+    check_contiguous,
+    contiguous_bytes,
+)
 from spliter.layout._nodes import Node, Placed, repeat
 from spliter.layout._numpy_engine import NumpyEngine
 from spliter.layout._overlap import overlaps
@@ -265,9 +272,9 @@ class Packer:
     def _move(self, plan: _Plan, memory: Memory, packed: Bytes, start: int, unpacks: bool) -> None:
         """Copy the packed bytes from `start` on, between checked buffers."""
         engine: NumpyEngine | LlvmEngine
-        engine = NumpyEngine(memory.data, memory.origin, packed, unpacks)
+        engine = NumpyEngine(memory, packed, unpacks)
         if self._compiles:
-            here, eager = packed.ctypes.data, self._engine == "llvm"
+            here, eager = address_of(packed), self._engine == "llvm"
             engine = LlvmEngine(engine, memory.address, here, plan.calls, eager)
         for piece in cut(plan.placed, start, start + len(packed)):
             engine.copy(piece)
