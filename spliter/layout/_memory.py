@@ -58,7 +58,7 @@ class Memory:
             If it is none, or holds references to Python objects.
         """
         array = _array(name, buffer)
-        address = address_of(array)
+        address = array.ctypes.data
         if array.flags.forc or not array.size:
             return cls(array, address, 0, array.nbytes)
         low, high = np.lib.array_utils.byte_bounds(array)
@@ -84,16 +84,22 @@ class Memory:
                 "displacements"
             )
 
-    def check_apart(self, low: int, high: int, packed: Bytes) -> None:
+    def check_apart(self, low: int, high: int, begin: int, nbytes: int) -> None:
         """Check that displacements from `low` to below `high` are not in the packed bytes.
+
+        Parameters
+        ----------
+        low, high : int
+            Displacements in bytes.
+        begin, nbytes : int
+            Address and length of the packed bytes.
 
         Raises
         ------
         InvalidArgumentError
             If they are.
         """
-        begin = address_of(packed)
-        if low < high and self.address + low < begin + len(packed) and begin < self.address + high:
+        if low < high and self.address + low < begin + nbytes and begin < self.address + high:
             raise InvalidArgumentError(
                 "the array and the packed bytes share memory; pass another buffer for one of them"
             )
@@ -144,12 +150,6 @@ def contiguous_bytes(name: str, buffer: Buffer, writeable: bool = False) -> Byte
     check_contiguous(name, array, writeable)
     rows = array if array.flags.c_contiguous else array.T
     return rows.reshape(-1).view(np.uint8)
-
-
-def address_of(array: npt.NDArray[Any]) -> int:
-    """Return the address of an array's first element; faster than ``array.ctypes.data``."""
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 def check_contiguous(name: str, buffer: Buffer, writeable: bool) -> None:

@@ -17,7 +17,6 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from spliter.layout._integers import Int64s
-from spliter.layout._memory import address_of
 from spliter.layout._nodes import Node, Placed, Places, Repeat, Run, Runs, Sequence
 
 SHORT_NBYTES: Final = 128
@@ -131,7 +130,7 @@ def call_of(node: Node) -> Call | None:
     if shape is None:
         return None
     arguments = np.array(builder.arguments, np.int64)
-    return Call(shape, address_of(arguments), [arguments, *builder.kept])
+    return Call(shape, arguments.ctypes.data, [arguments, *builder.kept])
 
 
 class _Builder:
@@ -178,7 +177,7 @@ class _Builder:
 
     def _address(self, array: Int64s) -> int:
         self.kept.append(array)
-        return address_of(array)
+        return array.ctypes.data
 
     def _transposed(self, node: Repeat) -> Shape:
         """Return loops in which each cache line is read once for several vectors."""
