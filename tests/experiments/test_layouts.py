@@ -1,0 +1,178 @@
+"""Every way moves the bytes that a pattern describes; failing peers end with an error in time."""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+
+from typer.testing import CliRunner
+
+from spliter import layout as lo
+from spliter_experiments.cli import app as cli
+from spliter_experiments.harness.console import Listener
+from spliter_experiments.harness.errors import OptionError, PeerError, WaysDisagreeError
+from spliter_experiments.harness.records import ResultsFolder
+from spliter_experiments.layouts import comparison, peers
+from spliter_experiments.layouts.movers import MOVERS, mover_of, stage_of
+from spliter_experiments.layouts.patterns import CASES, HALOS_X, HALOS_Y, SIZES, Halo, pattern_of
+from spliter_experiments.layouts.program import answer, timed
+from spliter_experiments.layouts.two_ranks import PackedPort, program_of
+
+SUBJECTS = comparison.subjects_of(list(CASES), two_ranks=False)
+SMALLEST = [subject for subject in SUBJECTS if subject.size == 0]
+ENVIRONMENTS = {"mpich": "SPLITER_MPICH", "openmpi": "SPLITER_OPENMPI"}
+
+
+def floats_sent(halo: Halo) -> int:
+    j, k, i = halo.count
+    return 4 * j * i + 3 * j * k * i + 2 * j * k * i
+
+
+PUBLISHED: dict[str, Callable[..., int]] = {
+    "WRF_x_vec": lambda halo: 4 * floats_sent(halo),
+    "WRF_x_sa": lambda halo: 4 * floats_sent(halo),
+    "WRF_y_vec": lambda halo: 4 * floats_sent(halo),
+    "WRF_y_sa": lambda halo: 4 * floats_sent(halo),
+    "MILC_su3_zd": lambda t, z, y, x: 24 * t * y * x,
+    "NAS_LU_x": lambda n: 40 * n,
+    "NAS_LU_y": lambda n: 40 * n,
+    "NAS_MG_x": lambda z, y, x: 8 * (z - 2) * (y - 2),
+    "NAS_MG_y": lambda z, y, x: 8 * (z - 2) * (x - 2),
+    "NAS_MG_z": lambda z, y, x: 8 * (y - 2) * (x - 2),
+    "FFT2": lambda n: 16 * n * n // 2,
+    "SPECFEM3D_oc": lambda points, shared: 4 * shared,
+    "LAMMPS_full": lambda atoms, sent: 64 * sent,
+}
+"""Bytes that DDTBench sends, from its parameters."""
+
+
+@pytest.mark.parametrize("case", PUBLISHED)
+def test_patterns_have_the_published_sizes(case: str) -> None:
+    _, arguments = CASES[case]
+    assert len(arguments) == SIZES
+    sizes = [pattern_of(case, size).layout.size for size in range(SIZES)]
+    assert sizes == [PUBLISHED[case](*given) for given in arguments]
+    assert sizes == sorted(set(sizes))
+
+
+def test_halos_lie_in_the_arrays() -> None:
+    for halo in (*HALOS_X, *HALOS_Y):
+        ends = [at + count for at, count in zip(halo.first, halo.count, strict=True)]
+        assert all(end <= size for end, size in zip(ends, halo.shape, strict=True))
+
+
+def test_vectors_and_subarrays_of_wrf_are_the_same_bytes() -> None:
+    for direction in "xy":
+        packed = [
+            pattern.layout.commit("numpy").pack(pattern.memory())
+            for pattern in (pattern_of(f"WRF_{direction}_{kind}", 0) for kind in ("vec", "sa"))
+        ]
+        np.testing.assert_array_equal(*packed)
+
+
+def test_a_column_is_packed_as_by_slicing() -> None:
+    whole = np.arange(18 * 18 * 34, dtype=np.float64).reshape(18, 18, 34)
+    first = np.ravel_multi_index((1, 1, 32), whole.shape)
+    packer = pattern_of("NAS_MG_x", 0).layout.commit("numpy")
+    packed = packer.pack(whole.reshape(-1)[first:])
+    np.testing.assert_array_equal(packed.view("f8"), whole[1:-1, 1:-1, 32].ravel())
+
+
+def moved(way: str, subject: comparison.Subject) -> Any:
+    stage = stage_of(subject.case, subject.size)
+    stage.set_up(subject.action)
+    call = mover_of(way, stage).call(stage, subject.action)
+    call()
+    return stage.result(subject.action, call).copy()
+
+
+@pytest.mark.parametrize("way", ["llvm", "numpy", "numba"])
+@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda one: f"{one.name} {one.size}")
+def test_ways_move_the_bytes_that_views_name(way: str, subject: comparison.Subject) -> None:
+    pytest.importorskip(comparison.OURS[way])
+    if (way, subject.action) == ("numba", "copy"):
+        pytest.skip("numba copies no structured arrays")
+    expected = moved("views", subject)
+    assert expected.any()
+    np.testing.assert_array_equal(moved(way, subject), expected)
+
+
+def test_what_was_packed_before_is_not_taken_for_a_result() -> None:
+    stage = stage_of("NAS_LU_y", 0)
+    for action in ("pack", "unpack"):
+        stage.set_up(action)
+        assert not stage.result(action, lambda: None).any()
+
+
+def test_calls_are_repeated_until_the_clock_is_exact() -> None:
+    calls = Counter[str]()
+    clock = iter(range(100))
+    assert timed(lambda: calls.update(["call"]), Stepping(clock)) == 0.25
+    assert calls["call"] == 1 + 2 + 4
+
+
+class Stepping:
+    """Clock of another rank: the third time is long enough."""
+
+    def __init__(self, clock: Iterator[int]) -> None:
+        self.clock = clock
+
+    def bcast(self, seconds: float) -> float:
+        return 1.0 if next(self.clock) == 2 else 0.0
+
+
+class Loopback:
+    """Communicator of two ranks that are threads."""
+
+    def __init__(self, rank: int, mail: list[queue.Queue[Any]], damage: bool) -> None:
+        self.rank, self.mail, self.damage = rank, mail, damage
+
+    def Send(self, packed: Any, to: int) -> None:  # noqa: N802
+        sent = packed.copy()
+        sent[-1] ^= self.damage
+        self.mail[to].put(sent)
+
+    def Recv(self, packed: Any, source: int) -> None:  # noqa: N802
+        packed[...] = self.mail[self.rank].get(timeout=60)
+
+
+def run_two_ranks(case: str, action: str, damage: bool = False) -> list[bool]:
+    """Run a program in two threads; return for each rank whether its result is right."""
+    mail: list[queue.Queue[Any]] = [queue.Queue(), queue.Queue()]
+    # The buffers of a case are cached, and ranks are processes.
+    found = [False, False]
+
+    def rank(number: int) -> None:
+        program = program_of(case, 0, action, "packed", Loopback(number, mail, damage))
+        program.set_up()
+        for _ in range(2):
+            program.run()
+        found[number] = program.is_right()
+
+    threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+@pytest.mark.parametrize("case", comparison.PROGRAMS)
+def test_programs_of_two_ranks_are_right_to_the_last_bit(case: str) -> None:
+    assert run_two_ranks(case, comparison.PROGRAMS[case]) == [True, True]
+
+
+@pytest.mark.parametrize("case", comparison.PROGRAMS)
+def test_a_damaged_message_is_a_wrong_result(case: str) -> None:
+    assert run_two_ranks(case, comparison.PROGRAMS[case], damage=True) == [False, False]
