@@ -86,6 +86,18 @@ class ItemIndexError(SplIterError, IndexError):
     """An item index is out of range: the collection has fewer rows."""
 
 
+class LayoutBoundsError(SplIterError, IndexError):
+    """A layout reaches outside the buffer, or a position is past the packed bytes."""
+
+
+class LayoutMessageError(SplIterError, ValueError):
+    """A message of packed bytes is damaged, truncated, or of another version."""
+
+
+class LayoutOverlapError(SplIterError, ValueError):
+    """Packed bytes cannot be unpacked: the layout has overlapping displacements."""
+
+
 class SplitClosedError(SplIterError, RuntimeError):
     """A partition or Split was used after the Split was closed."""
 

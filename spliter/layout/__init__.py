@@ -1,0 +1,51 @@
+"""Describe data that is not contiguous, and move it as one contiguous message.
+
+A layout says which bytes belong to the data, in the words of MPI's derived datatypes. Committed, it
+packs these bytes, or any part of them, and unpacks them again; compiled for its shape where that
+pays.
+
+>>> import numpy as np
+>>> from spliter import layout as lo
+>>> x = np.arange(16.0).reshape(4, 4)
+>>> column = lo.vector(count=4, blocklength=1, stride=4, base="f8").commit()
+>>> column.pack(x[:, 2:]).view("f8")
+array([ 2.,  6., 10., 14.])
+"""
+
+from __future__ import annotations
+
+from spliter.layout._constructors import (
+    contiguous,
+    hindexed,
+    hindexed_block,
+    hvector,
+    indexed,
+    indexed_block,
+    of_array,
+    of_dtype,
+    resized,
+    struct,
+    subarray,
+    vector,
+)
+from spliter.layout._layout import Layout
+from spliter.layout._normalise import normalise
+from spliter.layout._packer import Packer
+
+__all__ = [
+    "Layout",
+    "Packer",
+    "contiguous",
+    "hindexed",
+    "hindexed_block",
+    "hvector",
+    "indexed",
+    "indexed_block",
+    "normalise",
+    "of_array",
+    "of_dtype",
+    "resized",
+    "struct",
+    "subarray",
+    "vector",
+]

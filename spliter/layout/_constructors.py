@@ -1,0 +1,529 @@
+"""The functions that make layouts, named and parameterised like MPI's datatype constructors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter._errors import InvalidArgumentError
+from spliter.layout._bounds import Bounds, union
+from spliter.layout._integers import Int64s, scaled, whole, whole_array, within
+from spliter.layout._layout import Layout
+
+Base: TypeAlias = "Layout | npt.DTypeLike"
+Ints: TypeAlias = "Sequence[int] | npt.NDArray[np.integer[Any]]"
+
+
+def contiguous(count: int, base: Base) -> Layout:
+    """Return copies of a base one after the other.
+
+    Parameters
+    ----------
+    count : int
+        Number of copies, from 0 on.
+    base : Layout or dtype
+        What is repeated, at steps of its extent.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an argument is no integer or negative, the base is no layout and no dtype, or the layout
+        would exceed 64 bits.
+
+    Examples
+    --------
+    >>> contiguous(3, "f8").size
+    24
+    """
+    count, base = whole("count", count, 0), as_layout(base)
+    bounds = base.bounds.repeated(count, base.extent)
+    return Layout("contiguous", {"count": count, "base": base}, bounds)
+
+
+def vector(count: int, blocklength: int, stride: int, base: Base) -> Layout:
+    """Return equal blocks at equal steps, counted in extents of the base.
+
+    Parameters
+    ----------
+    count : int
+        Number of blocks.
+    blocklength : int
+        Copies of the base in each block.
+    stride : int
+        Extents of the base from one block to the next; may be negative.
+    base : Layout or dtype
+        What the blocks consist of.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    InvalidArgumentError
+        As for :func:`contiguous`.
+
+    Examples
+    --------
+    >>> column = vector(count=4, blocklength=1, stride=10, base="f8")
+    >>> column.size, column.extent
+    (32, 248)
+    """
+    base = as_layout(base)
+    count, blocklength = whole("count", count, 0), whole("blocklength", blocklength, 0)
+    stride = whole("stride", stride)
+    step = within("stride", stride * base.extent) if count * blocklength * base.size else 0
+    contents = {"count": count, "blocklength": blocklength, "stride": stride, "base": base}
+    return Layout("vector", contents, _strided(count, blocklength, step, base))
+
+
+def hvector(count: int, blocklength: int, stride: int, base: Base) -> Layout:
+    """Return equal blocks at equal steps in bytes.
+
+    Parameters
+    ----------
+    count, blocklength, base
+        As for :func:`vector`.
+    stride : int
+        Bytes from one block to the next; may be negative.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    InvalidArgumentError
+        As for :func:`contiguous`.
+
+    Examples
+    --------
+    >>> hvector(count=4, blocklength=1, stride=10, base="f8").extent
+    38
+    """
+    base = as_layout(base)
+    count, blocklength = whole("count", count, 0), whole("blocklength", blocklength, 0)
+    stride = whole("stride", stride)
+    contents = {"count": count, "blocklength": blocklength, "stride": stride, "base": base}
+    return Layout("hvector", contents, _strided(count, blocklength, stride, base))
+
+
+def _strided(count: int, blocklength: int, step: int, base: Layout) -> Bounds:
+    return base.bounds.repeated(blocklength, base.extent).repeated(count, step)
+
+
+def indexed(blocklengths: Ints, displacements: Ints, base: Base) -> Layout:
+    """Return blocks of any lengths at any places, counted in extents of the base.
+
+    Parameters
+    ----------
+    blocklengths : sequence of int
+        Copies of the base in each block.
+    displacements : sequence of int
+        Place of each block in extents of the base, in the order of the packed bytes.
+    base : Layout or dtype
+        What the blocks consist of.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    InvalidArgumentError
+        As for :func:`contiguous`, or if there are not as many lengths as displacements.
+
+    Examples
+    --------
+    >>> triangle = indexed([3, 2, 1], [0, 4, 8], "f8")
+    >>> triangle.size, triangle.extent
+    (48, 72)
+    """
+    base = as_layout(base)
+    lengths, places = _blocks(blocklengths, displacements)
+    filled = (lengths > 0) & bool(base.size)
+    in_bytes = scaled("displacements", places * filled, base.extent)
+    contents = {"blocklengths": lengths, "displacements": places, "base": base}
+    return Layout("indexed", contents, base.bounds.placed(in_bytes, lengths))
+
+
+def hindexed(blocklengths: Ints, displacements: Ints, base: Base) -> Layout:
+    """Return blocks of any lengths at any places in bytes.
+
+    Parameters
+    ----------
+    blocklengths, base
+        As for :func:`indexed`.
+    displacements : sequence of int
+        Place of each block in bytes.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    InvalidArgumentError
+        As for :func:`indexed`.
+
+    Examples
+    --------
+    >>> hindexed([1, 2], [0, 20], "i4").extent
+    28
+    """
+    base = as_layout(base)
+    lengths, places = _blocks(blocklengths, displacements)
+    contents = {"blocklengths": lengths, "displacements": places, "base": base}
+    return Layout("hindexed", contents, base.bounds.placed(places, lengths))
+
+
+def _blocks(blocklengths: Ints, displacements: Ints) -> tuple[Int64s, Int64s]:
+    lengths = whole_array("blocklengths", blocklengths, 0)
+    places = whole_array("displacements", displacements)
+    _check_numbers(len(lengths), "displacements", len(places))
+    return lengths, places
+
+
+def _check_numbers(lengths: int, name: str, others: int) -> None:
+    if lengths != others:
+        raise InvalidArgumentError(
+            f"there are {lengths} blocklengths and {others} {name}; pass as many of each"
+        )
+
+
+def indexed_block(blocklength: int, displacements: Ints, base: Base) -> Layout:
+    """Return blocks of one length at any places, counted in extents of the base.
+
+    Parameters
+    ----------
+    blocklength : int
+        Copies of the base in each block.
+    displacements : sequence of int
+        Place of each block in extents of the base, in the order of the packed bytes.
+    base : Layout or dtype
+        What the blocks consist of.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    InvalidArgumentError
+        As for :func:`contiguous`.
+
+    Examples
+    --------
+    >>> chosen = np.array([7, 2, 5])
+    >>> atoms = indexed_block(blocklength=3, displacements=3 * chosen, base="f8")
+    >>> atoms.size, atoms.lb
+    (72, 48)
+    """
+    base = as_layout(base)
+    blocklength = whole("blocklength", blocklength, 0)
+    places = whole_array("displacements", displacements)
+    in_bytes = places
+    if blocklength * base.size:
+        in_bytes = scaled("displacements", places, base.extent)
+    contents = {"blocklength": blocklength, "displacements": places, "base": base}
+    return Layout("indexed_block", contents, _equal_blocks(blocklength, in_bytes, base))
+
+
+def hindexed_block(blocklength: int, displacements: Ints, base: Base) -> Layout:
+    """Return blocks of one length at any places in bytes.
+
+    Parameters
+    ----------
+    blocklength, base
+        As for :func:`indexed_block`.
+    displacements : sequence of int
+        Place of each block in bytes.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    InvalidArgumentError
+        As for :func:`contiguous`.
+
+    Examples
+    --------
+    >>> hindexed_block(1, [0, 20], "i4").extent
+    24
+    """
+    base = as_layout(base)
+    blocklength = whole("blocklength", blocklength, 0)
+    places = whole_array("displacements", displacements)
+    contents = {"blocklength": blocklength, "displacements": places, "base": base}
+    return Layout("hindexed_block", contents, _equal_blocks(blocklength, places, base))
+
+
+def _equal_blocks(blocklength: int, in_bytes: Int64s, base: Layout) -> Bounds:
+    block = base.bounds.repeated(blocklength, base.extent)
+    if not (in_bytes.size and block.size):
+        return Bounds()
+    return block.spread(len(in_bytes), int(in_bytes.min()), int(in_bytes.max()))
+
+
+def struct(blocklengths: Ints, displacements: Ints, types: Sequence[Base]) -> Layout:
+    """Return blocks of several layouts at places in bytes.
+
+    The extent is rounded up to the largest alignment of the basic types, as C compilers and MPI
+    pad structs; :func:`resized` sets another one.
+
+    Parameters
+    ----------
+    blocklengths : sequence of int
+        Copies of its type in each block.
+    displacements : sequence of int
+        Place of each block in bytes.
+    types : sequence of Layout or dtype
+        What each block consists of.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    InvalidArgumentError
+        As for :func:`indexed`, or if there are not as many types as displacements.
+
+    Examples
+    --------
+    >>> particle = struct([3, 1], [0, 24], ["f8", "i4"])
+    >>> particle.size, particle.extent
+    (28, 32)
+    """
+    lengths, places = _blocks(blocklengths, displacements)
+    if isinstance(types, str | bytes) or not isinstance(types, Sequence):
+        raise InvalidArgumentError(
+            f"types must be a sequence of layouts, got {types!r}; use a list"
+        )
+    _check_numbers(len(lengths), "types", len(types))
+    bases = tuple(map(as_layout, types))
+    blocks = [
+        base.bounds.repeated(length, base.extent).spread(1, place, place)
+        for length, place, base in zip(lengths.tolist(), places.tolist(), bases, strict=True)
+    ]
+    contents = {"blocklengths": lengths, "displacements": places, "types": bases}
+    return Layout("struct", contents, union(blocks).padded())
+
+
+def subarray(
+    sizes: Ints, subsizes: Ints, starts: Ints, base: Base, order: Literal["C", "F"] = "C"
+) -> Layout:
+    """Return a box cut out of an array; its extent is that of the whole array.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Shape of the array, each from 1 on.
+    subsizes : sequence of int
+        Shape of the box, each from 1 on.
+    starts : sequence of int
+        First index of the box in each dimension.
+    base : Layout or dtype
+        Elements of the array.
+    order : {"C", "F"}
+        Whether the last or the first index is that of neighbours in memory.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    InvalidArgumentError
+        As for :func:`contiguous`, if the box does not fit, or the numbers of dimensions differ.
+
+    Examples
+    --------
+    >>> inner = subarray([6, 6], [4, 4], [1, 1], "f8")
+    >>> inner.size, inner.extent, inner.true_lb
+    (128, 288, 56)
+    """
+    base = as_layout(base)
+    shape = whole_array("sizes", sizes, 1)
+    box, begin = whole_array("subsizes", subsizes, 1), whole_array("starts", starts, 0)
+    _check_box(shape.tolist(), box.tolist(), begin.tolist())
+    if order not in {"C", "F"}:
+        raise InvalidArgumentError(f'order must be "C" or "F", got {order!r}; pass one of them')
+    contents = {"sizes": shape, "subsizes": box, "starts": begin, "order": order, "base": base}
+    bounds, step = base.bounds, base.extent
+    dimensions = list(zip(shape.tolist(), box.tolist(), begin.tolist(), strict=True))
+    for size, subsize, start in reversed(dimensions) if order == "C" else dimensions:
+        bounds = bounds.repeated(subsize, step).spread(1, start * step, start * step)
+        step *= size
+    whole_extent = within("the extent of the array", math.prod(shape.tolist()) * base.extent)
+    return Layout("subarray", contents, bounds.resized(base.lb, whole_extent))
+
+
+def _check_box(sizes: list[int], subsizes: list[int], starts: list[int]) -> None:
+    if not sizes or not len(sizes) == len(subsizes) == len(starts):
+        raise InvalidArgumentError(
+            f"sizes={sizes}, subsizes={subsizes} and starts={starts} differ in their dimensions; "
+            "pass as many of each, at least one"
+        )
+    for size, subsize, start in zip(sizes, subsizes, starts, strict=True):
+        if start + subsize > size:
+            raise InvalidArgumentError(
+                f"a box of {subsizes} from {starts} on is not inside an array of {sizes}; "
+                f"start + subsize must be <= size, here {start} + {subsize} > {size}"
+            )
+
+
+def resized(base: Base, lb: int, extent: int) -> Layout:
+    """Return a layout with other bounds of a repetition; its data stays where it is.
+
+    Parameters
+    ----------
+    base : Layout or dtype
+        The data.
+    lb : int
+        New lower bound in bytes.
+    extent : int
+        Bytes from one repetition to the next; may be less than the data takes, 0 or negative.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    InvalidArgumentError
+        As for :func:`contiguous`.
+
+    Examples
+    --------
+    >>> column = vector(4, 1, 4, "f8")
+    >>> columns = contiguous(4, resized(column, 0, 8))  # the transpose of a 4 x 4 matrix
+    >>> columns.commit().pack(np.arange(16.0)).view("f8")[:5]
+    array([ 0.,  4.,  8., 12.,  1.])
+    """
+    base, lb, extent = as_layout(base), whole("lb", lb), whole("extent", extent)
+    return Layout(
+        "resized", {"base": base, "lb": lb, "extent": extent}, base.bounds.resized(lb, extent)
+    )
+
+
+def as_layout(base: Base) -> Layout:
+    """Return a layout as it is, and a dtype as a layout.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is neither, or :func:`of_dtype` refuses it.
+    """
+    return base if isinstance(base, Layout) else of_dtype(base)
+
+
+def of_dtype(dtype: npt.DTypeLike) -> Layout:
+    """Return the layout of an element of an array, without the padding of structured dtypes.
+
+    Parameters
+    ----------
+    dtype : dtype
+        Basic, structured, or a subarray; the byte order stays.
+
+    Returns
+    -------
+    Layout
+        Its extent is the itemsize.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is no dtype, has no bytes, or holds references to Python objects.
+
+    Examples
+    --------
+    >>> row = of_dtype(np.dtype([("id", "i4"), ("x", "f8")], align=True))
+    >>> row.size, row.extent
+    (12, 16)
+    """
+    made = _checked_dtype(dtype)
+    if made.subdtype is not None:
+        element, shape = made.subdtype
+        return contiguous(math.prod(shape), of_dtype(element))
+    if made.names is None:
+        bounds = Bounds(made.itemsize, 0, made.itemsize, 0, made.itemsize, made.alignment)
+        return Layout("named", {"dtype": made}, bounds)
+    fields = [made.fields[name][:2] for name in made.names] if made.fields else []
+    filled = [(field, place) for field, place in fields if field.itemsize]
+    types = [of_dtype(field) for field, _ in filled]
+    row = struct([1] * len(filled), [place for _, place in filled], types)
+    return resized(row, 0, made.itemsize)
+
+
+def _checked_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    try:
+        made = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"{dtype!r} is neither a layout nor a dtype ({error}); pass one made by "
+            "spliter.layout, or a NumPy dtype"
+        ) from None
+    if dtype is None:
+        raise InvalidArgumentError("the base is None; pass a layout or a NumPy dtype")
+    if made.hasobject:
+        raise InvalidArgumentError(
+            f"dtype {made} holds references to Python objects, which are not bytes; convert the "
+            "data to numbers or strings of fixed length"
+        )
+    if not made.itemsize:
+        raise InvalidArgumentError(
+            f"dtype {made} has elements of size 0; pass one with at least one byte"
+        )
+    return made
+
+
+def of_array(view: npt.NDArray[Any], base: npt.NDArray[Any] | None = None) -> Layout:
+    """Return the layout of an array's elements in memory, in C order.
+
+    Parameters
+    ----------
+    view : ndarray
+        Any strides: slices, steps, transposed and reversed arrays.
+    base : ndarray, optional
+        Array whose first element the displacements count from, for instance the one that `view`
+        is a view of. By default, the first element of `view`.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is no array, or :func:`of_dtype` refuses its dtype.
+
+    Examples
+    --------
+    >>> x = np.arange(12).reshape(3, 4)
+    >>> inner = of_array(x[1:, 1:3], x)
+    >>> inner.commit().pack(x).view(x.dtype)
+    array([ 5,  6,  9, 10])
+    """
+    for array in (view,) if base is None else (view, base):
+        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+            raise InvalidArgumentError(
+                f"of_array() takes NumPy arrays, got {type(array).__name__}; of masked arrays "
+                "pass .data and .mask one after the other"
+            )
+    found = of_dtype(view.dtype)
+    for count, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
+        found = hvector(count, 1, stride, found)
+    if base is None:
+        return found
+    return hindexed_block(1, [view.ctypes.data - base.ctypes.data], found)

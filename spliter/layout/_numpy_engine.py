@@ -1,0 +1,178 @@
+"""Copy the bytes of nodes with NumPy alone: strided copies, and index arrays for the rest.
+
+A node is followed down to its contiguous runs. Steps on the way become dimensions of one strided
+copy::
+
+    Repeat(3, 48, Repeat(2, 16, Run(8)))    memory  shape (3, 2), strides (48, 16), of 8 bytes
+                                            packed  shape (3, 2), strides (16, 8)
+
+From the first node with any displacements on, the displacements of all units of 1, 2, 4 or 8 bytes
+below it become one index array, in the order of the packed bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter.layout._cut import Piece, cut
+from spliter.layout._integers import Int64s
+from spliter.layout._nodes import Node, Placed, Places, Repeat, Run, Runs, Sequence
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Dims: TypeAlias = tuple[tuple[int, int, int], ...]
+"""Count, stride in memory and stride in the packed bytes, of each dimension."""
+
+INDEXED_NBYTES: Final = 2**18
+"""Packed bytes that one index array covers: its displacements take up to eight times as much
+memory."""
+
+LONG_NBYTES: Final = 2**10
+"""Blocks from this size on are copied one by one: as fast as by index, without an index."""
+
+FEW_RUNS: Final = 16
+"""Up to this many runs of a row are copied by one strided copy each, for all rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumpyEngine:
+    """Copies between memory and packed bytes.
+
+    Parameters
+    ----------
+    memory : ndarray of uint8
+        All bytes that the layout may touch.
+    origin : int
+        Index in `memory` of displacement 0.
+    packed : ndarray of uint8
+        The packed bytes, or a part of them.
+    unpacks : bool
+        Whether bytes move from `packed` to `memory`.
+    """
+
+    memory: Bytes
+    origin: int
+    packed: Bytes
+    unpacks: bool
+
+    def copy(self, piece: Piece) -> None:
+        """Copy the bytes of a node."""
+        self._copy(piece.node, self.origin + piece.displacement, piece.position, ())
+
+    def _copy(self, node: Node, at: int, position: int, dims: Dims) -> None:
+        match node:
+            case Run():
+                self._strided(node.size, at, position, dims)
+            case Repeat():
+                step = node.count, node.stride, node.child.size
+                self._copy(node.child, at, position, (*dims, step))
+            case Sequence():
+                for part in node.parts:
+                    self._copy(part.node, at + part.displacement, position, dims)
+                    position += part.node.size
+            case Runs() if node.size >= LONG_NBYTES * len(node.lengths) or (
+                dims and len(node.lengths) <= FEW_RUNS
+            ):
+                starts = (node.ends - node.lengths).tolist()
+                each = zip(node.displacements.tolist(), node.lengths.tolist(), starts, strict=True)
+                for displacement, length, start in each:
+                    self._strided(length, at + displacement, position + start, dims)
+            case Places() if node.child.size >= LONG_NBYTES:
+                for number, displacement in enumerate(node.displacements.tolist()):
+                    there = position + number * node.child.size
+                    self._copy(node.child, at + displacement, there, dims)
+            case _:
+                for piece in _indexable(node):
+                    where = at + piece.displacement
+                    self._indexed(piece.node, where, position + piece.position, dims)
+
+    def _strided(self, size: int, at: int, position: int, dims: Dims) -> None:
+        """Copy runs of one size at equal steps."""
+        shape = tuple(count for count, _, _ in dims)
+        kind = f"u{size}" if size in {1, 2, 4, 8} else f"V{size}"
+        if size > LONG_NBYTES:
+            kind, shape, dims = "u1", (*shape, size), (*dims, (size, 1, 1))
+        strides = tuple(stride for _, stride, _ in dims)
+        there: npt.NDArray[Any] = np.ndarray(shape, kind, self.memory, at, strides)
+        packed_strides = tuple(stride for _, _, stride in dims)
+        here: npt.NDArray[Any] = np.ndarray(shape, kind, self.packed, position, packed_strides)
+        if self.unpacks:
+            there[...] = here
+        else:
+            here[...] = there
+
+    def _indexed(self, node: Node, at: int, position: int, dims: Dims) -> None:
+        """Copy the units of a node by their displacements."""
+        unit = _unit(node.bits)
+        index = _displacements(node, unit) - node.low
+        if unit > 1:
+            index //= unit
+        shape = tuple(count for count, _, _ in dims)
+        window = (*shape, (node.high - node.low) // unit)
+        strides = (*(stride for _, stride, _ in dims), unit)
+        there: npt.NDArray[Any] = np.ndarray(
+            window, f"u{unit}", self.memory, at + node.low, strides
+        )
+        packed_strides = (*(stride for _, _, stride in dims), unit)
+        here: npt.NDArray[Any] = np.ndarray(
+            (*shape, len(index)), f"u{unit}", self.packed, position, packed_strides
+        )
+        if self.unpacks:
+            there[..., index] = here
+        else:
+            here[...] = there[..., index]
+
+
+def _unit(bits: int) -> int:
+    """Return the largest number of bytes up to 8 that divides all sizes and displacements.
+
+    Examples
+    --------
+    >>> _unit(24 | 12), _unit(64)
+    (4, 8)
+    """
+    return min(bits & -bits, 8)
+
+
+def _indexable(node: Node) -> Iterator[Piece]:
+    """Yield parts of a node whose index arrays are of a bounded size."""
+    whole = Placed(0, node)
+    step = INDEXED_NBYTES
+    if isinstance(node, Places | Repeat):
+        step = max(step - step % node.child.size, node.child.size)
+    for start in range(0, node.size, step):
+        for piece in cut(whole, start, min(start + step, node.size)):
+            yield Piece(piece.displacement, piece.node, start + piece.position)
+
+
+def _displacements(node: Node, unit: int) -> Int64s:
+    """Return the displacements of all units in packed order.
+
+    Examples
+    --------
+    >>> _displacements(Repeat(2, 32, Run(16)), 8)
+    array([ 0,  8, 32, 40])
+    """
+    match node:
+        case Run():
+            return np.arange(0, node.size, unit)
+        case Repeat():
+            return _sums(np.arange(node.count) * node.stride, _displacements(node.child, unit))
+        case Places():
+            return _sums(node.displacements, _displacements(node.child, unit))
+        case Runs():
+            counts = node.lengths // unit
+            gaps = node.displacements - (node.ends - node.lengths)
+            return np.repeat(gaps, counts) + np.arange(0, node.size, unit)
+        case Sequence():
+            return np.concatenate(
+                [_displacements(part.node, unit) + part.displacement for part in node.parts]
+            )
+
+
+def _sums(outer: Int64s, inner: Int64s) -> Int64s:
+    return np.add.outer(outer, inner).ravel() if len(inner) > 1 else outer + inner[0]

@@ -1,0 +1,152 @@
+"""Find out whether a layout names a byte twice: then packed bytes have no one place in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from spliter.layout._integers import Int64s
+from spliter.layout._nodes import Node, Places, Repeat, Run, Runs, Sequence
+
+MOST_RUNS: Final = 2**22
+"""Interleaved runs that are compared one by one (about 0.3 s); more are taken to overlap."""
+
+
+def overlaps(node: Node) -> bool:
+    """Return whether two bytes of a node are at the same displacement.
+
+    Never wrong if it says no. It says yes, to be safe, if more than `MOST_RUNS` runs are
+    interleaved irregularly.
+
+    Examples
+    --------
+    >>> overlaps(Repeat(3, 8, Run(8))), overlaps(Repeat(3, 7, Run(8)))
+    (False, True)
+    """
+    return not _nested(node) and not _interleaved(node)
+
+
+def _nested(node: Node) -> bool:
+    """Return whether the spans of the parts of each node are apart, which is quickly seen."""
+    match node:
+        case Run():
+            return True
+        case Repeat():
+            return abs(node.stride) >= _span(node.child) and _nested(node.child)
+        case Places():
+            return _apart(node.displacements, _span(node.child)) and _nested(node.child)
+        case Runs():
+            return _apart(node.displacements, node.lengths)
+        case Sequence():
+            lows = np.array([part.low for part in node.parts])
+            spans = np.array([_span(part.node) for part in node.parts])
+            return _apart(lows, spans) and all(_nested(part.node) for part in node.parts)
+
+
+def _span(node: Node) -> int:
+    return node.high - node.low
+
+
+def _apart(begins: Int64s, lengths: Int64s | int) -> bool:
+    """Return whether no run reaches into another."""
+    if not (begins[1:] > begins[:-1]).all():
+        order = np.argsort(begins)
+        begins = begins[order]
+        lengths = lengths if isinstance(lengths, int) else lengths[order]
+    ends = begins + lengths
+    return bool((ends[:-1] <= begins[1:]).all())
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Runs of some lengths, each repeated along dimensions of a positive stride and a count."""
+
+    begins: Int64s
+    lengths: Int64s
+    dims: tuple[tuple[int, int], ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.begins) * int(np.prod([count for _, count in self.dims], dtype=object))
+
+    @property
+    def high(self) -> int:
+        last = sum(stride * (count - 1) for stride, count in self.dims)
+        return int((self.begins + self.lengths).max()) + last
+
+    def without(self, stride: int) -> _Runs:
+        """Return the first copy along a dimension of this stride."""
+        for number, (one, _) in enumerate(self.dims):
+            if one == stride:
+                return replace(self, dims=self.dims[:number] + self.dims[number + 1 :])
+        return self
+
+    def expanded(self) -> _Runs:
+        """Return all runs, without dimensions."""
+        begins, lengths = self.begins, self.lengths
+        for stride, count in self.dims:
+            begins = np.add.outer(np.arange(count) * stride, begins).ravel()
+            lengths = np.tile(lengths, count)
+        return _Runs(begins, lengths, ())
+
+
+def _interleaved(node: Node) -> bool:
+    """Return whether runs are apart though the spans of their nodes are not.
+
+    What is repeated at the largest stride, and spans no more than that, is apart if one copy is.
+    """
+    if node.count_runs > MOST_RUNS and _places(node) > MOST_RUNS:
+        return False
+    found = list(_paths(node, 0, ()))
+    while strides := [stride for runs in found for stride, _ in runs.dims]:
+        largest = max(strides)
+        rest = [runs.without(largest) for runs in found]
+        low = min(int(runs.begins.min()) for runs in rest)
+        if max(runs.high for runs in rest) - low > largest:
+            break
+        found = rest
+    if sum(runs.count for runs in found) > MOST_RUNS:
+        return False
+    expanded = [runs.expanded() for runs in found]
+    return _apart(
+        np.concatenate([runs.begins for runs in expanded]),
+        np.concatenate([runs.lengths for runs in expanded]),
+    )
+
+
+def _places(node: Node) -> int:
+    """Return the number of displacements that :func:`_paths` lists."""
+    match node:
+        case Run():
+            return 1
+        case Repeat():
+            return _places(node.child)
+        case Places():
+            return len(node.displacements) * _places(node.child)
+        case Runs():
+            return len(node.lengths)
+        case Sequence():
+            return sum(_places(part.node) for part in node.parts)
+
+
+def _paths(node: Node, at: int, dims: tuple[tuple[int, int], ...]) -> Iterator[_Runs]:
+    """Yield the runs of a node, by the way that leads to them."""
+    match node:
+        case Run():
+            yield _Runs(np.array([at]), np.array([node.size]), dims)
+        case Repeat():
+            low = min(0, (node.count - 1) * node.stride)
+            yield from _paths(node.child, at + low, (*dims, (abs(node.stride), node.count)))
+        case Places():
+            for runs in _paths(node.child, at, dims):
+                begins = np.add.outer(node.displacements, runs.begins).ravel()
+                lengths = np.tile(runs.lengths, len(node.displacements))
+                yield _Runs(begins, lengths, runs.dims)
+        case Runs():
+            yield _Runs(node.displacements + at, node.lengths, dims)
+        case Sequence():
+            for part in node.parts:
+                yield from _paths(part.node, at + part.displacement, dims)

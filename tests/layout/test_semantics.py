@@ -1,0 +1,84 @@
+"""Random layouts, compared byte by byte with the oracle."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spliter import layout as lo
+from tests.layout.oracle import alignment, bounds, memory_for, nests, repeated_map, type_map
+
+
+def at_zero(layout: lo.Layout, count: int) -> tuple[lo.Layout, int]:
+    """Return a layout moved so that its first byte is at displacement 0."""
+    low = min(repeated_map(layout, count), default=0)
+    moved = lo.hindexed_block(1, [-low], layout)
+    return lo.resized(moved, layout.lb, layout.extent), low
+
+
+@given(nests())
+def test_sizes_and_bounds_are_those_of_the_type_map(layout: lo.Layout) -> None:
+    displacements = type_map(layout)
+    low, high = bounds(layout)
+    assert layout.size == len(displacements)
+    assert (layout.lb, layout.extent) == (low, high - low)
+    true_lb, true_ub = min(displacements, default=0), max(displacements, default=-1) + 1
+    assert (layout.true_lb, layout.true_extent) == (true_lb, true_ub - true_lb)
+    if layout.size:
+        assert layout.bounds.alignment == alignment(layout)
+
+
+@given(nests())
+def test_normalised_layouts_have_the_same_type_map(layout: lo.Layout) -> None:
+    normal = lo.normalise(layout)
+    assert type_map(normal) == type_map(layout)
+    assert (normal.lb, normal.extent) == (layout.lb, layout.extent)
+    assert lo.normalise(normal) == normal
+
+
+@given(nests(), st.integers(0, 3))
+def test_packed_bytes_are_in_the_order_of_the_type_map(layout: lo.Layout, count: int) -> None:
+    moved, low = at_zero(layout, count)
+    memory, _ = memory_for(layout, count)
+    expected = memory[np.array(repeated_map(layout, count), int) - low]
+    packer = moved.commit("numpy")
+    np.testing.assert_array_equal(packer.pack(memory, count=count), expected)
+
+
+@given(nests(3), st.integers(1, 2), st.data())
+def test_parts_add_up(layout: lo.Layout, count: int, data: st.DataObject) -> None:
+    moved, _ = at_zero(layout, count)
+    memory, _ = memory_for(layout, count)
+    packer = moved.commit("numpy")
+    whole = packer.pack(memory, count=count)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
+    for start, stop in zip([0, *cuts], [*cuts, len(whole)], strict=True):
+        part = packer.pack(memory, np.empty(stop - start, np.uint8), start, count)
+        np.testing.assert_array_equal(part, whole[start:stop])
+
+
+@given(nests(), st.integers(0, 2))
+def test_unpacked_bytes_are_back_and_gaps_untouched(layout: lo.Layout, count: int) -> None:
+    moved, low = at_zero(layout, count)
+    displacements = np.array(repeated_map(layout, count), int) - low
+    memory, _ = memory_for(layout, count)
+    packer = moved.commit("numpy")
+    if len(set(displacements.tolist())) < len(displacements):
+        return
+    packed = packer.pack(memory, count=count)
+    other = np.full_like(memory, 0xA5)
+    expected = other.copy()
+    expected[displacements] = memory[displacements]
+    packer.unpack(packed, out=other, count=count)
+    np.testing.assert_array_equal(other, expected)
+
+
+@given(nests(3))
+def test_pickled_layouts_are_equal(layout: lo.Layout) -> None:
+    again = pickle.loads(pickle.dumps(layout))
+    assert again == layout
+    assert hash(again) == hash(layout)
+    assert repr(again) == repr(layout)
