@@ -18,16 +18,15 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
-from spliter import layout as lo
 from spliter_experiments.cli import app as cli
 from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.errors import OptionError, PeerError, WaysDisagreeError
 from spliter_experiments.harness.records import ResultsFolder
 from spliter_experiments.layouts import comparison, peers
-from spliter_experiments.layouts.movers import MOVERS, mover_of, stage_of
+from spliter_experiments.layouts.movers import mover_of, stage_of
 from spliter_experiments.layouts.patterns import CASES, HALOS_X, HALOS_Y, SIZES, Halo, pattern_of
 from spliter_experiments.layouts.program import answer, timed
-from spliter_experiments.layouts.two_ranks import PackedPort, program_of
+from spliter_experiments.layouts.two_ranks import program_of
 
 SUBJECTS = comparison.subjects_of(list(CASES), two_ranks=False)
 SMALLEST = [subject for subject in SUBJECTS if subject.size == 0]
@@ -74,11 +73,11 @@ def test_halos_lie_in_the_arrays() -> None:
 
 def test_vectors_and_subarrays_of_wrf_are_the_same_bytes() -> None:
     for direction in "xy":
-        packed = [
+        vec, sa = (
             pattern.layout.commit("numpy").pack(pattern.memory())
             for pattern in (pattern_of(f"WRF_{direction}_{kind}", 0) for kind in ("vec", "sa"))
-        ]
-        np.testing.assert_array_equal(*packed)
+        )
+        np.testing.assert_array_equal(vec, sa)
 
 
 def test_a_column_is_packed_as_by_slicing() -> None:
@@ -176,3 +175,172 @@ def test_programs_of_two_ranks_are_right_to_the_last_bit(case: str) -> None:
 @pytest.mark.parametrize("case", comparison.PROGRAMS)
 def test_a_damaged_message_is_a_wrong_result(case: str) -> None:
     assert run_two_ranks(case, comparison.PROGRAMS[case], damage=True) == [False, False]
+
+
+FAKE = """
+import json, os, socket, sys, time
+
+def main(port, token, mpi=""):
+    if {how!r} == "ends":
+        sys.exit("no such library")
+    with socket.create_connection(("127.0.0.1", int(port))) as connection:
+        lines = connection.makefile("rw")
+        def send(text):
+            lines.write(text + "\\n")
+            lines.flush()
+        if {how!r} == "stranger":
+            token = "another"
+        send(json.dumps({{"token": token, "mpi": "Fake MPI", "mpi_version": "1", "ranks": 1}}))
+        for line in lines:
+            send({{
+                "answers": lambda: json.dumps({{"seconds": 0.5, "value": {value}}}),
+                "fails": lambda: json.dumps({{"error": "ValueError: wrong"}}),
+                "garbage": lambda: "[1, 2",
+                "dies": lambda: os._exit(3),
+                "hangs": lambda: time.sleep(600),
+            }}[{how!r}]())
+
+main(*sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Write the program of a fake peer and return its module."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(peers, "END_SECONDS", 0.2)
+
+    def write(how: str, value: int = 1) -> str:
+        (tmp_path / f"fake_{how}.py").write_text(FAKE.format(how=how, value=value))
+        return f"fake_{how}"
+
+    return write
+
+
+REQUEST = {"way": "mpi", "case": "NAS_LU_x", "size": 0, "action": "pack"}
+
+
+def test_a_peer_answers(fake: Callable[..., str]) -> None:
+    with peers.started("Fake MPI", sys.executable, 1, "Fake MPI", fake("answers")) as peer:
+        assert peer.query(**REQUEST) == {"seconds": 0.5, "value": 1}
+        process = peer._process
+        assert process.poll() is None
+    assert process.poll() == 0
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [("ends", "exit code 1.*no such library"), ("stranger", "another process answered")],
+)
+def test_a_peer_that_does_not_start(fake: Callable[..., str], how: str, reason: str) -> None:
+    with (
+        pytest.raises(PeerError, match=reason),
+        peers.started("Fake MPI", sys.executable, program=fake(how)),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("fails", "failed on .*NAS_LU_x.*ValueError: wrong"),
+        ("garbage", "did not answer .*NAS_LU_x"),
+        ("dies", "closed the connection"),
+        ("hangs", "timed out"),
+    ],
+)
+def test_a_peer_that_does_not_answer(
+    fake: Callable[..., str], monkeypatch: pytest.MonkeyPatch, how: str, reason: str
+) -> None:
+    monkeypatch.setattr(peers, "ANSWER_SECONDS", 1.0 if how == "hangs" else 60.0)
+    with peers.started("Fake MPI", sys.executable, program=fake(how)) as peer:
+        with pytest.raises(PeerError, match=reason):
+            peer.query(**REQUEST)
+        process = peer._process
+    assert process.poll() is not None
+
+
+def test_another_library_than_named_is_refused(fake: Callable[..., str]) -> None:
+    with (
+        pytest.raises(PeerError, match="has Fake MPI with 1 ranks instead of MPICH"),
+        peers.started("MPICH", sys.executable, 1, "MPICH", fake("answers")),
+    ):
+        pass
+
+
+def test_a_failure_of_an_action_is_an_answer() -> None:
+    assert "KeyError" in answer({**REQUEST, "way": "none"})["error"]
+
+
+def test_wrong_bytes_end_the_comparison(fake: Callable[..., str]) -> None:
+    subject = comparison.Subject("NAS_LU_x", 0, "pack")
+    settings = comparison.Settings(rounds=1, seed=0, command="")
+    with (
+        peers.started("SplIter", sys.executable) as own,
+        peers.started("Fake MPI", sys.executable, program=fake("answers")) as other,
+    ):
+        found = comparison.Peers({"numpy": (own, "numpy"), "mpich": (other, "mpi")}, {})
+        with pytest.raises(WaysDisagreeError):
+            list(comparison.run_subjects([subject], found, settings, Listener()))
+
+
+def test_peers_that_cannot_start_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    notes: list[str] = []
+    pythons = {"mpich": str(tmp_path / "python"), "openmpi": None}
+    with comparison.started_peers(
+        sys.executable, pythons, two_ranks=False, listener=Listener(note=notes.append)
+    ) as found:
+        assert "numpy" in found.by_way
+        assert not set(comparison.LIBRARIES) & set(found.by_way)
+    mpich, openmpi = notes[-2:]
+    assert "mpich is left out: MPICH does not start" in mpich
+    assert openmpi == "openmpi is left out: give the Python of its environment, --openmpi"
+
+
+def test_two_ranks_without_any_library_are_refused() -> None:
+    with (
+        pytest.raises(OptionError, match="no way is left"),
+        comparison.started_peers(sys.executable, {}, two_ranks=True, listener=Listener()),
+    ):
+        pass
+
+
+def test_the_command_records_every_run(tmp_path: Path) -> None:
+    words = ["compare", "layout", "--case", "NAS_LU_y", "--rounds", "2", "--output", str(tmp_path)]
+    environment = {**dict.fromkeys(ENVIRONMENTS.values(), ""), "COLUMNS": "150"}
+    done = CliRunner().invoke(cli, words, env=environment)
+    assert done.exit_code == 0, done.output
+    records = ResultsFolder(tmp_path).records()
+    ways = {record.way for record in records}
+    assert {"numpy", "views"} <= ways
+    runs = Counter((record.app, record.x, record.way) for record in records)
+    assert set(runs.values()) == {2}
+    assert len(runs) == 2 * SIZES * len(ways)
+    assert "unpack" in done.output
+
+
+def test_an_unknown_case_names_the_known_ones() -> None:
+    with pytest.raises(OptionError, match=r"'FFT3'.*WRF_x_vec.*structs"):
+        comparison.parse_cases("FFT3")
+
+
+@pytest.mark.parametrize("way", ENVIRONMENTS)
+@pytest.mark.parametrize("two_ranks", [False, True])
+def test_mpi_libraries_move_the_same_bytes(way: str, two_ranks: bool) -> None:
+    python = os.environ.get(ENVIRONMENTS[way])
+    if not python:
+        pytest.skip(f"{ENVIRONMENTS[way]} does not name the Python of an environment with it")
+    notes: list[str] = []
+    with comparison.started_peers(
+        sys.executable, {way: python}, two_ranks, Listener(note=notes.append)
+    ) as found:
+        assert way in found.by_way, notes
+        for subject in comparison.subjects_of(list(CASES), two_ranks):
+            values = {
+                name: found.contender(name, subject).run().value
+                for name in found.by_way
+                if name in {"views", way, f"{way}-packed"}
+            }
+            assert len(values) == 2
+            assert len(set(values.values())) == 1, (subject, values)
+            assert not two_ranks or values[way] is True

@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from statistics import median
 from typing import Final
 
+import numpy as np
+
 from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.errors import OptionError, PeerError
 from spliter_experiments.harness.facts import Facts, facts
@@ -31,7 +33,7 @@ from spliter_experiments.harness.runner import (
     Measurement,
     run_rounds,
 )
-from spliter_experiments.harness.table import NONE, Grid, plain, quartiles, times
+from spliter_experiments.harness.table import NONE, Grid, plain, seconds, times
 from spliter_experiments.layouts.patterns import CASES, SIZES, pattern_of
 from spliter_experiments.layouts.peers import Peer, started
 
@@ -238,24 +240,27 @@ def _record(run: Measurement, subject: Subject, here: Facts, settings: Settings)
 
 def layout_grid(records: Sequence[Record]) -> Grid:
     """Return a row for each subject: microseconds of each way, and SplIter beside the best MPI."""
-    seconds: dict[tuple[str, float], dict[str, list[float]]] = {}
+    taken: dict[tuple[str, float], dict[str, list[float]]] = {}
     for record in records:
-        ways = seconds.setdefault((record.app, record.x), {})
+        ways = taken.setdefault((record.app, record.x), {})
         ways.setdefault(record.way, []).append(record.seconds)
     measured = {record.way for record in records}
     names = [way for way in MEANINGS if way in measured]
-    ratios = {subject: _over_best_mpi(ways) for subject, ways in seconds.items()}
+    ratios = {subject: _over_best_mpi(ways) for subject, ways in taken.items()}
 
     def row(subject: tuple[str, float]) -> tuple[str, ...]:
-        found = seconds[subject]
-        cells = (
-            quartiles([1e6 * value for value in found[way]]) if way in found else NONE
-            for way in names
-        )
-        return (subject[0], plain(subject[1]), *cells, times(ratios[subject]))
+        cells = (_microseconds(taken[subject].get(way, ())) for way in names)
+        return (*subject[0].split(), plain(subject[1]), *cells, times(ratios[subject]))
 
-    headings = ("case", "bytes", *names, "best MPI over SplIter")
-    return Grid(headings, tuple(map(row, seconds)), _caption(ratios.values())).filled()
+    headings = ("case", "action", "bytes", *names, "best MPI over SplIter")
+    return Grid(headings, tuple(map(row, taken)), _caption(ratios.values())).filled()
+
+
+def _microseconds(values: Sequence[float]) -> str:
+    if not values:
+        return NONE
+    low, middle, high = map(seconds, 1e6 * np.quantile(values, [0.25, 0.5, 0.75]))
+    return f"{middle}\n{low}-{high}"
 
 
 def _over_best_mpi(ways: Mapping[str, Sequence[float]]) -> float | None:
@@ -270,10 +275,10 @@ def _over_best_mpi(ways: Mapping[str, Sequence[float]]) -> float | None:
 def _caption(ratios: Iterable[float | None]) -> str:
     known = sorted(ratio for ratio in ratios if ratio is not None)
     if not known:
-        return "times in microseconds: median (quartiles)"
+        return "times in microseconds: medians, and quartiles below"
     fast = sum(ratio >= 1 for ratio in known)
     return (
-        "times in microseconds: median (quartiles)\n"
+        "times in microseconds: medians, and quartiles below\n"
         f"SplIter is at least as fast as the faster MPI in {fast} of {len(known)}; "
         f"the least ratio is {known[0]:.2f}, the median {median(known):.2f}"
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from spliter_experiments.layouts.patterns import Bytes, Pattern, pattern_of
+from spliter_experiments.layouts.patterns import Array, Bytes, Pattern, pattern_of
 
 Call = Callable[[], Any]
 Assign = Callable[..., Any]
@@ -78,7 +78,7 @@ class Mover(NamedTuple):
         return copied
 
 
-def with_packer(stage: Stage, engine: str) -> Mover:
+def with_packer(stage: Stage, engine: Literal["numpy", "llvm"]) -> Mover:
     """Return the mover of SplIter's packer with one of its engines."""
     packer = stage.pattern.layout.commit(engine)
     return Mover(
@@ -127,7 +127,11 @@ def with_views(stage: Stage, assign: Assign, take: Assign, put: Assign) -> Mover
         for memory, packed, rows in pairs_in(True):
             _ = assign(memory, packed) if rows is None else put(memory, packed, rows)
 
-    return Mover(pack, unpack, lambda: stage.memory.view(stage.pattern.rows).copy())
+    def copy() -> Array:
+        assert stage.pattern.rows is not None
+        return stage.memory.view(stage.pattern.rows).copy()
+
+    return Mover(pack, unpack, copy)
 
 
 def with_numpy(stage: Stage) -> Mover:
@@ -152,11 +156,11 @@ def with_numba(stage: Stage) -> Mover:
 def _compiled() -> tuple[Assign, Assign, Assign]:
     from numba import njit
 
-    @njit  # type: ignore[untyped-decorator]
+    @njit
     def assign(to: Any, source: Any) -> None:
         to[...] = source
 
-    @njit  # type: ignore[untyped-decorator]
+    @njit
     def take(to: Any, source: Any, rows: Any) -> None:
         for at in range(len(rows)):
             if to.ndim == 1:
@@ -165,7 +169,7 @@ def _compiled() -> tuple[Assign, Assign, Assign]:
                 for column in range(to.shape[1]):
                     to[at, column] = source[rows[at], column]
 
-    @njit  # type: ignore[untyped-decorator]
+    @njit
     def put(to: Any, source: Any, rows: Any) -> None:
         for at in range(len(rows)):
             if to.ndim == 1:

@@ -187,7 +187,7 @@ def _accepted(server: socket.socket, process: subprocess.Popen[bytes]) -> Iterat
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Wait for a process whose connections are closed."""
-    for stop in (lambda: None, process.terminate, process.kill):
+    for stop in (process.poll, process.terminate, process.kill):
         stop()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(END_SECONDS)

@@ -47,7 +47,7 @@ def move(way: str, case: str, size: int, action: str) -> dict[str, Any]:
     stage.set_up(action)
     call = mover_of(way, stage).call(stage, action)
     seconds = timed(call)
-    return {"seconds": seconds, "value": zlib.crc32(stage.result(action, call))}
+    return {"seconds": seconds, "value": zlib.crc32(stage.result(action, call).data)}
 
 
 def exchange(way: str, case: str, size: int, action: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ Each exchanges either packed buffers, or lets the MPI library move the data by i
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -243,10 +242,13 @@ def program_of(case: str, size: int, action: str, way: str, comm: Any) -> Progra
     comm : mpi4py.MPI.Comm
         Of two ranks.
     """
-    port = functools.partial(PORTS[way], comm=comm)
+
+    def port(layout: lo.Layout) -> Port:
+        return PORTS[way](layout, comm)
+
     if action == "ping-pong":
         return PingPong(case, size, port, comm.rank)
     _, arguments = CASES[case]
     if action == "transpose":
-        return Transpose(*arguments[size], port, comm.rank)
+        return Transpose(arguments[size][0], port, comm.rank)
     return Halo(arguments[size], port, comm.rank)
