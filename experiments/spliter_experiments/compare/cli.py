@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -30,6 +30,9 @@ from spliter_experiments.harness.console import errors_reported, note, progress
 from spliter_experiments.harness.records import ResultsFolder
 from spliter_experiments.harness.table import summary_grid
 from spliter_experiments.layouts.patterns import CASES
+
+if TYPE_CHECKING:
+    from spliter_experiments.layouts.comparison import Settings, Subject
 
 compare = typer.Typer(no_args_is_help=True, help="Compare SplIter with other ways, on your data.")
 
@@ -191,7 +194,7 @@ def prefetch(
 @compare.command()
 def layout(
     case: Annotated[
-        str, typer.Option(help=f"Cases, between commas, or all: {', '.join(CASES)}.")
+        str, typer.Option(help=f"all, ddtbench, or some of {', '.join(CASES)}.")
     ] = "all",
     mpich: Annotated[
         str | None,
@@ -219,30 +222,45 @@ def layout(
     ] = None,
 ) -> None:
     """Pack and unpack data that is not contiguous every way, and show what each took."""
-    from spliter_experiments.layouts import comparison as layouts
+    from spliter_experiments.layouts.comparison import Settings, parse_cases, subjects_of
 
     with errors_reported():
-        folder = None if output is None else ResultsFolder(output)
-        if folder is not None:
-            folder.make()
-        settings = layouts.Settings(rounds, seed, shlex.join(["spliter", *sys.argv[1:]]))
-        subjects = layouts.subjects_of(layouts.parse_cases(case), two_ranks)
-        pythons = {"mpich": mpich, "openmpi": openmpi}
-        with (
-            progress() as listener,
-            layouts.started_peers(sys.executable, pythons, two_ranks, listener) as peers,
-        ):
-            records = []
-            for record in layouts.run_subjects(subjects, peers, settings, listener):
-                records.append(record)
-                if folder is not None:
-                    folder.append(record)
-        console = Console(markup=False)
-        console.print(layouts.layout_grid(records).terminal())
-        meanings = (f"{way}: {layouts.MEANINGS[way]}" for way in peers.by_way)
-        console.print("\n".join(meanings), highlight=False, style="dim")
-        if folder is not None:
-            note(f"written: {folder.write_table(records)}")
+        subjects = subjects_of(parse_cases(case), two_ranks)
+        settings = Settings(rounds, seed, shlex.join(["spliter", *sys.argv[1:]]))
+        _compare_layouts(subjects, settings, {"mpich": mpich, "openmpi": openmpi}, output)
+
+
+def _compare_layouts(
+    subjects: Sequence[Subject],
+    settings: Settings,
+    pythons: Mapping[str, str | None],
+    output: Path | None,
+) -> None:
+    from spliter_experiments.layouts.comparison import (
+        MEANINGS,
+        layout_grid,
+        run_subjects,
+        started_peers,
+    )
+
+    folder = None if output is None else ResultsFolder(output)
+    if folder is not None:
+        folder.make()
+    records = []
+    with (
+        progress() as listener,
+        started_peers(sys.executable, pythons, subjects[0].two_ranks, listener) as peers,
+    ):
+        for record in run_subjects(subjects, peers, settings, listener):
+            records.append(record)
+            if folder is not None:
+                folder.append(record)
+    console = Console(markup=False)
+    console.print(layout_grid(records).terminal())
+    meanings = (f"{way}: {MEANINGS[way]}" for way in peers.by_way)
+    console.print("\n".join(meanings), highlight=False, style="dim")
+    if folder is not None:
+        note(f"written: {folder.write_table(records)}")
 
 
 def _compare(

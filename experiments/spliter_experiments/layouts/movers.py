@@ -14,6 +14,9 @@ from spliter_experiments.layouts.patterns import Array, Bytes, Pattern, pattern_
 Call = Callable[[], Any]
 Assign = Callable[..., Any]
 
+IN_ONE_PROCESS: Final = ("pack", "unpack", "copy")
+"""Actions that need no other rank."""
+
 
 @dataclass(frozen=True, eq=False)
 class Stage:

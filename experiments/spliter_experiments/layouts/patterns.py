@@ -335,6 +335,9 @@ CASES: Final[Mapping[str, tuple[Callable[..., Pattern], tuple[tuple[Any, ...], .
 }
 """Each case's function and arguments for three sizes, those of DDTBench as published."""
 
+OWN_CASES: Final = ("structs", "structured_copy", "AoS_to_SoA")
+"""Cases that are not DDTBench's."""
+
 SIZES: Final = 3
 
 

@@ -19,14 +19,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from spliter_experiments.layouts.movers import Call, mover_of, stage_of
+from spliter_experiments.layouts.movers import IN_ONE_PROCESS, Call, mover_of, stage_of
 from spliter_experiments.layouts.two_ranks import Program, program_of
 
 LEAST_SECONDS: Final = 0.004
 """Calls are repeated until they take so long: over a hundred times the cost of reading the clock
 and of waiting for the other rank."""
-
-IN_ONE_PROCESS: Final = ("pack", "unpack", "copy")
 
 
 def timed(call: Call, comm: Any = None) -> float:
