@@ -28,11 +28,13 @@ from spliter.layout._constructors import (
     subarray,
     vector,
 )
+from spliter.layout._explain import Explanation
 from spliter.layout._layout import Layout
 from spliter.layout._normalise import normalise
 from spliter.layout._packer import Packer
 
 __all__ = [
+    "Explanation",
     "Layout",
     "Packer",
     "contiguous",

@@ -31,11 +31,14 @@ INDEXED_NBYTES: Final = 2**18
 """Packed bytes that one index array covers: its displacements take up to eight times as much
 memory."""
 
-LONG_NBYTES: Final = 2**10
-"""Blocks from this size on are copied one by one: as fast as by index, without an index."""
+LONG_UNITS: Final = 2**9
+"""Blocks from so many units on are copied one by one: as fast as by index, without an index."""
 
 FEW_RUNS: Final = 16
 """Up to this many runs of a row are copied by one strided copy each, for all rows."""
+
+VOID_NBYTES: Final = 2**10
+"""Runs up to this size are elements of a void dtype, which NumPy copies faster than a dimension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +77,14 @@ class NumpyEngine:
                 for part in node.parts:
                     self._copy(part.node, at + part.displacement, position, dims)
                     position += part.node.size
-            case Runs() if node.size >= LONG_NBYTES * len(node.lengths) or (
-                dims and len(node.lengths) <= FEW_RUNS
+            case Runs() if len(node.lengths) <= FEW_RUNS or _is_long(
+                node, node.size // len(node.lengths)
             ):
                 starts = (node.ends - node.lengths).tolist()
                 each = zip(node.displacements.tolist(), node.lengths.tolist(), starts, strict=True)
                 for displacement, length, start in each:
                     self._strided(length, at + displacement, position + start, dims)
-            case Places() if node.child.size >= LONG_NBYTES:
+            case Places() if _is_long(node, node.child.size):
                 for number, displacement in enumerate(node.displacements.tolist()):
                     there = position + number * node.child.size
                     self._copy(node.child, at + displacement, there, dims)
@@ -94,7 +97,7 @@ class NumpyEngine:
         """Copy runs of one size at equal steps."""
         shape = tuple(count for count, _, _ in dims)
         kind = f"u{size}" if size in {1, 2, 4, 8} else f"V{size}"
-        if size > LONG_NBYTES:
+        if size > VOID_NBYTES:
             kind, shape, dims = "u1", (*shape, size), (*dims, (size, 1, 1))
         strides = tuple(stride for _, stride, _ in dims)
         there: npt.NDArray[Any] = np.ndarray(shape, kind, self.memory, at, strides)
@@ -107,10 +110,9 @@ class NumpyEngine:
 
     def _indexed(self, node: Node, at: int, position: int, dims: Dims) -> None:
         """Copy the units of a node by their displacements."""
-        unit = _unit(node.bits)
+        unit = unit_of(node.bits)
         index = _displacements(node, unit) - node.low
-        if unit > 1:
-            index //= unit
+        index >>= unit.bit_length() - 1
         shape = tuple(count for count, _, _ in dims)
         window = (*shape, (node.high - node.low) // unit)
         strides = (*(stride for _, stride, _ in dims), unit)
@@ -123,19 +125,25 @@ class NumpyEngine:
         )
         if self.unpacks:
             there[..., index] = here
+        elif there.ndim == 1 and there.flags.aligned:
+            np.take(there, index, out=here, mode="clip")
         else:
             here[...] = there[..., index]
 
 
-def _unit(bits: int) -> int:
+def unit_of(bits: int) -> int:
     """Return the largest number of bytes up to 8 that divides all sizes and displacements.
 
     Examples
     --------
-    >>> _unit(24 | 12), _unit(64)
+    >>> unit_of(24 | 12), unit_of(64)
     (4, 8)
     """
     return min(bits & -bits, 8)
+
+
+def _is_long(node: Node, nbytes: int) -> bool:
+    return nbytes >= LONG_UNITS * unit_of(node.bits)
 
 
 def _indexable(node: Node) -> Iterator[Piece]:

@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from spliter._errors import InvalidArgumentError, LayoutBoundsError, LayoutOverlapError
 from spliter.layout._cut import cut
+from spliter.layout._explain import Explanation, describe
 from spliter.layout._integers import whole, within
+from spliter.layout._kernels import KERNELS, check_installed, is_installed
+from spliter.layout._llvm_engine import FEW_RUNS, LlvmEngine, uses_to_pay
 from spliter.layout._lower import Described, lower
 from spliter.layout._memory import Buffer, Bytes, Memory, check_contiguous, contiguous_bytes
-from spliter.layout._nodes import Placed, repeat
+from spliter.layout._nodes import Node, Placed, repeat
 from spliter.layout._numpy_engine import NumpyEngine
 from spliter.layout._overlap import overlaps
+from spliter.layout._shapes import Call, call_of
 
 Engine: TypeAlias = Literal["numpy", "llvm"]
+
+
+MOST_PLANS: Final = 8
+"""Counts of repetitions that a packer has ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Some repetitions of a layout: normal form, kernel and whether a byte is taken twice."""
+
+    placed: Placed
+    calls: Mapping[Node, Call]
+    overlaps: bool
 
 
 class Committable(Described, Protocol):
@@ -58,11 +76,16 @@ class Packer:
             raise InvalidArgumentError(
                 f'engine must be "numpy", "llvm" or None, got {engine!r}; leave it out'
             )
+        if engine == "llvm":
+            check_installed()
         self._layout = layout
         self._engine = engine
         self._one = lower(layout)
-        self._overlaps = functools.lru_cache(8)(self._find_overlaps)
-        self._overlaps(1)
+        self._plan = functools.lru_cache(MOST_PLANS)(self._make_plan)
+        plan = self._plan(1)
+        call = plan.calls.get(plan.placed.node)
+        if engine == "llvm" and call and plan.placed.node.count_runs >= FEW_RUNS:
+            KERNELS.find(call.shape, unpacks=False, saves=1)
 
     @property
     def layout(self) -> Any:
@@ -74,15 +97,19 @@ class Packer:
         """Bytes that one repetition packs to."""
         return self._layout.size
 
-    def _repeated(self, count: int) -> tuple[Placed, int]:
-        """Return the normal form of some repetitions, and their bytes."""
-        count = whole("count", count, 0)
+    def _make_plan(self, count: int) -> _Plan:
         within("count * size", count * self.size)
         within("count * extent", count * self._layout.extent)
-        return repeat(count, self._layout.extent, self._one), count
+        placed = repeat(count, self._layout.extent, self._one)
+        call = call_of(placed.node) if self._compiles else None
+        return _Plan(placed, {placed.node: call} if call else {}, overlaps(placed.node))
 
-    def _find_overlaps(self, count: int) -> bool:
-        return overlaps(self._repeated(count)[0].node)
+    def _plan_for(self, count: int) -> _Plan:
+        return self._plan(whole("count", count, 0))
+
+    @property
+    def _compiles(self) -> bool:
+        return self._engine == "llvm" or (self._engine is None and is_installed())
 
     def pack(
         self, array: Buffer, out: Buffer | None = None, start: int = 0, count: int = 1
@@ -122,14 +149,15 @@ class Packer:
         >>> packer.pack(np.arange(6, dtype="i2"), start=2).view("i2")
         array([2, 4], dtype=int16)
         """
-        placed, count = self._repeated(count)
+        plan = self._plan_for(count)
+        placed = plan.placed
         memory = Memory.of("array", array)
         memory.check(placed.low, placed.high)
         left = placed.node.size - self._start(start, placed.node.size)
         packed = np.empty(left, np.uint8) if out is None else contiguous_bytes("out", out, True)
         packed = packed[:left]
         memory.check_apart(placed.low, placed.high, packed)
-        self._move(placed, memory, packed, start, unpacks=False)
+        self._move(plan, memory, packed, start, unpacks=False)
         return packed
 
     def unpack(self, packed: Buffer, out: Buffer, start: int | None = None, count: int = 1) -> Any:
@@ -168,8 +196,9 @@ class Packer:
         >>> packer.unpack(b"abc", out=bytearray(b"......"))
         bytearray(b'a.b.c.')
         """
-        placed, count = self._repeated(count)
-        if self._overlaps(count):
+        plan = self._plan_for(count)
+        placed = plan.placed
+        if plan.overlaps:
             raise LayoutOverlapError(
                 f"{count} x {self._layout!r} takes some bytes more than once, so packed bytes have "
                 "no one place in it; unpack with a layout without overlapping displacements"
@@ -186,7 +215,7 @@ class Packer:
                 "pass all of them, or with start=... a part"
             )
         memory.check_apart(placed.low, placed.high, part)
-        self._move(placed, memory, part, begin, unpacks=True)
+        self._move(plan, memory, part, begin, unpacks=True)
         return out
 
     def chunks(self, array: Buffer, nbytes: int, count: int = 1) -> Iterator[Bytes]:
@@ -219,7 +248,7 @@ class Packer:
         [b'ab', b'c']
         """
         nbytes = whole("nbytes", nbytes, 1)
-        total = self._repeated(count)[0].node.size
+        total = self._plan_for(count).placed.node.size
         for start in range(0, total, nbytes):
             out = np.empty(min(nbytes, total - start), np.uint8)
             yield self.pack(array, out, start, count)
@@ -233,17 +262,47 @@ class Packer:
             )
         return start
 
-    def _move(
-        self, placed: Placed, memory: Memory, packed: Bytes, start: int, unpacks: bool
-    ) -> None:
+    def _move(self, plan: _Plan, memory: Memory, packed: Bytes, start: int, unpacks: bool) -> None:
         """Copy the packed bytes from `start` on, between checked buffers."""
-        copies = NumpyEngine(memory.data, memory.origin, packed, unpacks)
-        for piece in cut(placed, start, start + len(packed)):
-            copies.copy(piece)
+        engine: NumpyEngine | LlvmEngine
+        engine = NumpyEngine(memory.data, memory.origin, packed, unpacks)
+        if self._compiles:
+            here, eager = packed.ctypes.data, self._engine == "llvm"
+            engine = LlvmEngine(engine, memory.address, here, plan.calls, eager)
+        for piece in cut(plan.placed, start, start + len(packed)):
+            engine.copy(piece)
 
-    def explain(self) -> str:
-        """Return what the packer does, in words."""
-        return f"{self._layout!r}: {self._one.node.count_runs} runs"
+    def explain(self, count: int = 1) -> Explanation:
+        """Return the engine, when compiling pays, and what is copied.
+
+        Parameters
+        ----------
+        count : int
+            Repetitions of the layout in each use.
+
+        Returns
+        -------
+        Explanation
+            Print it to read it.
+
+        Examples
+        --------
+        >>> from spliter import layout as lo
+        >>> print(lo.vector(1000, 1, 2, "f8").commit("numpy").explain())
+        8000 bytes in 1000 runs: 1000 x (8 bytes) every 16 bytes
+        engine numpy; compiling does not pay
+        """
+        plan = self._plan_for(count)
+        node, uses = plan.placed.node, uses_to_pay(plan.placed.node)
+        engine = "numpy, then llvm" if self._compiles and uses else "numpy"
+        return Explanation(
+            self._engine or engine,
+            node.size,
+            node.count_runs,
+            uses,
+            plan.overlaps,
+            describe(plan.placed),
+        )
 
     def __reduce__(self) -> tuple[Callable[..., Packer], tuple[Any, ...]]:
         return Packer, (self._layout, self._engine)

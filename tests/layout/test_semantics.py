@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spliter import layout as lo
+from spliter.layout import _llvm_engine
+from spliter.layout._packer import Engine
 from tests.layout.oracle import alignment, bounds, memory_for, nests, repeated_map, type_map
+
+ENGINES: list[Engine] = ["numpy", "llvm"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kernels_for_small_layouts() -> Iterator[None]:
+    """Copy with kernels whatever has more than one run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_llvm_engine, "FEW_RUNS", 2)
+        yield
 
 
 def at_zero(layout: lo.Layout, count: int) -> tuple[lo.Layout, int]:
@@ -39,20 +53,24 @@ def test_normalised_layouts_have_the_same_type_map(layout: lo.Layout) -> None:
     assert lo.normalise(normal) == normal
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @given(nests(), st.integers(0, 3))
-def test_packed_bytes_are_in_the_order_of_the_type_map(layout: lo.Layout, count: int) -> None:
+def test_packed_bytes_are_in_the_order_of_the_type_map(
+    engine: Engine, layout: lo.Layout, count: int
+) -> None:
     moved, low = at_zero(layout, count)
     memory, _ = memory_for(layout, count)
     expected = memory[np.array(repeated_map(layout, count), int) - low]
-    packer = moved.commit("numpy")
+    packer = moved.commit(engine)
     np.testing.assert_array_equal(packer.pack(memory, count=count), expected)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @given(nests(3), st.integers(1, 2), st.data())
-def test_parts_add_up(layout: lo.Layout, count: int, data: st.DataObject) -> None:
+def test_parts_add_up(engine: Engine, layout: lo.Layout, count: int, data: st.DataObject) -> None:
     moved, _ = at_zero(layout, count)
     memory, _ = memory_for(layout, count)
-    packer = moved.commit("numpy")
+    packer = moved.commit(engine)
     whole = packer.pack(memory, count=count)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
     for start, stop in zip([0, *cuts], [*cuts, len(whole)], strict=True):
@@ -60,12 +78,15 @@ def test_parts_add_up(layout: lo.Layout, count: int, data: st.DataObject) -> Non
         np.testing.assert_array_equal(part, whole[start:stop])
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @given(nests(), st.integers(0, 2))
-def test_unpacked_bytes_are_back_and_gaps_untouched(layout: lo.Layout, count: int) -> None:
+def test_unpacked_bytes_are_back_and_gaps_untouched(
+    engine: Engine, layout: lo.Layout, count: int
+) -> None:
     moved, low = at_zero(layout, count)
     displacements = np.array(repeated_map(layout, count), int) - low
     memory, _ = memory_for(layout, count)
-    packer = moved.commit("numpy")
+    packer = moved.commit(engine)
     if len(set(displacements.tolist())) < len(displacements):
         return
     packed = packer.pack(memory, count=count)

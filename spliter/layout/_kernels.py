@@ -1,0 +1,138 @@
+"""Compile kernels with LLVM, once for each shape of a process, and forget those not used lately."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spliter._errors import PackageMissingError
+from spliter.layout._code import module
+from spliter.layout._shapes import Shape
+
+MOST_KERNELS: Final = 256
+"""Compiled shapes that a process keeps; about 10 KiB each."""
+
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_size_t)
+"""Calls through ctypes release the interpreter's lock."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """Machine code for a shape; its memory is freed with it.
+
+    Parameters
+    ----------
+    run : callable
+        Takes the addresses of displacement 0, of the packed bytes, and of the arguments.
+    code : object
+        Owner of the machine code.
+    """
+
+    run: Callable[[int, int, int], None]
+    code: Any
+
+
+@functools.cache
+def is_installed() -> bool:
+    """Return whether llvmlite can be imported."""
+    return importlib.util.find_spec("llvmlite") is not None
+
+
+def check_installed() -> None:
+    """Check that llvmlite can be imported.
+
+    Raises
+    ------
+    PackageMissingError
+        If it cannot.
+    """
+    if not is_installed():
+        raise PackageMissingError(
+            "compiled layouts need llvmlite, which is not installed; pip install "
+            "'pyspliter[jit]', or use the engine \"numpy\""
+        )
+
+
+@functools.cache
+def _compiler() -> Any:
+    """Return the compiler of this process, for the processor that it runs on."""
+    from llvmlite import binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    machine = binding.Target.from_default_triple().create_target_machine(
+        cpu=binding.get_host_cpu_name(),
+        features=binding.get_host_cpu_features().flatten(),
+        opt=1,  # the loops are written as they should be: more takes longer and changes nothing
+        jit=True,
+    )
+    return binding.create_lljit_compiler(machine)
+
+
+_numbers = itertools.count()
+
+
+def compile_shape(shape: Shape, unpacks: bool) -> Kernel:
+    """Return the machine code that packs or unpacks a shape."""
+    from llvmlite import binding
+
+    builder = binding.JITLibraryBuilder().add_ir(module(shape, unpacks)).add_current_process()
+    code = builder.export_symbol("kernel").link(_compiler(), f"spliter-layout-{next(_numbers)}")
+    return Kernel(_KERNEL(code["kernel"]), code)
+
+
+class Kernels:
+    """The kernels of a process, by shape, and what those not compiled yet would have saved.
+
+    Thread-safe. A kernel that is dropped for others lives on until the calls that use it return.
+    """
+
+    def __init__(self, limit: int = MOST_KERNELS) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._kernels: OrderedDict[tuple[Shape, bool], Kernel] = OrderedDict()
+        self._saved: OrderedDict[tuple[Shape, bool], float] = OrderedDict()
+
+    def find(self, shape: Shape, unpacks: bool, saves: float) -> Kernel | None:
+        """Return a kernel if it is compiled, or if compiling it pays by now.
+
+        Parameters
+        ----------
+        shape : Shape
+            What is to be copied.
+        unpacks : bool
+            Whether it is unpacked.
+        saves : float
+            Seconds that the kernel saves in this use, divided by those of compiling.
+        """
+        key = shape, unpacks
+        with self._lock:
+            found = self._kernels.get(key)
+            if found is None:
+                saved = self._saved.pop(key, 0.0) + saves
+                if saved < 1:
+                    self._saved[key] = saved
+                    self._drop(self._saved)
+                    return None
+                found = self._kernels[key] = compile_shape(shape, unpacks)
+                self._drop(self._kernels)
+            self._kernels.move_to_end(key)
+            return found
+
+    def _drop(self, kept: OrderedDict[tuple[Shape, bool], Any]) -> None:
+        while len(kept) > self._limit:
+            kept.popitem(last=False)
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._kernels)
+
+
+KERNELS: Final = Kernels()
