@@ -30,24 +30,32 @@ from spliter.layout._constructors import (
 )
 from spliter.layout._explain import Explanation
 from spliter.layout._layout import Layout
+from spliter.layout._message import Message, message_nbytes, read_message, write_message
+from spliter.layout._mpi import from_mpi, to_mpi
 from spliter.layout._normalise import normalise
 from spliter.layout._packer import Packer
 
 __all__ = [
     "Explanation",
     "Layout",
+    "Message",
     "Packer",
     "contiguous",
+    "from_mpi",
     "hindexed",
     "hindexed_block",
     "hvector",
     "indexed",
     "indexed_block",
+    "message_nbytes",
     "normalise",
     "of_array",
     "of_dtype",
+    "read_message",
     "resized",
     "struct",
     "subarray",
+    "to_mpi",
     "vector",
+    "write_message",
 ]

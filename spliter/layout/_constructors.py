@@ -452,7 +452,7 @@ def of_dtype(dtype: npt.DTypeLike) -> Layout:
     >>> row.size, row.extent
     (12, 16)
     """
-    made = _checked_dtype(dtype)
+    made = checked_dtype(dtype)
     if made.subdtype is not None:
         element, shape = made.subdtype
         return contiguous(math.prod(shape), of_dtype(element))
@@ -466,7 +466,14 @@ def of_dtype(dtype: npt.DTypeLike) -> Layout:
     return resized(row, 0, made.itemsize)
 
 
-def _checked_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+def checked_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """Return a dtype whose elements are bytes.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is no dtype, has no bytes, or holds references to Python objects.
+    """
     try:
         made = np.dtype(dtype)
     except (TypeError, ValueError) as error:

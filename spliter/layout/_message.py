@@ -1,0 +1,357 @@
+"""Messages of packed bytes that say what they hold; without pickle, and checked before use.
+
+::
+
+    SPLM | version | CRC of the header | bytes of the header | bytes of data | header | data
+    4      2         4                   8                     8
+
+Numbers are little-endian. The header is JSON: the layout, its repetitions, and the dtype and the
+shape of the data. The CRC covers all but the data.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import struct as binary
+import zlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from spliter._errors import InvalidArgumentError, LayoutMessageError
+from spliter.layout import _constructors
+from spliter.layout._integers import whole, whole_array
+from spliter.layout._layout import Layout
+from spliter.layout._memory import Buffer, Bytes, contiguous_bytes
+from spliter.layout._packer import Packer
+
+MAGIC: Final = b"SPLM"
+VERSION: Final = 1
+PREFIX: Final = binary.Struct("<4sHIQQ")
+_CRC_AT: Final = 6, 10
+
+COMBINERS: Final = frozenset(
+    {
+        "contiguous",
+        "vector",
+        "hvector",
+        "indexed",
+        "hindexed",
+        "indexed_block",
+        "hindexed_block",
+        "struct",
+        "subarray",
+        "resized",
+    }
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """Packed bytes with their layout.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of the sender's array.
+    count : int
+        Repetitions of the layout.
+    dtype : dtype
+        Of the data.
+    shape : tuple of int
+        Of the data.
+    packed : ndarray of uint8
+        A view of the buffer that the message was read from.
+    """
+
+    layout: Layout
+    count: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    packed: Bytes
+
+    def array(self) -> npt.NDArray[Any]:
+        """Return the data with its dtype and shape, as a view of the buffer.
+
+        Examples
+        --------
+        >>> from spliter import layout as lo
+        >>> packer = lo.vector(2, 1, 2, "f8").commit()
+        >>> lo.read_message(lo.write_message(packer, np.arange(4.0), dtype="f8")).array()
+        array([0., 2.])
+        """
+        return self.packed.view(self.dtype).reshape(self.shape)
+
+    def unpack(self, out: Buffer) -> Any:
+        """Copy the data to the places in an array that the sender took it from.
+
+        Parameters
+        ----------
+        out : array or buffer
+            As for :meth:`Packer.unpack`.
+
+        Returns
+        -------
+        object
+            `out`.
+
+        Raises
+        ------
+        LayoutBoundsError, LayoutOverlapError, InvalidArgumentError
+            As for :meth:`Packer.unpack`.
+
+        Examples
+        --------
+        >>> from spliter import layout as lo
+        >>> packer = lo.vector(2, 1, 2, "f8").commit()
+        >>> lo.read_message(lo.write_message(packer, np.arange(1.0, 5))).unpack(np.zeros(4))
+        array([1., 0., 3., 0.])
+        """
+        return self.layout.commit().unpack(self.packed, out, count=self.count)
+
+
+def write_message(
+    packer: Packer,
+    array: Buffer,
+    count: int = 1,
+    dtype: npt.DTypeLike = "u1",
+    shape: tuple[int, ...] | None = None,
+) -> Bytes:
+    """Pack an array into a message that says what it holds.
+
+    Parameters
+    ----------
+    packer : Packer
+        What is sent.
+    array : array or buffer
+        As for :meth:`Packer.pack`.
+    count : int
+        Repetitions of the layout.
+    dtype : dtype
+        That the receiver sees the packed bytes as.
+    shape : tuple of int, optional
+        That the receiver sees them in; by default, one dimension.
+
+    Returns
+    -------
+    ndarray of uint8
+
+    Raises
+    ------
+    InvalidArgumentError
+        If dtype and shape have other than the packed bytes, or as for :meth:`Packer.pack`.
+    LayoutBoundsError
+        As for :meth:`Packer.pack`.
+
+    Examples
+    --------
+    >>> from spliter import layout as lo
+    >>> packer = lo.subarray([3, 3], [2, 2], [0, 1], "i2").commit()
+    >>> message = lo.write_message(packer, np.arange(9, dtype="i2"), dtype="i2", shape=(2, 2))
+    >>> lo.read_message(message).array()
+    array([[1, 2],
+           [4, 5]], dtype=int16)
+    """
+    count = whole("count", count, 0)
+    total = count * packer.size
+    seen = _constructors.checked_dtype(dtype)
+    one_row = (total // seen.itemsize,)
+    rows = one_row if shape is None else tuple(whole("shape", rows, 0) for rows in shape)
+    if math.prod(rows) * seen.itemsize != total:
+        raise InvalidArgumentError(
+            f"dtype {seen} and shape {rows} have {math.prod(rows) * seen.itemsize} bytes, the "
+            f"packed layout {total}; pass those of the packed data"
+        )
+    described = {
+        "layout": _encode(packer.layout),
+        "count": count,
+        "dtype": _encode_dtype(seen),
+        "shape": rows,
+    }
+    header = json.dumps(described, separators=(",", ":")).encode()
+    message = np.empty(PREFIX.size + len(header) + total, np.uint8)
+    packer.pack(array, message[PREFIX.size + len(header) :], count=count)
+    prefix = PREFIX.pack(MAGIC, VERSION, 0, len(header), total)
+    crc = _crc(prefix, header)
+    start = PREFIX.pack(MAGIC, VERSION, crc, len(header), total) + header
+    message[: len(start)] = np.frombuffer(start, np.uint8)
+    return message
+
+
+def _crc(prefix: bytes, header: bytes) -> int:
+    """Return the checksum of all but itself."""
+    low, high = _CRC_AT
+    return zlib.crc32(header, zlib.crc32(prefix[:low] + prefix[high:]))
+
+
+def message_nbytes(prefix: Buffer, limit: int | None = None) -> int:
+    """Return the bytes of a message, from its first 26.
+
+    Parameters
+    ----------
+    prefix : array or buffer
+        At least the first 26 bytes.
+    limit : int, optional
+        Most bytes that the receiver takes.
+
+    Returns
+    -------
+    int
+        Of the whole message.
+
+    Raises
+    ------
+    LayoutMessageError
+        If it is no message, of another version, or larger than `limit`.
+
+    Examples
+    --------
+    >>> from spliter import layout as lo
+    >>> message = lo.write_message(lo.contiguous(4, "f8").commit(), np.zeros(4))
+    >>> lo.message_nbytes(message[:26]) == len(message)
+    True
+    """
+    _, header_nbytes, data_nbytes = _read_prefix(contiguous_bytes("prefix", prefix))
+    total = PREFIX.size + header_nbytes + data_nbytes
+    if limit is not None and total > limit:
+        raise LayoutMessageError(
+            f"the message has {total} bytes, more than the limit of {limit}; raise it, or send "
+            "chunks"
+        )
+    return total
+
+
+def _read_prefix(found: Bytes) -> tuple[int, int, int]:
+    if len(found) < PREFIX.size:
+        raise LayoutMessageError(
+            f"{len(found)} bytes are no message, whose first part has {PREFIX.size}; receive all "
+            "of it"
+        )
+    magic, version, crc, header_nbytes, data_nbytes = PREFIX.unpack(found[: PREFIX.size].tobytes())
+    if magic != MAGIC:
+        raise LayoutMessageError(
+            f"the bytes begin with {magic!r}, not with {MAGIC!r}; pass a message made by "
+            "write_message"
+        )
+    if version != VERSION:
+        raise LayoutMessageError(
+            f"the message has version {version}, this SplIter reads {VERSION}; use the same "
+            "version at both ends"
+        )
+    return crc, header_nbytes, data_nbytes
+
+
+def read_message(buffer: Buffer) -> Message:
+    """Read a message; its data is not copied.
+
+    Parameters
+    ----------
+    buffer : array or buffer
+        The bytes of one message, all of them.
+
+    Returns
+    -------
+    Message
+
+    Raises
+    ------
+    LayoutMessageError
+        If it is damaged, truncated or of another version. All lengths are checked before anything
+        is allocated for them.
+
+    Examples
+    --------
+    >>> from spliter import layout as lo
+    >>> packer = lo.vector(2, 1, 3, "i4").commit()
+    >>> message = lo.read_message(lo.write_message(packer, np.arange(4, dtype="i4"), dtype="i4"))
+    >>> message.layout, message.array()
+    (vector(count=2, blocklength=1, stride=3, base='i4'), array([0, 3], dtype=int32))
+    """
+    found = contiguous_bytes("buffer", buffer)
+    crc, header_nbytes, data_nbytes = _read_prefix(found)
+    begin = PREFIX.size + header_nbytes
+    if len(found) != begin + data_nbytes:
+        raise LayoutMessageError(
+            f"the message has {len(found)} bytes, and says {begin + data_nbytes}; receive all of it"
+        )
+    header = found[PREFIX.size : begin].tobytes()
+    if _crc(found[: PREFIX.size].tobytes(), header) != crc:
+        raise LayoutMessageError("the header of the message is damaged; send it again")
+    try:
+        return _read_header(json.loads(header), found[begin:])
+    except (InvalidArgumentError, RecursionError, LookupError, TypeError, ValueError) as error:
+        raise LayoutMessageError(
+            f"the header of the message is wrong ({error}); write it with write_message"
+        ) from error
+
+
+def _read_header(header: Any, data: Bytes) -> Message:
+    layout, dtype = _decode(header["layout"]), _decode_dtype(header["dtype"])
+    count = whole("count", header["count"], 0)
+    shape = tuple(whole("shape", n, 0) for n in header["shape"])
+    sizes = {"layout": count * layout.size, "dtype and shape": math.prod(shape) * dtype.itemsize}
+    for name, nbytes in sizes.items():
+        if nbytes != len(data):
+            raise InvalidArgumentError(f"{name}: {nbytes} bytes, but there are {len(data)}")
+    data = data.view()
+    data.flags.writeable = False
+    return Message(layout, count, dtype, shape, data)
+
+
+def _encode(layout: Layout) -> Any:
+    """Return a layout as JSON has it."""
+    if layout.combiner == "named":
+        return _encode_dtype(layout.contents["dtype"])
+    return {layout.combiner: {name: _value(one) for name, one in layout.contents.items()}}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return base64.b64encode(value.astype("<i8").tobytes()).decode()
+    if isinstance(value, tuple):
+        return [_encode(one) for one in value]
+    return _encode(value) if isinstance(value, Layout) else value
+
+
+def _decode(found: Any) -> Layout:
+    """Return a layout, made by its constructor, which checks it."""
+    if not isinstance(found, dict):
+        return _constructors.of_dtype(_decode_dtype(found))
+    ((combiner, contents),) = found.items()
+    if combiner not in COMBINERS:
+        raise InvalidArgumentError(f"there is no layout {combiner!r}")
+    arguments = {name: _argument(name, value) for name, value in contents.items()}
+    made: Layout = getattr(_constructors, combiner)(**arguments)
+    return made
+
+
+def _argument(name: str, value: Any) -> Any:
+    if name == "base":
+        return _decode(value)
+    if name == "types":
+        return [_decode(one) for one in value]
+    if isinstance(value, str) and name != "order":
+        return whole_array(name, np.frombuffer(base64.b64decode(value, validate=True), "<i8"))
+    return value
+
+
+def _encode_dtype(dtype: np.dtype[Any]) -> Any:
+    return np.lib.format.dtype_to_descr(dtype)
+
+
+def _decode_dtype(found: Any) -> np.dtype[Any]:
+    dtype: np.dtype[Any] = np.lib.format.descr_to_dtype(_with_tuples(found))
+    if dtype.hasobject or not dtype.itemsize:
+        raise InvalidArgumentError(f"dtype {dtype} is refused")
+    return dtype
+
+
+def _with_tuples(found: Any) -> Any:
+    """Return a dtype's fields as NumPy takes them: JSON has no tuples."""
+    if not isinstance(found, list):
+        return found
+    return [(name, _with_tuples(kind), *map(tuple, shape)) for name, kind, *shape in found]

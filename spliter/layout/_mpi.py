@@ -1,0 +1,215 @@
+"""Convert layouts to MPI's datatypes and back, through mpi4py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from spliter._errors import InvalidArgumentError, PackageMissingError
+from spliter.layout._constructors import (
+    contiguous,
+    hindexed,
+    hindexed_block,
+    hvector,
+    indexed,
+    indexed_block,
+    of_dtype,
+    resized,
+    struct,
+    subarray,
+    vector,
+)
+from spliter.layout._layout import Layout
+
+
+def to_mpi(layout: Layout) -> Any:
+    """Return a committed MPI datatype of the same bytes, order and bounds.
+
+    Parameters
+    ----------
+    layout : Layout
+        Any.
+
+    Returns
+    -------
+    mpi4py.MPI.Datatype
+        The caller frees it with ``Free()``.
+
+    Raises
+    ------
+    PackageMissingError
+        If mpi4py is not installed.
+
+    Notes
+    -----
+    MPI libraries differ in how they pad and in what a struct of resized types extends to; where
+    theirs is not ours, ``Create_resized`` is applied. Basic types that MPI has not got (other byte
+    orders, strings) become as many ``MPI.BYTE``.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        column = to_mpi(lo.vector(4, 1, 4, "f8"))
+        comm.Send([x, 1, column], dest=1)
+        column.Free()
+    """
+    return _created(layout, _mpi()).Commit()
+
+
+def _mpi() -> Any:
+    try:
+        from mpi4py import MPI
+    except ImportError as error:
+        raise PackageMissingError(
+            f"MPI datatypes need mpi4py ({error}); pip install mpi4py, and an MPI library"
+        ) from error
+    return MPI
+
+
+def _created(layout: Layout, mpi: Any) -> Any:
+    """Return a new datatype, which is not committed."""
+    made = _named(layout, mpi) if layout.combiner == "named" else _derived(layout, mpi)
+    if made.Get_extent() == (layout.lb, layout.extent):
+        return made
+    return _freed(made, made.Create_resized(layout.lb, layout.extent))
+
+
+def _freed(base: Any, made: Any) -> Any:
+    """Return a datatype after its base was freed, which it does not need any more."""
+    base.Free()
+    return made
+
+
+def _named(layout: Layout, mpi: Any) -> Any:
+    dtype = layout.contents["dtype"]
+    if dtype.isnative and dtype.kind in "biufc":
+        code = mpi.Datatype.fromcode(dtype.char)
+        if code.Get_size() == dtype.itemsize:
+            return code.Dup()
+    return mpi.BYTE.Create_contiguous(dtype.itemsize)
+
+
+def _derived(layout: Layout, mpi: Any) -> Any:
+    of = {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in layout.contents.items()
+    }
+    if layout.combiner == "struct":
+        types = [_created(one, mpi) for one in of["types"]]
+        made = mpi.Datatype.Create_struct(of["blocklengths"], of["displacements"], types)
+        for one in types:
+            one.Free()
+        return made
+    base = _created(of.pop("base"), mpi)
+    return _freed(base, _FROM_LAYOUT[layout.combiner](base, mpi, **of))
+
+
+def _create_subarray(
+    base: Any, mpi: Any, sizes: Any, subsizes: Any, starts: Any, order: str
+) -> Any:
+    mpi_order = mpi.ORDER_C if order == "C" else mpi.ORDER_F
+    return base.Create_subarray(sizes, subsizes, starts, mpi_order)
+
+
+_FROM_LAYOUT: Final[dict[str, Callable[..., Any]]] = {
+    "contiguous": lambda base, _, count: base.Create_contiguous(count),
+    "vector": lambda base, _, **of: base.Create_vector(**of),
+    "hvector": lambda base, _, **of: base.Create_hvector(**of),
+    "indexed": lambda base, _, **of: base.Create_indexed(**of),
+    "hindexed": lambda base, _, **of: base.Create_hindexed(**of),
+    "indexed_block": lambda base, _, **of: base.Create_indexed_block(**of),
+    "hindexed_block": lambda base, _, **of: base.Create_hindexed_block(**of),
+    "subarray": _create_subarray,
+    "resized": lambda base, _, lb, extent: base.Create_resized(lb, extent),
+}
+
+
+def from_mpi(datatype: Any) -> Layout:
+    """Return the layout of an MPI datatype.
+
+    Parameters
+    ----------
+    datatype : mpi4py.MPI.Datatype
+        Basic or derived; ``darray`` and Fortran's parameterised types are not supported.
+
+    Returns
+    -------
+    Layout
+        Of the same bytes, order and bounds.
+
+    Raises
+    ------
+    PackageMissingError
+        If mpi4py is not installed.
+    InvalidArgumentError
+        If it is no datatype, or of a kind that is not supported.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        from mpi4py import MPI
+
+        from_mpi(MPI.DOUBLE.Create_vector(4, 1, 4))  # vector(count=4, ..., base='f8')
+    """
+    mpi = _mpi()
+    if not isinstance(datatype, mpi.Datatype):
+        raise InvalidArgumentError(
+            f"{datatype!r} is no MPI datatype; pass one of mpi4py, such as MPI.DOUBLE"
+        )
+    found = _decoded(datatype, mpi)
+    lb, extent = datatype.Get_extent()
+    return found if (found.lb, found.extent) == (lb, extent) else resized(found, lb, extent)
+
+
+def _decoded(datatype: Any, mpi: Any) -> Layout:
+    base, combiner, of = datatype.decode()
+    if combiner == "NAMED":
+        return of_dtype(_dtype_of(datatype))
+    if combiner == "DUP":
+        return _taken(base)
+    if combiner == "STRUCT":
+        types = [_taken(one) for one in of.pop("datatypes")]
+        return struct(types=types, **of)
+    if combiner not in _TO_LAYOUT:
+        raise InvalidArgumentError(
+            f"MPI datatypes made by {combiner} are not supported; build it from vectors, blocks, "
+            "structs or subarrays"
+        )
+    if combiner == "SUBARRAY":
+        of["order"] = "C" if of["order"] == mpi.ORDER_C else "F"
+    return _TO_LAYOUT[combiner](base=_taken(base), **of)
+
+
+def _taken(datatype: Any) -> Layout:
+    """Return the layout of a part of a datatype; MPI made a handle of it for us."""
+    found = from_mpi(datatype)
+    if not datatype.is_predefined:
+        datatype.Free()
+    return found
+
+
+def _dtype_of(datatype: Any) -> np.dtype[Any]:
+    """Return the NumPy dtype of a basic type."""
+    found: np.dtype[Any] = np.dtype(datatype.typestr or "V")
+    if found.kind == "V" or found.itemsize != datatype.Get_size():
+        raise InvalidArgumentError(
+            f"the basic type {datatype.Get_name()} has no NumPy dtype; build it as a struct"
+        )
+    return found
+
+
+_TO_LAYOUT: Final[dict[str, Callable[..., Layout]]] = {
+    "CONTIGUOUS": contiguous,
+    "VECTOR": vector,
+    "HVECTOR": hvector,
+    "INDEXED": indexed,
+    "HINDEXED": hindexed,
+    "INDEXED_BLOCK": indexed_block,
+    "HINDEXED_BLOCK": hindexed_block,
+    "SUBARRAY": subarray,
+    "RESIZED": resized,
+}
