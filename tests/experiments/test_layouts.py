@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import subprocess
 import sys
 import threading
 from collections import Counter
@@ -27,6 +28,7 @@ from spliter_experiments.layouts.movers import mover_of, stage_of
 from spliter_experiments.layouts.patterns import CASES, HALOS_X, HALOS_Y, SIZES, Halo, pattern_of
 from spliter_experiments.layouts.program import answer, timed
 from spliter_experiments.layouts.two_ranks import program_of
+from tests.conftest import ROOT
 
 SUBJECTS = comparison.subjects_of(list(CASES), two_ranks=False)
 MOVES = [
@@ -326,12 +328,17 @@ def test_an_unknown_case_names_the_known_ones() -> None:
         comparison.parse_cases("FFT3")
 
 
-@pytest.mark.parametrize("way", ENVIRONMENTS)
-@pytest.mark.parametrize("two_ranks", [False, True])
-def test_mpi_libraries_move_the_same_bytes(way: str, two_ranks: bool) -> None:
+def python_of(way: str) -> str:
     python = os.environ.get(ENVIRONMENTS[way])
     if not python:
         pytest.skip(f"{ENVIRONMENTS[way]} does not name the Python of an environment with it")
+    return python
+
+
+@pytest.mark.parametrize("way", ENVIRONMENTS)
+@pytest.mark.parametrize("two_ranks", [False, True])
+def test_mpi_libraries_move_the_same_bytes(way: str, two_ranks: bool) -> None:
+    python = python_of(way)
     notes: list[str] = []
     with comparison.started_peers(
         sys.executable, {way: python}, two_ranks, Listener(note=notes.append)
@@ -346,3 +353,23 @@ def test_mpi_libraries_move_the_same_bytes(way: str, two_ranks: bool) -> None:
             assert len(values) == 2
             assert len(set(values.values())) == 1, (subject, values)
             assert not two_ranks or values[way] is True
+
+
+@pytest.mark.parametrize("way", ENVIRONMENTS)
+def test_random_nests_are_the_same_in_mpi_libraries(way: str) -> None:
+    python = python_of(way)
+    for package in ("pytest", "hypothesis"):
+        if subprocess.run([python, "-c", f"import {package}"], check=False).returncode:
+            pytest.skip(f"{python} has no {package}")
+    options = ["-c", os.devnull, "--rootdir", str(ROOT), "--noconftest", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [python, "-m", "pytest", "-q", *options, str(ROOT / "tests" / "layout" / "test_mpi.py")],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "skipped" not in done.stdout

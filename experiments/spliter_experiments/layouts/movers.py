@@ -96,7 +96,7 @@ def with_datatype(stage: Stage) -> Mover:
 
     from spliter import layout as lo
 
-    datatype, comm = lo.to_mpi(stage.pattern.layout).Commit(), MPI.COMM_SELF
+    datatype, comm = lo.to_mpi(stage.pattern.layout), MPI.COMM_SELF
     # mpi4py would move as many items as the memory has room for.
     one = slice(0, stage.pattern.layout.extent)
     return Mover(

@@ -51,7 +51,7 @@ class DatatypePort:
     """Lets the MPI library move by its own datatype."""
 
     def __init__(self, layout: lo.Layout, comm: Any) -> None:
-        self._datatype = lo.to_mpi(layout).Commit()
+        self._datatype = lo.to_mpi(layout)
         self._comm, self._other = comm, 1 - comm.rank
 
     def send(self, memory: Array) -> None:
