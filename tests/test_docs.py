@@ -20,6 +20,7 @@ ENGINES = {
     "dataclay": "dataclay",
     "engines": "local",
     "errors": "local",
+    "layout": "local",
     "local": "local",
     "pairings": "dask",
     "partitions": "local",

@@ -14,6 +14,7 @@ array([ 2.,  6., 10., 14.])
 
 from __future__ import annotations
 
+from spliter.layout._boxes import of_array, subarray
 from spliter.layout._constructors import (
     contiguous,
     hindexed,
@@ -21,11 +22,9 @@ from spliter.layout._constructors import (
     hvector,
     indexed,
     indexed_block,
-    of_array,
     of_dtype,
     resized,
     struct,
-    subarray,
     vector,
 )
 from spliter.layout._explain import Explanation

@@ -11,7 +11,7 @@ from spliter.layout._cut import Piece
 from spliter.layout._kernels import KERNELS
 from spliter.layout._nodes import Node, Places, Run, Runs, Sequence
 from spliter.layout._numpy_engine import NumpyEngine, unit_of
-from spliter.layout._shapes import Call, call_of, is_transposed
+from spliter.layout._shapes import Call, call_of, fuses, is_transposed
 
 FEW_RUNS: Final = 16
 """Nodes with fewer runs, such as heads and tails of parts, are left to NumPy."""
@@ -70,7 +70,7 @@ class LlvmEngine:
         if kernel is None:
             return False
         memory, packed = self.memory + piece.displacement, self.packed + piece.position
-        kernel.run(memory, packed, call.arguments.ctypes.data)
+        kernel.run(memory, packed, call.address)
         return True
 
     def _copy_parts(self, node: Sequence, piece: Piece) -> None:
@@ -94,6 +94,8 @@ def saved_ns(node: Node) -> float:
             return 0.0
         case Places() | Runs():
             return INDEX_NS * node.size / unit_of(node.bits)
+        case Sequence() if fuses(node):
+            return ROW_NS * node.count_runs
         case Sequence():
             return sum(saved_ns(part.node) for part in node.parts)
     if is_transposed(node):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,23 +29,24 @@ class _Span:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Memory:
     """The bytes that an array spans, with the gaps between its elements.
 
     Parameters
     ----------
-    data : ndarray of uint8
-        From the first byte in memory to the last.
-    origin : int
-        Index in `data` of the array's first element, from which displacements count.
+    array : ndarray
+        Keeps the memory.
     address : int
-        Address of that element.
+        Address of the array's first element, from which displacements count.
+    begin, end : int
+        Displacements of the first byte in memory, and behind the last.
     """
 
-    data: Bytes
-    origin: int
+    array: npt.NDArray[Any]
     address: int
+    begin: int
+    end: int
 
     @classmethod
     def of(cls, name: str, buffer: Buffer) -> Memory:
@@ -56,11 +58,16 @@ class Memory:
             If it is none, or holds references to Python objects.
         """
         array = _array(name, buffer)
-        low, high = np.lib.array_utils.byte_bounds(array)
         address = array.ctypes.data
-        if not array.size:
-            low = high = address
-        return cls(np.asarray(_Span(array, low, high - low)), address - low, address)
+        if array.flags.forc or not array.size:
+            return cls(array, address, 0, array.nbytes)
+        low, high = np.lib.array_utils.byte_bounds(array)
+        return cls(array, address, low - address, high - address)
+
+    @cached_property
+    def data(self) -> Bytes:
+        """All bytes, from the first in memory to the last."""
+        return np.asarray(_Span(self.array, self.address + self.begin, self.end - self.begin))
 
     def check(self, low: int, high: int) -> None:
         """Check that displacements from `low` to below `high` are inside.
@@ -70,23 +77,29 @@ class Memory:
         LayoutBoundsError
             If they are not.
         """
-        begin, end = -self.origin, len(self.data) - self.origin
-        if low < begin or high > end:
+        if low < self.begin or high > self.end:
             raise LayoutBoundsError(
-                f"the layout takes bytes {low} to {high} of a buffer that has bytes {begin} to "
-                f"{end}; pass a larger buffer, or a layout with other counts or displacements"
+                f"the layout takes bytes {low} to {high} of a buffer that has bytes {self.begin} "
+                f"to {self.end}; pass a larger buffer, or a layout with other counts or "
+                "displacements"
             )
 
-    def check_apart(self, low: int, high: int, packed: Bytes) -> None:
+    def check_apart(self, low: int, high: int, begin: int, nbytes: int) -> None:
         """Check that displacements from `low` to below `high` are not in the packed bytes.
+
+        Parameters
+        ----------
+        low, high : int
+            Displacements in bytes.
+        begin, nbytes : int
+            Address and length of the packed bytes.
 
         Raises
         ------
         InvalidArgumentError
             If they are.
         """
-        begin = packed.ctypes.data
-        if low < high and self.address + low < begin + len(packed) and begin < self.address + high:
+        if low < high and self.address + low < begin + nbytes and begin < self.address + high:
             raise InvalidArgumentError(
                 "the array and the packed bytes share memory; pass another buffer for one of them"
             )
@@ -135,7 +148,8 @@ def contiguous_bytes(name: str, buffer: Buffer, writeable: bool = False) -> Byte
     """
     array = _array(name, buffer)
     check_contiguous(name, array, writeable)
-    return Memory.of(name, array).data
+    rows = array if array.flags.c_contiguous else array.T
+    return rows.reshape(-1).view(np.uint8)
 
 
 def check_contiguous(name: str, buffer: Buffer, writeable: bool) -> None:

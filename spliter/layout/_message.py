@@ -14,16 +14,30 @@ from __future__ import annotations
 import base64
 import json
 import math
-import struct as binary
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from struct import Struct
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from spliter._errors import InvalidArgumentError, LayoutMessageError
-from spliter.layout import _constructors
+from spliter.layout._boxes import subarray
+from spliter.layout._constructors import (
+    checked_dtype,
+    contiguous,
+    hindexed,
+    hindexed_block,
+    hvector,
+    indexed,
+    indexed_block,
+    of_dtype,
+    resized,
+    struct,
+    vector,
+)
 from spliter.layout._integers import whole, whole_array
 from spliter.layout._layout import Layout
 from spliter.layout._memory import Buffer, Bytes, contiguous_bytes
@@ -31,23 +45,24 @@ from spliter.layout._packer import Packer
 
 MAGIC: Final = b"SPLM"
 VERSION: Final = 1
-PREFIX: Final = binary.Struct("<4sHIQQ")
+PREFIX: Final = Struct("<4sHIQQ")
 _CRC_AT: Final = 6, 10
 
-COMBINERS: Final = frozenset(
-    {
-        "contiguous",
-        "vector",
-        "hvector",
-        "indexed",
-        "hindexed",
-        "indexed_block",
-        "hindexed_block",
-        "struct",
-        "subarray",
-        "resized",
-    }
-)
+CONSTRUCTORS: Final[dict[str, Callable[..., Layout]]] = {
+    make.__name__: make
+    for make in (
+        contiguous,
+        vector,
+        hvector,
+        indexed,
+        hindexed,
+        indexed_block,
+        hindexed_block,
+        struct,
+        subarray,
+        resized,
+    )
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +173,7 @@ def write_message(
     """
     count = whole("count", count, 0)
     total = count * packer.size
-    seen = _constructors.checked_dtype(dtype)
+    seen = checked_dtype(dtype)
     one_row = (total // seen.itemsize,)
     rows = one_row if shape is None else tuple(whole("shape", rows, 0) for rows in shape)
     if math.prod(rows) * seen.itemsize != total:
@@ -320,13 +335,10 @@ def _value(value: Any) -> Any:
 def _decode(found: Any) -> Layout:
     """Return a layout, made by its constructor, which checks it."""
     if not isinstance(found, dict):
-        return _constructors.of_dtype(_decode_dtype(found))
+        return of_dtype(_decode_dtype(found))
     ((combiner, contents),) = found.items()
-    if combiner not in COMBINERS:
-        raise InvalidArgumentError(f"there is no layout {combiner!r}")
     arguments = {name: _argument(name, value) for name, value in contents.items()}
-    made: Layout = getattr(_constructors, combiner)(**arguments)
-    return made
+    return CONSTRUCTORS[combiner](**arguments)
 
 
 def _argument(name: str, value: Any) -> Any:

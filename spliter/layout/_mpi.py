@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from spliter._errors import InvalidArgumentError, PackageMissingError
+from spliter.layout._boxes import subarray
 from spliter.layout._constructors import (
     contiguous,
     hindexed,
@@ -18,7 +19,6 @@ from spliter.layout._constructors import (
     of_dtype,
     resized,
     struct,
-    subarray,
     vector,
 )
 from spliter.layout._layout import Layout

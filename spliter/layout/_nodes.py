@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -226,7 +226,7 @@ class Sequence:
 Node: TypeAlias = Run | Repeat | Places | Runs | Sequence
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Placed:
     """A node at a displacement in bytes."""
 
@@ -245,7 +245,7 @@ class Placed:
 
     def moved(self, displacement: int) -> Placed:
         """Return the node at a further displacement."""
-        return replace(self, displacement=self.displacement + displacement)
+        return Placed(self.displacement + displacement, self.node)
 
 
 NOTHING = Placed(0, Run(0))

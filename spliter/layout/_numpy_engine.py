@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from spliter.layout._cut import Piece, cut
 from spliter.layout._integers import Int64s
+from spliter.layout._memory import Bytes, Memory
 from spliter.layout._nodes import Node, Placed, Places, Repeat, Run, Runs, Sequence
 
-Bytes: TypeAlias = npt.NDArray[np.uint8]
 Dims: TypeAlias = tuple[tuple[int, int, int], ...]
 """Count, stride in memory and stride in the packed bytes, of each dimension."""
 
@@ -47,24 +47,22 @@ class NumpyEngine:
 
     Parameters
     ----------
-    memory : ndarray of uint8
+    memory : Memory
         All bytes that the layout may touch.
-    origin : int
-        Index in `memory` of displacement 0.
     packed : ndarray of uint8
         The packed bytes, or a part of them.
     unpacks : bool
         Whether bytes move from `packed` to `memory`.
     """
 
-    memory: Bytes
-    origin: int
+    memory: Memory
     packed: Bytes
     unpacks: bool
 
     def copy(self, piece: Piece) -> None:
         """Copy the bytes of a node."""
-        self._copy(piece.node, self.origin + piece.displacement, piece.position, ())
+        at = piece.displacement - self.memory.begin
+        self._copy(piece.node, at, piece.position, ())
 
     def _copy(self, node: Node, at: int, position: int, dims: Dims) -> None:
         match node:
@@ -100,7 +98,7 @@ class NumpyEngine:
         if size > VOID_NBYTES:
             kind, shape, dims = "u1", (*shape, size), (*dims, (size, 1, 1))
         strides = tuple(stride for _, stride, _ in dims)
-        there: npt.NDArray[Any] = np.ndarray(shape, kind, self.memory, at, strides)
+        there: npt.NDArray[Any] = np.ndarray(shape, kind, self.memory.data, at, strides)
         packed_strides = tuple(stride for _, _, stride in dims)
         here: npt.NDArray[Any] = np.ndarray(shape, kind, self.packed, position, packed_strides)
         if self.unpacks:
@@ -117,7 +115,7 @@ class NumpyEngine:
         window = (*shape, (node.high - node.low) // unit)
         strides = (*(stride for _, stride, _ in dims), unit)
         there: npt.NDArray[Any] = np.ndarray(
-            window, f"u{unit}", self.memory, at + node.low, strides
+            window, f"u{unit}", self.memory.data, at + node.low, strides
         )
         packed_strides = (*(stride for _, _, stride in dims), unit)
         here: npt.NDArray[Any] = np.ndarray(

@@ -16,7 +16,13 @@ from spliter.layout._integers import whole, within
 from spliter.layout._kernels import KERNELS, check_installed, is_installed
 from spliter.layout._llvm_engine import FEW_RUNS, LlvmEngine, uses_to_pay
 from spliter.layout._lower import Described, lower
-from spliter.layout._memory import Buffer, Bytes, Memory, check_contiguous, contiguous_bytes
+from spliter.layout._memory import (
+    Buffer,
+    Bytes,
+    Memory,
+    check_contiguous,
+    contiguous_bytes,
+)
 from spliter.layout._nodes import Node, Placed, repeat
 from spliter.layout._numpy_engine import NumpyEngine
 from spliter.layout._overlap import overlaps
@@ -156,7 +162,6 @@ class Packer:
         left = placed.node.size - self._start(start, placed.node.size)
         packed = np.empty(left, np.uint8) if out is None else contiguous_bytes("out", out, True)
         packed = packed[:left]
-        memory.check_apart(placed.low, placed.high, packed)
         self._move(plan, memory, packed, start, unpacks=False)
         return packed
 
@@ -214,7 +219,6 @@ class Packer:
                 f"packed has {len(part)} bytes, the layout {total - begin} from byte {begin} on; "
                 "pass all of them, or with start=... a part"
             )
-        memory.check_apart(placed.low, placed.high, part)
         self._move(plan, memory, part, begin, unpacks=True)
         return out
 
@@ -263,11 +267,13 @@ class Packer:
         return start
 
     def _move(self, plan: _Plan, memory: Memory, packed: Bytes, start: int, unpacks: bool) -> None:
-        """Copy the packed bytes from `start` on, between checked buffers."""
+        """Copy the packed bytes from `start` on, between buffers whose bounds were checked."""
+        here = packed.ctypes.data
+        memory.check_apart(plan.placed.low, plan.placed.high, here, len(packed))
         engine: NumpyEngine | LlvmEngine
-        engine = NumpyEngine(memory.data, memory.origin, packed, unpacks)
+        engine = NumpyEngine(memory, packed, unpacks)
         if self._compiles:
-            here, eager = packed.ctypes.data, self._engine == "llvm"
+            eager = self._engine == "llvm"
             engine = LlvmEngine(engine, memory.address, here, plan.calls, eager)
         for piece in cut(plan.placed, start, start + len(packed)):
             engine.copy(piece)

@@ -106,15 +106,15 @@ class Call:
     ----------
     shape : Shape
         What the kernel is compiled for.
-    arguments : ndarray of int64
-        In the order in which the shapes list them, from the outside in.
-    kept : tuple
-        Arrays whose addresses are among the arguments.
+    address : int
+        Of the arguments, in the order in which the shapes list them, from the outside in.
+    kept : list of ndarray
+        The arguments, and the arrays whose addresses are among them.
     """
 
     shape: Shape
-    arguments: Int64s
-    kept: tuple[Int64s, ...]
+    address: int
+    kept: list[Int64s]
 
 
 def call_of(node: Node) -> Call | None:
@@ -129,7 +129,8 @@ def call_of(node: Node) -> Call | None:
     shape = builder.shape(node, 0)
     if shape is None:
         return None
-    return Call(shape, np.array(builder.arguments, np.int64), tuple(builder.kept))
+    arguments = np.array(builder.arguments, np.int64)
+    return Call(shape, arguments.ctypes.data, [arguments, *builder.kept])
 
 
 class _Builder:
@@ -255,6 +256,12 @@ def _groups(parts: tuple[Placed, ...]) -> Iterator[tuple[Placed, ...]]:
         most = 1 if steps is None else FUSED_PARTS
         listed = tuple(group)
         yield from (listed[at : at + most] for at in range(0, len(listed), most))
+
+
+def fuses(node: Sequence) -> bool:
+    """Return whether all parts are vectors of one count and stride."""
+    first = _steps(node.parts[0])
+    return first is not None and all(_steps(part) == first for part in node.parts)
 
 
 def _steps(part: Placed) -> tuple[int, int] | None:

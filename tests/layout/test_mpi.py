@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,7 @@ from hypothesis import given
 from spliter import InvalidArgumentError, PackageMissingError
 from spliter import layout as lo
 from spliter.layout import _mpi
+from tests.conftest import ROOT
 from tests.layout.oracle import blocks, memory_for, nests, repeated_map, type_map
 
 
@@ -78,6 +83,28 @@ def test_what_has_no_layout_is_refused(mpi: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="DARRAY are not supported"):
         lo.from_mpi(darray)
     darray.Free()
+
+
+def test_the_halo_exchange_of_the_page(mpi: Any, tmp_path: Path) -> None:
+    mpiexec = Path(sys.executable).parent / "mpiexec"
+    if not mpiexec.exists():
+        pytest.skip("no mpiexec of an MPI wheel is beside this Python")
+    page = (ROOT / "docs" / "layout.md").read_text(encoding="utf-8")
+    program, shown = re.findall(r"```(?:python|console)\n(.*?)```", page, re.DOTALL)[-2:]
+    (tmp_path / "halo.py").write_text(program, encoding="utf-8")
+    # Open MPI asks for both on small machines and in containers; MPICH ignores them.
+    settings = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    settings |= {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+    done = subprocess.run(
+        [mpiexec, "-n", "2", sys.executable, tmp_path / "halo.py"],
+        env={**os.environ, **settings, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == shown.splitlines()[1:]
 
 
 def test_missing_mpi4py_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
