@@ -6,13 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from spliter._errors import InvalidArgumentError
 from spliter.layout._bounds import Bounds
 from spliter.layout._integers import frozen, shown
 from spliter.layout._packer import Engine, Packer
+
+MOST_DEPTH: Final = 100
+"""Layouts are followed by recursion, which Python ends at 1000 calls: several for each level."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,6 +54,17 @@ class Layout:
     def __post_init__(self) -> None:
         kept = {name: _kept(value) for name, value in self.contents.items()}
         object.__setattr__(self, "contents", MappingProxyType(kept))
+        if self._depth > MOST_DEPTH:
+            raise InvalidArgumentError(
+                f"layouts are nested {self._depth} deep, more than the {MOST_DEPTH} levels that "
+                "are supported; describe the data with fewer"
+            )
+
+    @cached_property
+    def _depth(self) -> int:
+        """Number of layouts, one in the other."""
+        bases = self.contents.get("types", (self.contents.get("base"),))
+        return 1 + max((base._depth for base in bases if base is not None), default=0)
 
     @property
     def size(self) -> int:

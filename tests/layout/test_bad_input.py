@@ -72,6 +72,20 @@ def test_layouts_that_cannot_be_are_refused(make: Callable[[], Any], says: str) 
         make()
 
 
+def test_layouts_nested_too_deep_are_refused() -> None:
+    nested = lo.of_dtype("u1")
+    for level in range(97):
+        count = 2 if level < 9 else 1
+        nested = lo.resized(nested, 0, 1) if level % 2 else lo.hvector(count, 1, 99, nested)
+    memory = np.zeros(5 * 99 + 1, "u1")
+    assert len(nested.commit("numpy").pack(memory)) == 32
+    assert eval(repr(nested), vars(layout)) == nested
+    assert lo.normalise(nested).size == 32
+    deepest = lo.resized(lo.resized(nested, 0, 1), 0, 1)
+    with pytest.raises(InvalidArgumentError, match="nested 101 deep, more than the 100 levels"):
+        lo.contiguous(1, deepest)
+
+
 def test_huge_layouts_are_described_and_their_bounds_checked_exactly() -> None:
     edge = lo.hindexed([1], [2**63 - 9], "f8")
     assert edge.true_lb + edge.true_extent == 2**63 - 1

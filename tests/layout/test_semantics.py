@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spliter import LayoutBoundsError
 from spliter import layout as lo
 from spliter.layout import _llvm_engine
 from spliter.layout._packer import Engine
@@ -61,8 +62,35 @@ def test_packed_bytes_are_in_the_order_of_the_type_map(
     moved, low = at_zero(layout, count)
     memory, _ = memory_for(layout, count)
     expected = memory[np.array(repeated_map(layout, count), int) - low]
+    for same in (moved, lo.normalise(moved)):
+        packed = same.commit(engine).pack(memory, count=count)
+        np.testing.assert_array_equal(packed, expected)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@given(nests(4).filter(lambda layout: 0 < layout.size <= 24))
+def test_every_part_of_small_layouts(engine: Engine, layout: lo.Layout) -> None:
+    moved, _ = at_zero(layout, 1)
+    memory, _ = memory_for(layout)
     packer = moved.commit(engine)
-    np.testing.assert_array_equal(packer.pack(memory, count=count), expected)
+    whole = packer.pack(memory)
+    for start in range(len(whole) + 1):
+        for stop in range(start, len(whole) + 1):
+            part = packer.pack(memory, np.empty(stop - start, np.uint8), start)
+            np.testing.assert_array_equal(part, whole[start:stop])
+
+
+@given(nests(), st.integers(1, 3))
+def test_buffers_that_are_a_byte_short_are_refused(layout: lo.Layout, count: int) -> None:
+    moved, _ = at_zero(layout, count)
+    memory, _ = memory_for(layout, count)
+    if not layout.size:
+        return
+    with pytest.raises(LayoutBoundsError):
+        moved.commit().pack(memory[:-1], count=count)
+    before = lo.resized(lo.hindexed_block(1, [-1], moved), moved.lb, moved.extent)
+    with pytest.raises(LayoutBoundsError):
+        before.commit().pack(memory, count=count)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
