@@ -8,7 +8,8 @@
 
 ``performance.toml`` next to this file lists them. Figures that are not measured stay on the page
 unchanged. For ``spliter compare``, times are divided by SplIter's in the same round, or by the
-ideal's if SplIter's own is not measured: median and quartiles. For other commands the last lines
+ideal's if SplIter's own is not measured: median and quartiles. Its peers with MPI are found by
+``SPLITER_MPICH`` and ``SPLITER_OPENMPI``. For other commands the last lines
 are shown.
 """
 
@@ -32,11 +33,15 @@ from pathlib import Path
 from spliter_experiments.compare.ways import IDEAL, MEANINGS
 from spliter_experiments.harness.facts import facts
 from spliter_experiments.harness.records import Record, ResultsFolder
-from spliter_experiments.harness.table import Grid, quartiles
+from spliter_experiments.harness.table import NONE, Grid, quartiles
+from spliter_experiments.layouts import comparison as layouts
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "benchmarks" / "performance.toml"
 PAGE = ROOT / "docs" / "performance.md"
+BASES = ("spliter", IDEAL, "llvm", "mpich-packed", "openmpi-packed")
+"""Ways that the others are divided by; the first one that was measured."""
+
 LAST_LINES = 12
 LIMIT_SECONDS = 3 * 3600
 NOT_MEASURED = "not measured"
@@ -114,19 +119,28 @@ def measure(figure: Figure, quick: bool) -> list[str]:
 def ratios_table(records: Sequence[Record]) -> list[str]:
     """Return a table of each way's time divided by SplIter's in the same round."""
     measured = {one.way for one in records}
-    base = "spliter" if "spliter" in measured else IDEAL
-    ways = [way for way in MEANINGS if way in measured - {base}]
-    found = {(one.x, one.way, one.repetition): one.seconds for one in records}
+    base = next(way for way in BASES if way in measured)
+    known = dict.fromkeys((*MEANINGS, *layouts.MEANINGS))
+    ways = [way for way in known if way in measured - {base}]
+    found = {(one.app, one.x, one.way, one.repetition): one.seconds for one in records}
+    rounds = sorted({one.repetition for one in records})
     rows = []
-    for x in sorted({one.x for one in records}):
-        own = {
-            at: seconds for (place, way, at), seconds in found.items() if (place, way) == (x, base)
-        }
-        ratios = ([found[x, way, at] / seconds for at, seconds in own.items()] for way in ways)
-        rows.append((f"{x:g}", quartiles([*own.values()]), *map(quartiles, ratios)))
-    return Grid(
-        ("blocks per core", "SplIter, s" if base == "spliter" else f"{base}, s", *ways), tuple(rows)
-    ).markdown()
+    for app, x in sorted({(one.app, one.x) for one in records}):
+        own = [found[app, x, base, at] for at in rounds]
+        ratios = (
+            [found[app, x, way, at] / seconds for at, seconds in zip(rounds, own, strict=True)]
+            if (app, x, way, rounds[0]) in found
+            else []
+            for way in ways
+        )
+        cells = (quartiles(values) if values else NONE for values in ratios)
+        rows.append((app, f"{x:.15g}", quartiles(own), *cells))
+    # Layouts have no blocks; x is the bytes that are packed.
+    x_is = "blocks per core" if any(one.blocks for one in records) else "bytes"
+    grid = Grid(
+        ("case", x_is, "SplIter, s" if base == "spliter" else f"{base}, s", *ways), tuple(rows)
+    )
+    return (grid if x_is == "bytes" else grid.without("case")).markdown()
 
 
 def section(figure: Figure, quick: bool) -> Iterator[str]:

@@ -212,6 +212,7 @@ class Desk:
         assert not self.shown.printed, "what it prints is not looked at"
         if leaf[:1] == ("compare",):
             self.patch.setattr(compare_cli, "_compare", read_options)
+            self.patch.setattr(compare_cli, "_compare_layouts", lambda *_: None)
             self._run(arguments)
         else:
             commands_below(command)[leaf].callback = None

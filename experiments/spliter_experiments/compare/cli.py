@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -28,6 +29,10 @@ from spliter_experiments.compare.workloads.workload import App
 from spliter_experiments.harness.console import errors_reported, note, progress
 from spliter_experiments.harness.records import ResultsFolder
 from spliter_experiments.harness.table import summary_grid
+from spliter_experiments.layouts.patterns import CASES
+
+if TYPE_CHECKING:
+    from spliter_experiments.layouts.comparison import Settings, Subject
 
 compare = typer.Typer(no_args_is_help=True, help="Compare SplIter with other ways, on your data.")
 
@@ -186,6 +191,78 @@ def prefetch(
 
     with errors_reported():
         _compare(Prefetch(latency, ms, depth), common, common.choices(rows, dims), ways)
+
+
+@compare.command()
+def layout(
+    case: Annotated[
+        str, typer.Option(help=f"all, ddtbench, or some of {', '.join(CASES)}.")
+    ] = "all",
+    mpich: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SPLITER_MPICH",
+            help="Python of an environment with NumPy and the packages mpich and mpi4py.",
+        ),
+    ] = None,
+    openmpi: Annotated[
+        str | None,
+        typer.Option(envvar="SPLITER_OPENMPI", help="The same with openmpi instead of mpich."),
+    ] = None,
+    two_ranks: Annotated[
+        bool,
+        typer.Option(
+            help="Exchange the data between two ranks of each MPI, packed by SplIter or by its own "
+            "datatypes: a ping-pong, the transpose of an FFT, the halos of a lattice."
+        ),
+    ] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds, after a warm-up.")] = 5,
+    seed: Annotated[int, typer.Option(help="Of the order of the ways.")] = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the records of all runs and results.parquet."),
+    ] = None,
+) -> None:
+    """Pack and unpack data that is not contiguous every way, and show what each took."""
+    from spliter_experiments.layouts.comparison import Settings, parse_cases, subjects_of
+
+    with errors_reported():
+        subjects = subjects_of(parse_cases(case), two_ranks)
+        settings = Settings(rounds, seed, shlex.join(["spliter", *sys.argv[1:]]))
+        _compare_layouts(subjects, settings, {"mpich": mpich, "openmpi": openmpi}, output)
+
+
+def _compare_layouts(
+    subjects: Sequence[Subject],
+    settings: Settings,
+    pythons: Mapping[str, str | None],
+    output: Path | None,
+) -> None:
+    from spliter_experiments.layouts.comparison import (
+        MEANINGS,
+        layout_grid,
+        run_subjects,
+        started_peers,
+    )
+
+    folder = None if output is None else ResultsFolder(output)
+    if folder is not None:
+        folder.make()
+    records = []
+    with (
+        progress() as listener,
+        started_peers(sys.executable, pythons, subjects[0].two_ranks, listener) as peers,
+    ):
+        for record in run_subjects(subjects, peers, settings, listener):
+            records.append(record)
+            if folder is not None:
+                folder.append(record)
+    console = Console(markup=False)
+    console.print(layout_grid(records).terminal())
+    meanings = (f"{way}: {MEANINGS[way]}" for way in peers.by_way)
+    console.print("\n".join(meanings), highlight=False, style="dim")
+    if folder is not None:
+        note(f"written: {folder.write_table(records)}")
 
 
 def _compare(

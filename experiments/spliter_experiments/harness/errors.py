@@ -38,6 +38,12 @@ class FloorError(ExperimentError, RuntimeError):
     exit_code = 1
 
 
+class PeerError(ExperimentError, RuntimeError):
+    """A process of another environment does not start, failed or did not answer."""
+
+    exit_code = 1
+
+
 class WaysDisagreeError(ExperimentError, AssertionError):
     """Two ways to compute the same result gave different answers."""
 

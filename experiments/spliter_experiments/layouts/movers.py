@@ -1,0 +1,201 @@
+"""Ways to pack, unpack and copy the data of a pattern in one process."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from spliter_experiments.layouts.patterns import Array, Bytes, Pattern, pattern_of
+
+Call = Callable[[], Any]
+Assign = Callable[..., Any]
+
+IN_ONE_PROCESS: Final = ("pack", "unpack", "copy")
+"""Actions that need no other rank."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A pattern with its buffers: memory to pack, packed bytes, and memory to unpack into."""
+
+    pattern: Pattern
+    memory: Bytes
+    packed: Bytes
+    target: Bytes
+    movers: dict[str, Mover] = field(default_factory=dict)
+    """Those made so far, by way."""
+
+    def set_up(self, action: str) -> None:
+        """Clear what the action fills, and fill what it reads."""
+        self.packed[:] = 0
+        self.target[:] = 0
+        if action == "unpack":
+            self._pack(self.memory)
+
+    def result(self, action: str, call: Call) -> Bytes:
+        """Return what the action filled; of a copy, which is made anew, the packed bytes."""
+        if action == "copy":
+            self._pack(call().view(np.uint8))
+        return self.target if action == "unpack" else self.packed
+
+    def _pack(self, memory: Bytes) -> None:
+        for pair in self.pattern.pairs(memory, self.packed):
+            pair.packed[...] = pair.memory if pair.rows is None else pair.memory[pair.rows]
+
+
+@functools.lru_cache(maxsize=1)
+def stage_of(case: str, size: int) -> Stage:
+    """Return the buffers for a case."""
+    pattern = pattern_of(case, size)
+    memory, packed = pattern.memory(), np.empty(pattern.layout.size, np.uint8)
+    return Stage(pattern, memory, packed, np.empty_like(memory))
+
+
+class Mover(NamedTuple):
+    """One way to move: from a stage's memory to its packed bytes, and from there to memory.
+
+    `copy` copies the stage's memory to new memory, by way of its packed bytes unless there is a
+    shorter one.
+    """
+
+    pack: Call
+    unpack: Callable[[Bytes], Any]
+    copy: Call | None = None
+
+    def call(self, stage: Stage, action: str) -> Call:
+        """Return a call that takes the action."""
+        if action == "pack":
+            return self.pack
+        if action == "unpack":
+            return functools.partial(self.unpack, stage.target)
+        return self.copy or functools.partial(self._copy, stage)
+
+    def _copy(self, stage: Stage) -> Bytes:
+        copied = np.empty_like(stage.memory)
+        self.pack()
+        self.unpack(copied)
+        return copied
+
+
+def with_packer(stage: Stage, engine: Literal["numpy", "llvm"]) -> Mover:
+    """Return the mover of SplIter's packer with one of its engines."""
+    packer = stage.pattern.layout.commit(engine)
+    return Mover(
+        lambda: packer.pack(stage.memory, out=stage.packed),
+        lambda memory: packer.unpack(stage.packed, out=memory),
+    )
+
+
+def with_datatype(stage: Stage) -> Mover:
+    """Return the mover of this process's MPI, with the datatype that the layout describes."""
+    from mpi4py import MPI
+
+    from spliter import layout as lo
+
+    datatype, comm = lo.to_mpi(stage.pattern.layout), MPI.COMM_SELF
+    # mpi4py would move as many items as the memory has room for.
+    one = slice(0, stage.pattern.layout.extent)
+    return Mover(
+        lambda: datatype.Pack(stage.memory[one], stage.packed, 0, comm),
+        lambda memory: datatype.Unpack(stage.packed, 0, memory[one], comm),
+    )
+
+
+def with_views(stage: Stage, assign: Assign, take: Assign, put: Assign) -> Mover:
+    """Return the mover that assigns between NumPy views, which are made before.
+
+    Parameters
+    ----------
+    stage : Stage
+        What to move.
+    assign : callable
+        ``assign(to, source)`` copies an array to one of the same shape.
+    take, put : callable
+        ``take(to, source, rows)`` copies rows of the source, ``put(to, source, rows)`` copies to
+        rows of the first argument.
+    """
+    pairs_in = functools.lru_cache(2)(
+        lambda into: [*stage.pattern.pairs(stage.target if into else stage.memory, stage.packed)]
+    )
+
+    def pack() -> None:
+        for memory, packed, rows in pairs_in(False):
+            _ = assign(packed, memory) if rows is None else take(packed, memory, rows)
+
+    def unpack(_: Bytes) -> None:
+        for memory, packed, rows in pairs_in(True):
+            _ = assign(memory, packed) if rows is None else put(memory, packed, rows)
+
+    def copy() -> Array:
+        assert stage.pattern.rows is not None
+        return stage.memory.view(stage.pattern.rows).copy()
+
+    return Mover(pack, unpack, copy)
+
+
+def with_numpy(stage: Stage) -> Mover:
+    """Return the mover of NumPy's own functions."""
+
+    def take(to: Any, source: Any, rows: Any) -> None:
+        # With another mode NumPy fills a buffer first.
+        source.take(rows, 0, to, "clip")
+
+    def put(to: Any, source: Any, rows: Any) -> None:
+        to[rows] = source
+
+    return with_views(stage, np.copyto, take, put)
+
+
+def with_numba(stage: Stage) -> Mover:
+    """Return the mover of loops that numba compiles."""
+    return with_views(stage, *_compiled())
+
+
+@functools.cache
+def _compiled() -> tuple[Assign, Assign, Assign]:
+    from numba import njit
+
+    @njit
+    def assign(to: Any, source: Any) -> None:
+        to[...] = source
+
+    @njit
+    def take(to: Any, source: Any, rows: Any) -> None:
+        for at in range(len(rows)):
+            if to.ndim == 1:
+                to[at] = source[rows[at]]
+            else:  # assignments of rows are not compiled to loops
+                for column in range(to.shape[1]):
+                    to[at, column] = source[rows[at], column]
+
+    @njit
+    def put(to: Any, source: Any, rows: Any) -> None:
+        for at in range(len(rows)):
+            if to.ndim == 1:
+                to[rows[at]] = source[at]
+            else:
+                for column in range(to.shape[1]):
+                    to[rows[at], column] = source[at, column]
+
+    return assign, take, put
+
+
+def mover_of(way: str, stage: Stage) -> Mover:
+    """Return the mover of a way, made at its first use."""
+    if way not in stage.movers:
+        stage.movers[way] = MOVERS[way](stage)
+    return stage.movers[way]
+
+
+MOVERS: Final[Mapping[str, Callable[[Stage], Mover]]] = {
+    "llvm": functools.partial(with_packer, engine="llvm"),
+    "numpy": functools.partial(with_packer, engine="numpy"),
+    "views": with_numpy,
+    "numba": with_numba,
+    "mpi": with_datatype,
+}
+"""How a process moves, by the names of the ways; ``mpi`` is whichever library it has."""
