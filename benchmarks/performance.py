@@ -39,6 +39,9 @@ FIGURES = ROOT / "benchmarks" / "performance.toml"
 PAGE = ROOT / "docs" / "performance.md"
 LAST_LINES = 12
 LIMIT_SECONDS = 3 * 3600
+OURS = ("spliter", "pipeline")
+"""Ways of SplIter that the others are divided by; the first that is measured."""
+
 NOT_MEASURED = "not measured"
 VARIABLE = re.compile(r"[A-Z_]+=")
 
@@ -114,18 +117,29 @@ def measure(figure: Figure, quick: bool) -> list[str]:
 def ratios_table(records: Sequence[Record]) -> list[str]:
     """Return a table of each way's time divided by SplIter's in the same round."""
     measured = {one.way for one in records}
-    base = "spliter" if "spliter" in measured else IDEAL
+    base = next((way for way in OURS if way in measured), IDEAL)
     ways = [way for way in MEANINGS if way in measured - {base}]
-    found = {(one.x, one.way, one.repetition): one.seconds for one in records}
+    found = {((one.size, one.x), one.way, one.repetition): one.seconds for one in records}
     rows = []
-    for x in sorted({one.x for one in records}):
-        own = {
-            at: seconds for (place, way, at), seconds in found.items() if (place, way) == (x, base)
-        }
-        ratios = ([found[x, way, at] / seconds for at, seconds in own.items()] for way in ways)
-        rows.append((f"{x:g}", quartiles([*own.values()]), *map(quartiles, ratios)))
+    for size, x in sorted({(one.size, one.x) for one in records}):
+        own = {at: seconds for (*key, at), seconds in found.items() if key == [(size, x), base]}
+        ratios = (
+            [
+                found[(size, x), way, at] / seconds
+                for at, seconds in own.items()
+                if ((size, x), way, at) in found
+            ]
+            for way in ways
+        )
+        cells = (quartiles(one) if one else "-" for one in ratios)
+        rows.append((size or f"{x:g}", quartiles([*own.values()]), *cells))
     return Grid(
-        ("blocks per core", "SplIter, s" if base == "spliter" else f"{base}, s", *ways), tuple(rows)
+        (
+            "workload" if records[0].size else "blocks per core",
+            "SplIter, s" if base in OURS else f"{base}, s",
+            *ways,
+        ),
+        tuple(rows),
     ).markdown()
 
 
