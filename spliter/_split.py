@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from spliter._columns import check_columns
 from spliter._errors import InvalidArgumentError
+from spliter._grid import UNKNOWN
 from spliter._partition import Partition
 from spliter._per_block import HINT, Template, map_over, place_results
 from spliter._planner import Location
@@ -302,6 +304,7 @@ class Split(Snapshot):
         trailing_shape: Sequence[int] = (),
         meta: Any = None,
         output: int | None = None,
+        same_rows: bool = True,
     ) -> Any:
         """Make a collection from the results of one task per partition.
 
@@ -318,6 +321,9 @@ class Split(Snapshot):
             Instead of `dtype`: an example of a frame.
         output : int, optional
             Which element of each result to use, if the tasks return tuples of such lists.
+        same_rows : bool, default True
+            Whether each block has as many rows as that of this collection; otherwise the numbers of
+            rows are unknown.
 
         Returns
         -------
@@ -333,13 +339,18 @@ class Split(Snapshot):
         template = Template.given(dtype, trailing_shape, meta)
         if template is None:
             raise InvalidArgumentError(f"assemble() needs the type of the blocks; {HINT}")
-        return self._assemble(results, template, output)
+        return self._assemble(results, template, output, same_rows)
 
     def _assemble(
-        self, results: Iterable[tuple[Partition, Any]], template: Template, output: int | None
+        self,
+        results: Iterable[tuple[Partition, Any]],
+        template: Template,
+        output: int | None,
+        same_rows: bool = True,
     ) -> Any:
         self._check_open()
         placed = place_results(self._grid, results)
-        rows = tuple(self._grid.row_counts.tolist())
+        counts = self._grid.row_counts
+        rows = tuple((counts if same_rows else np.full_like(counts, UNKNOWN)).tolist())
         made = ResultBlocks(rows, template.trailing_shape, template.dtype, output, template.meta)
         return self._executor.assemble(placed, made)

@@ -69,7 +69,9 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
         if lazies_in((args, kwargs)):  # called by another pipeline, which evaluates
             return fn(*args, **kwargs)
         if any(isinstance(each, Split) for each in (*args, *kwargs.values())):
-            raise InvalidArgumentError("a pipeline over a Split is not available; pass arrays")
+            from spliter.pipeline._over_split import run_over_split
+
+            return run_over_split(fn, args, kwargs)
         if CURRENT.get().batch == "auto" and _nbytes((args, kwargs)) <= small_nbytes():
             return fn(*args, **kwargs)
         graph = Graph(returns=True)

@@ -145,6 +145,27 @@ class Filter(Elementwise):
         return (ArrayMeta((None, *array.shape[1:]), array.dtype, exact=False),)
 
 
+class Columns(Elementwise):
+    """Columns of all rows, by an index whose first element is ``:``."""
+
+    scratch = False
+
+    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
+        """Return the one along the first axis."""
+        (shape,) = (cast(ArrayMeta, node.meta).shape for node in call.inputs)
+        if isinstance(known[0], Unknown):
+            yield Typing((known[0],), (known[0],), None)
+        elif shape[0]:
+            yield Typing((Axis(0),), (Axis(0),), shape[0])
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return the width that the index gives."""
+        array = cast(ArrayMeta, call.inputs[0].meta)
+        rest = [extent or 0 for extent in array.shape[1:]]
+        found = np.broadcast_to(np.empty((), array.dtype), (0, *rest))[call.args[1]]
+        return (ArrayMeta((array.shape[0], *found.shape[1:]), array.dtype, exact=False),)
+
+
 class Astype(Elementwise):
     """``ndarray.astype``."""
 
@@ -211,7 +232,8 @@ def meta_by_example(call: Call, shape: Shape) -> Meta:
             result = call.fn(*args, **kwargs)
     except (TypeError, ValueError):  # the values of the example are arbitrary
         return None
-    return ArrayMeta(shape, np.asarray(result).dtype, exact=False)
+    exact = all(isinstance(node.meta, ArrayMeta) and node.meta.exact for node in call.inputs)
+    return ArrayMeta(shape, np.asarray(result).dtype, exact)
 
 
 def _axes(shape: tuple[int, ...], nodes: Iterable[Node]) -> Iterator[int]:
@@ -248,7 +270,7 @@ def _of_unknown(
         shape = _shape_of(node)
         if kind == token and len(shape) == ndim:
             inputs.append(token)
-        elif len(shape) < ndim and kind is None:
+        elif kind is None and (len(shape) < ndim or shape[0] == 1):
             inputs.append(broadcast)
         else:
             return
@@ -294,3 +316,4 @@ UFUNC: Final = Ufunc()
 ASSIGN: Final = Assign()
 FILTER: Final = Filter()
 ASTYPE: Final = Astype()
+COLUMNS: Final = Columns()

@@ -37,6 +37,8 @@ def evaluate(graph: Graph) -> None:
         What a call raises. Calls before it have run.
     """
     with graph.lock:
+        if graph.evaluate():
+            return
         options = CURRENT.get()
         recorder = WarningRecorder(np.geterrcall())
         trace = TRACE.get()

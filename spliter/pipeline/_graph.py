@@ -266,6 +266,13 @@ class Graph:
         """Whether the program has got an array as it is, so that later changes must not wait."""
         self.merged_into: Graph | None = None
 
+    def evaluate(self) -> bool:
+        """Run the pending calls in a way of its own; return whether it has one."""
+        return False
+
+    def check_at_client(self, node: Node) -> None:
+        """Raise if a value is not to be had in this process."""
+
     def root(self) -> Graph:
         """Return the graph that this one has been merged into, or itself."""
         graph = self
@@ -307,8 +314,8 @@ class Graph:
 def common_graph(graphs: Iterable[Graph]) -> Graph:
     """Return one graph for all values of a call; merges them if they are several."""
     roots = list(dict.fromkeys(graph.root() for graph in graphs))
-    # Those that a decorated function evaluates on return absorb the others.
-    roots.sort(key=lambda graph: not graph.returns)
+    # Graphs over a Split absorb the others, then those that a decorated function evaluates.
+    roots.sort(key=lambda graph: (type(graph) is Graph, not graph.returns))
     for other in roots[1:]:
         roots[0].absorb(other)
     return roots[0]

@@ -14,6 +14,7 @@ import numpy as np
 from spliter.pipeline._elementwise import (
     ASSIGN,
     ASTYPE,
+    COLUMNS,
     ELEMENTWISE,
     FILTER,
     UFUNC,
@@ -153,6 +154,7 @@ def compute(value: Any) -> Any:
     if not isinstance(value, Lazy):
         return value
     graph = value._graph.root()
+    graph.check_at_client(value._node)
     if graph.pending:
         evaluate(graph)
     return value._node.data
@@ -299,7 +301,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         """Shape and dtype; evaluates if the length is unknown."""
         meta = cast(ArrayMeta, self._node.meta)
         if not meta.is_known:
-            evaluate(self._graph.root())
+            compute(self)
         return cast(ArrayMeta, self._node.meta)
 
     @property
@@ -370,11 +372,17 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
             return capture(operator.getitem, (self, key), {}, FILTER)
         if not _is_basic(key):
             return plain(operator.getitem, (self, key), {})
+        if isinstance(key, tuple) and key[0] == slice(None) and not self._is_known:
+            return capture(operator.getitem, (self, key), {}, COLUMNS)
         data = self._real()
         view = data[computed(key)]
         if isinstance(view, np.ndarray):
             return wrap(self._graph.root().source(view), self._graph.root())
         return compute(self)[computed(key)]
+
+    @property
+    def _is_known(self) -> bool:
+        return cast(ArrayMeta, self._node.meta).is_known
 
     def _is_as_long_as(self, mask: LazyArray) -> bool:
         meta = cast(ArrayMeta, self._node.meta)
@@ -408,9 +416,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     def _real(self) -> Any:
         """Return the memory of the value; pending changes of it need not have happened."""
-        if self._node.is_pending:
-            evaluate(self._graph.root())
-        return self._node.data
+        return compute(self) if self._node.is_pending else self._node.data
 
     def astype(self, dtype: Any, **kwargs: Any) -> Any:
         """Return a copy with another dtype."""

@@ -22,9 +22,9 @@ from spliter.pipeline._types import (
 )
 
 CACHE_SHARE: Final = 8.0
-"""Bytes of the live pieces of a batch, in level-2 caches, for the driver in Python. Threads hand the
-interpreter lock to each other at every call, so fewer calls on pieces from the level-3 cache are
-faster: with batches of 4, 8, 16, 32, 64 and 128 thousand items, caches of 512 KiB and 2 threads,
+"""Bytes of the live pieces of a batch, in level-2 caches, for the driver in Python. Threads hand
+the interpreter lock to each other at every call, so fewer calls on pieces from the level-3 cache
+are faster: with batches of 4, 8, 16, 32, 64 and 128 thousand items, 512 KiB of cache and 2 threads,
 Black-Scholes (96 bytes per item) took 434, 325, 290, 271, 268 and 268 ms, ten additions (40 bytes
 per item) 144, 98, 48, 33, 26 and 25 ms."""
 
@@ -48,7 +48,8 @@ class Step:
     outs : tuple of int
         Registers of arrays for the results, passed as ``out``; empty if the call allocates them.
     preset : int or None
-        Register whose elements stay where a ufunc's ``where`` is false.
+        Register of the earlier version of the result, whose dtype a ufunc with ``out`` keeps, and
+        whose elements stay where ``where`` is false.
     takes_start : bool
         Whether the call gets the position of the first item.
     call : Call
@@ -183,9 +184,9 @@ class _Compiler:
         if call.into is not None and call.into in call.writes:
             outs = (self._input(call.into, kinds),)
         else:
-            if call.into is not None and "where" in call.kwargs:
-                preset = self._input(call.into, kinds)
             outs = self._outs(call, typing)
+            if call.into is not None and ("where" in call.kwargs or not outs):
+                preset = self._input(call.into, kinds)
         results = outs or tuple(self._register() for _ in call.outputs)
         fn, takes_start = call.fn, False
         for kind in typing.outputs:
@@ -205,18 +206,20 @@ class _Compiler:
             if value in self.at:
                 return self.at[value]
             if not isinstance(kind, Broadcast):
-                return self._cut(value.data, kind)
+                nbytes = None if value.data is not None else _expected_nbytes(value, kind)
+                return self._cut(value.data, kind, nbytes)
             value = value.data
         register = self._register()
         self.program.constants[register] = value
         return register
 
-    def _cut(self, data: Any, kind: SplitType) -> int:
+    def _cut(self, data: Any, kind: SplitType, nbytes: float | None = None) -> int:
+        """Return the register of a value's pieces; its bytes are given if it does not exist yet."""
         key = id(data), kind
         if key not in self.cut_at:
             self.cut_at[key] = self._register()
             self.program.cuts.append((self.cut_at[key], kind, data))
-            self.program.item_nbytes += item_nbytes(kind, data)
+            self.program.item_nbytes += item_nbytes(kind, data) if nbytes is None else nbytes
         return self.cut_at[key]
 
     def _outs(self, call: Call, typing: Typing) -> tuple[int, ...]:
@@ -226,7 +229,8 @@ class _Compiler:
         ):
             return ()
         nodes = [each() for each in call.outputs]
-        if not all(node is None or cast(ArrayMeta, node.meta).exact for node in nodes):
+        metas = [node.meta for node in nodes if node is not None]
+        if not all(isinstance(meta, ArrayMeta) and meta.exact for meta in metas):
             return ()
         if any(node in self.kept_inputs for node in nodes) or None in nodes:
             return ()
@@ -321,6 +325,8 @@ def run_step(step: Step, values: list[Any], start: int) -> None:
             np.copyto(outs[0], values[step.preset])
         step.fn(*args, **kwargs, out=outs)
         return
+    if step.preset is not None:
+        kwargs["out"] = values[step.preset].copy()
     result = step.fn(*args, **kwargs)
     if len(step.results) == 1:
         values[step.results[0]] = result

@@ -7,6 +7,8 @@ Needs the extra ``test`` (pytest and hypothesis); ``import spliter`` does not im
 ``index_encoded_array``, ``index_encoded_block``, ``index_encoded_blocks``, ``rows_in``
     Data whose values are their own global indexes, so that a misplaced block, a wrong order
     or a wrong item index shows in the values.
+``check_splittable``
+    Tries whether a split annotation of :mod:`spliter.pipeline` gives the function's own results.
 ``strategies``
     Hypothesis strategies for block grids, placements and capacities.
 """
@@ -32,10 +34,12 @@ from spliter.testing._encoding import (  # noqa: E402
     index_encoded_blocks,
     rows_in,
 )
+from spliter.testing._splittable import check_splittable  # noqa: E402
 from spliter.testing._suite import BackendTests  # noqa: E402
 
 __all__ = [
     "BackendTests",
+    "check_splittable",
     "index_encoded_array",
     "index_encoded_block",
     "index_encoded_blocks",

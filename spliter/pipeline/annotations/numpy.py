@@ -86,16 +86,16 @@ class Reduce:
             return
         shape = _shape(call)
         kept = bool(call.kwargs.get("keepdims", False))
+        kind: SplitType
         if isinstance(known[0], Unknown):
-            if 0 in axes and not self.kind.takes_start:
-                yield Typing(known, (self.kind,), None)  # type: ignore[arg-type]
+            kind = self.kind if 0 in axes else known[0]
+            if not (0 in axes and self.kind.takes_start):
+                yield Typing((known[0],), (kind,), None)
             return
         if None in shape or 0 in shape:
             return
         for axis in self._axes(call, len(shape), axes):
-            kind: SplitType = self.kind
-            if axis not in axes:
-                kind = Axis(_result_axis(axis, axes, kept))
+            kind = self.kind if axis in axes else Axis(_result_axis(axis, axes, kept))
             yield Typing((Axis(axis),), (kind,), shape[axis])
 
     def _axes(self, call: Call, ndim: int, axes: tuple[int, ...]) -> Iterable[int]:
@@ -148,6 +148,8 @@ class Along:
         if axis is None or len(call.inputs) != 1 or call.kwargs.keys() - self.keywords:
             return
         dropped = (axis,) if self.drops and not call.kwargs.get("keepdims", False) else ()
+        if isinstance(known[0], Unknown) and axis != 0:
+            yield Typing((known[0],), (known[0],), None)
         for at in range(len(shape)):
             if at != axis and None not in shape and 0 not in shape:
                 kind = Axis(_result_axis(at, dropped, kept=not dropped))

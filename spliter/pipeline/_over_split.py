@@ -1,0 +1,434 @@
+"""Pipelines over a Split: the body runs once at the client, each pass is one task per partition.
+
+The client knows the dtype and the width of the rows only. The calls of a pass are sent to the
+partitions, which run them on batches of each block; results with rows stay there::
+
+    x - x.mean(axis=0)      pass 1   each partition   mean: sum and count of its rows
+                            client                    merged
+                            pass 2   each partition   subtract, with the merged mean
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from spliter._errors import InvalidArgumentError, WholeArrayError
+from spliter._partition import Partition
+from spliter._results import gather, reduce
+from spliter._split import Split
+from spliter.backend.contents import count_rows
+from spliter.backend.protocols import SupportsExample
+from spliter.pipeline._elementwise import ELEMENTWISE
+from spliter.pipeline._evaluate import evaluate, run_whole, single_threaded
+from spliter.pipeline._graph import ArrayMeta, Call, Graph, Node, Site, Typing
+from spliter.pipeline._lazy import Lazy, is_capturable, wrap
+from spliter.pipeline._options import CURRENT, Options
+from spliter.pipeline._planner import needed
+from spliter.pipeline._types import Broadcast, Reduction, SplitType, Unknown
+from spliter.pipeline._warnings import WarningRecorder
+
+ROWS = Unknown(-1)
+"""Type of values with a row for each row of the Split, whose lengths each partition knows."""
+
+UNUSED = -1
+"""Number of results that nothing uses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A value of a pass, by its number."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class PassCall:
+    """A call, as it is sent to partitions; values are :class:`Ref` objects."""
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    annotation: Any
+    errstate: Any
+    outputs: tuple[int, ...]
+    into: Ref | None
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one task per partition computes.
+
+    Parameters
+    ----------
+    members : tuple of int
+        Numbers of the collections of the Split.
+    carried : tuple of int
+        Numbers of the values that the pass before has kept at the partition.
+    calls : tuple of PassCall
+    rows : tuple of int
+        Results that stay at the partition, one array for each block.
+    reductions : tuple of (int, Reduction)
+        Results that are combined, over blocks without rows left out.
+    """
+
+    members: tuple[int, ...]
+    carried: tuple[int, ...]
+    calls: tuple[PassCall, ...]
+    rows: tuple[int, ...]
+    reductions: tuple[tuple[int, Reduction], ...]
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """Annotation of a reduction whose result is the partial one."""
+
+    annotation: Any
+    scratch: bool
+    outputs: int
+
+    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Any:
+        """Return the typings of the reduction, without its last step."""
+        for typing in self.annotation.typings(call, known):
+            outputs = tuple(
+                Reduction(None, kind.merge_two) if isinstance(kind, Reduction) else kind
+                for kind in typing.outputs
+            )
+            yield Typing(typing.inputs, outputs, typing.length)
+
+    def metas(self, call: Call) -> Any:
+        """Return nothing: a partial result may be a tuple."""
+        return (None,) * self.outputs
+
+
+def run_pass(partition: Partition, spec: Pass, options: Options, carried: Any = None) -> Any:
+    """Run a pass on the blocks of a partition; the body of a task.
+
+    Parameters
+    ----------
+    partition : Partition
+    spec : Pass
+    options : Options
+    carried : tuple or None
+        Result of the pass before.
+
+    Returns
+    -------
+    tuple
+        A list of arrays, one per block, for each result with rows; then a partial result, or
+        ``None`` without rows, for each reduction.
+    """
+    rows: list[list[Any]] = [[] for _ in spec.rows]
+    partials: list[list[Any]] = [[] for _ in spec.reductions]
+    token = CURRENT.set(single_threaded(options))
+    try:
+        for number, (_, block) in enumerate(partition.items()):
+            members = block if isinstance(block, tuple) else (block,)
+            values = dict(zip(spec.members, members, strict=True))
+            kept_before = zip(spec.carried, carried or (), strict=False)
+            values.update((at, kept[number]) for at, kept in kept_before)
+            found = _run_block(spec, values, has_rows=count_rows(members[0]) > 0)
+            for kept, at in zip(rows, spec.rows, strict=True):
+                kept.append(found[at])
+            for parts, (at, _) in zip(partials, spec.reductions, strict=True):
+                if at in found:
+                    parts.append(found[at])
+    finally:
+        CURRENT.reset(token)
+    combined = [
+        kind.combine(parts) if parts else None
+        for parts, (_, kind) in zip(partials, spec.reductions, strict=True)
+    ]
+    return (*rows, *combined)
+
+
+def _run_block(spec: Pass, values: dict[int, Any], *, has_rows: bool) -> dict[int, Any]:
+    """Run the calls of a pass on one block; return what is wanted, by its number."""
+    graph = Graph(returns=True)
+    nodes = {number: graph.source(value) for number, value in values.items()}
+    wanted = {*spec.rows, *(at for at, _ in spec.reductions)}
+    held = []
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, Ref):
+            return nodes[value.number]
+        return graph.source(value) if is_capturable(value) else value
+
+    for each in spec.calls:
+        if isinstance(each.annotation, Unfinished) and not has_rows:
+            continue
+        args = tuple(map(filled, each.args))
+        kwargs = {name: filled(value) for name, value in each.kwargs.items()}
+        into = nodes[each.into.number] if each.into else None
+        call = Call(each.fn, args, kwargs, each.annotation, into=into)
+        call.errstate = each.errstate
+        made = call.make_outputs(each.annotation.metas(call))
+        nodes.update(zip(each.outputs, made, strict=True))
+        held += [
+            Lazy(node, graph) for at, node in zip(each.outputs, made, strict=True) if at in wanted
+        ]
+        graph.pending.append(call)
+    evaluate(graph)
+    return {at: nodes[at].data for at in wanted if at in nodes}
+
+
+class SplitGraph(Graph):
+    """Pending calls on the rows of a Split.
+
+    Parameters
+    ----------
+    split : Split
+    """
+
+    def __init__(self, split: Split) -> None:
+        super().__init__(returns=True)
+        self.split = split
+        self.partitions = list(split)
+        self.carried: tuple[Node, ...] = ()
+        self.futures: list[Any] = []
+        self.kinds: dict[Node, SplitType] = {}
+        self.members = [self._member(each) for each in _examples(split)]
+
+    def _member(self, example: Any) -> Node:
+        if not is_capturable(example):
+            raise InvalidArgumentError(
+                f"the blocks of this Split are of type {type(example).__name__}, and a pipeline "
+                "over a Split takes NumPy arrays of numbers; call it in a task, on each block"
+            )
+        node = Node(call=Call(_rows_of_split, (), {}, ELEMENTWISE))
+        node.meta = ArrayMeta((None, *example.shape[1:]), example.dtype, exact=False)
+        self.kinds[node] = ROWS
+        return node
+
+    def check_at_client(self, node: Node) -> None:
+        """Raise if a value is distributed, as the client does not fetch its rows."""
+        meta = node.meta
+        if isinstance(meta, ArrayMeta) and meta.is_known:
+            return
+        raise WholeArrayError(
+            f"{Site.of_caller()} needs all rows of a value over {self.split!r} in the client's "
+            f"memory, about {self.split.nbytes} bytes; reduce it first, return it and use the "
+            "collection, or pass arrays instead of the Split"
+        )
+
+    def evaluate(self) -> bool:
+        """Run all pending calls, in as many passes as they need."""
+        pending, self.pending = needed(self.pending), []
+        while pending:
+            pending = self._run_pass(pending)
+        return True
+
+    def _run_pass(self, pending: list[Call]) -> list[Call]:
+        chosen: list[tuple[Call, Typing]] = []
+        postponed: list[Call] = []
+        for call in pending:
+            waiting = [node for node in call.inputs if node.is_pending and node not in self.kinds]
+            if waiting:
+                postponed.append(call)
+            elif not any(node in self.kinds for node in call.inputs):
+                run_whole([call], WarningRecorder(np.geterrcall()))
+            else:
+                typing = self._typing(call)
+                chosen.append((call, typing))
+                for number, node in call.live_outputs():
+                    if not isinstance(typing.outputs[number], Reduction | Broadcast):
+                        self.kinds[node] = typing.outputs[number]
+        if chosen:
+            self._submit(chosen, postponed)
+        return postponed
+
+    def _typing(self, call: Call) -> Typing:
+        known = tuple(self.kinds.get(node) for node in call.inputs)
+        for typing in call.annotation.typings(call, known):
+            agree = all(
+                have is None or have == want
+                for have, want in zip(known, typing.inputs, strict=True)
+            )
+            if agree and not call.writes:
+                return typing
+        raise WholeArrayError(
+            f"{call.name} ({call.site}) needs the whole array over {self.split!r}, about "
+            f"{self.split.nbytes} bytes; call it on each block in a task, or pass arrays "
+            "instead of the Split"
+        )
+
+    def _submit(self, chosen: Sequence[tuple[Call, Typing]], postponed: Sequence[Call]) -> None:
+        numbers: dict[Node, int] = {}
+
+        def number_of(node: Node) -> Any:
+            if node not in self.kinds and not node.is_pending:
+                return node.data
+            return Ref(numbers.setdefault(node, len(numbers)))
+
+        for node in (*self.members, *self.carried):
+            number_of(node)
+        wanted = {node for call in postponed for node in call.inputs}
+        calls, rows, reductions = [], list(self.carried), []
+        for call, typing in chosen:
+            calls.append(_sent(call, typing, number_of, numbers))
+            for at, node in call.live_outputs():
+                kind = typing.outputs[at]
+                if isinstance(kind, Broadcast):
+                    kind = Reduction(None, _first_of_two)
+                if isinstance(kind, Reduction):
+                    reductions.append((node, kind))
+                elif node.is_held or node in wanted:
+                    rows.append(node)
+        spec = Pass(
+            tuple(numbers[node] for node in self.members),
+            tuple(numbers[node] for node in self.carried),
+            tuple(calls),
+            tuple(numbers[node] for node in rows),
+            tuple((numbers[node], kind) for node, kind in reductions),
+        )
+        before: list[tuple[Any, ...]] = [(future,) for future in self.futures] or [()] * len(
+            self.partitions
+        )
+        self.futures = [
+            partition.submit(run_pass, spec, CURRENT.get(), *carried)
+            for partition, carried in zip(self.partitions, before, strict=True)
+        ]
+        self.carried = tuple(rows)
+        if reductions:
+            self._merge(reductions, len(rows))
+
+    def _merge(self, reductions: Sequence[tuple[Node, Reduction]], first: int) -> None:
+        """Combine the partial results of all partitions."""
+        kinds = [kind for _, kind in reductions]
+        parts = [
+            partition.submit(_partials, future, first)
+            for partition, future in zip(self.partitions, self.futures, strict=True)
+        ]
+        (merged,) = gather([reduce(functools.partial(_combine, kinds), parts)])
+        for (node, kind), value in zip(reductions, merged, strict=True):
+            if value is None:
+                raise InvalidArgumentError(
+                    f"a reduction over {self.split!r} has no rows; pass a collection with rows"
+                )
+            node.finish(value if kind.finish is None else kind.finish(value))
+
+    def collection_of(self, node: Node) -> Any:
+        """Return the collection of a result with rows, blocked like the Split."""
+        if node not in self.carried:
+            raise InvalidArgumentError(
+                "the pipeline returns an argument unchanged; return the collection itself instead"
+            )
+        meta = cast(ArrayMeta, node.meta)
+        return self.split.assemble(
+            zip(self.partitions, self.futures, strict=True),
+            dtype=meta.dtype,
+            trailing_shape=cast(tuple[int, ...], meta.shape[1:]),
+            output=self.carried.index(node),
+            same_rows=self.kinds[node] == ROWS,
+        )
+
+
+def _sent(
+    call: Call, typing: Typing, number_of: Callable[[Node], Any], numbers: dict[Node, int]
+) -> PassCall:
+    """Return a call in the form that is sent to partitions."""
+    args, kwargs = call.filled(number_of)
+    into = None if call.into is None else number_of(call.into)
+    for _, node in call.live_outputs():
+        numbers.setdefault(node, len(numbers))
+    alive = [each() for each in call.outputs]
+    outputs = [UNUSED if node is None else numbers[node] for node in alive]
+    fn = call.fn
+    annotation: Any = call.annotation
+    for kind in typing.outputs:
+        if isinstance(kind, Reduction):
+            fn, annotation = (
+                kind.partial or fn,
+                Unfinished(annotation, annotation.scratch, len(outputs)),
+            )
+    return PassCall(fn, args, kwargs, annotation, call.errstate, tuple(outputs), into)
+
+
+def _first_of_two(one: Any, other: Any) -> Any:
+    return one
+
+
+def _partials(partition: Partition, result: tuple[Any, ...], first: int) -> Any:
+    """Return the partial results of a pass; runs where they are."""
+    return result[first:]
+
+
+def _combine(kinds: Sequence[Reduction], one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
+    """Combine the partial results of two partitions; ``None`` is one without rows."""
+    return [
+        b if a is None else a if b is None else kind.merge_two(a, b)
+        for kind, a, b in zip(kinds, one, other, strict=True)
+    ]
+
+
+def _rows_of_split() -> None:
+    """Stand for the blocks of a Split, as the call that makes their rows."""
+
+
+def _examples(split: Split) -> tuple[Any, ...]:
+    """Return a small block of each collection of a Split."""
+    blocks = split._blocks
+    example = blocks.example() if isinstance(blocks, SupportsExample) else None
+    if example is None:
+        (example,) = gather([split[0].submit(_first_rows)])
+    return example if isinstance(example, tuple) else (example,)
+
+
+def _first_rows(partition: Partition) -> Any:
+    """Return no rows of the first block; runs at its location."""
+    block = next(iter(partition))
+    return tuple(each[:0] for each in block) if isinstance(block, tuple) else block[:0]
+
+
+def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a pipeline over a Split.
+
+    Parameters
+    ----------
+    fn : callable
+        Its body.
+    args, kwargs
+        Arguments, one of which is a Split. Aligned collections are as many arguments.
+
+    Returns
+    -------
+    object
+        What the body returns, with collections in place of values with rows.
+    """
+    splits = {id(each): each for each in (*args, *kwargs.values()) if isinstance(each, Split)}
+    if len(splits) > 1:
+        raise InvalidArgumentError(
+            f"a pipeline got {len(splits)} Splits, whose partitions need not match; split the "
+            "collections together: split(x, y)"
+        )
+    (split,) = splits.values()
+    graph = SplitGraph(split)
+    lazies = [wrap(node, graph) for node in graph.members]
+    spread: list[Any] = []
+    for each in args:
+        spread += lazies if isinstance(each, Split) else [each]
+    if any(isinstance(each, Split) for each in kwargs.values()):
+        if len(lazies) > 1:
+            raise InvalidArgumentError(
+                f"a Split of {len(lazies)} aligned collections is {len(lazies)} arguments; pass it "
+                "by position"
+            )
+        kwargs = {k: lazies[0] if isinstance(v, Split) else v for k, v in kwargs.items()}
+    result = fn(*spread, **kwargs)
+    graph.evaluate()
+    return _with_collections(result, graph)
+
+
+def _with_collections(value: Any, graph: SplitGraph) -> Any:
+    if isinstance(value, Lazy):
+        node = value._node
+        return graph.collection_of(node) if node in graph.kinds else node.data
+    if isinstance(value, dict):
+        return {key: _with_collections(each, graph) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_with_collections(each, graph) for each in value)
+    return value

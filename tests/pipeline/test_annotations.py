@@ -1,0 +1,160 @@
+"""F(x) == Merge(F(pieces)) for every annotation and any cut; wrong annotations are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis.extra.numpy as hnp
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import scipy.special
+from hypothesis import given
+
+from spliter import AnnotationError
+from spliter.pipeline import Reduction, Rows, options, pipeline, splittable
+from spliter.pipeline.annotations import functions_of
+from spliter.pipeline.annotations.numpy import FUNCTIONS, Along, Reduce
+from spliter.testing import check_splittable
+
+TOLERANT = {"sum", "mean", "var", "std", "prod", "nansum", "nanprod", "reduce", "median"}
+"""Reductions of floats depend on the order of the items."""
+
+OTHER_ARGUMENTS: dict[Any, Callable[[Any], tuple[Any, ...]]] = {
+    np.where: lambda x: (x > 0, x, 2.0),
+    np.clip: lambda x: (x, -1.0, x + 1),
+    np.isclose: lambda x: (x, np.round(x)),
+    np.interp: lambda x: (x, np.array([-5.0, 0.0, 5.0]), np.array([0.0, 1.0, 4.0])),
+    np.digitize: lambda x: (x, np.array([-5.0, 0.0, 5.0])),
+    np.searchsorted: lambda x: (np.array([-5.0, 0.0, 5.0]), x),
+    np.isin: lambda x: (x, [0.0, 1.0, 2.0]),
+    np.full_like: lambda x: (x, 7),
+    np.bitwise_or.reduce: lambda x: (x.astype(int),),
+    np.bitwise_and.reduce: lambda x: (x.astype(int),),
+    np.bitwise_xor.reduce: lambda x: (x.astype(int),),
+    np.percentile: lambda x: (x, 30),
+    np.quantile: lambda x: (x, 0.3),
+}
+
+tables = hnp.arrays(
+    "f8",
+    st.tuples(st.integers(1, 40), st.integers(1, 4)),
+    elements=st.integers(-40, 40).map(lambda number: number / 4),
+)
+
+
+def close(one: Any, other: Any, rtol: float) -> None:
+    assert (np.shape(one), np.asarray(one).dtype) == (np.shape(other), np.asarray(other).dtype)
+    np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: getattr(fn, "__qualname__", str(fn)))
+@given(table=tables, batch=st.integers(1, 45), axis=st.sampled_from([None, 0, 1, -1]))
+def test_functions_of_numpy(fn: Any, table: Any, batch: int, axis: int | None) -> None:
+    args = OTHER_ARGUMENTS.get(fn, lambda x: (x,))(table)
+    kwargs: dict[str, Any] = {}
+    if isinstance(FUNCTIONS[fn], Reduce | Along):
+        kwargs["axis"] = axis
+    if fn is np.unwrap and axis is None:
+        kwargs = {}
+    if fn is np.flip or fn.__module__ == "numpy.fft":
+        kwargs["axis"] = axis or 0
+    rtol = 1e-12 if fn.__name__ in TOLERANT else 0
+    expected = fn(*args, **kwargs)
+    with options(batch=batch, threads=2):
+        found = pipeline(lambda *args: fn(*args, **kwargs))(*args)
+    if fn not in (np.empty_like,):
+        close(found, expected, rtol)
+
+
+UFUNCS = {
+    ufunc
+    for namespace in (np, scipy.special)
+    for ufunc in vars(namespace).values()
+    if isinstance(ufunc, np.ufunc) and not ufunc.signature and "d" in "".join(ufunc.types)
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("code", ["d", "f"])
+def test_all_ufuncs_of_numpy_and_scipy_give_equal_bits(code: str) -> None:
+    """Cuts change neither results nor dtypes, for contiguous, strided and broadcast operands."""
+    assert len(UFUNCS) > 250
+    draw = np.random.default_rng(3)
+    numbers = draw.uniform(0.1, 2.5, (2, 101)).astype(code)[:, ::2]
+    checked = 0
+    for ufunc in UFUNCS:
+        kinds = next((t for t in ufunc.types if set(t[: ufunc.nin]) == {code}), None)
+        if kinds is None:
+            continue
+        args = [numbers[at % 2] for at in range(ufunc.nin)]
+        expected = ufunc(*args)
+        with options(batch=7, threads=1):
+            found = pipeline(lambda *args, ufunc=ufunc: ufunc(*args))(*args)
+        np.testing.assert_equal(found, expected, err_msg=ufunc.__name__)
+        checked += 1
+    assert checked > 120
+
+
+@pytest.mark.parametrize("name", functions_of("skimage"))
+def test_functions_of_skimage(name: str) -> None:
+    module, _, function = name.rpartition(".")
+    fn = getattr(pytest.importorskip(module), function)
+    picture = np.random.default_rng(1).uniform(0.05, 0.9, (20, 3, 3))
+    check_splittable(splittable(fn, **functions_of("skimage")[name]), picture)
+
+
+def blur(x: Any) -> Any:
+    return np.convolve(x, np.ones(3) / 3, mode="same")
+
+
+def rank(x: Any) -> Any:
+    return x.argsort().argsort()
+
+
+def running(x: Any) -> Any:
+    return np.cumsum(x)
+
+
+def dropped(x: Any) -> Any:
+    return x[x > 3]
+
+
+def counted(x: Any) -> Any:
+    return len(x)
+
+
+@pytest.mark.parametrize(
+    ("fn", "returns"),
+    [
+        (blur, Rows()),
+        (rank, Rows()),
+        (running, Rows()),
+        (dropped, Rows()),
+        (counted, Rows()),
+        (counted, Reduction(merge=max)),
+    ],
+)
+def test_wrong_annotations_are_found(fn: Any, returns: Any) -> None:
+    with pytest.raises(AnnotationError):
+        check_splittable(splittable(fn, x=Rows(), returns=returns), np.arange(10.0)[::-1])
+
+
+def test_right_annotations_pass() -> None:
+    check_splittable(
+        splittable(counted, x=Rows(), returns=Reduction(merge=lambda a, b: a + b)), np.arange(10.0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"y": Rows(), "returns": Rows()}, "no parameter 'y'; its parameters are x"),
+        ({"x": "rows", "returns": Rows()}, "'rows', which is not a split type"),
+    ],
+)
+def test_annotations_that_cannot_be_meant(arguments: Any, message: str) -> None:
+    with pytest.raises(AnnotationError, match=message):
+        splittable(counted, **arguments)

@@ -1,0 +1,431 @@
+"""What a program may rely on: order, aliasing, errors, warnings, threads, pickling."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import tracemalloc
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spliter import AnnotationError, InvalidArgumentError
+from spliter.pipeline import (
+    Generic,
+    Reduction,
+    Rows,
+    SplitType,
+    explain,
+    lazy,
+    mut,
+    options,
+    pipeline,
+    splittable,
+    unknown,
+)
+from spliter.pipeline._lazy import Lazy
+from spliter.pipeline._program import MAX_TEMPORARY_NBYTES
+
+N = 100
+
+
+@pytest.fixture(autouse=True)
+def small_batches() -> Any:
+    with options(batch=7, threads=2):
+        yield
+
+
+def numbers() -> Any:
+    return np.arange(1.0, N + 1)
+
+
+class Named(np.ndarray):
+    """A subclass of arrays."""
+
+
+def same(one: Any, other: Any) -> None:
+    assert type(one) is type(other)
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "evaluating",
+    [
+        float,
+        bool,
+        int,
+        repr,
+        str,
+        complex,
+        lambda s: f"{s:.3f}",
+        lambda s: pickle.loads(pickle.dumps(s)),
+    ],
+)
+def test_scalars_are_evaluated_where_python_needs_them(evaluating: Any) -> None:
+    assert evaluating(lazy(numbers()).sum()) == evaluating(numbers().sum())
+
+
+def test_arrays_are_evaluated_by_iteration_and_conversion_and_pickling() -> None:
+    x = lazy(numbers())
+    same(np.asarray(x + 1), numbers() + 1)
+    same(pickle.loads(pickle.dumps(x + 1)), numbers() + 1)
+    assert list(x + 1) == list(numbers() + 1)
+    assert (x + 1).tolist() == (numbers() + 1).tolist()
+    assert len(x[1:]) == N - 1
+
+
+def test_shape_and_dtype_are_known_without_evaluation() -> None:
+    x = lazy(numbers())
+    y = np.sqrt(x.astype("f4")) > 3
+    assert (y.shape, y.dtype, y.ndim, y.size, y.nbytes, y.itemsize) == ((N,), bool, 1, N, N, 1)
+    assert y._node.is_pending
+    total = x.reshape(10, 10).mean(axis=0)
+    assert (total.shape, total.dtype) == ((10,), np.dtype("f8"))
+
+
+def test_calls_that_are_not_annotated_see_plain_arrays() -> None:
+    def body(x: Any) -> Any:
+        return np.convolve(x + 1, [1.0, 2.0]) * 2, np.linalg.norm(x), np.column_stack([x, x + 1])
+
+    for one, other in zip(pipeline(body)(numbers()), body(numbers()), strict=True):
+        same(one, other)
+
+
+def test_a_plain_out_is_an_evaluation_point_that_explain_names() -> None:
+    seen = []
+
+    def body(x: Any, out: Any) -> Any:
+        plain = np.empty(N)
+        assert np.add(x, 1, out=plain) is plain
+        seen.append(plain.copy())
+        return x * 2
+
+    pipeline(body)(numbers(), 0)
+    same(seen[0], numbers() + 1)
+    assert "evaluated at" in explain(pipeline(body), numbers(), 0)
+
+
+def test_arguments_are_changed_in_place_by_return() -> None:
+    def body(x: Any, y: Any) -> None:
+        x += y
+        np.multiply(x, 2, out=y)
+        x[5:50] -= y[:45]
+        x[x > 150] = 0
+        y[...] = x
+        x **= 2
+
+    one, other = (numbers(), numbers() * 3), (numbers(), numbers() * 3)
+    assert pipeline(body)(*one) is None
+    body(*other)
+    for found, expected in zip(one, other, strict=True):
+        same(found, expected)
+
+
+def test_views_keep_aliasing() -> None:
+    def body(x: Any) -> Any:
+        view = x[::2]
+        reversed_view = x[::-1]
+        view += 1
+        reversed_view *= 2
+        x[3] = -1.0
+        return x, view, reversed_view, x.reshape(10, 10).T
+
+    found, expected = pipeline(body)(numbers()), body(numbers())
+    for one, other in zip(found, expected, strict=True):
+        same(one, other)
+    assert all(np.shares_memory(found[0], each) for each in found[1:])
+
+
+def test_overlapping_arguments_one_of_which_is_written_end_the_stage() -> None:
+    def body(x: Any, y: Any) -> Any:
+        z = y * 2
+        x += 1
+        return z + y
+
+    def arrays() -> Any:
+        whole = numbers()
+        return whole[1:], whole[:-1]
+
+    same(pipeline(body)(*arrays()), body(*arrays()))
+    text = explain(pipeline(body), *arrays())
+    assert "accesses memory that is written in another order" in text
+
+
+def test_changes_before_an_error_of_the_body_have_happened() -> None:
+    def body(x: Any) -> Any:
+        x += 1
+        raise KeyError("here")
+
+    x = numbers()
+    with pytest.raises(KeyError, match="here"):
+        pipeline(body)(x)
+    same(x, numbers() + 1)
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind"),
+    [
+        (lambda x: x + np.ones(N + 1), ValueError),
+        (lambda x: np.add(x, 1j, out=x), TypeError),
+        (lambda x: x.sum(axis=3), np.exceptions.AxisError),
+        (lambda x: x[N], IndexError),
+        (lambda x: np.bitwise_or(x, 1), TypeError),
+    ],
+)
+def test_errors_of_shape_and_dtype_rise_at_the_call(operation: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind) as plain:
+        operation(numbers())
+    reached = []
+
+    def body(x: Any) -> Any:
+        try:
+            return operation(x)
+        finally:
+            reached.append(True)
+
+    with pytest.raises(kind) as found:
+        pipeline(body)(numbers())
+    assert str(found.value) == str(plain.value)
+    assert reached
+
+
+def refuse_fifty(x: Any) -> Any:
+    if (x == 50).any():
+        raise ZeroDivisionError(f"of {len(x)}")
+    return x
+
+
+def test_errors_of_batches_are_those_of_the_plain_program() -> None:
+    refuse = splittable(refuse_fifty, x=Rows(), returns=Rows())
+    with pytest.raises(ZeroDivisionError, match=f"of {N}"):
+        pipeline(lambda x: refuse(x + 0) * 2)(numbers())
+
+
+def test_a_failure_of_pieces_alone_gives_the_plain_result() -> None:
+    def whole_only(x: Any) -> Any:
+        if len(x) < N:
+            raise ValueError("a piece")
+        return x * 2
+
+    same(pipeline(splittable(whole_only, x=Rows(), returns=Rows()))(numbers()), numbers() * 2)
+
+
+def test_errors_after_changes_say_what_is_partly_written() -> None:
+    def half(x: Any) -> None:
+        if x[0] > 50:
+            raise ZeroDivisionError("half")
+        x *= 2
+
+    with pytest.raises(ZeroDivisionError, match="half") as caught:
+        pipeline(splittable(half, x=mut(Rows()), returns=None))(numbers())
+    (note,) = caught.value.__notes__
+    assert "half (" in note
+    assert "on items" in note
+    assert f"partly written: an array of shape ({N},)" in note
+
+
+def test_floating_point_handling_is_that_of_the_call() -> None:
+    def body(x: Any) -> Any:
+        with np.errstate(divide="ignore"):
+            return 1 / (x - 1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipeline(body)(numbers())
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError, match="divide by zero"):
+        pipeline(lambda x: 1 / (x - x))(numbers())
+    calls: list[str] = []
+    with np.errstate(all="call", call=lambda kind, flag: calls.append(kind)):
+        pipeline(lambda x: 1 / (x - x))(numbers())
+    assert set(calls) == {"divide by zero"}
+
+
+def test_one_warning_per_call_at_the_users_line() -> None:
+    def body(x: Any) -> Any:
+        return 1 / (x - x)
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        pipeline(body)(numbers())
+    (warning,) = found
+    assert str(warning.message) == "divide by zero encountered in divide"
+    assert (warning.filename, warning.lineno) == (__file__, body.__code__.co_firstlineno + 1)
+
+
+def test_results_depend_on_the_batch_and_not_on_the_threads() -> None:
+    x = np.random.default_rng(0).normal(size=10_000)
+    found = set()
+    for threads in (1, 2, 5):
+        with options(threads=threads, batch=77):
+            found.add(pipeline(lambda x: np.sin(x).sum())(x).tobytes())
+    assert len(found) == 1
+
+
+def test_results_that_nobody_holds_are_not_stored() -> None:
+    n = 1 << 20
+    x = np.ones(n)
+
+    def body(x: Any) -> Any:
+        for _ in range(20):
+            x = x * 1.5 + 1
+        return x.sum()
+
+    with options(threads=2, batch="auto"):
+        run = pipeline(body)
+        run(x)
+        tracemalloc.start()
+        run(x)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    # Two threads; beside arrays there are Python's own objects.
+    assert peak - 2**18 < 2 * MAX_TEMPORARY_NBYTES < x.nbytes
+
+
+def test_pedantic_locks_sources_until_the_return() -> None:
+    x = numbers()
+
+    def body(y: Any) -> Any:
+        z = y + 1
+        x[0] = 5.0
+        return z
+
+    with options(pedantic=True), pytest.raises(ValueError, match="read-only"):
+        pipeline(body)(x)
+    assert x.flags.writeable
+    with options(pedantic=True), pytest.raises(AnnotationError, match="empty piece"):
+        pipeline(lambda x: x[x > 50] * 2)(numbers())
+
+
+def test_small_arguments_run_plain() -> None:
+    seen = []
+    with options(batch="auto"):
+        pipeline(lambda x: seen.append(type(x)))(numbers())
+    pipeline(lambda x: seen.append(issubclass(type(x), Lazy)))(numbers())
+    assert seen == [np.ndarray, True]
+
+
+def test_a_pipeline_in_a_pipeline_joins_its_stage() -> None:
+    inner = pipeline(lambda x: x * 2)
+    outer = pipeline(lambda x: inner(x + 1) - 1)
+    assert explain(outer, numbers()).count("stage") == 1
+    same(outer(numbers()), (numbers() + 1) * 2 - 1)
+
+
+def test_lazy_values_in_other_threads() -> None:
+    x = lazy(numbers())
+    values = [x * number for number in range(8)]
+    found: dict[int, Any] = {}
+    threads = [
+        threading.Thread(target=lambda at: found.update({at: values[at].sum()}), args=(at,))
+        for at in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert {at: float(each) for at, each in found.items()} == {
+        at: float(numbers().sum() * at) for at in range(8)
+    }
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.ma.masked_greater(numbers(), 50),
+        numbers().astype(object),
+        np.array(["a", "b"] * 50),
+        np.array(3.0),
+        np.empty(0),
+        np.empty((0, 3)),
+        numbers().view(Named),
+    ],
+    ids=["masked", "object", "str", "0-d", "empty", "no rows", "subclass"],
+)
+def test_other_arrays_keep_their_own_behaviour(value: Any) -> None:
+    def body(x: Any, y: Any) -> Any:
+        return x + x, y * 2, (x + x).copy() if x.dtype.kind == "U" else x * 2
+
+    for one, other in zip(pipeline(body)(value, numbers()), body(value, numbers()), strict=True):
+        same(one, other)
+    if isinstance(value, np.ma.MaskedArray):
+        mixed = pipeline(lambda x, y: (x + y, y + x))(value, numbers())
+        for each in mixed:
+            assert isinstance(each, np.ma.MaskedArray)
+            assert each.mask.sum() == 50
+
+
+def test_generic_types_and_unknown_lengths() -> None:
+    keep = splittable(lambda m: m[m % 3 == 0], m=Generic("S"), returns=unknown)
+    twice = splittable(lambda m: m * 2, m=Generic("S"), returns=Generic("S"))
+    chain = pipeline(lambda x: twice(keep(twice(x))))
+    same(chain(numbers()), (numbers() * 2)[(numbers() * 2) % 3 == 0] * 2)
+    assert explain(chain, numbers()).count("stage") == 1
+
+    def mixed(x: Any) -> Any:
+        return keep(x)[:5] + x[x > 95]
+
+    same(pipeline(mixed)(numbers()), np.array([3.0, 6, 9, 12, 15]) + numbers()[95:])
+
+
+class NoMerge(SplitType):
+    def split(self, value: Any, start: int, stop: int) -> Any:
+        return value[start:stop]
+
+
+class WrongLength(SplitType):
+    def length(self, value: Any) -> Any:
+        return float("nan")
+
+    def merge(self, pieces: Any) -> Any:
+        return pieces
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: splittable(len, obj=Rows(), returns=NoMerge()), "NoMerge has no method merge"),
+        (Reduction, "Reduction has no merge"),
+        (
+            lambda: pipeline(splittable(len, obj=WrongLength(), returns=Rows()))(numbers()),
+            "has no length",
+        ),
+    ],
+)
+def test_types_that_lack_something(make: Any, message: str) -> None:
+    with pytest.raises(AnnotationError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "all"])
+@pytest.mark.parametrize("name", ["threads", "batch"])
+def test_wrong_options(name: str, wrong: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=name), options(**{name: wrong}):
+        pass
+
+
+def test_functions_that_cannot_be_pipelines() -> None:
+    def generator(x: Any) -> Any:
+        yield x
+
+    with pytest.raises(InvalidArgumentError, match="generator function"):
+        pipeline(generator)
+    with pytest.raises(InvalidArgumentError, match="must be a function"):
+        pipeline(3)  # type: ignore[arg-type]
+
+
+def test_ctrl_c_stops_all_threads() -> None:
+    before = threading.active_count()
+    interrupted = threading.Event()
+
+    def interrupt(x: Any) -> Any:
+        if threading.current_thread() is threading.main_thread():
+            interrupted.set()
+            raise KeyboardInterrupt
+        assert interrupted.wait(timeout=60)
+        return x
+
+    with pytest.raises(KeyboardInterrupt):
+        pipeline(splittable(interrupt, x=Rows(), returns=Rows()))(numbers())
+    assert threading.active_count() == before
