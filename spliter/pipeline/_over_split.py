@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -46,9 +46,16 @@ class Ref:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A value that every partition gets."""
+
+    data: Any
+
+
 @dataclass(frozen=True)
 class PassCall:
-    """A call, as it is sent to partitions; values are :class:`Ref` objects."""
+    """A call, as it is sent to partitions; values are :class:`Ref` and :class:`Whole` objects."""
 
     fn: Callable[..., Any]
     args: tuple[Any, ...]
@@ -156,7 +163,7 @@ def _run_block(spec: Pass, values: dict[int, Any], *, has_rows: bool) -> dict[in
     def filled(value: Any) -> Any:
         if isinstance(value, Ref):
             return nodes[value.number]
-        return graph.source(value) if is_capturable(value) else value
+        return graph.source(value.data) if isinstance(value, Whole) else value
 
     for each in spec.calls:
         if isinstance(each.annotation, Unfinished) and not has_rows:
@@ -200,7 +207,7 @@ class SplitGraph(Graph):
                 "over a Split takes NumPy arrays of numbers; call it in a task, on each block"
             )
         node = Node(call=Call(_rows_of_split, (), {}, ELEMENTWISE))
-        node.meta = ArrayMeta((None, *example.shape[1:]), example.dtype, exact=False)
+        node.meta = ArrayMeta((None, *example.shape[1:]), example.dtype)
         self.kinds[node] = ROWS
         return node
 
@@ -208,6 +215,9 @@ class SplitGraph(Graph):
         """Raise if a value is distributed, as the client does not fetch its rows."""
         meta = node.meta
         if isinstance(meta, ArrayMeta) and meta.is_known:
+            return
+        self.evaluate()
+        if node not in self.kinds:
             return
         raise WholeArrayError(
             f"{Site.of_caller()} needs all rows of a value over {self.split!r} in the client's "
@@ -261,7 +271,7 @@ class SplitGraph(Graph):
 
         def number_of(node: Node) -> Any:
             if node not in self.kinds and not node.is_pending:
-                return node.data
+                return Whole(node.data)
             return Ref(numbers.setdefault(node, len(numbers)))
 
         for node in (*self.members, *self.carried):
@@ -317,12 +327,17 @@ class SplitGraph(Graph):
             raise InvalidArgumentError(
                 "the pipeline returns an argument unchanged; return the collection itself instead"
             )
-        meta = cast(ArrayMeta, node.meta)
+        output = self.carried.index(node)
+        meta = node.meta
+        if isinstance(meta, ArrayMeta) and meta.exact:
+            example = np.empty([extent or 0 for extent in meta.shape], meta.dtype)
+        else:
+            first = self.partitions[0].submit(_example_of_result, self.futures[0], output)
+            (example,) = gather([first])
         return self.split.assemble(
             zip(self.partitions, self.futures, strict=True),
-            dtype=meta.dtype,
-            trailing_shape=cast(tuple[int, ...], meta.shape[1:]),
-            output=self.carried.index(node),
+            meta=example,
+            output=output,
             same_rows=self.kinds[node] == ROWS,
         )
 
@@ -355,6 +370,11 @@ def _first_of_two(one: Any, other: Any) -> Any:
 def _partials(partition: Partition, result: tuple[Any, ...], first: int) -> Any:
     """Return the partial results of a pass; runs where they are."""
     return result[first:]
+
+
+def _example_of_result(partition: Partition, result: tuple[Any, ...], output: int) -> Any:
+    """Return no rows of a result of a pass; runs where it is."""
+    return result[output][0][:0]
 
 
 def _combine(kinds: Sequence[Reduction], one: Sequence[Any], other: Sequence[Any]) -> list[Any]:

@@ -24,7 +24,7 @@ from spliter.pipeline._graph import (
     common_graph,
     meta_of,
 )
-from spliter.pipeline._lazy import Lazy, capture, compute, lazies_in, plain
+from spliter.pipeline._lazy import Lazy, capture, compute, is_capturable, lazies_in, plain
 from spliter.pipeline._types import (
     AnyType,
     Axis,
@@ -107,7 +107,9 @@ def _as_node(value: Any, kind: AnyType, graph: Graph) -> Any:
         if isinstance(kind, Mut) and value._node.is_pending:
             compute(value)
         return value._node
-    if isinstance(kind, Broadcast) or value is None or np.isscalar(value):
+    if isinstance(kind, Broadcast):
+        return graph.source(value) if is_capturable(value) else value
+    if value is None or np.isscalar(value):
         return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
         return value
@@ -128,19 +130,10 @@ class CallTypes:
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return the one typing of the annotation, unless lengths differ."""
-        generics = self._generics(known)
-        inputs = [
-            _concrete(kind, generics, node)
-            for kind, node in zip(self.inputs, call.inputs, strict=True)
-        ]
-        tokens = {kind for kind in known if isinstance(kind, Unknown)}
-        if len(tokens) > 1:
+        cut = self._cut(call, known)
+        if cut is None:
             return
-        outputs = [_concrete(kind, generics, None) for kind in self.returns]
-        for token in tokens:
-            inputs = [token if kind == DEFAULT else kind for kind in inputs]
-            outputs = [token if kind == DEFAULT else kind for kind in outputs]
-        outputs = [Unknown(call.number) if kind == Unknown() else kind for kind in outputs]
+        inputs, outputs = cut
         lengths = {
             _length_of(node, kind, call)
             for node, kind, have in zip(call.inputs, inputs, known, strict=True)
@@ -148,7 +141,26 @@ class CallTypes:
         }
         is_cut = any(not isinstance(kind, Broadcast) for kind in inputs)
         if is_cut and len(lengths) <= 1 and 0 not in lengths:
-            yield Typing(tuple(inputs), tuple(outputs), next(iter(lengths), None))
+            yield Typing(inputs, outputs, next(iter(lengths), None))
+
+    def _cut(
+        self, call: Call, known: tuple[SplitType | None, ...]
+    ) -> tuple[tuple[SplitType, ...], tuple[SplitType, ...]] | None:
+        """Return the types of inputs and results; ``None`` if lengths are of several calls."""
+        generics = self._generics(known)
+        inputs = [
+            _concrete(kind, generics, node)
+            for kind, node in zip(self.inputs, call.inputs, strict=True)
+        ]
+        tokens = {kind for kind in known if isinstance(kind, Unknown)}
+        if len(tokens) > 1:
+            return None
+        outputs = [_concrete(kind, generics, None) for kind in self.returns]
+        for token in tokens:
+            inputs = [token if kind == DEFAULT else kind for kind in inputs]
+            outputs = [token if kind == DEFAULT else kind for kind in outputs]
+        outputs = [Unknown(call.number) if kind == Unknown() else kind for kind in outputs]
+        return tuple(inputs), tuple(outputs)
 
     def _generics(self, known: tuple[SplitType | None, ...]) -> dict[str, SplitType]:
         found: dict[str, SplitType] = {}
@@ -163,10 +175,18 @@ class CallTypes:
         if not self.returns:
             return ()
         nothing: tuple[Meta, ...] = (None,) * len(self.returns)
-        typing = next(iter(self.typings(call, (None,) * len(call.inputs))), None)
-        if self.direct or call.writes or typing is None:
+        cut = self._cut(call, (None,) * len(call.inputs))
+        if self.direct or call.writes or cut is None:
             return nothing
-        return _metas_on_empty(call, typing) or nothing
+        length = next(
+            (
+                _length_of(node, kind, call)
+                for node, kind in zip(call.inputs, cut[0], strict=True)
+                if not isinstance(kind, Broadcast | Unknown)
+            ),
+            None,
+        )
+        return _metas_on_empty(call, Typing(*cut, length)) or nothing
 
 
 class _NothingKnownError(Exception):

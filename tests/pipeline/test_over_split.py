@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spliter import InvalidArgumentError, WholeArrayError, split
-from spliter.pipeline import Rows, options, pipeline, splittable
+from spliter.pipeline import Reduction, Rows, options, pipeline, splittable
 
 LENGTHS = [5, 0, 40, 1, 30]
 DRAW = np.random.default_rng(2)
@@ -63,6 +63,20 @@ def test_annotated_functions_and_broadcast_arguments() -> None:
     by = np.arange(3.0)
     found = pipeline(lambda x, by: shifted(x, by) + by)(split(blocks(TABLE)), by)
     close(np.concatenate(found), np.hypot(TABLE, by) + by)
+
+
+def test_reductions_of_annotated_functions_reach_later_calls() -> None:
+    longest = splittable(lambda x: float(np.abs(x).max()), x=Rows(), returns=Reduction(merge=max))
+    scaled = splittable(lambda x, by: x / by, x=Rows(), returns=Rows())
+
+    def body(x: Any) -> Any:
+        most = longest(x)
+        return scaled(x, most), most * 1, scaled(x + 1, x.max())
+
+    found, expected = pipeline(body)(split(blocks(TABLE))), body(TABLE)
+    close(np.concatenate(found[0]), expected[0])
+    assert found[1] == expected[1]
+    close(np.concatenate(found[2]), expected[2])
 
 
 @pytest.mark.parametrize(

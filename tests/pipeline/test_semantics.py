@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import threading
 import tracemalloc
@@ -59,8 +60,8 @@ def same(one: Any, other: Any) -> None:
         repr,
         str,
         complex,
-        lambda s: f"{s:.3f}",
-        lambda s: pickle.loads(pickle.dumps(s)),
+        "{:.3f}".format,
+        copy.deepcopy,
     ],
 )
 def test_scalars_are_evaluated_where_python_needs_them(evaluating: Any) -> None:
@@ -299,7 +300,7 @@ def test_pedantic_locks_sources_until_the_return() -> None:
 
 
 def test_small_arguments_run_plain() -> None:
-    seen = []
+    seen: list[Any] = []
     with options(batch="auto"):
         pipeline(lambda x: seen.append(type(x)))(numbers())
     pipeline(lambda x: seen.append(issubclass(type(x), Lazy)))(numbers())
