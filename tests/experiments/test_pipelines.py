@@ -12,6 +12,8 @@ import pytest
 
 from benchmarks.performance import ratios_table
 from spliter.pipeline import options
+from spliter_experiments.compare.engines.dask_engine import connect
+from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.compare.ways import MEANINGS, WAYS
 from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.errors import OptionError, WaysDisagreeError
@@ -77,7 +79,9 @@ def test_data_are_reproducible_and_never_constant(name: str) -> None:
     workload, arguments = posed(name)
     again = workload.make(ROWS.get(name, FEW), 3)
     assert same(arguments, again, exact=True)
-    assert not same(arguments, workload.make(ROWS.get(name, FEW), 4), exact=False) or name == "births"
+    assert (
+        not same(arguments, workload.make(ROWS.get(name, FEW), 4), exact=False) or name == "births"
+    )
     for one in arguments:
         assert not isinstance(one, np.ndarray) or len(np.unique(one)) >= len(one)
 
@@ -183,6 +187,18 @@ def test_the_command_shows_a_table_and_keeps_records(tmp_path: Path) -> None:
     again = run(*arguments, "--output", str(tmp_path))
     assert again.exit_code == 0, again.output
     assert folder.records() == first
+
+
+@pytest.mark.backend("dask")
+def test_over_a_split_tasks_are_partitions_and_nothing_moves() -> None:
+    from benchmarks.pipeline_split import measure, table
+
+    with connect(ClusterChoice(None, workers=2, threads=1)) as engine:
+        runs = {run.way: run for run in measure(engine, rows=2_000, blocks=24, rounds=1)}
+    assert (runs["pipeline"].tasks, runs["pipeline"].nbytes) == (2, 0)
+    assert runs["per-block"].tasks == 24
+    assert (runs["dask"].tasks or 0) > 24
+    assert {row[1] for row in table({12: [*runs.values()]}).rows} == {*runs}
 
 
 def test_ratios_of_workloads_are_by_name(tmp_path: Path) -> None:
