@@ -70,8 +70,11 @@ def load(engine: DaskEngine, rows: int, blocks: int) -> list[da.Array]:
 
 
 def by_pipeline(columns: Sequence[da.Array]) -> list[da.Array]:
-    """Run one task per partition."""
-    return list(pipeline(black_scholes)(split(*columns)))
+    """Run one task per partition; the Split stays open until they are done."""
+    with split(*columns) as partitions:
+        results = list(pipeline(black_scholes)(partitions))
+        wait_for([future for one in results for future in results_of(one)])
+    return results
 
 
 def by_dask(columns: Sequence[da.Array]) -> list[da.Array]:
