@@ -44,11 +44,6 @@ def same_view(one: Node, other: Node) -> bool:
     )
 
 
-def overlap_in_memory(one: Any, other: Any) -> bool:
-    """Return whether two arrays may share an element; for two other objects, if they are one."""
-    return one is not None and _overlap(one, other)
-
-
 def _overlap(one: Any, other: Any) -> bool:
     if one is None or other is None:  # the result of a pending call has memory of its own
         return False

@@ -36,6 +36,9 @@ class Stage:
     stored: list[Node] = field(default_factory=list)
     """Results that the program holds or a later stage needs."""
 
+    has_writes: bool = False
+    """Whether a call changes a value in place."""
+
     @property
     def is_whole(self) -> bool:
         """Whether its calls run on whole values."""
@@ -49,6 +52,7 @@ class Stage:
     def add(self, call: Call, typing: Typing) -> None:
         """Append a call."""
         self.calls.append((call, typing))
+        self.has_writes |= bool(call.writes)
         for number, node in call.live_outputs():
             self.made[node] = typing.outputs[number]
 
@@ -180,6 +184,8 @@ def _is_free_of_conflicts(call: Call, typing: Typing) -> bool:
 
 def _is_aligned(stage: Stage, call: Call, typing: Typing) -> bool:
     """Return whether pieces of a call share memory with pieces of the same items only."""
+    if not call.writes and not stage.has_writes:
+        return True
     return _is_free_of_conflicts(call, typing) and all(
         _cut_alike(each, of_each, call, typing) for each, of_each in stage.calls
     )

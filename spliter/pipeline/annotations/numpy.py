@@ -11,7 +11,7 @@ import numpy as np
 
 from spliter.pipeline._elementwise import Elementwise, example_of
 from spliter.pipeline._graph import Annotation, ArrayMeta, Call, Meta, Node, Typing
-from spliter.pipeline._types import Axis, Reduction, SplitType, Unknown, broadcast
+from spliter.pipeline._types import Axis, Reduction, SplitType, Unknown
 
 
 def axes_of(call: Call, default: int | None) -> tuple[int, ...] | None:
@@ -59,9 +59,9 @@ class Reduce:
         As of :class:`spliter.pipeline.Reduction`.
     default : int or None
         Axis without an argument.
-    exact_axes : bool
-        Whether only arrays cut along the first axis can be combined over all axes, as positions of
-        elements need.
+    takes_start : bool
+        Whether `partial` gets the position of its first item. Over several axes such an array is
+        cut along the first one alone, and not at all if its length is unknown.
     """
 
     scratch = True
@@ -344,5 +344,3 @@ FUNCTIONS: Final[dict[Any, Annotation]] = {
     np.unwrap: Along(-1, position=3),
 }
 """Functions that call ``__array_function__``, and methods of ufuncs."""
-
-__all__ = ["FUNCTIONS", "Along", "Reduce", "axes_of", "broadcast"]

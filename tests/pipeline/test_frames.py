@@ -1,0 +1,82 @@
+"""Annotated functions of pandas frames: rows, filters, groups."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from spliter.pipeline import (
+    Groups,
+    Reduction,
+    Rows,
+    broadcast,
+    options,
+    pipeline,
+    splittable,
+    unknown,
+)
+from spliter.testing import check_splittable
+
+FRAME = pd.DataFrame(
+    {
+        "city": pd.Categorical(["b", "a", "c", "a", "b", "a", "a"]),
+        "name": ["  x", "Y ", None, "z", "zz", "", "Q"],
+        "value": [1.0, np.nan, 3.0, 4.0, -5.0, 6.0, 7.5],
+        "count": [3, 1, 4, 1, 5, 9, 2],
+    }
+)
+PLACES = pd.DataFrame({"city": ["a", "b"], "height": [10, 20]})
+
+
+def cleaned(frame: Any) -> Any:
+    name = frame["name"].str.strip().str.lower()
+    return frame.assign(name=name, value=frame["value"].fillna(0) * 2)
+
+
+def filtered(frame: Any) -> Any:
+    return frame[frame["count"].isin([1, 9, 2])]
+
+
+def by_city(frame: Any) -> Any:
+    return frame.groupby("city", observed=True)[["count", "value"]].sum()
+
+
+def largest(frame: Any) -> Any:
+    return frame.groupby(["city", "count"], observed=True)["value"].max()
+
+
+def with_places(frame: Any, places: Any) -> Any:
+    return frame.merge(places, on="city", how="left")
+
+
+def total(frame: Any) -> Any:
+    return int(frame["count"].sum())
+
+
+@pytest.mark.parametrize(
+    ("fn", "returns"),
+    [
+        (cleaned, Rows()),
+        (by_city, Groups("sum")),
+        (largest, Groups("max")),
+        (total, Reduction(merge=operator.add)),
+    ],
+)
+def test_annotated_functions_of_frames(fn: Any, returns: Any) -> None:
+    check_splittable(splittable(fn, frame=Rows(), returns=returns), FRAME)
+
+
+def test_filters_keep_their_labels_and_chain() -> None:
+    keep = splittable(filtered, frame=Rows(), returns=unknown)
+    clean = splittable(cleaned, frame=Rows(), returns=Rows())
+    add_places = splittable(with_places, frame=Rows(), places=broadcast, returns=unknown)
+    check_splittable(keep, FRAME)
+    with options(batch=2):
+        found = pipeline(lambda frame: clean(keep(clean(frame))))(FRAME)
+        merged = pipeline(add_places)(FRAME, PLACES)
+    pd.testing.assert_frame_equal(found, cleaned(filtered(cleaned(FRAME))))
+    pd.testing.assert_frame_equal(merged.reset_index(drop=True), with_places(FRAME, PLACES))
