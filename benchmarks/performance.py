@@ -39,7 +39,8 @@ from spliter_experiments.layouts import comparison as layouts
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "benchmarks" / "performance.toml"
 PAGE = ROOT / "docs" / "performance.md"
-BASES = ("spliter", IDEAL, "llvm", "mpich-packed", "openmpi-packed")
+OURS = ("spliter", "pipeline")
+BASES = (*OURS, IDEAL, "llvm", "mpich-packed", "openmpi-packed")
 """Ways that the others are divided by; the first one that was measured."""
 
 LAST_LINES = 12
@@ -122,25 +123,24 @@ def ratios_table(records: Sequence[Record]) -> list[str]:
     base = next(way for way in BASES if way in measured)
     known = dict.fromkeys((*MEANINGS, *layouts.MEANINGS))
     ways = [way for way in known if way in measured - {base}]
-    found = {(one.app, one.x, one.way, one.repetition): one.seconds for one in records}
-    rounds = sorted({one.repetition for one in records})
+    found = {((one.app, one.size, one.x), one.way, one.repetition): one.seconds for one in records}
     rows = []
-    for app, x in sorted({(one.app, one.x) for one in records}):
-        own = [found[app, x, base, at] for at in rounds]
+    for case in sorted({key for key, _, _ in found}):
+        own = {at: took for (key, way, at), took in found.items() if (key, way) == (case, base)}
         ratios = (
-            [found[app, x, way, at] / seconds for at, seconds in zip(rounds, own, strict=True)]
-            if (app, x, way, rounds[0]) in found
-            else []
+            [found[case, way, at] / own[at] for at in own if (case, way, at) in found]
             for way in ways
         )
         cells = (quartiles(values) if values else NONE for values in ratios)
-        rows.append((app, f"{x:.15g}", quartiles(own), *cells))
-    # Layouts have no blocks; x is the bytes that are packed.
-    x_is = "blocks per core" if any(one.blocks for one in records) else "bytes"
-    grid = Grid(
-        ("case", x_is, "SplIter, s" if base == "spliter" else f"{base}, s", *ways), tuple(rows)
-    )
-    return (grid if x_is == "bytes" else grid.without("case")).markdown()
+        app, size, at_x = case
+        rows.append((size or app, f"{at_x:.15g}", quartiles([*own.values()]), *cells))
+    seconds = "SplIter, s" if base in OURS else f"{base}, s"
+    has_blocks = any(one.blocks for one in records)
+    x = "blocks per core" if has_blocks else "bytes"
+    grid = Grid(("workload", x, seconds, *ways), tuple(rows))
+    if records[0].size:  # of a program
+        return grid.without(x).markdown()
+    return (grid.without("workload") if has_blocks else grid).markdown()
 
 
 def section(figure: Figure, quick: bool) -> Iterator[str]:

@@ -24,12 +24,15 @@ from spliter_experiments.compare.options import (
     ways_option,
     with_common_options,
 )
-from spliter_experiments.compare.ways import legend
+from spliter_experiments.compare.ways import WAYS, legend
 from spliter_experiments.compare.workloads.workload import App
 from spliter_experiments.harness.console import errors_reported, note, progress
-from spliter_experiments.harness.records import ResultsFolder
+from spliter_experiments.harness.options import parse_ways
+from spliter_experiments.harness.records import Record, ResultsFolder
+from spliter_experiments.harness.summary import summarise
 from spliter_experiments.harness.table import summary_grid
 from spliter_experiments.layouts.patterns import CASES
+from spliter_experiments.pipelines.names import PROGRAMS, parse_programs
 
 if TYPE_CHECKING:
     from spliter_experiments.layouts.comparison import Settings, Subject
@@ -265,6 +268,45 @@ def _compare_layouts(
         note(f"written: {folder.write_table(records)}")
 
 
+@compare.command()
+def pipeline(
+    workload: Annotated[
+        str,
+        typer.Option(
+            help="One, several between commas, or all. "
+            f"{'; '.join(f'{name}: {meaning}' for name, meaning in PROGRAMS.items())}."
+        ),
+    ] = "black-scholes",
+    rows: Annotated[int | None, typer.Option(help="Rows, instead of each one's default.")] = None,
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds, after a warm-up.")] = 5,
+    seed: Annotated[int, typer.Option(help="Of the data and of the order of the ways.")] = 0,
+    ways: Annotated[str | None, ways_option("pipeline")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the records of all runs; those in it are not run again."),
+    ] = None,
+) -> None:
+    """Run programs of NumPy, pandas and other libraries as they are, and as pipelines.
+
+    All ways run in this process, with as many threads as it has cores.
+    """
+    from spliter_experiments.pipelines.comparison import Choice, run_workload
+
+    with errors_reported():
+        folder = None if output is None else ResultsFolder(output)
+        chosen = None if ways is None else parse_ways(ways, WAYS["pipeline"])
+        command = shlex.join(["spliter", *sys.argv[1:]])
+        for name in parse_programs(workload):
+            choice = Choice(name, rows, rounds, seed, chosen, command)
+            with progress() as listener:
+                records = run_workload(choice, listener, folder)
+            _show_workload(name, records)
+        meanings = "\n".join(legend(WAYS["pipeline"]))
+        Console(markup=False).print(meanings, highlight=False, style="dim")
+        if folder is not None:
+            note(f"written: {folder.write_table(folder.records())}")
+
+
 def _compare(
     app: App[Any], common: CommonOptions, choices: Sequence[InputChoice], ways: str | None
 ) -> None:
@@ -282,6 +324,14 @@ def _compare(
         with progress() as listener:
             comparison = run_comparison(app, settings, datasets, listener, folder, show)
     show(comparison)
+
+
+def _show_workload(name: str, records: Sequence[Record]) -> None:
+    """Print the table of a workload of pipelines."""
+    ways = [way for way in WAYS["pipeline"] if any(one.way == way for one in records)]
+    grid = summary_grid(summarise(records, ways), "rows", "times in seconds")
+    title = f"{name}: {PROGRAMS[name]}; {records[0].rows:,} rows, {records[0].threads} cores"
+    Console(markup=False).print(grid.without("rows", "runs", "init", "iterate").terminal(title))
 
 
 def _note_columns(points: Points) -> None:

@@ -77,6 +77,7 @@ WAYS: Final = {
         IDEAL,
     ),
     "prefetch": ("spliter", "spliter-plain", "per-block", "window", "slices", "dask", WORK),
+    "pipeline": ("pipeline", "plain", NUMBA, "numexpr", "blosc2", "dask", "polars", "processes"),
 }
 """Ways of each app, in the order of the tables."""
 
@@ -103,6 +104,12 @@ MEANINGS: Final = {
     "spliter-plain": "the same, without reading ahead",
     "window": "a window over a pool of threads, written by hand",
     "slices": "reads of eight blocks at once",
+    "pipeline": "the program in batches that fit the cache, a thread per core",
+    "plain": "the program as it is, of NumPy, pandas or another library",
+    "numexpr": "one expression, evaluated by numexpr",
+    "blosc2": "the program, fused by blosc2.jit",
+    "polars": "the program, written for polars",
+    "processes": "the library's own processes",
     WORK: "the work alone on one core, without reading",
     SKLEARN: "scikit-learn in one process on this machine",
     FLOOR: "the same kernel in plain processes, no engine: the least it can take",

@@ -27,6 +27,15 @@ PACKAGES = (
     "joblib",
     "numba",
     "scikit-image",
+    "numexpr",
+    "blosc2",
+    "polars",
+    "spacy",
+    "mkl",
+    "utm",
+    "seawater",
+    "haversine",
+    "pvlib",
 )
 
 

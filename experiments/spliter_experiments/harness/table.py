@@ -16,7 +16,7 @@ NONE = "-"
 
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
-REFERENCES = ("ideal", "floor", "spliter")
+REFERENCES = ("ideal", "floor", "plain", "pipeline", "spliter")
 """Ways that the others are divided by, in the columns "over ..."."""
 
 

