@@ -1,7 +1,7 @@
 """Measure reading ahead where blocks are on a Dask worker's disk, or copied by COMPSs tasks.
 
     python benchmarks/ahead.py spilled --rounds 7    # a worker with twice the data that it can hold
-    python benchmarks/ahead.py compss --rounds 9     # COMPSs over dataClay, on a stand-in
+    python benchmarks/ahead.py compss --rounds 7     # COMPSs over dataClay, on a stand-in
 
 Each loop works as long on any block. Interleaved rounds; prints medians and quartiles over the
 rounds. ``spilled`` starts a Dask worker of one thread and makes data of twice its memory limit: it
@@ -159,7 +159,7 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
     for command, option, default in (
         (spilled, "--megabytes", 1000),
-        (compss, "--blocks", 60),
+        (compss, "--blocks", 40),
     ):
         sub = commands.add_parser(command.__name__)
         sub.add_argument("--rounds", type=int, default=7)
