@@ -44,11 +44,19 @@ def two_workers() -> Iterator[Client]:
         yield client
 
 
-def interleaved(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Return the seconds of each way in each round, after one that is not counted."""
+def interleaved(
+    ways: Mapping[str, Callable[[], object]],
+    rounds: int,
+    before: Callable[[], object] = lambda: None,
+) -> dict[str, list[float]]:
+    """Return the seconds of each way in each round, after one that is not counted.
+
+    What is called `before` each of them is not timed.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for at in range(-1, rounds):
         for name, way in ways.items():
+            before()
             start = time.perf_counter()
             way()
             if at >= 0:
