@@ -21,6 +21,8 @@ import pytest
 
 import spliter
 import spliter.backend
+import spliter.layout
+import spliter.pipeline
 import spliter.testing
 import spliter_apps
 from tests.conftest import ROOT, SOURCE_ROOTS
@@ -101,6 +103,8 @@ def test_every_public_name_is_in_the_api(site: Path) -> None:
     names = {line.split(" ")[0] for line in zlib.decompress(written).decode().splitlines()}
     public = {f"spliter.{name}" for name in spliter.__all__}
     public |= {f"spliter.backend.{name}" for name in spliter.backend.__all__}
+    public |= {f"spliter.layout.{name}" for name in spliter.layout.__all__}
+    public |= {f"spliter.pipeline.{name}" for name in spliter.pipeline.__all__}
     public |= {f"spliter.testing.{name}" for name in spliter.testing.__all__}
     public |= {f"spliter_apps.{name}" for name in spliter_apps.__all__}
     assert sorted(public - names) == [], "name them in docs/api/*.md"

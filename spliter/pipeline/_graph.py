@@ -289,11 +289,13 @@ class Graph:
             self.sources[id(data)] = node
         return node
 
-    def lock_array(self, array: Any) -> None:
-        """Make an array read-only while calls are pending."""
-        if isinstance(array, np.ndarray) and array.flags.writeable:
-            array.flags.writeable = False
-            self.locked.append(array)
+    def lock_inputs(self, call: Call) -> None:
+        """Make inputs of a call read-only while calls are pending, unless a call writes them."""
+        written = {id(node.data) for each in self.pending for node in each.writes}
+        for array in (node.data for node in call.inputs):
+            if id(array) not in written and isinstance(array, np.ndarray) and array.flags.writeable:
+                array.flags.writeable = False
+                self.locked.append(array)
 
     def unlock(self) -> None:
         """Make the locked arrays writeable again."""

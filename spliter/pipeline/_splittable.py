@@ -13,6 +13,7 @@ import numpy as np
 
 from spliter._errors import AnnotationError
 from spliter._task_checks import check_task_function, name_of
+from spliter.pipeline._capture import capture, plain
 from spliter.pipeline._graph import (
     ArrayMeta,
     Call,
@@ -24,7 +25,7 @@ from spliter.pipeline._graph import (
     common_graph,
     meta_of,
 )
-from spliter.pipeline._lazy import Lazy, capture, compute, is_capturable, lazies_in, plain
+from spliter.pipeline._lazy import Lazy, compute, is_capturable, lazies_in
 from spliter.pipeline._types import (
     AnyType,
     Axis,
