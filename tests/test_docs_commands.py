@@ -382,10 +382,21 @@ def pre_commit(arguments: Sequence[str]) -> None:
     assert (ROOT / ".pre-commit-config.yaml").is_file()
 
 
+def mpiexec(words: Sequence[str]) -> None:
+    match words:
+        case ["-n", ranks, "python", program]:
+            assert int(ranks) > 0
+            assert program.endswith(".py")
+        case _:
+            raise AssertionError("expected mpiexec -n RANKS python PROGRAM.py")
+
+
 JUDGES: Final[dict[str, Callable[[Desk, Sequence[str]], None]]] = {
     "bash": lambda _, words: bash(words),
     "dask": lambda _, words: dask(words),
     "export": lambda _, words: export(words),
+    # tests/layout/test_mpi.py runs the program.
+    "mpiexec": lambda _, words: mpiexec(words),
     "pip": lambda _, words: pip(words),
     "pre-commit": lambda _, words: pre_commit(words),
     "pytest": Desk.pytest,

@@ -31,7 +31,6 @@ PACKAGES = (
     "blosc2",
     "polars",
     "spacy",
-    "mkl",
     "utm",
     "seawater",
     "haversine",
