@@ -413,8 +413,7 @@ def test_splits_that_are_closed_during_a_lookup(prefetch: Any) -> None:
     error = future.exception(30)
     assert isinstance(error, SplitClosedError) or future.result() == sum(n**2 for n in range(20))
     wait_for_abandoned(parts._token)
-    assert (window.nbytes, window.loops, source.running) == (0, 0, 0)
-    assert not _abandoned
+    assert (window.nbytes, window.loops, source.running, len(_abandoned)) == (0, 0, 0, 0)
 
 
 def test_use_in_an_event_loop() -> None:
@@ -427,15 +426,13 @@ def test_use_in_an_event_loop() -> None:
 
 
 def test_metrics_show_the_depth_of_a_lookup() -> None:
-    blocks: list[list[int]] = [[number] for number in range(12)]
     for prefetch, depth in ((3, 3), (False, 0)):
-        with split(blocks, partitions_per_location=1) as parts:
-            looked_up = parts[0].submit(
+        with split([[number] for number in range(12)], partitions_per_location=1) as parts:
+            (found,) = parts.map(
                 lambda part, ahead: list(part.lookup(Squares(), _itself, ahead)), prefetch
             )
-            assert len(looked_up.result()) == 12
-            (measured,) = parts.metrics()
-        assert (measured.read_ahead, measured.unused_reads) == (depth, 0)
+            assert len(found.result()) == 12
+            assert [(one.read_ahead, one.unused_reads) for one in parts.metrics()] == [(depth, 0)]
 
 
 def test_partitions_without_their_blocks() -> None:
