@@ -77,7 +77,7 @@ def by_pipeline(columns: Sequence[da.Array]) -> list[da.Array]:
     return results
 
 
-def by_dask(columns: Sequence[da.Array]) -> list[da.Array]:
+def by_dask(columns: Sequence[Any]) -> list[da.Array]:
     """Run the graph of dask.array."""
     return list(dask.persist(*black_scholes(*columns)))
 
