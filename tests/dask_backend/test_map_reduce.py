@@ -77,8 +77,10 @@ def test_one_task_for_each_worker(start_cluster: StartCluster) -> None:
     with counter(client) as count:
         counts = count(lambda: parts.map_reduce(total, operator.add).result())
     assert parts.map_reduce(total, operator.add).result() == expected(60)
-    # Three tasks for the workers, and one that adds their results; 20 partitions at each.
-    assert (len(parts), counts.tasks, counts.graphs) == (60, 4, 1)
+    # Three tasks for the workers, and one that adds their results; 20 partitions at each. On a busy
+    # machine the message is sent before the last of them was submitted.
+    assert (len(parts), counts.tasks) == (60, 4)
+    assert counts.graphs <= 2
     assert parts.moved.blocks == 0
 
 
