@@ -28,6 +28,7 @@ BINDING = re.compile(
 LOOKED_AT = {
     # The GPL is that of a mode for an editor, which is not installed.
     "docutils": "Public Domain; BSD; PSF",
+    "mpich": "MPICH's own, permissive like BSD; a requirement of the tests alone",
     "pyspliter": "BSD-3-Clause",
 }
 """Packages whose metadata do not say, and what their licence files say."""

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from spliter.pipeline._annotations import annotation_of
 from spliter.pipeline._elementwise import (
     ASSIGN,
     ASTYPE,
@@ -25,7 +26,6 @@ from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._graph import Annotation, ArrayMeta, Call, Graph, Node, common_graph
 from spliter.pipeline._lazy import Lazy, as_argument, compute, computed, is_capturable, lazies_in
 from spliter.pipeline._options import CURRENT
-from spliter.pipeline.annotations import annotation_of
 
 
 class LazyObject(Lazy):

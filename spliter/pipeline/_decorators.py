@@ -14,13 +14,13 @@ from spliter._cache import cache_nbytes
 from spliter._errors import InvalidArgumentError
 from spliter._split import Split
 from spliter._task_checks import check_task_function, name_of
+from spliter.pipeline._annotations import functions_of
 from spliter.pipeline._capture import wrap
 from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._graph import Graph
 from spliter.pipeline._lazy import Lazy, computed, is_capturable, lazies_in
 from spliter.pipeline._options import CURRENT
 from spliter.pipeline._splittable import annotated_of, splittable
-from spliter.pipeline.annotations import functions_of
 
 
 def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:

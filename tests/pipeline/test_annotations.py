@@ -14,8 +14,8 @@ from hypothesis import given
 
 from spliter import AnnotationError
 from spliter.pipeline import Reduction, Rows, module, options, pipeline, splittable
-from spliter.pipeline.annotations import functions_of
-from spliter.pipeline.annotations.numpy import FUNCTIONS, Along, Reduce
+from spliter.pipeline._annotations import functions_of
+from spliter.pipeline._annotations.numpy import FUNCTIONS, Along, Reduce
 from spliter.testing import check_splittable
 
 TOLERANT = {
@@ -121,7 +121,7 @@ def test_other_packages_bring_annotations(monkeypatch: pytest.MonkeyPatch) -> No
         return [EntryPoint()] if (group, name) == ("spliter.annotations", "statistics") else []
 
     functions_of.cache_clear()
-    monkeypatch.setattr("spliter.pipeline.annotations.metadata.entry_points", entry_points)
+    monkeypatch.setattr("spliter.pipeline._annotations.metadata.entry_points", entry_points)
     statistics = module("statistics")
     with options(batch=2):
         assert pipeline(statistics.fmean)([1.0, 2.0, 3.0, 5.0]) == 4.0

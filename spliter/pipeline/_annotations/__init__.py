@@ -16,7 +16,7 @@ from typing import Any, Final
 from spliter.pipeline._graph import Annotation
 
 TABLES: Final = {
-    "skimage": "spliter.pipeline.annotations.skimage:FUNCTIONS",
+    "skimage": "spliter.pipeline._annotations.skimage:FUNCTIONS",
 }
 """Modules of this package with the annotations of a library's functions, by their names."""
 
@@ -32,7 +32,7 @@ def annotation_of(fn: Callable[..., Any]) -> Annotation | None:
     fn : callable
         What NumPy passes to ``__array_function__``, or a method ``reduce`` of a ufunc.
     """
-    from spliter.pipeline.annotations import numpy
+    from spliter.pipeline._annotations import numpy
 
     return numpy.FUNCTIONS.get(fn)
 
