@@ -223,7 +223,7 @@ class SplitChecks(BackendHooks):
 
     @pytest.mark.parametrize("check", CHECKS_WITH_A_SCHEDULE)
     def test_the_same_with_a_schedule(self, check: str) -> None:
-        self.schedule = "FAC2"
+        self.schedule: str | None = "FAC2"
         getattr(self, check)()
 
     def test_repr_gives_the_numbers(self) -> None:
