@@ -198,4 +198,4 @@ MOVERS: Final[Mapping[str, Callable[[Stage], Mover]]] = {
     "numba": with_numba,
     "mpi": with_datatype,
 }
-"""How a process moves, by the names of the ways; ``mpi`` is whichever library it has."""
+"""How a process moves, by the names of the ways; ``mpi`` is the MPI library of its environment."""
