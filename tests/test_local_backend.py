@@ -225,7 +225,7 @@ def test_zarr_blocks_are_read_when_their_turn_comes(
         return original(self, selection)
 
     monkeypatch.setattr(zarr.Array, "__getitem__", counted)
-    (partition,) = split(array, partitions_per_location=1)
+    (partition,) = split(array, partitions_per_location=1, prefetch=False)
     blocks = iter(partition)
     assert read == []
     next(blocks)
