@@ -7,6 +7,7 @@ partitions' workers; counts the moved blocks that tasks report.
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 import uuid
 import weakref
@@ -200,6 +201,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         self._members = list(members)
         self._queries = BlockQueries(client)
         self._token = uuid.uuid4().hex
+        self._numbers = itertools.count()
         self._topic = _listen(client, self._token, self)
         self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
         self._aligned_holders: list[Mapping[Key, Sequence[str]]] = []
@@ -275,7 +277,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
                 topic=self._topic,
                 token=self._token,
                 client=self.client.id,
-                materialized_key=f"spliter-materialized-{uuid.uuid4().hex}",
+                materialized_key=f"spliter-materialized-{self._token}-{next(self._numbers)}",
                 timeout=self._queries.timeout,
                 view=None if self._view is None else self._view(part),
                 shared=bool(part.holders),
