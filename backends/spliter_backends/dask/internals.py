@@ -314,6 +314,11 @@ def in_memory(worker: Worker) -> Any:
     return fast.d if 2 * fast.total_weight < fast.n else fast
 
 
+def has_spilled(worker: Worker) -> bool:
+    """Return whether values of a worker are on disk, as far as its buffer is known."""
+    return _has_known_buffer(worker) and len(worker.data.slow) > 0  # type: ignore[attr-defined]
+
+
 def read_spilled(worker: Worker, key: Key) -> Any:
     """Read a value that may be on disk; return it to memory only if there is room."""
     data: Any = worker.data

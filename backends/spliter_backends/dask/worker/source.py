@@ -42,7 +42,7 @@ from spliter.backend import (
     concatenate,
     log_event,
 )
-from spliter_backends.dask.internals import call_scheduler, in_memory
+from spliter_backends.dask.internals import call_scheduler, has_spilled, in_memory
 from spliter_backends.dask.worker.fetch import fetch, leave_thread_pool
 from spliter_backends.dask.worker.materialize import limit_time, materialize_here
 from spliter_backends.dask.worker.memory import (
@@ -169,9 +169,10 @@ class PartitionReader:
     def fetches(self) -> Fetches | None:
         """Return the reads of the blocks; None if all of them are in memory."""
         source, memory = self._source, in_memory(self._worker)
-        # map() takes a third of the time of a loop in Python, for every block of every pass.
-        are_here = (all(map(memory.__contains__, keys)) for keys in source.members)
-        if source.prefetch is False or all(are_here):
+        # In most passes nothing is on disk: then no time is spent on every block.
+        if source.prefetch is False or not has_spilled(self._worker):
+            return None
+        if all(all(map(memory.__contains__, keys)) for keys in source.members):
             return None
         return Fetches(
             self._read_local,
