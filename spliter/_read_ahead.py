@@ -15,7 +15,6 @@ one location may hold (:class:`Window`). The loop reads a block itself if no thr
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import functools
 import math
@@ -352,13 +351,6 @@ class ReadAhead(LookAhead[TimedRead]):
 
     def _begin(self, number: int) -> TimedRead:
         return start_read(self.fetches.read, number)
-
-    def _begin_now(self, number: int) -> TimedRead | None:
-        # Read by this thread, the store would get it after those that follow.
-        if self._pace.depth and self.fetches.nbytes[number] and self._has_memory():
-            with contextlib.suppress(RuntimeError):  # the interpreter is shutting down
-                return self._begin(number)
-        return None
 
     def _finish(self, number: int, pending: TimedRead | None) -> tuple[Any, float]:
         if pending is None or pending.cancel():
