@@ -18,6 +18,7 @@ No block is moved.
 
 from __future__ import annotations
 
+from spliter._batches import batches
 from spliter._errors import (
     AlignmentError,
     AnnotationError,
@@ -97,6 +98,7 @@ __all__ = [
     "WholeArrayError",
     "as_completed",
     "backends",
+    "batches",
     "gather",
     "is_collection",
     "progress",

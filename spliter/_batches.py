@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
@@ -21,10 +22,10 @@ import numpy as np
 
 from spliter._cache import cache_nbytes
 from spliter._column_copy import Target, chosen_columns
-from spliter._columns import select
+from spliter._columns import check_columns, select
 from spliter._errors import InvalidArgumentError
 from spliter._materialize import CALL_NBYTES
-from spliter.backend.contents import concatenate, count_rows, is_sparse, take_rows
+from spliter.backend.contents import check_rows, concatenate, count_rows, is_sparse, take_rows
 
 BatchNbytes: TypeAlias = int | Literal["auto"]
 
@@ -39,38 +40,41 @@ UNKNOWN_ROW_NBYTES: Final = 100
 """Assumed size of items of a list."""
 
 
-def batch_nbytes(nbytes: BatchNbytes) -> int:
-    """Return the maximum bytes of a batch.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If they are neither ``"auto"`` nor a positive int.
-    """
-    if isinstance(nbytes, str) and nbytes == "auto":
-        return min(cache_nbytes(), MAX_AUTO_NBYTES)
-    try:
-        number = 0 if isinstance(nbytes, bool) else operator.index(nbytes)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise InvalidArgumentError(f'nbytes must be "auto" or an int >= 1, got {nbytes!r}')
-    return number
-
-
 def batches(
-    blocks: Iterable[Any], nbytes: int, columns: list[Hashable] | None = None
+    blocks: Iterable[Any],
+    nbytes: BatchNbytes = "auto",
+    columns: Sequence[Hashable] | None = None,
+    rows: int | None = None,
 ) -> Iterator[Any]:
-    """Yield the rows of blocks in batches of about `nbytes`; each is valid until the next one.
+    """Yield the rows of any blocks in batches that fit the processor's cache.
+
+    :meth:`spliter.Partition.batches` does this for the blocks of a partition. A batch is valid
+    until the next one is requested.
 
     Parameters
     ----------
     blocks : iterable of block, or of tuple of block
-        Blocks without rows are left out.
-    nbytes : int
-        Maximum bytes of a batch, of all blocks of a tuple together; one row may be larger.
-    columns : list or None
-        Columns of the (first) block.
+        The blocks of a tuple have as many rows as each other. Blocks without rows are left out.
+    nbytes : "auto" or int
+        Maximum bytes of a batch, of all blocks of a tuple together, if a row is not larger; by
+        default those of the level-2 cache of a core, up to 1 MiB.
+    columns : sequence, optional
+        Columns of the (first) block, copied into the buffer.
+    rows : int, optional
+        Maximum rows of a batch, for loops with temporaries of their own. These make many calls per
+        batch, so that blocks of up to half as many rows are copied; by default only blocks that
+        take no longer to copy than a few calls.
+
+    Yields
+    ------
+    block, or tuple of block
+        One or more consecutive rows, of blocks of one kind.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `nbytes` or `rows` is not positive, a column is unknown or repeated, or a block has no
+        rows that can be counted.
 
     Examples
     --------
@@ -78,48 +82,85 @@ def batches(
     >>> [(len(batch), int(batch[0])) for batch in batches(blocks, nbytes=4000)]
     [(450, 900), (450, 900), (5, 2)]
     """
+    is_auto = isinstance(nbytes, str) and nbytes == "auto"
+    limit = min(cache_nbytes(), MAX_AUTO_NBYTES) if is_auto else _positive("nbytes", nbytes)
+    most = None if rows is None else _positive("rows", rows)
+    return _regrouped(blocks, limit, check_columns(columns), most)
+
+
+def _positive(name: str, value: Any) -> int:
+    """Return a limit; refuse other values than positive integers."""
+    try:
+        number = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise InvalidArgumentError(f"{name} must be an int >= 1, got {value!r}; leave it out")
+    return number
+
+
+def _regrouped(
+    blocks: Iterable[Any], nbytes: int, columns: list[Hashable] | None, most: int | None
+) -> Iterator[Any]:
     iterator = iter(blocks)
-    first = next((block for block in iterator if count_rows(block)), None)
+    first = next((block for block in iterator if _height(block)), None)
     if first is None:
         return
-    join = _Join(first, nbytes, columns)
+    join = _Join(first, nbytes, columns, most)
     # Local names: with ten rows per block this loop takes as long as the copies.
     count, rows, small = join.count, join.rows, join.small
     pending: list[Any] = []
     filled = 0
     for block in itertools.chain((first,), iterator):
-        height = count(block)
+        try:
+            height = count(block)
+        except TypeError:
+            height = _height(block)
         if height <= small:
             if filled + height > rows:
-                yield join.joined(pending, filled)
+                yield from join.joined(pending, filled)
                 pending, filled = [], 0
             if height:
                 pending.append(block)
                 filled += height
             continue
         if filled:
-            yield join.joined(pending, filled)
+            yield from join.joined(pending, filled)
             pending, filled = [], 0
-        if height <= rows and columns is None:
-            yield block
-        else:
-            yield from join.cut(block, height)
+        yield from join.cut(block, height)
     if filled:
-        yield join.joined(pending, filled)
+        yield from join.joined(pending, filled)
+
+
+def _height(block: Any) -> int:
+    """Return the rows of a block of any kind."""
+    try:
+        return count_rows(block)
+    except (TypeError, IndexError):
+        raise InvalidArgumentError(
+            f"a block of type {type(block).__name__} has no rows; pass arrays, data frames, sparse "
+            "matrices or lists, or tuples of these"
+        ) from None
 
 
 class _Join:
     """Joins small blocks and cuts large ones; knows both from the first block that has rows."""
 
-    def __init__(self, first: Any, nbytes: int, columns: list[Hashable] | None) -> None:
+    def __init__(
+        self, first: Any, nbytes: int, columns: list[Hashable] | None, most: int | None
+    ) -> None:
+        self.limits = nbytes, columns, most
+        self.kind = _kind(first)
         members, height = _members(first), count_rows(first)
         self.is_tuple = isinstance(first, tuple)
         # Sparse matrices refuse len(); for arrays it is much faster than count_rows().
-        self.count: Callable[[Any], int] = len if type(first) is np.ndarray else count_rows
+        self.count: Callable[[Any], int] = len if type(first) is np.ndarray else _height
         row_nbytes = sum(_row_nbytes(member, height) for member in members) or 1
-        self.rows = max(int(nbytes / row_nbytes), 1)
+        self.rows = max(min(int(nbytes / row_nbytes), most or sys.maxsize), 1)
         # Copying a larger block takes longer than the calls that it saves.
-        self.small = min(self.rows // 2, int(CALL_NBYTES / row_nbytes))
+        self.small = self.rows // 2
+        if most is None:
+            self.small = min(self.small, int(CALL_NBYTES / row_nbytes))
         self.members: list[_Buffer | _Copies] = [
             (_Buffer if type(member) is np.ndarray else _Copies)(
                 member, self.rows, None if number else columns
@@ -127,30 +168,51 @@ class _Join:
             for number, member in enumerate(members)
         ]
 
-    def joined(self, blocks: list[Any], filled: int) -> Any:
-        """Return blocks as one batch."""
-        if not self.is_tuple:
-            return self.members[0].joined(blocks, filled)
-        columns = zip(*blocks, strict=True)
-        return tuple(
-            member.joined(list(of_member), filled)
-            for member, of_member in zip(self.members, columns, strict=True)
-        )
+    def joined(self, blocks: list[Any], filled: int) -> Iterator[Any]:
+        """Yield blocks as one batch, or as one for each run of blocks of one kind."""
+        columns = zip(*blocks, strict=True) if self.is_tuple else (blocks,)
+        try:
+            parts = tuple(
+                member.joined(list(of_member), filled)
+                for member, of_member in zip(self.members, columns, strict=True)
+            )
+        except (TypeError, ValueError):
+            for block in blocks:
+                check_rows(_members(block), "a batch")
+            if set(map(_kind, blocks)) == {self.kind}:
+                raise
+            for _, run in itertools.groupby(blocks, _kind):
+                yield from _regrouped(run, *self.limits)
+        else:
+            yield parts if self.is_tuple else parts[0]
 
     def cut(self, block: Any, height: int) -> Iterator[Any]:
         """Yield a block in views of about equal size."""
-        step = -(-height // -(-height // self.rows))
-        for start in range(0, height, step):
-            run = slice(start, start + step)
-            parts = tuple(
-                member.cut(one, run)
-                for member, one in zip(self.members, _members(block), strict=True)
-            )
-            yield parts if self.is_tuple else parts[0]
+        if _kind(block) != self.kind:
+            yield from _regrouped([block], *self.limits)
+        elif height <= self.rows and self.limits[1] is None:
+            yield block
+        else:
+            check_rows(_members(block), "a batch")
+            step = -(-height // -(-height // self.rows))
+            for start in range(0, height, step):
+                run = slice(start, start + step)
+                parts = tuple(
+                    member.cut(take_rows(one, run))
+                    for member, one in zip(self.members, _members(block), strict=True)
+                )
+                yield parts if self.is_tuple else parts[0]
 
 
 def _members(block: Any) -> tuple[Any, ...]:
     return block if isinstance(block, tuple) else (block,)
+
+
+def _kind(block: Any) -> Any:
+    """Return what blocks that are concatenated have in common."""
+    if isinstance(block, tuple):
+        return tuple(map(_kind, block))
+    return type(block), getattr(block, "dtype", None), getattr(block, "shape", ())[1:]
 
 
 def _row_nbytes(block: Any, height: int) -> float:
@@ -168,7 +230,8 @@ class _Buffer:
     """Plain arrays: small ones are copied into one buffer."""
 
     def __init__(self, first: Any, rows: int, columns: list[Hashable] | None) -> None:
-        self.kind = first.dtype, first.shape[1:]
+        self.kind = _kind(first)
+        self.columns = columns
         self.target = Target.of(
             first.dtype,
             (rows, *first.shape[1:]),
@@ -176,37 +239,28 @@ class _Buffer:
             as_columns=False,
             allocate=np.empty,
         )
-        self.has_columns = columns is not None
 
     def joined(self, blocks: Sequence[Any], filled: int) -> Any:
-        """Copy blocks into the buffer."""
+        """Copy blocks into the buffer; a `TypeError` or `ValueError` if their kinds differ."""
         buffer = self.target.result[:filled]
-        if self.has_columns:
-            start = 0
-            for block in blocks:
-                self._copy(block, start)
-                start += len(block)
-            return buffer
-        try:
+        if self.columns is None:
+            if set(map(type, blocks)) != {np.ndarray}:
+                raise TypeError("some blocks are not plain arrays")
             return np.concatenate(blocks, out=buffer, casting="no")
-        except (TypeError, ValueError) as error:
-            raise InvalidArgumentError(f"blocks cannot be joined to a batch: {error}") from error
+        start = 0
+        for block in blocks:
+            if _kind(block) != self.kind:
+                raise TypeError("the kinds of blocks differ")
+            self.target.copy(block, start)
+            start += len(block)
+        return buffer
 
-    def cut(self, block: Any, rows: slice) -> Any:
-        """Return rows of a block: a view, or a copy of some columns."""
-        run = block[rows]
-        if not self.has_columns:
+    def cut(self, run: Any) -> Any:
+        """Return rows of a block, or a copy of some of their columns."""
+        if self.columns is None:
             return run
-        self._copy(run, 0)
+        self.target.copy(run, 0)
         return self.target.result[: len(run)]
-
-    def _copy(self, block: Any, start: int) -> None:
-        if (block.dtype, block.shape[1:]) != self.kind:
-            raise InvalidArgumentError(
-                f"blocks cannot be joined to a batch: rows of {self.kind[1]} {self.kind[0]} and "
-                f"of {block.shape[1:]} {block.dtype}"
-            )
-        self.target.copy(block, start)
 
 
 class _Copies:
@@ -219,6 +273,6 @@ class _Copies:
         """Concatenate blocks."""
         return select(concatenate(blocks), self.columns)
 
-    def cut(self, block: Any, rows: slice) -> Any:
-        """Return rows of a block."""
-        return select(take_rows(block, rows), self.columns)
+    def cut(self, run: Any) -> Any:
+        """Return rows of a block, or some of their columns."""
+        return select(run, self.columns)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from spliter._batches import BatchNbytes, batch_nbytes, batches
+from spliter._batches import BatchNbytes, batches
 from spliter._column_copy import copy_columns
 from spliter._columns import check_columns
 from spliter._errors import SplitClosedError
@@ -174,13 +174,14 @@ class LocalBlocks(IndexedBlocks):
         Yields
         ------
         block, or tuple of block
-            One or more consecutive rows, in the order of the partition; of any number of blocks.
+            One or more consecutive rows, in the order of the partition, of any number of blocks of
+            one kind.
 
         Raises
         ------
         InvalidArgumentError
-            If `nbytes` is not positive, a column is unknown or repeated, the blocks form several
-            columns, or small blocks differ in kind, dtype or width.
+            If `nbytes` is not positive, a column is unknown or repeated, or the blocks form several
+            columns.
         PartitionNotLocalError
             If this process is not the partition's location.
 
@@ -195,9 +196,7 @@ class LocalBlocks(IndexedBlocks):
         """
         self._check_open()
         self._indexes.check_whole_rows("cut into batches")
-        return self._measured(
-            batches(self._iterated(), batch_nbytes(nbytes), check_columns(columns))
-        )
+        return self._measured(batches(self._iterated(), nbytes, columns))
 
     def cut(self, values: Any) -> list[Any]:
         """Split an array with one entry per row into one part per block.

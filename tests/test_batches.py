@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 from typing import Any
 
@@ -11,8 +12,16 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 
-from spliter import BlockGrid, InvalidArgumentError, Partition, PartitionMetrics, split
-from spliter._batches import MAX_AUTO_NBYTES, batch_nbytes, batches
+from spliter import (
+    AlignmentError,
+    BlockGrid,
+    InvalidArgumentError,
+    Partition,
+    PartitionMetrics,
+    batches,
+    split,
+)
+from spliter._batches import MAX_AUTO_NBYTES
 from spliter.backend import concatenate
 from tests.fake_engine import fake_split
 from tests.test_take import FRAME, MASKED, RECORDS, TABLE, cut, same
@@ -123,26 +132,40 @@ def test_memory() -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak <= batch_nbytes("auto") + 2**20
+    assert peak <= MAX_AUTO_NBYTES + 2**20
 
 
 def test_default_size() -> None:
-    assert 2**15 <= batch_nbytes("auto") <= MAX_AUTO_NBYTES
-    assert batch_nbytes(5) == 5
+    most = max(len(batch) for batch in batches([np.zeros(3 * 2**20, np.uint8)]))
+    assert 2**15 <= most <= MAX_AUTO_NBYTES
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=12), st.integers(1, 25))
+def test_rows_are_limited(lengths: list[int], rows: int) -> None:
+    whole = np.arange(float(sum(lengths)))
+    found = [one.copy() for one in batches(np.split(whole, np.cumsum(lengths)[:-1]), rows=rows)]
+    assert all(0 < len(batch) <= rows for batch in found)
+    np.testing.assert_array_equal(np.concatenate([whole[:0], *found]), whole)
+
+
+def test_with_a_limit_of_rows_larger_blocks_are_joined() -> None:
+    blocks = [np.ones((2000, 5))] * 10
+    assert [len(batch) for batch in batches(blocks)] == [2000] * 10
+    assert [len(batch) for batch in batches(blocks, rows=4100)] == [4000] * 5
 
 
 @pytest.mark.parametrize("nbytes", [0, -1, 1.5, True, "large", None])
 def test_sizes_that_cannot_be_used(nbytes: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="nbytes"):
         partition_of(cut(TABLE)).batches(nbytes)
+    if nbytes not in {"large", None}:
+        with pytest.raises(InvalidArgumentError, match="rows"):
+            batches(cut(TABLE), rows=nbytes)
 
 
 @pytest.mark.parametrize(
     ("blocks", "columns", "named"),
     [
-        ([TABLE, TABLE.astype("f4")], None, "joined to a batch"),
-        ([TABLE, TABLE[:, :2]], None, "joined to a batch"),
-        ([TABLE, TABLE.astype("f4")], [0], "joined to a batch"),
         ([TABLE], [9], "unknown"),
         ([TABLE], [0, 0], "repeated"),
         ([[1, 2]], [0], "no columns"),
@@ -151,6 +174,42 @@ def test_sizes_that_cannot_be_used(nbytes: Any) -> None:
 def test_blocks_that_cannot_be_used(blocks: Any, columns: Any, named: str) -> None:
     with pytest.raises(InvalidArgumentError, match=named):
         list(partition_of(blocks).batches(columns=columns))
+
+
+@pytest.mark.parametrize("columns", [None, [1, 0]])
+@pytest.mark.parametrize("nbytes", ["auto", 100])
+def test_blocks_of_different_kinds_are_not_joined(columns: Any, nbytes: Any) -> None:
+    kinds: list[Any] = [
+        TABLE,
+        TABLE.astype("f4"),
+        MASKED,
+        sp.csr_array(TABLE),
+        TABLE[:, :3].astype("i8"),
+    ]
+    found = {
+        kind: concatenate(run)
+        for kind, run in itertools.groupby(
+            map(copied, batches(itertools.chain(*map(cut, kinds)), nbytes, columns)), kind_of
+        )
+    }
+    for kind, whole in zip(found.values(), kinds, strict=True):
+        same(kind, whole if columns is None else whole[:, columns])
+
+
+def kind_of(batch: Any) -> tuple[Any, ...]:
+    return type(batch), batch.dtype, batch.shape[1]
+
+
+@pytest.mark.parametrize("block", [3.0, np.array(1), ()])
+def test_objects_without_rows(block: Any) -> None:
+    for before in [], [[1]]:
+        with pytest.raises(InvalidArgumentError, match="has no rows"):
+            list(batches([*before, block]))
+
+
+def test_tuples_of_different_lengths() -> None:
+    with pytest.raises(AlignmentError, match=r"\[3, 2\]"):
+        list(batches([(np.ones(3), np.ones(2)), (np.ones(3), np.ones(3))]))
 
 
 def test_blocks_in_several_columns() -> None:

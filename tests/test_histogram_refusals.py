@@ -11,9 +11,9 @@ import pytest
 import scipy.sparse
 import sparse
 
-from spliter import InvalidArgumentError
-from spliter_apps.histogram.blocks import real_array, weights_column
-from spliter_apps.histogram.kernel import HistogramAccumulator
+from spliter import AlignmentError, InvalidArgumentError
+from spliter_apps.histogram.blocks import real_array
+from spliter_apps.histogram.kernel import count_points
 from tests.test_histogram_kernel import Array
 
 BLOCKS_REFUSED: list[tuple[Any, str]] = [
@@ -26,11 +26,11 @@ BLOCKS_REFUSED: list[tuple[Any, str]] = [
     (np.zeros((3, 3)), "must have 2 columns like the histogram, got 3"),
     (np.zeros(3), "must have 2 columns like the histogram, got 1"),
     (np.zeros((3, 2, 1)), r"shape \(n, ndim\)"),
-    (np.zeros(()), r"shape \(n, ndim\)"),
+    (np.zeros(()), "has no rows"),
     ((np.zeros(3), np.zeros(4)), r"\[3, 4\]"),
-    ((), "histogram, got 0"),
+    ((), "has no rows"),
     ([[1.0, 2.0]], "got a list"),
-    (3.0, "got a float"),
+    (3.0, "of type float has no rows"),
     (scipy.sparse.csr_matrix((3, 2)), "dense"),
     (sparse.COO.from_numpy(np.eye(2)), "dense"),
     (
@@ -43,25 +43,20 @@ BLOCKS_REFUSED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("block", "message"), BLOCKS_REFUSED)
 def test_blocks_that_are_refused(block: Any, message: str) -> None:
-    accumulator = HistogramAccumulator([np.array([0.0, 1.0])] * 2)
-    with pytest.raises(InvalidArgumentError, match=message):
-        accumulator.add(block)
-    assert accumulator.counts().tolist() == [[0.0]]
+    with pytest.raises((InvalidArgumentError, AlignmentError), match=message):
+        count_points([block], [np.array([0.0, 1.0])] * 2)
 
 
 def test_a_mask_that_masks_nothing_is_no_matter() -> None:
     block = np.ma.masked_invalid(np.array([[0.5], [0.7]]))
-    accumulator = HistogramAccumulator([np.array([0.0, 1.0])])
-    accumulator.add(block)
-    assert accumulator.counts().tolist() == [2.0]
+    assert count_points([block], [np.array([0.0, 1.0])]).tolist() == [2.0]
     assert type(real_array(block, "it")) is np.ndarray
 
 
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (None, "needs weights"),
-        (np.ones(2), "3 rows needs as many weights, got 2"),
+        (np.ones(2), r"\[3, 2\]"),
         (np.ones((3, 1)), r"shape \(n,\)"),
         (np.ones(3, complex), "complex128"),
         (np.ones(3, np.longdouble), "cannot be converted to float64"),
@@ -70,20 +65,13 @@ def test_a_mask_that_masks_nothing_is_no_matter() -> None:
     ],
 )
 def test_weights_that_are_refused(weights: Any, message: str) -> None:
-    accumulator = HistogramAccumulator([np.array([0.0, 1.0])], weighted=True)
-    with pytest.raises(InvalidArgumentError, match=message):
-        accumulator.add(np.zeros((3, 1)), weights)
-    assert accumulator.counts().tolist() == [0.0]
-
-
-def test_weights_where_there_are_none() -> None:
-    accumulator = HistogramAccumulator([np.array([0.0, 1.0])])
-    with pytest.raises(InvalidArgumentError, match="an unweighted one for none"):
-        accumulator.add(np.zeros((1, 1)), np.ones(1))
+    with pytest.raises((InvalidArgumentError, AlignmentError), match=message):
+        count_points([(np.zeros((3, 1)), weights)], [np.array([0.0, 1.0])], weighted=True)
 
 
 def test_weights_of_a_series() -> None:
-    np.testing.assert_array_equal(weights_column(pd.Series([1, 2], dtype="Int64")), [1.0, 2.0])
+    block = pd.DataFrame({"a": [0.5, 0.7]}), pd.Series([1, 2], dtype="Int64")
+    assert count_points([block], [np.array([0.0, 1.0])], weighted=True).tolist() == [3.0]
 
 
 @pytest.mark.parametrize(
@@ -100,4 +88,4 @@ def test_weights_of_a_series() -> None:
 )
 def test_edges_that_are_refused(edges: Sequence[Array], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
-        HistogramAccumulator(edges)
+        count_points([], edges)

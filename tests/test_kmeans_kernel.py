@@ -17,20 +17,33 @@ from scipy.spatial.distance import cdist
 
 from spliter_apps._data import BLOCK_ROWS
 from spliter_apps.kmeans import kernel
-from spliter_apps.kmeans.kernel import assign, farthest_points, partial_sums
+from spliter_apps.kmeans.kernel import (
+    SCRATCH_BYTES,
+    assign,
+    farthest_points,
+    partial_sums,
+    points_and_weights,
+)
 from spliter_apps.kmeans.points import moments_of
 from spliter_apps.kmeans.seeding import rows_at, uniforms, update_distances
-from spliter_apps.kmeans.tiles import SCRATCH_BYTES, tile_rows, tiles
 
 Array = npt.NDArray[Any]
-Blocks = list[tuple[Any, Any]]
+Blocks = list[Any]
 
 
 def cut(points: Array, weights: Array | None, heights: list[int]) -> Blocks:
     bounds = np.cumsum([0, *heights])
     return [
-        (points[start:stop], None if weights is None else weights[start:stop])
+        points[start:stop] if weights is None else (points[start:stop], weights[start:stop])
         for start, stop in pairwise(bounds)
+    ]
+
+
+def as_csr(blocks: Blocks) -> Blocks:
+    pairs = map(points_and_weights, blocks)
+    return [
+        scipy.sparse.csr_array(points) if own is None else (scipy.sparse.csr_array(points), own)
+        for points, own in pairs
     ]
 
 
@@ -78,10 +91,10 @@ def test_against_the_naive_formulas(
     blocks = cut(points, weights, heights)
     origin = None
     if as_sparse:
-        blocks = [(scipy.sparse.csr_array(block), own) for block, own in blocks]
+        blocks = as_csr(blocks)
         origin = np.zeros(centers.shape[1])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernel, "tile_rows", lambda *_: rows)
+        patch.setattr(kernel, "SCRATCH_BYTES", kernel.ROW_BYTES * rows)
         if with_numpy:
             patch.setattr(kernel, "scikit_learn_kernel", lambda: None)
         sums = partial_sums(blocks, centers, origin=origin)
@@ -123,7 +136,7 @@ def test_any_cut_gives_the_same(
     case: tuple[Array, Array | None, Array, list[int]], seed: int
 ) -> None:
     points, weights, centers, heights = case
-    whole = [(points, weights)]
+    whole = [points if weights is None else (points, weights)]
     blocks = cut(points, weights, heights)
     np.random.default_rng(seed).shuffle(heights)
     others = cut(points, weights, heights)
@@ -163,9 +176,9 @@ def test_the_first_of_several_nearest_centres_is_chosen() -> None:
     points = np.array([[0.0], [2.0], [2.0], [5.0]])
     for n_copies in (2, 20):
         centers = np.repeat([[1.0], [6.0]], n_copies, axis=0)
-        found = assign([(points, None)], centers)
+        found = assign([points], centers)
         assert found.labels.tolist() == [0, 0, 0, n_copies]
-        sums = partial_sums([(points, None)], centers)
+        sums = partial_sums([points], centers)
         assert sums.weights[[0, n_copies]].tolist() == [3, 1]
         assert sums.weights.sum() == 4
 
@@ -177,12 +190,12 @@ def test_points_far_from_zero(offset: float) -> None:
     points = np.round(rng.normal(size=(5000, 3)) * 16) / 16
     centers = np.round(rng.normal(size=(7, 3)) * 1000) / 1024 + 0.01
     expected = naive(points, None, centers)
-    found = assign([(points + offset, None)], centers + offset)
+    found = assign([points + offset], centers + offset)
     clear = np.diff(np.sort(cdist(points, centers, "sqeuclidean"), axis=1)[:, :2])[:, 0] > 1e-5
     assert clear.mean() > 0.99
     np.testing.assert_array_equal(found.labels[clear], expected["labels"][clear])
     assert found.inertia == pytest.approx(float(expected["inertia"]), rel=1e-6)
-    sums = partial_sums([(points + offset, None)], centers + offset)
+    sums = partial_sums([points + offset], centers + offset)
     assert np.abs(sums.weights - expected["weights"]).max() <= (~clear).sum()
 
 
@@ -190,12 +203,12 @@ def test_points_at_their_centres_have_no_inertia() -> None:
     points = np.random.default_rng(0).normal(size=(50, 3)) + 1e5
     for dtype in (np.float64, np.float32):
         own = points.astype(dtype)
-        assert assign([(own, None)], own.astype(float), dtype=np.float64).inertia == 0.0
+        assert assign([own], own.astype(float), dtype=np.float64).inertia == 0.0
 
 
 def test_adding_up_changes_nothing() -> None:
-    one = partial_sums([(np.ones((3, 2)), None)], np.zeros((1, 2)))
-    other = partial_sums([(np.ones((2, 2)), None)], np.zeros((1, 2)))
+    one = partial_sums([np.ones((3, 2))], np.zeros((1, 2)))
+    other = partial_sums([np.ones((2, 2))], np.zeros((1, 2)))
     for partial in (one, other):
         partial.sums.flags.writeable = partial.weights.flags.writeable = False
     both = one + other
@@ -209,46 +222,13 @@ def test_scratch_memory_is_bounded(run: Any, dtype: Any) -> None:
     peaks = []
     for n_rows in (20_000, 200_000):
         points = np.zeros((n_rows, 20), dtype)
-        run([(points, None)], centers, dtype=dtype)
+        run([points], centers, dtype=dtype)
         tracemalloc.start()
-        run([(points, None)], centers, dtype=dtype)
+        run([points], centers, dtype=dtype)
         labels = 0 if run is partial_sums else 2 * 4 * n_rows
         peaks.append(tracemalloc.get_traced_memory()[1] - labels)
         tracemalloc.stop()
-    assert max(peaks) < 3 * SCRATCH_BYTES
-
-
-# --- tiles -----------------------------------------------------------------------------------
-
-
-@given(
-    heights=st.lists(st.integers(0, 30), max_size=12),
-    rows=st.integers(1, 25),
-    weighted=st.booleans(),
-    moved=st.booleans(),
-)
-def test_tiles_hold_all_rows_in_order(
-    heights: list[int], rows: int, weighted: bool, moved: bool
-) -> None:
-    n_rows = sum(heights)
-    points = np.arange(2.0 * n_rows).reshape(n_rows, 2)
-    weights = np.arange(n_rows) + 0.5 if weighted else None
-    origin = np.array([3.0, -1.0]) if moved else None
-    seen, seen_weights, owners = [np.empty((0, 2))], [np.empty(0)], []
-    for tile in tiles(cut(points, weights, heights), rows, np.float64, origin):
-        height = len(tile.points)
-        assert 0 < height <= rows
-        seen.append(tile.points.copy())
-        if weights is not None:
-            assert tile.weights is not None
-            seen_weights.append(tile.weights.copy())
-        spans = np.diff([*tile.starts, height])
-        assert (spans > 0).all()
-        owners += np.repeat(tile.blocks, spans).tolist()
-    np.testing.assert_array_equal(np.concatenate(seen), points - (0 if origin is None else origin))
-    assert owners == np.repeat(np.arange(len(heights)), heights).tolist()
-    if weights is not None:
-        np.testing.assert_array_equal(np.concatenate(seen_weights), weights)
+    assert max(peaks) < 4 * SCRATCH_BYTES
 
 
 def test_threads_take_the_gil_a_few_times_for_a_large_block(
@@ -265,39 +245,34 @@ def test_threads_take_the_gil_a_few_times_for_a_large_block(
 
     monkeypatch.setattr(kernel, "scikit_learn_kernel", lambda: counting)
     points = np.random.default_rng(0).normal(size=(BLOCK_ROWS, 20))
-    partial_sums([(points, None)], points[:8])
+    partial_sums([points], points[:8])
     assert sum(heights) == BLOCK_ROWS
-    assert len(heights) <= 2
+    assert max(heights) * points[0].nbytes <= SCRATCH_BYTES
+    assert len(heights) <= 6
 
 
-def test_large_blocks_are_not_copied() -> None:
-    points = np.zeros((100, 2))
-    assert all(
-        np.shares_memory(tile.points, points)
-        for tile in tiles([(points, None)], 30, np.float64)
-        if len(tile.points) == 30
-    )
-
-
-def test_points_that_are_not_aligned_are_copied_tile_by_tile() -> None:
-    points = np.random.default_rng(0).normal(size=(9000, 3))
+def test_points_that_are_not_aligned() -> None:
+    points = np.random.default_rng(0).normal(size=(20_000, 30))
     message = bytearray(points.nbytes + 3)  # as Dask has arrays that came over the network
     block = np.ndarray(points.shape, points.dtype, message, 3)
     block[...] = points
     assert not block.flags.aligned
-    made = list(tiles([(block, None)], 4000, np.float64))
-    assert [len(tile.points) for tile in made] == [4000, 4000, 1000]
-    assert all(tile.points.flags.aligned for tile in made)
     centers = points[:4].copy()
-    np.testing.assert_array_equal(
-        assign([(block, None)], centers).labels, assign([(points, None)], centers).labels
-    )
+    np.testing.assert_array_equal(assign([block], centers).labels, assign([points], centers).labels)
 
 
-@pytest.mark.parametrize("values", [1, 36, 250, 10**7])
-def test_rows_of_a_tile(values: int) -> None:
-    rows = tile_rows(values)
-    assert rows == 1 or rows * values * 8 <= SCRATCH_BYTES
+@pytest.mark.parametrize("rows", [1, 7, 10_000])
+def test_dense_and_sparse_blocks(rows: int) -> None:
+    points = np.random.default_rng(0).normal(size=(300, 3))
+    centers, zero = points[:4].copy(), np.zeros(3)
+    blocks = cut(points, None, [5, 6, 100, 4, 5, 180])
+    mixed = [*blocks[:2], *as_csr(blocks[2:4]), *blocks[4:]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel, "SCRATCH_BYTES", kernel.ROW_BYTES * rows)
+        found = assign(mixed, centers, origin=zero)
+        sums = partial_sums(mixed, centers, origin=zero)
+    np.testing.assert_array_equal(found.labels, naive(points, None, centers)["labels"])
+    np.testing.assert_allclose(sums.sums, naive(points, None, centers)["sums"])
 
 
 # --- first centres ---------------------------------------------------------------------------
@@ -310,12 +285,12 @@ def test_distances_against_the_naive_formulas(
     points, weights, centers, heights = case
     blocks = cut(points, weights, heights)
     if as_sparse:
-        blocks = [(scipy.sparse.csr_matrix(block), own) for block, own in blocks]
+        blocks = as_csr(blocks)
     origin = np.zeros(centers.shape[1]) if as_sparse else centers[0]
     tried, nothing = centers[:n_tried] + 0.5, centers[:0]
     n_tried = len(tried)
     squares = cdist(points, centers, "sqeuclidean").min(axis=1) if len(points) else np.empty(0)
-    first = update_distances(blocks, len(blocks), None, centers, nothing, origin)
+    first = update_distances(blocks, np.array(heights), None, centers, nothing, origin)
     np.testing.assert_allclose(first.closest, squares, atol=1e-9)
     own = np.ones(len(points)) if weights is None else weights
     expected = [
@@ -323,7 +298,7 @@ def test_distances_against_the_naive_formulas(
         for at in np.split(np.arange(len(points)), np.cumsum(heights)[:-1])
     ]
     np.testing.assert_allclose(first.masses, [expected], atol=1e-8)
-    further = update_distances(blocks, len(blocks), first.closest, nothing, tried, origin)
+    further = update_distances(blocks, np.array(heights), first.closest, nothing, tried, origin)
     np.testing.assert_array_equal(further.closest, first.closest)
     for at in range(n_tried):
         lower = (
@@ -336,7 +311,7 @@ def test_distances_against_the_naive_formulas(
 
 def test_points_at_a_centre_have_no_mass() -> None:
     points = np.random.default_rng(0).normal(size=(40, 3)) + 1e4
-    found = update_distances([(points, None)], 1, None, points, points[:0], points[0])
+    found = update_distances([points], np.array([40]), None, points, points[:0], points[0])
     assert not found.masses.any()
 
 
@@ -361,15 +336,15 @@ def test_random_numbers_belong_to_rows(heights: list[int], seed: int) -> None:
 
 @given(case=cases())
 def test_moments(case: tuple[Array, Array | None, Array, list[int]]) -> None:
-    points, weights, _, heights = case
+    points, _, _, heights = case
     if not len(points):
         return
     offset = 2.0**23  # squares of coordinates leave no digit for the variance
-    found = moments_of(cut(points + offset, weights, heights))
+    found = moments_of(cut(points + offset, None, heights))
     assert found.count == len(points)
-    as_sparse = [(scipy.sparse.csr_matrix(block), None) for block, _ in cut(points, None, heights)]
+    as_sparse = [scipy.sparse.csr_matrix(block) for block in cut(points, None, heights)]
     np.testing.assert_allclose(found.mean, points.mean(axis=0) + offset)
     variance = np.var(points, axis=0)
     np.testing.assert_allclose(found.variance, variance, atol=1e-5)
-    for near in (cut(points, weights, heights), as_sparse):
+    for near in (cut(points, None, heights), as_sparse):
         np.testing.assert_allclose(moments_of(near).variance, variance, atol=1e-9)

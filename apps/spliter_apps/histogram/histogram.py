@@ -27,7 +27,7 @@ from spliter_apps.histogram.edges import (
     finish,
     resolve_edges,
 )
-from spliter_apps.histogram.kernel import HistogramAccumulator
+from spliter_apps.histogram.kernel import count_points
 
 BLOCK_ROWS = 2**18
 """Rows per block when an array in memory is cut: enough work for a task."""
@@ -144,14 +144,7 @@ def _histogramdd(
 @task
 def _count(partition: Partition, edges: Edges, weighted: bool) -> npt.NDArray[np.float64]:
     """Count the points of one partition."""
-    accumulator = HistogramAccumulator(edges, weighted)
-    for block in partition:
-        if weighted:
-            *points, weights = block
-            accumulator.add(tuple(points), weights)
-        else:
-            accumulator.add(block)
-    return accumulator.counts()
+    return count_points(partition, edges, weighted)
 
 
 @task

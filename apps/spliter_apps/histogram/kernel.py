@@ -1,10 +1,10 @@
-"""Count points in bins, block by block: the numerical kernel of the histogram, NumPy only.
+"""Count points in bins, batch by batch: the numerical kernel of the histogram, NumPy only.
 
-:class:`HistogramAccumulator` assigns every value to the same bin as ``numpy.histogramdd``, but
-accepts the points in blocks of any size, at the same cost per point. Points are first copied,
-column by column, into a *tile* that fits a core's cache. Each column of the tile is then binned,
-the bin numbers of a row are combined to one flat number, and the flat numbers are counted. All
-scratch arrays are allocated once.
+:func:`count_points` assigns every value to the same bin as ``numpy.histogramdd``, but accepts the
+points in blocks of any size, at the same cost per point. Each batch of rows is copied, column by
+column, into a *tile* that fits a core's cache. Each column of the tile is then binned, the bin
+numbers of a row are combined to one flat number, and the flat numbers are counted. All scratch
+arrays are allocated once.
 
 Equally wide bins are found exactly, without a search::
 
@@ -22,15 +22,20 @@ instead. Bins of other widths are found with ``searchsorted``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from spliter import InvalidArgumentError
-from spliter_apps.histogram.blocks import DATE_KINDS, Member, block_members, weights_column
+from spliter import InvalidArgumentError, batches
+from spliter_apps.histogram.blocks import (
+    DATE_KINDS,
+    block_members,
+    weights_column,
+    without_frames,
+)
 from spliter_apps.histogram.edges import check_edges
 
 Column: TypeAlias = npt.NDArray[Any]
@@ -121,8 +126,13 @@ def _check_dates(axes: Sequence[BinAxis], dtypes: Sequence[np.dtype[Any]]) -> No
             )
 
 
-class HistogramAccumulator:
-    """Counts points in bins, block by block.
+def count_points(
+    blocks: Iterable[Any],
+    edges: Sequence[Column],
+    weighted: bool = False,
+    tile_rows: int | None = None,
+) -> Floats:
+    """Count the points of blocks in bins.
 
     Every value is assigned to the same bin as in ``numpy.histogramdd``: bins include their left
     edge, the last one also its right edge; rows with a value out of range, infinite or NaN are
@@ -131,6 +141,10 @@ class HistogramAccumulator:
 
     Parameters
     ----------
+    blocks : iterable of (ndarray of shape (n, ndim), DataFrame, or tuple of columns)
+        Points, of any real dtype and memory order; `n` may be 0. See
+        :func:`spliter_apps.histogram.blocks.block_members`. If weighted, tuples whose last element
+        is one real weight per row.
     edges : sequence of ndarray
         Bin edges of each column, as returned by :func:`resolve_edges`.
     weighted : bool
@@ -138,33 +152,44 @@ class HistogramAccumulator:
     tile_rows : int, optional
         Rows binned at once; by default the scratch arrays take about 1 MiB.
 
+    Returns
+    -------
+    ndarray of float64, shape (nbins_1, ..., nbins_ndim)
+
     Raises
     ------
     InvalidArgumentError
-        If there are no edges, they are not non-decreasing numbers, or there are too many bins.
+        If the edges are not non-decreasing numbers of at least one column, there are too many
+        bins, shapes do not match, a dtype is not real, or an element is masked.
+    AlignmentError
+        If columns or weights of a block have different numbers of rows.
 
     Notes
     -----
-    Memory: the histogram, and 1 MiB. Not thread-safe.
+    Memory: the histogram, 1 MiB, and one batch.
 
     Examples
     --------
     >>> import numpy as np
-    >>> accumulator = HistogramAccumulator([np.array([0.0, 1.0, 2.0])])
-    >>> accumulator.add(np.array([[0.0], [0.5], [1.0], [2.0], [np.nan]]))
-    >>> accumulator.counts()
+    >>> count_points(
+    ...     [np.array([[0.0], [0.5], [1.0], [2.0], [np.nan]])], [np.array([0.0, 1.0, 2.0])]
+    ... )
     array([2., 2.])
     """
+    accumulator = _Accumulator(edges, weighted, tile_rows)
+    for batch in batches(map(without_frames, blocks), rows=accumulator.rows):
+        accumulator.add(batch)
+    return accumulator.counts()
 
-    def __init__(
-        self,
-        edges: Sequence[Column],
-        weighted: bool = False,
-        tile_rows: int | None = None,
-    ) -> None:
+
+class _Accumulator:
+    """Counts batches of at most `rows` points; not thread-safe."""
+
+    def __init__(self, edges: Sequence[Column], weighted: bool, tile_rows: int | None) -> None:
         self._axes = tuple(BinAxis.of(check_edges(of, at)) for at, of in enumerate(edges))
         if not self._axes:
             raise InvalidArgumentError("a histogram needs the edges of at least one column")
+        self._weighted = weighted
         self._shape = tuple(axis.nbins for axis in self._axes)
         self._total = math.prod(self._shape)
         if self._total >= np.iinfo(np.intp).max // np.float64().itemsize:
@@ -176,128 +201,48 @@ class HistogramAccumulator:
         self._counts = np.zeros(self._total + 1)
         ndim = len(self._axes)
         # Bytes per row of all the arrays below.
-        row_bytes = 8 * (ndim + 5) + 2
+        row_bytes = 8 * (ndim + 4) + 2
         # A multiple of 64 rows: whole cache lines, for vector instructions.
-        rows = tile_rows or max(TILE_BYTES // row_bytes // 64 * 64, 512)
-        self._tile = np.empty((ndim, rows))
-        self._tile_weights = np.empty(rows) if weighted else None
-        self._filled = 0
-        self._in_float64: dict[tuple[tuple[np.dtype[Any], int], ...], bool] = {}
-        self._scaled, self._bins, self._flat = np.empty((3, rows))
-        self._index = np.empty(rows, dtype=np.intp)
-        self._inside, self._flags = np.empty((2, rows), dtype=np.bool_)
+        self.rows = tile_rows or max(TILE_BYTES // row_bytes // 64 * 64, 512)
+        self._tile = np.empty((ndim, self.rows))
+        self._scaled, self._bins, self._flat = np.empty((3, self.rows))
+        self._index = np.empty(self.rows, dtype=np.intp)
+        self._inside, self._flags = np.empty((2, self.rows), dtype=np.bool_)
 
-    def add(self, block: Any, weights: Any = None) -> None:
-        """Count the rows of one block.
-
-        Parameters
-        ----------
-        block : ndarray of shape (n, ndim), DataFrame, or tuple of columns
-            Points, of any real dtype and memory order; `n` may be 0. See
-            :func:`spliter_apps.histogram.blocks.block_members`.
-        weights : ndarray of shape (n,), or Series, optional
-            One real weight per row; required if the histogram is weighted, refused otherwise.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If shapes do not match, a dtype is not real, an element is masked, or weights are
-            missing or unexpected.
-        """
-        members = block_members(block)
-        ncolumns = sum(member.shape[1] for member in members)
-        if ncolumns != len(self._axes):
+    def add(self, batch: Any) -> None:
+        """Count the rows of a batch."""
+        weights = None
+        if self._weighted:
+            batch, weights = batch[:-1], weights_column(batch[-1])
+        members = block_members(batch)
+        dtypes = [member.dtype for member in members for _ in range(member.shape[1])]
+        if len(dtypes) != len(self._axes):
             raise InvalidArgumentError(
                 f"a block of points must have {len(self._axes)} columns like the histogram, got "
-                f"{ncolumns}"
+                f"{len(dtypes)}"
             )
-        checked = self._check_weights(weights, len(members[0]))
-        if self._compare_in_float64(tuple((member.dtype, member.shape[1]) for member in members)):
-            self._fill_tiles(members, checked)
-        else:
-            self._count_unconverted(members, checked)
-
-    def counts(self) -> Floats:
-        """Return the histogram of all rows so far.
-
-        Returns
-        -------
-        ndarray of float64, shape (nbins_1, ..., nbins_ndim)
-            A copy; more blocks can be added.
-        """
-        self._count_tile()
-        return self._counts[: self._total].reshape(self._shape).copy()
-
-    def _compare_in_float64(self, members: tuple[tuple[np.dtype[Any], int], ...]) -> bool:
-        # Cached: called for every block, and blocks may be small.
-        if members not in self._in_float64:
-            dtypes = [dtype for dtype, ncolumns in members for _ in range(ncolumns)]
-            _check_dates(self._axes, dtypes)
-            self._in_float64[members] = all(
-                axis.compares_in_float64(dtype)
-                for axis, dtype in zip(self._axes, dtypes, strict=True)
-            )
-        return self._in_float64[members]
-
-    def _check_weights(self, weights: Any, rows: int) -> Column | None:
-        if (weights is None) == (self._tile_weights is not None):
-            raise InvalidArgumentError(
-                "a weighted histogram needs weights for every block, an unweighted one for none"
-            )
-        if weights is None:
-            return None
-        checked = weights_column(weights)
-        if len(checked) != rows:
-            raise InvalidArgumentError(
-                f"a block of {rows} rows needs as many weights, got {len(checked)}"
-            )
-        return checked
-
-    def _fill_tiles(self, members: Sequence[Member], weights: Column | None) -> None:
-        """Copy rows to the tile and count it when it is full."""
-        size = self._tile.shape[1]
-        rows, done = len(members[0]), 0
-        while done < rows:
-            here = min(size - self._filled, rows - done)
-            taken, place = slice(done, done + here), slice(self._filled, self._filled + here)
+        _check_dates(self._axes, dtypes)
+        if all(map(BinAxis.compares_in_float64, self._axes, dtypes)):
+            tile = self._tile[:, : len(members[0])]
             first = 0
             for member in members:
                 last = first + member.shape[1]
-                self._tile[first:last, place] = member[taken].T
+                tile[first:last] = member.T
                 first = last
-            if weights is not None and self._tile_weights is not None:
-                self._tile_weights[place] = weights[taken]
-            self._filled += here
-            done += here
-            if self._filled == size:
-                self._count_tile()
+            self._count(tile, weights, converted=True)
+        else:
+            columns = [column for member in members for column in member.T]
+            self._count(columns, weights, converted=False)
 
-    def _count_tile(self) -> None:
-        rows, self._filled = self._filled, 0
-        weights = None if self._tile_weights is None else self._tile_weights[:rows]
-        self._count(self._tile[:, :rows], weights, converted=True)
-
-    def _count_unconverted(self, members: Sequence[Member], weights: Column | None) -> None:
-        """Count rows in their own dtypes, tile by tile."""
-        # Count the tile first, so that weights are summed in row order.
-        self._count_tile()
-        columns = [column for member in members for column in member.T]
-        size = self._tile.shape[1]
-        for start in range(0, len(members[0]), size):
-            taken = slice(start, start + size)
-            self._count(
-                [column[taken] for column in columns],
-                None if weights is None else weights[taken],
-                converted=False,
-            )
+    def counts(self) -> Floats:
+        """Return the histogram of all rows so far."""
+        return self._counts[: self._total].reshape(self._shape)
 
     def _count(
         self, columns: Sequence[Column] | Floats, weights: Column | None, *, converted: bool
     ) -> None:
         """Bin every column, combine the bins of each row in C order, and count."""
         rows = len(columns[0])
-        if not rows:
-            return
         flat, index = self._flat[:rows], self._index[:rows]
         inside: npt.NDArray[np.bool_] | None = None
         # Infinities and NaNs cause invalid operations before they are found to be out of range,

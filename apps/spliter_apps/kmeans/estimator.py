@@ -28,11 +28,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from spliter import InvalidArgumentError, gather
 from spliter_apps._blocks import FLOATS, Requirements, keep_schema
 from spliter_apps._data import Data, Materialize, check_members, is_blocked, open_data
-from spliter_apps.kmeans.kernel import one_blas_thread
+from spliter_apps.kmeans.kernel import FloatArray, one_blas_thread
 from spliter_apps.kmeans.lloyd import LloydRun, distances, inertia, lloyd, nearest
 from spliter_apps.kmeans.points import Points, check_point_weights
 from spliter_apps.kmeans.seeding import check_centers, first_centers
-from spliter_apps.kmeans.tiles import FloatArray
 
 Init = Literal["auto", "k-means++", "k-means||", "random"] | Callable[..., Any] | Any
 

@@ -24,6 +24,7 @@ from spliter_apps._results import combine
 from spliter_apps.kmeans.kernel import (
     Assignment,
     FarthestPoints,
+    FloatArray,
     Labels,
     PartialSums,
     assign,
@@ -32,7 +33,6 @@ from spliter_apps.kmeans.kernel import (
     partial_sums,
 )
 from spliter_apps.kmeans.points import BlockReader, Points, check_point_weights
-from spliter_apps.kmeans.tiles import FloatArray
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ def _assign(
     points = requirements.points(_points_of(block))
     own = None if weights is None else check_point_weights(block[1], points.shape[0], weights)
     return assign(
-        [(points, own)],
+        [points if own is None else (points, own)],
         centers.astype(np.float64),
         origin=np.zeros(centers.shape[1]) if sparse.issparse(points) else None,
         dtype=requirements.dtype,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,10 +16,10 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from spliter import InvalidArgumentError, Partition, Split, gather
+from spliter import InvalidArgumentError, Partition, Split, batches, gather
 from spliter_apps._blocks import Schema, block_schema, points_of
 from spliter_apps._moments import Moments
-from spliter_apps.kmeans.tiles import Block, FloatArray, Tile, tile_rows, tiles
+from spliter_apps.kmeans.kernel import SCRATCH_BYTES, Block, FloatArray
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
@@ -37,17 +36,17 @@ class BlockReader:
     """A point near the data, or zeros: kernels may subtract it for precision."""
 
     def materialized(self, partition: Partition) -> Iterator[Block]:
-        """Yield points and weights, concatenated if the Split materializes."""
+        """Yield points, or points and weights, concatenated if the Split materializes."""
         return map(self.block, partition)
 
     def blocks(self, partition: Partition) -> Iterator[Block]:
-        """Yield points and weights block by block, even if the Split materializes."""
+        """Yield points, or points and weights, block by block, even if the Split materializes."""
         return (self.block(block) for _, block in partition.items())
 
     def block(self, block: Any) -> Block:
-        """Return points and weights of one block."""
+        """Return points of one block, or points and weights."""
         if not self.weighted:
-            return points_of(block, self.dtype), None
+            return points_of(block, self.dtype)
         points, weights = block
         return points_of(points, self.dtype), np.asarray(weights, np.float64)
 
@@ -148,7 +147,7 @@ class _Checker:
             if self.weighted:
                 what = f"the weights of block {index}"
                 self.masses.append(float(check_point_weights(block[1], found.n_items, what).sum()))
-            yield points_of(block[0] if self.weighted else block, found.dtype), None
+            yield points_of(block[0] if self.weighted else block, found.dtype)
 
 
 def moments_of(blocks: Iterable[Block]) -> Moments:
@@ -156,25 +155,20 @@ def moments_of(blocks: Iterable[Block]) -> Moments:
 
     Examples
     --------
-    >>> moments_of([(np.array([[0.0], [2.0]]), None), (np.array([[4.0]]), None)])
+    >>> moments_of([np.array([[0.0], [2.0]]), np.array([[4.0]])])
     Moments(count=3, mean=array([2.]), variance=array([2.66666667]))
     """
-    blocks = iter(blocks)
-    first = next(blocks)
-    n_features = first[0].shape[1]
-    total = Moments(0, np.zeros(n_features), np.zeros(n_features))
-    for tile in tiles(chain([first], blocks), tile_rows(2 * n_features), np.float64):
-        total = total.merged(_moments_of_tile(tile))
-    return total
+    nothing = Moments(0, np.zeros(1), np.zeros(1))
+    found = map(_moments_of_batch, batches(blocks, SCRATCH_BYTES // 2))
+    return functools.reduce(Moments.merged, found, nothing)
 
 
-def _moments_of_tile(tile: Tile) -> Moments:
-    points = tile.points
+def _moments_of_batch(points: Any) -> Moments:
     if sparse.issparse(points):
         mean, variances = mean_variance_axis(points, axis=0)
     else:
-        mean = points.mean(axis=0)
-        variances = points.var(axis=0, mean=mean[None])
+        mean = points.mean(axis=0, dtype=np.float64)
+        variances = points.var(axis=0, dtype=np.float64, mean=mean[None])
     return Moments(points.shape[0], mean, variances)
 
 

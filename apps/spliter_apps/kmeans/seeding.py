@@ -22,24 +22,26 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
 from threadpoolctl import threadpool_limits
 
-from spliter import InvalidArgumentError, Partition, gather, task
+from spliter import InvalidArgumentError, Partition, batches, gather, task
 from spliter_apps._blocks import Schema, dense
-from spliter_apps.kmeans.kernel import squared_lengths
-from spliter_apps.kmeans.lloyd import add_up
-from spliter_apps.kmeans.points import BlockReader, IntArray, Points, block_numbers, block_starts
-from spliter_apps.kmeans.tiles import (
+from spliter_apps.kmeans.kernel import (
+    SCRATCH_BYTES,
     Block,
     FloatArray,
     concatenated,
+    points_and_weights,
     rows_of,
-    tile_rows,
-    tiles,
+    rows_within_scratch,
+    squared_lengths,
 )
+from spliter_apps.kmeans.lloyd import add_up
+from spliter_apps.kmeans.points import BlockReader, IntArray, Points, block_numbers, block_starts
 
 MAX_ONE_BY_ONE = 16
 """Clusters up to which the default is k-means++, with the draws of scikit-learn. On 16 workers, 16
@@ -253,7 +255,7 @@ class Distances:
 
 def update_distances(
     blocks: Iterable[Block],
-    n_blocks: int,
+    counts: IntArray,
     closest: FloatArray | None,
     chosen: FloatArray,
     candidates: FloatArray,
@@ -261,35 +263,43 @@ def update_distances(
 ) -> Distances:
     """Update the distances for chosen centres, and evaluate candidates for the next one.
 
-    `closest` are the distances without the chosen centres, ``None`` if there were no centres; it
-    is not modified. The origin is a point near the data, or zero.
+    `counts` are the rows of each block, `closest` the distances without the chosen centres,
+    ``None`` if there were no centres; it is not modified. The origin is a point near the data, or
+    zero.
 
     Examples
     --------
-    >>> blocks = [(np.array([[0.0], [1.0]]), None), (np.array([[3.0]]), None)]
+    >>> blocks, counts = [np.array([[0.0], [1.0]]), np.array([[3.0]])], np.array([2, 1])
     >>> zero, none = np.zeros(1), np.empty((0, 1))
-    >>> found = update_distances(blocks, 2, None, np.array([[0.0]]), none, zero)
+    >>> found = update_distances(blocks, counts, None, np.array([[0.0]]), none, zero)
     >>> found.closest, found.masses
     (array([0., 1., 9.]), array([[1., 9.]]))
     """
-    n_tried, n_features = candidates.shape
-    rows = tile_rows(n_features + 3 * (n_tried + len(chosen)) + 2)
+    n_tried = len(candidates)
+    rows = rows_within_scratch(3 * (n_tried + len(chosen)) + 2)
     chosen, candidates = chosen - origin, candidates - origin
-    masses = np.zeros((max(n_tried, 1), n_blocks))
+    masses = np.zeros((max(n_tried, 1), len(counts)))
+    numbers = np.flatnonzero(counts)
+    starts = (np.cumsum(counts) - counts)[numbers]
     updated = [np.empty(0)]
     at = 0
-    for tile in tiles(blocks, rows, np.float64, origin if origin.any() else None):
-        height = tile.points.shape[0]
+    for batch in batches(blocks, SCRATCH_BYTES, rows=rows):
+        points, weights = points_and_weights(batch)
+        if not issparse(points):
+            points = points - origin
+        height = points.shape[0]
         nearest = np.full(height, np.inf) if closest is None else closest[at : at + height]
         if len(chosen):
-            nearest = np.minimum(nearest, squared_distances(tile.points, chosen).min(axis=0))
+            nearest = np.minimum(nearest, squared_distances(points, chosen).min(axis=0))
         updated.append(nearest)
         tried = nearest[None, :]
         if n_tried:
-            tried = np.minimum(tried, squared_distances(tile.points, candidates))
-        if tile.weights is not None:
-            tried = tried * tile.weights
-        masses[:, tile.blocks] += np.add.reduceat(tried, tile.starts, axis=1)
+            tried = np.minimum(tried, squared_distances(points, candidates))
+        if weights is not None:
+            tried = tried * weights
+        first, last = starts.searchsorted(at, "right") - 1, starts.searchsorted(at + height)
+        cuts = np.maximum(starts[first:last] - at, 0)
+        masses[:, numbers[first:last]] += np.add.reduceat(tried, cuts, axis=1)
         at += height
     return Distances(np.concatenate(updated), masses)
 
@@ -352,7 +362,7 @@ class DrawnPoints(NamedTuple):
     @classmethod
     def of(cls, block: Block, at: IntArray, start: int) -> DrawnPoints:
         """Return the points at rows `at` of a block whose first global row is `start`."""
-        points, weights = block
+        points, weights = points_and_weights(block)
         own = np.ones(len(at)) if weights is None else weights[at]
         return cls(dense(points[at]).astype(np.float64), start + at, own)
 
@@ -390,11 +400,12 @@ def _row_masses(
     block: Block, closest: FloatArray | None, chosen: FloatArray, origin: FloatArray
 ) -> FloatArray:
     """Return the mass of each point of a block: its weight, if there are no centres."""
-    points, weights = block
+    points, weights = points_and_weights(block)
     own = np.ones(points.shape[0]) if weights is None else weights
     if closest is None:
         return own
-    return own * update_distances([(points, None)], 1, closest, chosen, chosen[:0], origin).closest
+    counts = np.array([len(own)])
+    return own * update_distances([points], counts, closest, chosen, chosen[:0], origin).closest
 
 
 @task
@@ -408,7 +419,9 @@ def measure(
     """Update the distances of a partition; they stay at its location."""
     closest = None if state is None else state.closest
     blocks = reader.blocks(partition)
-    return update_distances(blocks, len(partition), closest, chosen, candidates, reader.origin)
+    counts = partition.indexes.item_counts
+    assert counts is not None, "the sizes of blocks are known after the first pass"
+    return update_distances(blocks, counts, closest, chosen, candidates, reader.origin)
 
 
 @task
@@ -430,7 +443,8 @@ def sample(
     blocks, distances = reader.blocks(partition), partition.cut(state.closest)
     found = []
     for block, start, closest in zip(blocks, block_starts(partition), distances, strict=True):
-        masses = closest if block[1] is None else closest * block[1]
+        weights = points_and_weights(block)[1]
+        masses = closest if weights is None else closest * weights
         at = np.flatnonzero(uniforms(seed, sequence, start, len(masses)) < factor * masses)
         found.append(DrawnPoints.of(block, at, start))
     return concatenated(found)

@@ -6,7 +6,7 @@ All ways but ``dask`` run the kernel of :func:`spliter_apps.histogramdd`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter import Partition, reduce, split, task
-from spliter_apps.histogram.kernel import HistogramAccumulator
+from spliter_apps.histogram.kernel import count_points
 from spliter_experiments.compare.data.datasets import InputChoice, open_points
 from spliter_experiments.compare.data.sources import Dataset, Floats
 from spliter_experiments.compare.engines.engine import Engine, result_of
@@ -36,17 +36,9 @@ MOST_CELLS = 10**7
 """Maximum number of bins in total, as every task returns an array of this size."""
 
 
-def count_blocks(blocks: Iterable[Floats], edges: Edges) -> Counts:
-    """Count the points of blocks per bin, shape (bins of column 0, bins of column 1, ...)."""
-    accumulator = HistogramAccumulator(edges)
-    for block in blocks:
-        accumulator.add(block)
-    return accumulator.counts()
-
-
 def count_block(block: Floats, edges: Edges) -> Counts:
     """Count the points of one block per bin."""
-    return count_blocks((block,), edges)
+    return count_points((block,), edges)
 
 
 def add_counts(partials: Sequence[Counts]) -> Counts:
@@ -60,7 +52,7 @@ def add_counts(partials: Sequence[Counts]) -> Counts:
 @task
 def count_partition(partition: Partition, edges: Edges) -> Counts:
     """Count the points of a partition per bin."""
-    return count_blocks(partition, edges)
+    return count_points(partition, edges)
 
 
 def by_spliter(site: Site[Engine], edges: Edges) -> Answer:
@@ -72,7 +64,7 @@ def by_spliter(site: Site[Engine], edges: Edges) -> Answer:
 
 def on_floor(floor: Floor, edges: Edges) -> Answer:
     """Count in every plain process; sum up in this one."""
-    return Answer(add_counts(floor.call(count_blocks, edges)))
+    return Answer(add_counts(floor.call(count_points, edges)))
 
 
 @dataclass(frozen=True)

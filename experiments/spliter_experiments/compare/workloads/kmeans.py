@@ -111,7 +111,7 @@ def iterate(
 
 def sum_blocks(blocks: Sequence[Floats], centers: Floats) -> PartialSums:
     """Sum the points of blocks by their nearest centre."""
-    return partial_sums(((block, None) for block in blocks), centers)
+    return partial_sums(blocks, centers)
 
 
 def sum_block(block: Floats, centers: Floats) -> PartialSums:
@@ -126,7 +126,7 @@ def add_partials(partials: Sequence[PartialSums]) -> PartialSums:
 
 def assign_blocks(blocks: Sequence[Floats], centers: Floats) -> Assignment:
     """Assign the points of blocks to their nearest centre."""
-    return assign(((block, None) for block in blocks), centers)
+    return assign(blocks, centers)
 
 
 def inertia_of_block(block: Floats, centers: Floats) -> float:

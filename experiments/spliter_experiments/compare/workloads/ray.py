@@ -19,9 +19,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import ray
 
+from spliter_apps.histogram.kernel import count_points
 from spliter_experiments.compare.data.sources import Floats
 from spliter_experiments.compare.engines.ray_engine import RayEngine
-from spliter_experiments.compare.workloads.histogram import Edges, add_counts, count_blocks
+from spliter_experiments.compare.workloads.histogram import Edges, add_counts
 from spliter_experiments.compare.workloads.sums import add_blocks, repeat
 from spliter_experiments.compare.workloads.workload import App, Site, Way, Ways, per_block
 from spliter_experiments.harness.runner import Answer
@@ -48,7 +49,7 @@ def sum_streamed(site: RaySite, passes: int) -> Answer:
 def histogram_streamed(site: RaySite, edges: Edges) -> Answer:
     """Count the rows that each core gets from the dataset."""
     consume = consumers(site)
-    return Answer(add_counts(consume(count_blocks, edges)))
+    return Answer(add_counts(consume(count_points, edges)))
 
 
 def consumers(site: RaySite) -> Callable[..., list[Any]]:
