@@ -23,6 +23,7 @@ from dataclay.exceptions import DataClayException
 from spliter import Partition
 from spliter._read_ahead import _abandoned, wait_for_abandoned, window_of
 from spliter_backends.dataclay.worker import tasks
+from spliter_backends.dataclay.worker.source import on_loop
 
 _received: Counter[str] = Counter()
 
@@ -112,6 +113,26 @@ def read(
     finally:
         DataManager.load_object = load
     return found, len(loaded), getattr(blocks._blocks, "deepest", None), error
+
+
+def ahead_as_memory_fills(partition: Partition, room: int) -> tuple[list[int], list[int]]:
+    """Return the sums of the blocks, and how many reads were ahead after each.
+
+    For the first blocks memory is below dataClay's limit, then it is above.
+    """
+    manager, before = get_runtime().data_manager, settings.memory_threshold_high
+    on_loop(manager.memory_lock.acquire())  # dataClay itself would write objects to disk
+    sums, ahead = [], []
+    try:
+        blocks: Any = iter(partition)
+        for number in range(len(partition)):
+            settings.memory_threshold_high = 1.0 if number < room else 0.0
+            sums.append(int(next(blocks).sum()))
+            ahead.append(len(blocks._blocks._begun))
+    finally:
+        settings.memory_threshold_high = before
+        manager.memory_lock.release()
+    return sums, ahead
 
 
 def leave_early(partition: Partition, after: int) -> tuple[int, int]:

@@ -43,6 +43,7 @@ def eventually_flushed(session: Any, backend: Any) -> None:
 
 def flush(cluster: EmbeddedDataClay) -> None:
     """Have all backends write all objects to disk."""
+    total_over(cluster, programs.objects)  # the first request to a backend makes an object there
     session = current_executor().session
     for one in cluster.backend_ids:
         eventually_flushed(session, session.runtime.backend_clients[one])
@@ -92,6 +93,20 @@ def test_blocks_are_loaded_once_and_ahead(
         flush(cluster)
         found, _, _, error = read(parts, array.object_ids[4])
         assert (found, error) == (sums[:4], "ObjectNotFound")
+
+
+@pytest.mark.parametrize(
+    ("room", "expected"),
+    [(20, [3] * 17 + [2, 1, 0]), (5, [3] * 5 + [2, 1] + [0] * 13), (0, [0] * 20)],
+)
+def test_nothing_is_read_ahead_above_the_limit_of_memory(
+    cluster: EmbeddedDataClay, array: DataClayArray, room: int, expected: list[int]
+) -> None:
+    with split(array, partitions_per_location=1, prefetch=3) as parts:
+        flush(cluster)
+        sums, ahead = parts[0].submit(programs.ahead_as_memory_fills, room).result(timeout=60)
+    assert sums == np.arange(40).reshape(20, 2).sum(axis=1).tolist()
+    assert ahead == expected
 
 
 def test_aligned_and_materialized(cluster: EmbeddedDataClay, array: DataClayArray) -> None:
