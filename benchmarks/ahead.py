@@ -2,14 +2,17 @@
 
     python benchmarks/ahead.py spilled --rounds 7    # a worker with twice the data that it can hold
     python benchmarks/ahead.py compss --rounds 7     # COMPSs over dataClay, on a stand-in
+    runcompss ... benchmarks/ahead.py compss         # the same on COMPSs itself
 
 Each loop works as long on any block. Interleaved rounds; prints medians and quartiles over the
 rounds. ``spilled`` starts a Dask worker of one thread and makes data of twice its memory limit: it
 then stays above its memory target, where nothing is read ahead. The second table is of blocks that
 are all on disk and fit into memory, as when other data was deleted after the worker had spilled
-them. ``compss`` starts a dataClay backend, and one node of the stand-in for PyCOMPSs that the tests
-use: what COMPSs itself adds to a task is not in it. Its first table is of loops that compute, on
-cores that dataClay and the threads need for the copies as well, the second of loops that wait.
+them. ``compss`` starts a dataClay backend, unless there is a storage interface, and one node of the
+stand-in for PyCOMPSs that the tests use, unless the program is an application of COMPSs: what
+COMPSs itself adds to a task is not in the figures of the stand-in. Its first table is of loops that
+compute, on cores that dataClay and the threads need for the copies as well, the second of loops
+that wait.
 """
 
 from __future__ import annotations
@@ -71,7 +74,8 @@ def seconds_per_sort() -> float:
 
 def run(parts: Split, *on_each: float) -> None:
     """Make a pass over all blocks; further arguments are those of :func:`work`."""
-    assert sum(gather(parts.map(work, *on_each))) == sum(map(len, parts))
+    count = sum(gather(parts.map(work, *on_each)))
+    assert count == sum(map(len, parts))
 
 
 @contextmanager
@@ -130,23 +134,36 @@ def spilled(rounds: int, megabytes: int, sorts: int) -> None:
         measure(round(FITTING * limit / NBYTES), partial(client.run, spill_all))
 
 
+@contextmanager
+def dataclay_and_compss() -> Iterator[str]:
+    """Start what of dataClay and COMPSs is not there; return the name of COMPSs."""
+    with ExitStack() as stack:
+        standin = "pycompss" not in sys.modules  # an application of COMPSs has imported it
+        if standin:
+            sys.path.insert(0, str(STANDIN))
+            from pycompss.cluster import Cluster
+
+            stack.enter_context(Cluster({"node": "software"}))
+        from spliter_backends.compss.api import storage_is_configured
+        from spliter_backends.dataclay.cluster import EmbeddedDataClay
+
+        if not storage_is_configured():
+            stack.enter_context(EmbeddedDataClay(1)).client()
+        yield "COMPSs' STAND-IN" if standin else "COMPSs"
+
+
 def compss(rounds: int, blocks: int) -> None:
     """Compare tasks that work on a block as long as they copy it."""
-    sys.path.insert(0, str(STANDIN))
-    from pycompss.cluster import Cluster
-
-    from spliter_backends.dataclay import distribute
-    from spliter_backends.dataclay.cluster import EmbeddedDataClay
-
     numbers = np.random.default_rng(0)
-    with EmbeddedDataClay(1) as services, Cluster({"node": "software"}):
-        services.client()
+    with dataclay_and_compss() as name:
+        from spliter_backends.dataclay import distribute
+
         x = distribute([numbers.random((ROWS, COLUMNS)) for _ in range(blocks)])
         with two_ways(x, backend="compss") as ways:
-            for _ in range(2):  # the first pass connects
+            for _ in range(6):  # each process connects in its first task
                 run(ways[0], 0)
             seconds = milliseconds(ways[0])[0] / 1000
-            print(f"{blocks} blocks of 4 MB, copied from dataClay by tasks on COMPSs' STAND-IN;")
+            print(f"{blocks} blocks of 4 MB, copied from dataClay by tasks on {name};")
             print("loops that compute as long as a copy takes:")
             compare(ways, (round(seconds / seconds_per_sort()),), rounds)
             print("loops that wait as long:")

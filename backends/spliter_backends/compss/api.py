@@ -60,5 +60,5 @@ def storage_is_configured() -> bool:
 
     If so, persistent objects can be passed to tasks, and the scheduler queries their locations.
     """
-    persistent: Any = sys.modules.get("pycompss.util.storages.persistent")
-    return persistent is not None and not persistent.DUMMY_STORAGE
+    start: Any = sys.modules.get("pycompss.runtime.start.initialization")
+    return start is not None and bool(start.LAUNCH_STATUS.get_persistent_storage())

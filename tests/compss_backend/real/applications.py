@@ -25,12 +25,17 @@ from spliter import (
 from spliter_apps import histogramdd
 from spliter_apps.kmeans import KMeans
 from spliter_backends.compss import CompssFuture, make_blocks
+from spliter_backends.compss.api import storage_is_configured
 from tests.compss_backend.dsarrays import check_rows, numbers
 from tests.compss_backend.placing import made
 from tests.compss_backend.programs import block_as_it_is
 from tests.compss_backend.real.nodes import nodes_by_software
 from tests.histogram_suite import cut, points
 from tests.programs import listing5
+
+
+def test_there_is_no_storage_interface() -> None:
+    assert not storage_is_configured()
 
 
 def test_listing5() -> None:
