@@ -79,7 +79,7 @@ class _Runs(NamedTuple):
     dims: Dims
 
     @property
-    def count(self) -> int:
+    def total(self) -> int:
         return len(self.begins) * math.prod(count for _, count in self.dims)
 
     @property
@@ -120,7 +120,7 @@ def _interleaved(node: Node) -> bool:
         if max(highs) - min(lows) > largest:
             break
         found = rest
-    if sum(runs.count for runs in found) > MOST_RUNS:
+    if sum(runs.total for runs in found) > MOST_RUNS:
         return False
     return _apart(*_concatenated([runs.expanded() for runs in found]))
 

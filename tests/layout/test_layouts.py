@@ -250,7 +250,12 @@ def test_another_thread_runs_during_a_kernel(
     packer = lo.indexed_block(1, RNG.permutation(100_000), "f8").commit("llvm")
     memory, out = np.zeros(100_000), np.empty(800_000, np.uint8)
     begin, ran = threading.Event(), threading.Event()
-    other = threading.Thread(target=lambda: (begin.wait(), ran.set()))
+
+    def run() -> None:
+        begin.wait()
+        ran.set()
+
+    other = threading.Thread(target=run)
     other.start()
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1000)  # seconds: nothing else lets the other thread run
