@@ -113,7 +113,7 @@ def _bytes_of(name: str, buffer: Buffer) -> Bytes:
 def address_of(data: Bytes) -> int:
     """Return the address of the first byte."""
     try:
-        return addressof(c_char.from_buffer(data))  # four times as fast as data.ctypes
+        return addressof(c_char.from_buffer(data.data))  # three times as fast as data.ctypes
     except (TypeError, ValueError):  # read-only, or empty
         return int(data.ctypes.data)
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from spliter.layout._integers import Int64s
 from spliter.layout._nodes import Node, Places, Repeat, Run, Runs, Sequence
 
+Ints: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 Dims: TypeAlias = tuple[tuple[int, int], ...]
 
 MOST_RUNS: Final = 2**22
@@ -53,7 +54,7 @@ def _span(node: Node) -> int:
     return node.high - node.low
 
 
-def _apart(begins: npt.NDArray[np.integer[Any]], lengths: Int64s | int) -> bool:
+def _apart(begins: Ints, lengths: Int64s | int) -> bool:
     """Return whether no run reaches into another."""
     if not (begins[1:] > begins[:-1]).all():
         if isinstance(lengths, int):
@@ -65,7 +66,7 @@ def _apart(begins: npt.NDArray[np.integer[Any]], lengths: Int64s | int) -> bool:
     return bool((ends[:-1] <= begins[1:]).all())
 
 
-def _narrow(begins: Int64s, length: int) -> npt.NDArray[np.integer[Any]]:
+def _narrow(begins: Ints, length: int) -> Ints:
     """Return begins relative to the first, as 32-bit integers if they fit, to sort them faster."""
     begins = begins - begins.min()
     return begins.astype(np.int32) if int(begins.max()) + length < 2**31 else begins
