@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -60,12 +60,6 @@ class _Plan:
         return start
 
 
-class Committable(Described, Protocol):
-    """A layout, as a packer sees it."""
-
-    def commit(self, engine: Engine | None = None) -> Packer: ...
-
-
 class Packer:
     """Moves the bytes of a layout; made by :meth:`Layout.commit`.
 
@@ -93,7 +87,7 @@ class Packer:
            [ 0.,  9., 10.,  0.]])
     """
 
-    def __init__(self, layout: Committable, engine: Engine | None = None) -> None:
+    def __init__(self, layout: Described, engine: Engine | None = None) -> None:
         if engine not in {None, "numpy", "llvm"}:
             raise InvalidArgumentError(
                 f'engine must be "numpy", "llvm" or None, got {engine!r}; leave it out'
