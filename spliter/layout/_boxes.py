@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from spliter._errors import InvalidArgumentError
-from spliter.layout._constructors import Base, Ints, as_layout, hindexed_block, hvector, of_dtype
+from spliter.layout._constructors import (
+    Base,
+    Ints,
+    as_layout,
+    contiguous,
+    hindexed,
+    hindexed_block,
+    hvector,
+    indexed,
+    indexed_block,
+    of_dtype,
+    resized,
+    struct,
+    vector,
+)
 from spliter.layout._integers import whole_array, within
 from spliter.layout._layout import Layout
 
@@ -31,10 +46,6 @@ def subarray(
         Elements of the array.
     order : {"C", "F"}
         Whether the last or the first index is that of neighbours in memory.
-
-    Returns
-    -------
-    Layout
 
     Raises
     ------
@@ -88,10 +99,6 @@ def of_array(view: npt.NDArray[Any], base: npt.NDArray[Any] | None = None) -> La
         Array whose first element the displacements count from, for instance the one that `view`
         is a view of. By default, the first element of `view`.
 
-    Returns
-    -------
-    Layout
-
     Raises
     ------
     InvalidArgumentError
@@ -116,3 +123,21 @@ def of_array(view: npt.NDArray[Any], base: npt.NDArray[Any] | None = None) -> La
     if base is None:
         return found
     return hindexed_block(1, [view.ctypes.data - base.ctypes.data], found)
+
+
+CONSTRUCTORS: Final[dict[str, Callable[..., Layout]]] = {
+    make.__name__: make
+    for make in (
+        contiguous,
+        vector,
+        hvector,
+        indexed,
+        hindexed,
+        indexed_block,
+        hindexed_block,
+        struct,
+        subarray,
+        resized,
+    )
+}
+"""The functions that make layouts of layouts, by name."""

@@ -1,4 +1,7 @@
-"""The functions that make layouts, named and parameterised like MPI's datatype constructors."""
+"""The functions that make layouts, named and parameterised like MPI's datatype constructors.
+
+All return a :class:`Layout`, and raise `InvalidArgumentError` as :func:`contiguous` does.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,6 @@ def contiguous(count: int, base: Base) -> Layout:
         Number of copies, from 0 on.
     base : Layout or dtype
         What is repeated, at steps of its extent.
-
-    Returns
-    -------
-    Layout
 
     Raises
     ------
@@ -62,27 +61,13 @@ def vector(count: int, blocklength: int, stride: int, base: Base) -> Layout:
     base : Layout or dtype
         What the blocks consist of.
 
-    Returns
-    -------
-    Layout
-
-    Raises
-    ------
-    InvalidArgumentError
-        As for :func:`contiguous`.
-
     Examples
     --------
     >>> column = vector(count=4, blocklength=1, stride=10, base="f8")
     >>> column.size, column.extent
     (32, 248)
     """
-    base = as_layout(base)
-    count, blocklength = whole("count", count, 0), whole("blocklength", blocklength, 0)
-    stride = whole("stride", stride)
-    step = within("stride", stride * base.extent) if count * blocklength * base.size else 0
-    contents = {"count": count, "blocklength": blocklength, "stride": stride, "base": base}
-    return Layout("vector", contents, _strided(count, blocklength, step, base))
+    return _vector("vector", count, blocklength, stride, base)
 
 
 def hvector(count: int, blocklength: int, stride: int, base: Base) -> Layout:
@@ -95,29 +80,23 @@ def hvector(count: int, blocklength: int, stride: int, base: Base) -> Layout:
     stride : int
         Bytes from one block to the next; may be negative.
 
-    Returns
-    -------
-    Layout
-
-    Raises
-    ------
-    InvalidArgumentError
-        As for :func:`contiguous`.
-
     Examples
     --------
     >>> hvector(count=4, blocklength=1, stride=10, base="f8").extent
     38
     """
+    return _vector("hvector", count, blocklength, stride, base)
+
+
+def _vector(combiner: str, count: int, blocklength: int, stride: int, base: Base) -> Layout:
     base = as_layout(base)
     count, blocklength = whole("count", count, 0), whole("blocklength", blocklength, 0)
-    stride = whole("stride", stride)
+    stride = step = whole("stride", stride)
+    if combiner == "vector":
+        step = within("stride", stride * base.extent) if count * blocklength * base.size else 0
     contents = {"count": count, "blocklength": blocklength, "stride": stride, "base": base}
-    return Layout("hvector", contents, _strided(count, blocklength, stride, base))
-
-
-def _strided(count: int, blocklength: int, step: int, base: Layout) -> Bounds:
-    return base.bounds.repeated(blocklength, base.extent).repeated(count, step)
+    bounds = base.bounds.repeated(blocklength, base.extent).repeated(count, step)
+    return Layout(combiner, contents, bounds)
 
 
 def indexed(blocklengths: Ints, displacements: Ints, base: Base) -> Layout:
@@ -132,10 +111,6 @@ def indexed(blocklengths: Ints, displacements: Ints, base: Base) -> Layout:
     base : Layout or dtype
         What the blocks consist of.
 
-    Returns
-    -------
-    Layout
-
     Raises
     ------
     InvalidArgumentError
@@ -147,12 +122,7 @@ def indexed(blocklengths: Ints, displacements: Ints, base: Base) -> Layout:
     >>> triangle.size, triangle.extent
     (48, 72)
     """
-    base = as_layout(base)
-    lengths, places = _blocks(blocklengths, displacements)
-    filled = (lengths > 0) & bool(base.size)
-    in_bytes = scaled("displacements", places * filled, base.extent)
-    contents = {"blocklengths": lengths, "displacements": places, "base": base}
-    return Layout("indexed", contents, base.bounds.placed(in_bytes, lengths))
+    return _indexed("indexed", blocklengths, displacements, base)
 
 
 def hindexed(blocklengths: Ints, displacements: Ints, base: Base) -> Layout:
@@ -165,24 +135,23 @@ def hindexed(blocklengths: Ints, displacements: Ints, base: Base) -> Layout:
     displacements : sequence of int
         Place of each block in bytes.
 
-    Returns
-    -------
-    Layout
-
-    Raises
-    ------
-    InvalidArgumentError
-        As for :func:`indexed`.
-
     Examples
     --------
     >>> hindexed([1, 2], [0, 20], "i4").extent
     28
     """
+    return _indexed("hindexed", blocklengths, displacements, base)
+
+
+def _indexed(combiner: str, blocklengths: Ints, displacements: Ints, base: Base) -> Layout:
     base = as_layout(base)
     lengths, places = _blocks(blocklengths, displacements)
+    in_bytes = places
+    if combiner == "indexed":
+        filled = (lengths > 0) & bool(base.size)
+        in_bytes = scaled("displacements", places * filled, base.extent)
     contents = {"blocklengths": lengths, "displacements": places, "base": base}
-    return Layout("hindexed", contents, base.bounds.placed(places, lengths))
+    return Layout(combiner, contents, base.bounds.placed(in_bytes, lengths))
 
 
 def _blocks(blocklengths: Ints, displacements: Ints) -> tuple[Int64s, Int64s]:
@@ -206,19 +175,8 @@ def indexed_block(blocklength: int, displacements: Ints, base: Base) -> Layout:
     ----------
     blocklength : int
         Copies of the base in each block.
-    displacements : sequence of int
-        Place of each block in extents of the base, in the order of the packed bytes.
-    base : Layout or dtype
-        What the blocks consist of.
-
-    Returns
-    -------
-    Layout
-
-    Raises
-    ------
-    InvalidArgumentError
-        As for :func:`contiguous`.
+    displacements, base
+        As for :func:`indexed`.
 
     Examples
     --------
@@ -227,14 +185,7 @@ def indexed_block(blocklength: int, displacements: Ints, base: Base) -> Layout:
     >>> atoms.size, atoms.lb
     (72, 48)
     """
-    base = as_layout(base)
-    blocklength = whole("blocklength", blocklength, 0)
-    places = whole_array("displacements", displacements)
-    in_bytes = places
-    if blocklength * base.size:
-        in_bytes = scaled("displacements", places, base.extent)
-    contents = {"blocklength": blocklength, "displacements": places, "base": base}
-    return Layout("indexed_block", contents, _equal_blocks(blocklength, in_bytes, base))
+    return _indexed_block("indexed_block", blocklength, displacements, base)
 
 
 def hindexed_block(blocklength: int, displacements: Ints, base: Base) -> Layout:
@@ -247,32 +198,25 @@ def hindexed_block(blocklength: int, displacements: Ints, base: Base) -> Layout:
     displacements : sequence of int
         Place of each block in bytes.
 
-    Returns
-    -------
-    Layout
-
-    Raises
-    ------
-    InvalidArgumentError
-        As for :func:`contiguous`.
-
     Examples
     --------
     >>> hindexed_block(1, [0, 20], "i4").extent
     24
     """
+    return _indexed_block("hindexed_block", blocklength, displacements, base)
+
+
+def _indexed_block(combiner: str, blocklength: int, displacements: Ints, base: Base) -> Layout:
     base = as_layout(base)
     blocklength = whole("blocklength", blocklength, 0)
-    places = whole_array("displacements", displacements)
+    places = in_bytes = whole_array("displacements", displacements)
+    block, bounds = base.bounds.repeated(blocklength, base.extent), Bounds()
+    if places.size and block.size:
+        if combiner == "indexed_block":
+            in_bytes = scaled("displacements", places, base.extent)
+        bounds = block.spread(len(places), int(in_bytes.min()), int(in_bytes.max()))
     contents = {"blocklength": blocklength, "displacements": places, "base": base}
-    return Layout("hindexed_block", contents, _equal_blocks(blocklength, places, base))
-
-
-def _equal_blocks(blocklength: int, in_bytes: Int64s, base: Layout) -> Bounds:
-    block = base.bounds.repeated(blocklength, base.extent)
-    if not (in_bytes.size and block.size):
-        return Bounds()
-    return block.spread(len(in_bytes), int(in_bytes.min()), int(in_bytes.max()))
+    return Layout(combiner, contents, bounds)
 
 
 def struct(blocklengths: Ints, displacements: Ints, types: Sequence[Base]) -> Layout:
@@ -289,10 +233,6 @@ def struct(blocklengths: Ints, displacements: Ints, types: Sequence[Base]) -> La
         Place of each block in bytes.
     types : sequence of Layout or dtype
         What each block consists of.
-
-    Returns
-    -------
-    Layout
 
     Raises
     ------
@@ -331,15 +271,6 @@ def resized(base: Base, lb: int, extent: int) -> Layout:
         New lower bound in bytes.
     extent : int
         Bytes from one repetition to the next; may be less than the data takes, 0 or negative.
-
-    Returns
-    -------
-    Layout
-
-    Raises
-    ------
-    InvalidArgumentError
-        As for :func:`contiguous`.
 
     Examples
     --------

@@ -33,6 +33,8 @@ def whole(name: str, value: Any, at_least: int | None = None) -> int:
     >>> whole("count", np.int32(3))
     3
     """
+    if type(value) is int and at_least is not None and at_least <= value < LIMIT:
+        return value  # in a tenth of the time, in each call of a packer
     try:
         number = operator.index(value)
     except TypeError:

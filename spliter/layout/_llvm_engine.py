@@ -1,20 +1,21 @@
-"""Copy the bytes of nodes with kernels where they are compiled, and with NumPy elsewhere."""
+"""Decide which kernels copy a node, and when compiling them pays."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from spliter.layout._cut import Piece
-from spliter.layout._kernels import KERNELS
+from spliter.layout._kernels import KERNELS, Kernel
 from spliter.layout._nodes import Node, Places, Run, Runs, Sequence
-from spliter.layout._numpy_engine import NumpyEngine, unit_of
+from spliter.layout._numpy_engine import unit_of
 from spliter.layout._shapes import Call, call_of, fuses, is_transposed
 
 FEW_RUNS: Final = 16
-"""Nodes with fewer runs, such as heads and tails of parts, are left to NumPy."""
+"""Pieces of a part with fewer runs, such as its head and tail, are left to NumPy: their shapes vary
+from one part to another."""
 
 COMPILE_NS: Final = 5e6
 """Compiling a kernel takes about 5 ms."""
@@ -29,55 +30,65 @@ ODD_NS: Final = 1.4
 """Saved for each run of other than 1, 2, 4 or 8 bytes; from 32 bytes on NumPy is as fast."""
 
 
-@dataclass(frozen=True, slots=True)
-class LlvmEngine:
-    """Copies between memory and packed bytes.
+@dataclass(frozen=True, eq=False, slots=True)
+class Step:
+    """A piece that NumPy copies, or one call of a kernel as soon as that is compiled.
 
     Parameters
     ----------
-    numpy : NumpyEngine
-        Copies between the same buffers.
-    memory, packed : int
-        Addresses of displacement 0 and of the first packed byte.
-    calls : mapping of node to Call
-        Those that are known already.
-    eager : bool
-        Whether to compile at first use, instead of when it pays.
+    piece : Piece
+        What is copied.
+    call : Call or None
+        Shape and arguments of the kernel; without, NumPy copies.
+    saves : float
+        Of the time of compiling, the part that the kernel saves in one use; 1 compiles at once.
+    kernels : dict of bool to Kernel
+        Those compiled by now: the one that packs, and the one that unpacks (``True``).
     """
 
-    numpy: NumpyEngine
-    memory: int
-    packed: int
-    calls: Mapping[Node, Call]
-    eager: bool
+    piece: Piece
+    call: Call | None = None
+    saves: float = 0.0
+    kernels: dict[bool, Kernel] = field(default_factory=dict)
 
-    def copy(self, piece: Piece) -> None:
-        """Copy the bytes of a node."""
+    def kernel(self, unpacks: bool) -> Kernel | None:
+        """Return the kernel, if there is one by now."""
+        kernel = self.kernels.get(unpacks)
+        if kernel is None and self.call is not None:
+            kernel = KERNELS.find(self.call.shape, unpacks, self.saves)
+            if kernel is not None:
+                self.kernels[unpacks] = kernel
+        return kernel
+
+
+def steps(pieces: Iterable[Piece], eager: bool, least_runs: int = 1) -> Iterator[Step]:
+    """Yield the steps that copy pieces.
+
+    Parameters
+    ----------
+    pieces : iterable of Piece
+        What is copied.
+    eager : bool
+        Whether to compile at first use, instead of when it pays.
+    least_runs : int
+        Pieces with fewer runs are left to NumPy.
+    """
+    for piece in pieces:
         node = piece.node
-        if node.count_runs < FEW_RUNS:
-            self.numpy.copy(piece)
-            return
-        call = self.calls.get(node) or call_of(node)
-        if call is None and isinstance(node, Sequence):
-            self._copy_parts(node, piece)
-        elif call is None or not self._run(call, piece):
-            self.numpy.copy(piece)
+        call = call_of(node) if node.count_runs >= least_runs else None
+        if call is not None:
+            yield Step(piece, call, 1.0 if eager else saved_ns(node) / COMPILE_NS)
+        elif isinstance(node, Sequence):
+            yield from steps(_parts(node, piece), eager, least_runs)
+        else:
+            yield Step(piece)
 
-    def _run(self, call: Call, piece: Piece) -> bool:
-        """Run the kernel, if it is compiled or compiling it pays by now."""
-        saves = 1.0 if self.eager else saved_ns(piece.node) / COMPILE_NS
-        kernel = KERNELS.find(call.shape, self.numpy.unpacks, saves)
-        if kernel is None:
-            return False
-        memory, packed = self.memory + piece.displacement, self.packed + piece.position
-        kernel.run(memory, packed, call.address)
-        return True
 
-    def _copy_parts(self, node: Sequence, piece: Piece) -> None:
-        position = piece.position
-        for part in node.parts:
-            self.copy(Piece(piece.displacement + part.displacement, part.node, position))
-            position += part.node.size
+def _parts(node: Sequence, piece: Piece) -> Iterator[Piece]:
+    position = piece.position
+    for part in node.parts:
+        yield Piece(piece.displacement + part.displacement, part.node, position)
+        position += part.node.size
 
 
 def saved_ns(node: Node) -> float:

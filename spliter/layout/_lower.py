@@ -99,7 +99,7 @@ def _hindexed(blocklengths: Int64s, displacements: Int64s, base: Described) -> P
 
 
 def _struct(blocklengths: Int64s, displacements: Int64s, types: tuple[Described, ...]) -> Placed:
-    if len(set(types)) == 1:
+    if all(one == types[0] for one in types):
         return _hindexed(blocklengths, displacements, types[0])
     each = zip(blocklengths.tolist(), displacements.tolist(), types, strict=True)
     return sequence(_block(many, base).moved(at) for many, at, base in each if many)

@@ -15,7 +15,6 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
@@ -24,20 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter._errors import InvalidArgumentError, LayoutMessageError
-from spliter.layout._boxes import subarray
-from spliter.layout._constructors import (
-    checked_dtype,
-    contiguous,
-    hindexed,
-    hindexed_block,
-    hvector,
-    indexed,
-    indexed_block,
-    of_dtype,
-    resized,
-    struct,
-    vector,
-)
+from spliter.layout._boxes import CONSTRUCTORS
+from spliter.layout._constructors import checked_dtype, of_dtype
 from spliter.layout._integers import whole, whole_array
 from spliter.layout._layout import Layout
 from spliter.layout._memory import Buffer, Bytes, contiguous_bytes
@@ -47,22 +34,6 @@ MAGIC: Final = b"SPLM"
 VERSION: Final = 1
 PREFIX: Final = Struct("<4sHIQQ")
 _CRC_AT: Final = 6, 10
-
-CONSTRUCTORS: Final[dict[str, Callable[..., Layout]]] = {
-    make.__name__: make
-    for make in (
-        contiguous,
-        vector,
-        hvector,
-        indexed,
-        hindexed,
-        indexed_block,
-        hindexed_block,
-        struct,
-        subarray,
-        resized,
-    )
-}
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from spliter._errors import InvalidArgumentError, PackageMissingError
-from spliter.layout._boxes import subarray
-from spliter.layout._constructors import (
-    contiguous,
-    hindexed,
-    hindexed_block,
-    hvector,
-    indexed,
-    indexed_block,
-    of_dtype,
-    resized,
-    struct,
-    vector,
-)
+from spliter.layout._boxes import CONSTRUCTORS
+from spliter.layout._constructors import of_dtype, resized, struct
 from spliter.layout._layout import Layout
 
 
@@ -103,28 +91,10 @@ def _derived(layout: Layout, mpi: Any) -> Any:
         for one in types:
             one.Free()
         return made
+    if layout.combiner == "subarray":
+        of["order"] = mpi.ORDER_C if of["order"] == "C" else mpi.ORDER_F
     base = _created(of.pop("base"), mpi)
-    return _freed(base, _FROM_LAYOUT[layout.combiner](base, mpi, **of))
-
-
-def _create_subarray(
-    base: Any, mpi: Any, sizes: Any, subsizes: Any, starts: Any, order: str
-) -> Any:
-    mpi_order = mpi.ORDER_C if order == "C" else mpi.ORDER_F
-    return base.Create_subarray(sizes, subsizes, starts, mpi_order)
-
-
-_FROM_LAYOUT: Final[dict[str, Callable[..., Any]]] = {
-    "contiguous": lambda base, _, count: base.Create_contiguous(count),
-    "vector": lambda base, _, **of: base.Create_vector(**of),
-    "hvector": lambda base, _, **of: base.Create_hvector(**of),
-    "indexed": lambda base, _, **of: base.Create_indexed(**of),
-    "hindexed": lambda base, _, **of: base.Create_hindexed(**of),
-    "indexed_block": lambda base, _, **of: base.Create_indexed_block(**of),
-    "hindexed_block": lambda base, _, **of: base.Create_hindexed_block(**of),
-    "subarray": _create_subarray,
-    "resized": lambda base, _, lb, extent: base.Create_resized(lb, extent),
-}
+    return _freed(base, getattr(base, f"Create_{layout.combiner}")(**of))
 
 
 def from_mpi(datatype: Any) -> Layout:
@@ -174,14 +144,14 @@ def _decoded(datatype: Any, mpi: Any) -> Layout:
     if combiner == "STRUCT":
         types = [_taken(one) for one in of.pop("datatypes")]
         return struct(types=types, **of)
-    if combiner not in _TO_LAYOUT:
+    if combiner.lower() not in CONSTRUCTORS:
         raise InvalidArgumentError(
             f"MPI datatypes made by {combiner} are not supported; build it from vectors, blocks, "
             "structs or subarrays"
         )
     if combiner == "SUBARRAY":
         of["order"] = "C" if of["order"] == mpi.ORDER_C else "F"
-    return _TO_LAYOUT[combiner](base=_taken(base), **of)
+    return CONSTRUCTORS[combiner.lower()](base=_taken(base), **of)
 
 
 def _taken(datatype: Any) -> Layout:
@@ -200,16 +170,3 @@ def _dtype_of(datatype: Any) -> np.dtype[Any]:
             f"the basic type {datatype.Get_name()} has no NumPy dtype; build it as a struct"
         )
     return found
-
-
-_TO_LAYOUT: Final[dict[str, Callable[..., Layout]]] = {
-    "CONTIGUOUS": contiguous,
-    "VECTOR": vector,
-    "HVECTOR": hvector,
-    "INDEXED": indexed,
-    "HINDEXED": hindexed,
-    "INDEXED_BLOCK": indexed_block,
-    "HINDEXED_BLOCK": hindexed_block,
-    "SUBARRAY": subarray,
-    "RESIZED": resized,
-}

@@ -10,6 +10,10 @@ Runs        contiguous ones of several lengths               hindexed
 Sequence    different nodes one after the other              struct
 ==========  ===============================================  =========================
 
+Each node has its bytes of data (`size`), the displacements of its first byte and behind its last
+(`low`, `high`), the contiguous runs that are copied (`count_runs`), all sizes and displacements
+or-ed, whose low bits tell what divides them (`bits`), and a `key` that is equal for equal nodes.
+
 A node begins at displacement 0; :class:`Placed` moves it. The functions :func:`repeat`,
 :func:`places`, :func:`runs` and :func:`sequence` return the simplest node for the same bytes in the
 same order; made from nodes that are simplest already, they change nothing.
@@ -36,27 +40,22 @@ class Run:
 
     @property
     def low(self) -> int:
-        """Displacement of the first byte."""
         return 0
 
     @property
     def high(self) -> int:
-        """Displacement behind the last byte."""
         return self.size
 
     @property
     def count_runs(self) -> int:
-        """Number of contiguous runs that are copied."""
         return 1 if self.size else 0
 
     @property
     def bits(self) -> int:
-        """All sizes and displacements, or-ed: what divides them is read off the low bits."""
         return self.size
 
     @property
     def key(self) -> Hashable:
-        """Equal for nodes that are alike."""
         return self.size
 
 
@@ -70,32 +69,26 @@ class Repeat:
 
     @property
     def size(self) -> int:
-        """Bytes of data."""
         return self.count * self.child.size
 
     @property
     def low(self) -> int:
-        """Displacement of the first byte."""
         return self.child.low + min(0, (self.count - 1) * self.stride)
 
     @property
     def high(self) -> int:
-        """Displacement behind the last byte."""
         return self.child.high + max(0, (self.count - 1) * self.stride)
 
     @property
     def count_runs(self) -> int:
-        """Number of contiguous runs that are copied."""
         return self.count * self.child.count_runs
 
     @property
     def bits(self) -> int:
-        """All sizes and displacements, or-ed."""
         return self.stride | self.child.bits
 
     @property
     def key(self) -> Hashable:
-        """Equal for nodes that are alike."""
         return "repeat", self.count, self.stride, self.child.key
 
 
@@ -108,32 +101,26 @@ class Places:
 
     @property
     def size(self) -> int:
-        """Bytes of data."""
         return len(self.displacements) * self.child.size
 
     @cached_property
     def low(self) -> int:
-        """Displacement of the first byte."""
         return int(self.displacements.min()) + self.child.low
 
     @cached_property
     def high(self) -> int:
-        """Displacement behind the last byte."""
         return int(self.displacements.max()) + self.child.high
 
     @property
     def count_runs(self) -> int:
-        """Number of contiguous runs that are copied."""
         return len(self.displacements) * self.child.count_runs
 
     @cached_property
     def bits(self) -> int:
-        """All sizes and displacements, or-ed."""
         return int(np.bitwise_or.reduce(self.displacements)) | self.child.bits
 
     @property
     def key(self) -> Hashable:
-        """Equal for nodes that are alike."""
         return "places", self.displacements.tobytes(), self.child.key
 
 
@@ -151,32 +138,26 @@ class Runs:
 
     @cached_property
     def size(self) -> int:
-        """Bytes of data."""
         return int(self.lengths.sum())
 
     @cached_property
     def low(self) -> int:
-        """Displacement of the first byte."""
         return int(self.displacements.min())
 
     @cached_property
     def high(self) -> int:
-        """Displacement behind the last byte."""
         return int((self.displacements + self.lengths).max())
 
     @property
     def count_runs(self) -> int:
-        """Number of contiguous runs that are copied."""
         return len(self.lengths)
 
     @cached_property
     def bits(self) -> int:
-        """All sizes and displacements, or-ed."""
         return int(np.bitwise_or.reduce(self.displacements | self.lengths))
 
     @property
     def key(self) -> Hashable:
-        """Equal for nodes that are alike."""
         return "runs", self.displacements.tobytes(), self.lengths.tobytes()
 
 
@@ -193,33 +174,27 @@ class Sequence:
 
     @cached_property
     def size(self) -> int:
-        """Bytes of data."""
         return sum(part.node.size for part in self.parts)
 
     @cached_property
     def low(self) -> int:
-        """Displacement of the first byte."""
         return min(part.low for part in self.parts)
 
     @cached_property
     def high(self) -> int:
-        """Displacement behind the last byte."""
         return max(part.high for part in self.parts)
 
     @cached_property
     def count_runs(self) -> int:
-        """Number of contiguous runs that are copied."""
         return sum(part.node.count_runs for part in self.parts)
 
     @cached_property
     def bits(self) -> int:
-        """All sizes and displacements, or-ed."""
         each = (part.displacement | part.node.bits for part in self.parts)
         return functools.reduce(int.__or__, each)
 
     @property
     def key(self) -> Hashable:
-        """Equal for nodes that are alike."""
         return "sequence", *((part.displacement, part.node.key) for part in self.parts)
 
 
@@ -235,12 +210,10 @@ class Placed:
 
     @property
     def low(self) -> int:
-        """Displacement of the first byte."""
         return self.displacement + self.node.low
 
     @property
     def high(self) -> int:
-        """Displacement behind the last byte."""
         return self.displacement + self.node.high
 
     def moved(self, displacement: int) -> Placed:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from spliter.layout._cut import Piece, cut
 from spliter.layout._integers import Int64s
-from spliter.layout._memory import Bytes, Memory
+from spliter.layout._memory import Bytes
 from spliter.layout._nodes import Node, Placed, Places, Repeat, Run, Runs, Sequence
 
 Dims: TypeAlias = tuple[tuple[int, int, int], ...]
@@ -47,21 +47,24 @@ class NumpyEngine:
 
     Parameters
     ----------
-    memory : Memory
+    memory : ndarray of uint8
         All bytes that the layout may touch.
+    first : int
+        Displacement of the first of them.
     packed : ndarray of uint8
         The packed bytes, or a part of them.
     unpacks : bool
         Whether bytes move from `packed` to `memory`.
     """
 
-    memory: Memory
+    memory: Bytes
+    first: int
     packed: Bytes
     unpacks: bool
 
     def copy(self, piece: Piece) -> None:
         """Copy the bytes of a node."""
-        at = piece.displacement - self.memory.begin
+        at = piece.displacement - self.first
         self._copy(piece.node, at, piece.position, ())
 
     def _copy(self, node: Node, at: int, position: int, dims: Dims) -> None:
@@ -98,7 +101,7 @@ class NumpyEngine:
         if size > VOID_NBYTES:
             kind, shape, dims = "u1", (*shape, size), (*dims, (size, 1, 1))
         strides = tuple(stride for _, stride, _ in dims)
-        there: npt.NDArray[Any] = np.ndarray(shape, kind, self.memory.data, at, strides)
+        there: npt.NDArray[Any] = np.ndarray(shape, kind, self.memory, at, strides)
         packed_strides = tuple(stride for _, _, stride in dims)
         here: npt.NDArray[Any] = np.ndarray(shape, kind, self.packed, position, packed_strides)
         if self.unpacks:
@@ -115,7 +118,7 @@ class NumpyEngine:
         window = (*shape, (node.high - node.low) // unit)
         strides = (*(stride for _, stride, _ in dims), unit)
         there: npt.NDArray[Any] = np.ndarray(
-            window, f"u{unit}", self.memory.data, at + node.low, strides
+            window, f"u{unit}", self.memory, at + node.low, strides
         )
         packed_strides = (*(stride for _, _, stride in dims), unit)
         here: npt.NDArray[Any] = np.ndarray(

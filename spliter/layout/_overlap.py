@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from spliter.layout._integers import Int64s
 from spliter.layout._nodes import Node, Places, Repeat, Run, Runs, Sequence
+
+Ints: TypeAlias = npt.NDArray[np.signedinteger[Any]]
+Dims: TypeAlias = tuple[tuple[int, int], ...]
 
 MOST_RUNS: Final = 2**22
 """Interleaved runs that are compared one by one (about 0.3 s); more are taken to overlap."""
@@ -51,11 +54,11 @@ def _span(node: Node) -> int:
     return node.high - node.low
 
 
-def _apart(begins: Int64s, lengths: Int64s | int) -> bool:
+def _apart(begins: Ints, lengths: Int64s | int) -> bool:
     """Return whether no run reaches into another."""
     if not (begins[1:] > begins[:-1]).all():
         if isinstance(lengths, int):
-            begins = np.sort(begins)  # several times as fast as argsort
+            begins = np.sort(_narrow(begins, lengths))  # several times as fast as argsort
         else:
             order = np.argsort(begins)
             begins, lengths = begins[order], lengths[order]
@@ -63,31 +66,33 @@ def _apart(begins: Int64s, lengths: Int64s | int) -> bool:
     return bool((ends[:-1] <= begins[1:]).all())
 
 
-@dataclass(frozen=True)
-class _Runs:
+def _narrow(begins: Ints, length: int) -> Ints:
+    """Return begins relative to the first, as 32-bit integers if they fit, to sort them faster."""
+    begins = begins - begins.min()
+    return begins.astype(np.int32) if int(begins.max()) + length < 2**31 else begins
+
+
+class _Runs(NamedTuple):
     """Runs of some lengths, each repeated along dimensions of a positive stride and a count."""
 
     begins: Int64s
     lengths: Int64s
-    low: int
-    end: int
-    dims: tuple[tuple[int, int], ...]
+    dims: Dims
 
     @property
-    def count(self) -> int:
+    def total(self) -> int:
         return len(self.begins) * math.prod(count for _, count in self.dims)
 
     @property
-    def high(self) -> int:
-        return self.end + sum(stride * (count - 1) for stride, count in self.dims)
+    def span(self) -> tuple[int, int]:
+        """Displacements of the first byte, and behind the last."""
+        more = sum(stride * (count - 1) for stride, count in self.dims)
+        return int(self.begins.min()), int((self.begins + self.lengths).max()) + more
 
     def without(self, stride: int) -> _Runs:
         """Return the first copy along a dimension of this stride."""
-        for number, (one, _) in enumerate(self.dims):
-            if one == stride:
-                dims = self.dims[:number] + self.dims[number + 1 :]
-                return _Runs(self.begins, self.lengths, self.low, self.end, dims)
-        return self
+        at = next((at for at, (one, _) in enumerate(self.dims) if one == stride), len(self.dims))
+        return self._replace(dims=self.dims[:at] + self.dims[at + 1 :])
 
     def expanded(self) -> tuple[Int64s, Int64s]:
         """Return begins and lengths of all runs."""
@@ -105,20 +110,25 @@ def _interleaved(node: Node) -> bool:
     """
     if node.count_runs > MOST_RUNS and _places(node) > MOST_RUNS:
         return False
-    found = list(_paths(node, 0, ()))
+    by_dims: dict[Dims, list[tuple[Int64s, Int64s]]] = {}
+    for begins, lengths, dims in _paths(node, 0, ()):
+        by_dims.setdefault(dims, []).append((begins, lengths))
+    found = [_Runs(*_concatenated(runs), dims) for dims, runs in by_dims.items()]
     while strides := [stride for runs in found for stride, _ in runs.dims]:
         largest = max(strides)
         rest = [runs.without(largest) for runs in found]
-        if max(runs.high for runs in rest) - min(runs.low for runs in rest) > largest:
+        lows, highs = zip(*(runs.span for runs in rest), strict=True)
+        if max(highs) - min(lows) > largest:
             break
         found = rest
-    if sum(runs.count for runs in found) > MOST_RUNS:
+    if sum(runs.total for runs in found) > MOST_RUNS:
         return False
-    expanded = [runs.expanded() for runs in found]
-    return _apart(
-        np.concatenate([begins for begins, _ in expanded]),
-        np.concatenate([lengths for _, lengths in expanded]),
-    )
+    return _apart(*_concatenated([runs.expanded() for runs in found]))
+
+
+def _concatenated(runs: Iterable[tuple[Int64s, Int64s]]) -> tuple[Int64s, Int64s]:
+    begins, lengths = zip(*runs, strict=True)
+    return np.concatenate(begins), np.concatenate(lengths)
 
 
 def _places(node: Node) -> int:
@@ -136,12 +146,11 @@ def _places(node: Node) -> int:
             return sum(_places(part.node) for part in node.parts)
 
 
-def _paths(node: Node, at: int, dims: tuple[tuple[int, int], ...]) -> Iterator[_Runs]:
+def _paths(node: Node, at: int, dims: Dims) -> Iterator[_Runs]:
     """Yield the runs of a node, by the way that leads to them."""
     match node:
         case Run():
-            begins, lengths = np.array([at]), np.array([node.size])
-            yield _Runs(begins, lengths, at, at + node.size, dims)
+            yield _Runs(np.array([at]), np.array([node.size]), dims)
         case Repeat():
             low = min(0, (node.count - 1) * node.stride)
             yield from _paths(node.child, at + low, (*dims, (abs(node.stride), node.count)))
@@ -149,11 +158,9 @@ def _paths(node: Node, at: int, dims: tuple[tuple[int, int], ...]) -> Iterator[_
             for runs in _paths(node.child, at, dims):
                 begins = np.add.outer(node.displacements, runs.begins).ravel()
                 lengths = np.tile(runs.lengths, len(node.displacements))
-                low, end = (int(node.displacements.min()), int(node.displacements.max()))
-                yield _Runs(begins, lengths, runs.low + low, runs.end + end, runs.dims)
+                yield _Runs(begins, lengths, runs.dims)
         case Runs():
-            begins = node.displacements + at
-            yield _Runs(begins, node.lengths, at + node.low, at + node.high, dims)
+            yield _Runs(node.displacements + at, node.lengths, dims)
         case Sequence():
             for part in node.parts:
                 yield from _paths(part.node, at + part.displacement, dims)

