@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Node, Typing
 from spliter.pipeline._overlap import conflicts, same_view
@@ -72,19 +73,23 @@ class Plan:
     postponed: list[Call]
 
 
-def needed(pending: Iterable[Call]) -> list[Call]:
+POSTPONED: Final = 2**62
+"""Stage of postponed calls: after all others."""
+
+
+def needed(pending: Sequence[Call]) -> list[Call]:
     """Return the calls whose results somebody still holds, or that change something.
 
     Parameters
     ----------
-    pending : iterable of Call
+    pending : sequence of Call
         In program order.
     """
     wanted: set[Node] = set()
     chosen = []
-    for call in sorted(pending, key=lambda call: -call.number):
-        live = [node for _, node in call.live_outputs()]
-        if call.writes or not call.outputs or any(n.is_held or n in wanted for n in live):
+    for call in reversed(pending):
+        live = [node.is_held or node in wanted for _, node in call.live_outputs()]
+        if call.writes or not call.outputs or any(live):
             wanted.update(call.inputs)
             chosen.append(call)
     return chosen[::-1]
@@ -102,17 +107,13 @@ def plan(calls: Sequence[Call]) -> Plan:
     stage_of: dict[Call, int] = {}
     postponed: list[Call] = []
     writers = any(call.writes for call in calls)
-    for call in calls:
-        sources = [node.call for node in call.inputs if node.call is not None]
-        before = sources + [
-            each for each in (calls[: calls.index(call)] if writers else ())
-            if next(conflicts(each, call), None)
-        ]  # fmt: skip
-        if any(each not in stage_of for each in before):
-            postponed.append(call)
-            continue
-        first = max((stage_of[each] for each in before), default=0)
-        found = _place(stages, first, call)
+    for at, call in enumerate(calls):
+        before = [node.call for node in call.inputs if node.call is not None]
+        if writers:
+            before += [each for each in calls[:at] if next(conflicts(each, call), None)]
+        numbers = [stage_of.get(each, POSTPONED) for each in before]
+        first = max(numbers, default=0)
+        found = None if first == POSTPONED else _place(stages, first, call)
         if found is None:
             postponed.append(call)
             continue
@@ -140,11 +141,8 @@ def _place(stages: list[Stage], first: int, call: Call) -> tuple[int, Typing] | 
 
 
 def _fitting(stage: Stage, call: Call) -> Typing | None:
-    known = tuple(stage.made.get(node) for node in call.inputs)
-    if not all(
-        kind is not None or _is_plannable(node)
-        for node, kind in zip(call.inputs, known, strict=True)
-    ):
+    known = tuple([stage.made.get(node) for node in call.inputs])
+    if not all([node in stage.made or _is_plannable(node) for node in call.inputs]):
         return None
     if stage.is_whole:
         cut = any(
@@ -152,10 +150,11 @@ def _fitting(stage: Stage, call: Call) -> Typing | None:
         )
         return None if cut else _whole(call)
     for typing in _typings(call, known):
-        agree = all(
-            have is None or have == want for have, want in zip(known, typing.inputs, strict=True)
-        )
-        if agree and typing.length in (None, stage.length) and _is_aligned(stage, call, typing):
+        if (
+            typing.agrees_with(known)
+            and typing.length in (None, stage.length)
+            and _is_aligned(stage, call, typing)
+        ):
             return typing
     return None
 
@@ -208,18 +207,11 @@ def _types_of(call: Call, typing: Typing, node: Node) -> list[SplitType]:
 
 
 def _mark_stored(stages: list[Stage], postponed: list[Call]) -> None:
-    users: dict[Node, set[Stage | None]] = {}
-    for stage in stages:
+    used_later = {node for call in postponed for node in call.inputs}
+    for stage in reversed(stages):
+        stage.stored = [node for node in stage.made if node.is_held or node in used_later]
         for call, _ in stage.calls:
-            for node in call.inputs:
-                users.setdefault(node, set()).add(stage)
-    for call in postponed:
-        for node in call.inputs:
-            users.setdefault(node, set()).add(None)
-    for stage in stages:
-        stage.stored = [
-            node for node in stage.made if node.is_held or users.get(node, set()) - {stage}
-        ]
+            used_later.update(call.inputs)
 
 
 def _why_not(stage: Stage, call: Call) -> str:

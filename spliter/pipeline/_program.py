@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -32,8 +33,7 @@ MAX_TEMPORARY_NBYTES: Final = 2**21
 """Most bytes of the temporaries of a thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A call on registers.
 
     Parameters
@@ -69,8 +69,7 @@ class Step:
     kinds: tuple[SplitType, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Scratch:
+class Scratch(NamedTuple):
     """Memory of a thread for the results of one or more calls of a batch."""
 
     register: int
@@ -150,18 +149,22 @@ class _Compiler:
         self.cut_at: dict[tuple[int, SplitType], int] = {}
         self.free: dict[tuple[Any, ...], list[int]] = {}
         self.slot_of: dict[Node, tuple[tuple[Any, ...], int]] = {}
-        self.last_use = {
-            node: number
-            for number, (call, _) in enumerate(stage.calls)
-            for node in (*call.inputs, *(node for _, node in call.live_outputs()))
-        }
+        self.stored = {*stage.stored}
+        last_use: dict[Node, int] = {}
+        for number, (call, _) in enumerate(stage.calls):
+            last_use.update(dict.fromkeys(call.inputs, number))
+            for _, node in call.live_outputs():
+                last_use[node] = number
+        last_uses: list[list[Node]] = [[] for _ in stage.calls]
+        for node, number in last_use.items():
+            last_uses[number].append(node)
         self.kept_inputs = {
             node for call, _ in stage.calls if not call.annotation.scratch for node in call.inputs
         }
         for number, (call, typing) in enumerate(stage.calls):
             self._add(call, typing)
-            for node in dict.fromkeys((*call.inputs, *(node for _, node in call.live_outputs()))):
-                if self.last_use[node] == number and node in self.slot_of:
+            for node in last_uses[number]:
+                if node in self.slot_of:
                     key, register = self.slot_of.pop(node)
                     self.free.setdefault(key, []).append(register)
         written = {id(node) for node, _ in program.allocated}
@@ -177,8 +180,8 @@ class _Compiler:
 
     def _add(self, call: Call, typing: Typing) -> None:
         kinds = iter(typing.inputs)
-        args = tuple(self._input(value, kinds) for value in call.args)
-        kwargs = tuple((name, self._input(value, kinds)) for name, value in call.kwargs.items())
+        args = tuple([self._input(value, kinds) for value in call.args])
+        kwargs = tuple([(name, self._input(value, kinds)) for name, value in call.kwargs.items()])
         preset = None
         outs: tuple[int, ...] = ()
         if call.into is not None and call.into in call.writes:
@@ -187,7 +190,7 @@ class _Compiler:
             outs = self._outs(call, typing)
             if call.into is not None and ("where" in call.kwargs or not outs):
                 preset = self._input(call.into, kinds)
-        results = outs or tuple(self._register() for _ in call.outputs)
+        results = outs or tuple([self._register() for _ in call.outputs])
         fn, takes_start = call.fn, False
         for kind in typing.outputs:
             if isinstance(kind, Reduction):
@@ -224,25 +227,24 @@ class _Compiler:
 
     def _outs(self, call: Call, typing: Typing) -> tuple[int, ...]:
         """Return registers of arrays into which a ufunc writes its results."""
-        if not isinstance(call.fn, np.ufunc) or not all(
-            isinstance(kind, Axis) for kind in typing.outputs
-        ):
+        live = call.live_outputs()
+        if not isinstance(call.fn, np.ufunc) or len(live) < len(call.outputs):
             return ()
-        nodes = [each() for each in call.outputs]
-        metas = [node.meta for node in nodes if node is not None]
-        if not all(isinstance(meta, ArrayMeta) and meta.exact for meta in metas):
+        pairs = [(node, typing.outputs[number]) for number, node in live]
+        if not all([self._can_be_out(*pair) for pair in pairs]):
             return ()
-        if any(node in self.kept_inputs for node in nodes) or None in nodes:
-            return ()
-        pairs = zip(cast(list[Node], nodes), typing.outputs, strict=True)
-        return tuple(self._out(node, cast(Axis, kind)) for node, kind in pairs)
+        return tuple([self._out(node, cast(Axis, kind)) for node, kind in pairs])
+
+    def _can_be_out(self, node: Node, kind: SplitType) -> bool:
+        known = isinstance(node.meta, ArrayMeta) and node.meta.exact
+        return known and isinstance(kind, Axis) and node not in self.kept_inputs
 
     def _out(self, node: Node, kind: Axis) -> int:
         meta = cast(ArrayMeta, node.meta)
         shape = cast(tuple[int, ...], meta.shape)
         # As NumPy, which lays results out like the inputs.
         fortran = len(shape) > 1 and kind.axis == len(shape) - 1
-        if node in self.stage.stored:
+        if node in self.stored:
             result = np.empty(shape, meta.dtype, order="F" if fortran else "C")
             self.program.allocated.append((node, result))
             return self._cut(result, kind)
@@ -263,7 +265,7 @@ def _expected_nbytes(node: Node, kind: SplitType) -> float:
         return 0.0
     axis = kind.axis if isinstance(kind, Axis) else 0
     rest = [extent or 1 for at, extent in enumerate(node.meta.shape) if at != axis]
-    return float(node.meta.dtype.itemsize * int(np.prod(rest)))
+    return float(node.meta.dtype.itemsize * math.prod(rest))
 
 
 class Thread:
