@@ -37,13 +37,15 @@ class Elementwise:
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return one typing for each axis of the result."""
         cut = self._cut_inputs(call)
-        if not all([isinstance(node.meta, ArrayMeta) for node in cut]):
+        if not all(isinstance(node.meta, ArrayMeta) for node in cut):
             return ()
         tokens = {kind for kind in known if isinstance(kind, Unknown)}
         if tokens:
             return _of_unknown(call, cut, known, tokens)
         shapes = tuple([_shape_of(node) if node in cut else None for node in call.inputs])
-        return _typings_along_axes(shapes, len(call.outputs), _is_fortran(cut))
+        matrices = [node for node in cut if node.data is not None and node.data.ndim > 1]
+        fortran = bool(matrices) and _is_fortran(matrices, cut)
+        return _typings_along_axes(shapes, len(call.outputs), fortran)
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the broadcast shape, and the dtype that the function gives for one element."""
@@ -67,8 +69,9 @@ class Ufunc(Elementwise):
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the broadcast shape and the dtypes that the ufunc resolves."""
+        given = [cast(ArrayMeta, node.meta) for node in call.inputs]
         try:
-            shape = broadcast_shape(tuple([_shape_of(value) for value in call.inputs]))
+            shape = broadcast_shape(tuple([meta.shape for meta in given]))
         except ValueError:
             call.fn(*map(_stand_in, call.args))  # raises the error of the plain program
             raise
@@ -89,7 +92,7 @@ class Ufunc(Elementwise):
                     f"broadcast shape {shape}"
                 )
             return (ArrayMeta(into.shape, into.dtype, into.exact),)
-        exact = all([cast(ArrayMeta, node.meta).exact for node in call.inputs])
+        exact = all(meta.exact for meta in given)
         return tuple([ArrayMeta(shape, dtype, exact) for dtype in dtypes])
 
 
@@ -270,13 +273,10 @@ def _typings_along_axes(
     )
 
 
-def _is_fortran(nodes: Iterable[Node]) -> bool:
-    """Return whether all arrays with the most axes are in Fortran order."""
-    ndim = max([len(_shape_of(node)) for node in nodes], default=0)
-    if ndim < 2:
-        return False
-    arrays = [node.data for node in nodes if isinstance(node.data, np.ndarray)]
-    flags = [array.flags for array in arrays if array.ndim == ndim]
+def _is_fortran(matrices: Iterable[Node], nodes: Iterable[Node]) -> bool:
+    """Return whether all arrays with as many axes as the result are in Fortran order."""
+    ndim = max(len(_shape_of(node)) for node in nodes)
+    flags = [node.data.flags for node in matrices if node.data.ndim == ndim]
     return bool(flags) and all(each.f_contiguous and not each.c_contiguous for each in flags)
 
 

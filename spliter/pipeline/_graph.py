@@ -118,7 +118,7 @@ class Typing(NamedTuple):
     def agrees_with(self, known: tuple[SplitType | None, ...]) -> bool:
         """Return whether it cuts the inputs as they are cut already, where they are."""
         pairs = zip(known, self.inputs, strict=True)
-        return all([have is None or have == want for have, want in pairs])
+        return all(have is None or have == want for have, want in pairs)
 
 
 class Annotation(Protocol):
@@ -315,6 +315,8 @@ class Graph:
 def common_graph(graphs: Iterable[Graph]) -> Graph:
     """Return one graph for all values of a call; merges them if they are several."""
     roots = {graph.root() for graph in graphs}
+    if len(roots) == 1:
+        return roots.pop()
     # Graphs over a Split absorb the others, then those that a decorated function evaluates.
     first, *others = sorted(roots, key=lambda graph: (type(graph) is Graph, not graph.returns))
     for other in others:

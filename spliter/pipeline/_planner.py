@@ -33,6 +33,9 @@ class Stage:
     length: int | None
     reason: str
     calls: list[tuple[Call, Typing]] = field(default_factory=list)
+    results: list[list[tuple[int, Node]]] = field(default_factory=list)
+    """Of each call: the results that anything still refers to, with their numbers."""
+
     made: dict[Node, SplitType] = field(default_factory=dict)
     stored: list[Node] = field(default_factory=list)
     """Results that the program holds or a later stage needs."""
@@ -53,8 +56,9 @@ class Stage:
     def add(self, call: Call, typing: Typing) -> None:
         """Append a call."""
         self.calls.append((call, typing))
+        self.results.append(call.live_outputs())
         self.has_writes |= bool(call.writes)
-        for number, node in call.live_outputs():
+        for number, node in self.results[-1]:
             self.made[node] = typing.outputs[number]
 
 
@@ -132,7 +136,7 @@ def _place(stages: list[Stage], first: int, call: Call) -> tuple[int, Typing] | 
     if not all(map(_is_plannable, call.inputs)):
         return None
     reason = _why_not(stages[-1], call) if stages else "the first one"
-    options = _typings(call, (None,) * len(call.inputs))
+    options = _typings_alone(call)
     typing = next((each for each in options if _is_free_of_conflicts(call, each)), None)
     if typing is None:
         typing = _whole(call)
@@ -142,14 +146,12 @@ def _place(stages: list[Stage], first: int, call: Call) -> tuple[int, Typing] | 
 
 def _fitting(stage: Stage, call: Call) -> Typing | None:
     known = tuple([stage.made.get(node) for node in call.inputs])
-    if not all([node in stage.made or _is_plannable(node) for node in call.inputs]):
+    if not all(node in stage.made or _is_plannable(node) for node in call.inputs):
         return None
     if stage.is_whole:
-        cut = any(
-            _is_free_of_conflicts(call, each) for each in _typings(call, (None,) * len(known))
-        )
+        cut = any(_is_free_of_conflicts(call, each) for each in _typings_alone(call))
         return None if cut else _whole(call)
-    for typing in _typings(call, known):
+    for typing in call.annotation.typings(call, known):
         if (
             typing.agrees_with(known)
             and typing.length in (None, stage.length)
@@ -159,8 +161,9 @@ def _fitting(stage: Stage, call: Call) -> Typing | None:
     return None
 
 
-def _typings(call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-    return call.annotation.typings(call, known)
+def _typings_alone(call: Call) -> Iterable[Typing]:
+    """Return the ways to cut a call at the begin of a stage."""
+    return call.annotation.typings(call, (None,) * len(call.inputs))
 
 
 def _is_plannable(node: Node) -> bool:
@@ -220,7 +223,7 @@ def _why_not(stage: Stage, call: Call) -> str:
         kind = stage.made.get(node)
         if node.call is not None and isinstance(kind, Reduction):
             return f"{call.name} needs the whole result of {node.call.name} ({node.call.site})"
-    if next(iter(_typings(call, (None,) * len(call.inputs))), None) is None:
+    if next(iter(_typings_alone(call)), None) is None:
         return f"{call.name} is not annotated for these arguments, and runs on whole values"
     if any(next(conflicts(each, call), None) for each, _ in stage.calls):
         return f"{call.name} accesses memory that is written in another order"

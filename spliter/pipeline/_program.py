@@ -153,8 +153,7 @@ class _Compiler:
         last_use: dict[Node, int] = {}
         for number, (call, _) in enumerate(stage.calls):
             last_use.update(dict.fromkeys(call.inputs, number))
-            for _, node in call.live_outputs():
-                last_use[node] = number
+            last_use.update((node, number) for _, node in stage.results[number])
         last_uses: list[list[Node]] = [[] for _ in stage.calls]
         for node, number in last_use.items():
             last_uses[number].append(node)
@@ -162,7 +161,7 @@ class _Compiler:
             node for call, _ in stage.calls if not call.annotation.scratch for node in call.inputs
         }
         for number, (call, typing) in enumerate(stage.calls):
-            self._add(call, typing)
+            self._add(call, typing, stage.results[number])
             for node in last_uses[number]:
                 if node in self.slot_of:
                     key, register = self.slot_of.pop(node)
@@ -178,7 +177,7 @@ class _Compiler:
         self.program.registers += 1
         return self.program.registers - 1
 
-    def _add(self, call: Call, typing: Typing) -> None:
+    def _add(self, call: Call, typing: Typing, live: list[tuple[int, Node]]) -> None:
         kinds = iter(typing.inputs)
         args = tuple([self._input(value, kinds) for value in call.args])
         kwargs = tuple([(name, self._input(value, kinds)) for name, value in call.kwargs.items()])
@@ -187,7 +186,7 @@ class _Compiler:
         if call.into is not None and call.into in call.writes:
             outs = (self._input(call.into, kinds),)
         else:
-            outs = self._outs(call, typing)
+            outs = self._outs(call, typing, live)
             if call.into is not None and ("where" in call.kwargs or not outs):
                 preset = self._input(call.into, kinds)
         results = outs or tuple([self._register() for _ in call.outputs])
@@ -195,7 +194,7 @@ class _Compiler:
         for kind in typing.outputs:
             if isinstance(kind, Reduction):
                 fn, takes_start = kind.partial or fn, kind.takes_start
-        for number, node in call.live_outputs():
+        for number, node in live:
             self.at[node] = results[number]
             if not outs:
                 self.program.add_temporary(_expected_nbytes(node, typing.outputs[number]))
@@ -225,13 +224,12 @@ class _Compiler:
             self.program.item_nbytes += item_nbytes(kind, data) if nbytes is None else nbytes
         return self.cut_at[key]
 
-    def _outs(self, call: Call, typing: Typing) -> tuple[int, ...]:
+    def _outs(self, call: Call, typing: Typing, live: list[tuple[int, Node]]) -> tuple[int, ...]:
         """Return registers of arrays into which a ufunc writes its results."""
-        live = call.live_outputs()
         if not isinstance(call.fn, np.ufunc) or len(live) < len(call.outputs):
             return ()
         pairs = [(node, typing.outputs[number]) for number, node in live]
-        if not all([self._can_be_out(*pair) for pair in pairs]):
+        if not all(self._can_be_out(*pair) for pair in pairs):
             return ()
         return tuple([self._out(node, cast(Axis, kind)) for node, kind in pairs])
 
