@@ -109,11 +109,14 @@ class Typing(NamedTuple):
         In the order of the call.
     length : int or None
         Items of all inputs that are cut; ``None`` if that follows from an input of unknown length.
+    fn : callable or None
+        Called with the pieces in place of the function, with the same other arguments.
     """
 
     inputs: tuple[SplitType, ...]
     outputs: tuple[SplitType, ...]
     length: int | None
+    fn: Callable[..., Any] | None = None
 
     def agrees_with(self, known: tuple[SplitType | None, ...]) -> bool:
         """Return whether it cuts the inputs as they are cut already, where they are."""

@@ -9,9 +9,10 @@ a call needs whole was made by an earlier stage::
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Node, Typing
 from spliter.pipeline._overlap import conflicts, same_view
@@ -77,8 +78,11 @@ class Plan:
     postponed: list[Call]
 
 
-POSTPONED: Final = 2**62
-"""Stage of postponed calls: after all others."""
+LAST: Final = 2**62
+"""Number of the stage of postponed calls, which is after all others."""
+
+SMALL: Final = 64
+"""Times that a result has the elements of an operand which is small: less than 2% of the work."""
 
 
 def needed(pending: Sequence[Call]) -> list[Call]:
@@ -99,33 +103,72 @@ def needed(pending: Sequence[Call]) -> list[Call]:
     return chosen[::-1]
 
 
-def plan(calls: Sequence[Call]) -> Plan:
+def plan(calls: Sequence[Call], first: Sequence[Call] = ()) -> Plan:
     """Place each call in the earliest stage that its inputs and its memory allow.
 
     Parameters
     ----------
     calls : sequence of Call
         In program order; inputs of pending calls are results of calls before them.
+    first : sequence of Call
+        Those to run on whole values, before all others.
     """
-    stages: list[Stage] = []
-    stage_of: dict[Call, int] = {}
+    stages = [Stage(None, "its small result is needed whole")] if first else []
+    for call in first:
+        stages[0].add(call, _whole(call))
+    stage_of = dict.fromkeys(first, 0)
     postponed: list[Call] = []
     writers = any(call.writes for call in calls)
     for at, call in enumerate(calls):
+        if call in first:
+            continue
         before = [node.call for node in call.inputs if node.call is not None]
         if writers:
             before += [each for each in calls[:at] if next(conflicts(each, call), None)]
-        numbers = [stage_of.get(each, POSTPONED) for each in before]
-        first = max(numbers, default=0)
-        found = None if first == POSTPONED else _place(stages, first, call)
+        numbers = [stage_of.get(each, LAST) for each in before]
+        earliest = max(numbers, default=0)
+        found = None if earliest == LAST else _place(stages, earliest, call)
         if found is None:
             postponed.append(call)
             continue
         number, typing = found
+        if number > earliest and not writers and (small := _small_makers(call, first)):
+            return plan(calls, sorted({*first, *small}, key=lambda call: call.number))
         stage_of[call] = number
         stages[number].add(call, typing)
     _mark_stored(stages, postponed)
     return Plan(stages, postponed)
+
+
+def _small_makers(call: Call, first: Sequence[Call]) -> set[Call]:
+    """Return the calls that make small operands of a large call from small values that exist.
+
+    Run before, they leave the large call in the stage of its other operands.
+    """
+    limit = max([_size(node) or 0 for _, node in call.live_outputs()], default=0) // SMALL
+    return {each for node in call.inputs for each in _makers(node, limit, first)}
+
+
+def _makers(node: Node, limit: int, first: Sequence[Call]) -> set[Call]:
+    """Return the calls that make a value, and its operands; none if one of the values is large."""
+    found: set[Call] = set()
+    nodes = [node]
+    while nodes:
+        each = nodes.pop()
+        size = _size(each)
+        if size is None or size > limit:
+            return set()
+        if each.call is not None and each.call not in first:
+            found.add(each.call)
+            nodes += each.call.inputs
+    return found
+
+
+def _size(node: Node) -> int | None:
+    """Return the number of elements of an array, if it is known."""
+    if not isinstance(node.meta, ArrayMeta) or not node.meta.is_known:
+        return None
+    return math.prod(cast(tuple[int, ...], node.meta.shape))
 
 
 def _place(stages: list[Stage], first: int, call: Call) -> tuple[int, Typing] | None:

@@ -56,6 +56,8 @@ class Step(NamedTuple):
         For messages.
     kinds : tuple of SplitType
         Of the results.
+    last_used : tuple of int
+        Registers of results of earlier calls that no later step needs.
     """
 
     fn: Callable[..., Any]
@@ -67,6 +69,7 @@ class Step(NamedTuple):
     takes_start: bool
     call: Call
     kinds: tuple[SplitType, ...]
+    last_used: tuple[int, ...]
 
 
 class Scratch(NamedTuple):
@@ -149,6 +152,8 @@ class _Compiler:
         self.cut_at: dict[tuple[int, SplitType], int] = {}
         self.free: dict[tuple[Any, ...], list[int]] = {}
         self.slot_of: dict[Node, tuple[tuple[Any, ...], int]] = {}
+        self.allocated: dict[Node, float] = {}
+        self.allocated_nbytes = self.peak_nbytes = 0.0
         self.stored = {*stage.stored}
         last_use: dict[Node, int] = {}
         for number, (call, _) in enumerate(stage.calls):
@@ -162,16 +167,25 @@ class _Compiler:
         }
         for number, (call, typing) in enumerate(stage.calls):
             self._add(call, typing, stage.results[number])
-            for node in last_uses[number]:
-                if node in self.slot_of:
-                    key, register = self.slot_of.pop(node)
-                    self.free.setdefault(key, []).append(register)
+            self._release(last_uses[number])
         written = {id(node) for node, _ in program.allocated}
         program.results += [
             (self.at[node], stage.made[node], node)
             for node in stage.stored
             if id(node) not in written
         ]
+
+    def _release(self, nodes: list[Node]) -> None:
+        """Reuse or free the memory of values that the last step was the last to use."""
+        step = self.program.steps[-1]
+        freed = [node for node in nodes if node in self.allocated and node not in self.stored]
+        self.allocated_nbytes -= sum(self.allocated.pop(node) for node in freed)
+        registers = {self.at[node] for node in freed} - {*step.results}
+        self.program.steps[-1] = step._replace(last_used=tuple(registers))
+        for node in nodes:
+            if node in self.slot_of:
+                key, register = self.slot_of.pop(node)
+                self.free.setdefault(key, []).append(register)
 
     def _register(self) -> int:
         self.program.registers += 1
@@ -190,17 +204,25 @@ class _Compiler:
             if call.into is not None and ("where" in call.kwargs or not outs):
                 preset = self._input(call.into, kinds)
         results = outs or tuple([self._register() for _ in call.outputs])
-        fn, takes_start = call.fn, False
+        fn, takes_start = typing.fn or call.fn, False
         for kind in typing.outputs:
             if isinstance(kind, Reduction):
                 fn, takes_start = kind.partial or fn, kind.takes_start
         for number, node in live:
             self.at[node] = results[number]
             if not outs:
-                self.program.add_temporary(_expected_nbytes(node, typing.outputs[number]))
+                self._allocate(node, typing.outputs[number])
         self.program.steps.append(
-            Step(fn, args, kwargs, results, outs, preset, takes_start, call, typing.outputs)
+            Step(fn, args, kwargs, results, outs, preset, takes_start, call, typing.outputs, ())
         )
+
+    def _allocate(self, node: Node, kind: SplitType) -> None:
+        """Count the bytes of an item of a result that a call allocates."""
+        self.allocated[node] = nbytes = _expected_nbytes(node, kind)
+        self.allocated_nbytes += nbytes
+        if self.allocated_nbytes > self.peak_nbytes:
+            self.program.add_temporary(self.allocated_nbytes - self.peak_nbytes)
+            self.peak_nbytes = self.allocated_nbytes
 
     def _input(self, value: Any, kinds: Iterator[SplitType]) -> int:
         if isinstance(value, Node):

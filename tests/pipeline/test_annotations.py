@@ -37,6 +37,7 @@ OTHER_ARGUMENTS: dict[Any, Callable[[Any], tuple[Any, ...]]] = {
     np.bitwise_and.reduce: lambda x: (x.astype(int),),
     np.bitwise_xor.reduce: lambda x: (x.astype(int),),
     np.percentile: lambda x: (x, 30),
+    np.roll: lambda x: (x, 3),
     np.quantile: lambda x: (x, 0.3),
 }
 
