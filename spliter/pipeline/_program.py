@@ -177,15 +177,15 @@ class _Compiler:
 
     def _release(self, nodes: list[Node]) -> None:
         """Reuse or free the memory of values that the last step was the last to use."""
-        step = self.program.steps[-1]
-        freed = [node for node in nodes if node in self.allocated and node not in self.stored]
-        self.allocated_nbytes -= sum(self.allocated.pop(node) for node in freed)
-        registers = {self.at[node] for node in freed} - {*step.results}
-        self.program.steps[-1] = step._replace(last_used=tuple(registers))
         for node in nodes:
             if node in self.slot_of:
                 key, register = self.slot_of.pop(node)
                 self.free.setdefault(key, []).append(register)
+        if freed := [node for node in nodes if node in self.allocated and node not in self.stored]:
+            step = self.program.steps[-1]
+            self.allocated_nbytes -= sum(self.allocated.pop(node) for node in freed)
+            registers = {self.at[node] for node in freed} - {*step.results}
+            self.program.steps[-1] = step._replace(last_used=tuple(registers))
 
     def _register(self) -> int:
         self.program.registers += 1

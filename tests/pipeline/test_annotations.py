@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import scipy.special
-from hypothesis import given
+from hypothesis import given, settings
 
 from spliter import AnnotationError
 from spliter.pipeline import Reduction, Rows, module, options, pipeline, splittable
@@ -55,6 +55,7 @@ def close(one: Any, other: Any, rtol: float) -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: getattr(fn, "__qualname__", str(fn)))
+@settings(max_examples=max(settings.default.max_examples // 5, 10))
 @given(table=tables, batch=st.integers(1, 14), axis=st.sampled_from([None, 0, 1, -1]))
 def test_functions_of_numpy(fn: Any, table: Any, batch: int, axis: int | None) -> None:
     args = OTHER_ARGUMENTS.get(fn, lambda x: (x,))(table)
@@ -67,7 +68,7 @@ def test_functions_of_numpy(fn: Any, table: Any, batch: int, axis: int | None) -
         kwargs["axis"] = axis or 0
     rtol = 1e-12 if fn.__name__ in TOLERANT else 0
     expected = fn(*args, **kwargs)
-    with options(batch=batch, threads=2):
+    with options(batch=batch, threads=1):
         found = pipeline(lambda *args: fn(*args, **kwargs))(*args)
     if fn not in (np.empty_like,):
         close(found, expected, rtol)
