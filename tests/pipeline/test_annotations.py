@@ -55,7 +55,7 @@ def close(one: Any, other: Any, rtol: float) -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: getattr(fn, "__qualname__", str(fn)))
-@settings(max_examples=max(settings.default.max_examples // 5, 10))
+@settings(max_examples=max(settings().max_examples // 5, 10))
 @given(table=tables, batch=st.integers(1, 14), axis=st.sampled_from([None, 0, 1, -1]))
 def test_functions_of_numpy(fn: Any, table: Any, batch: int, axis: int | None) -> None:
     args = OTHER_ARGUMENTS.get(fn, lambda x: (x,))(table)
