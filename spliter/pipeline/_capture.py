@@ -130,12 +130,12 @@ def capture(
         As many as the call has results.
     """
     if graph is None:
-        given = [each for each in (*args, *kwargs.values()) if isinstance(each, Lazy)]
-        graph = common_graph(each._graph for each in given)
+        given = (*args, *kwargs.values())
+        graph = common_graph([each._graph for each in given if isinstance(each, Lazy)])
     with graph.lock:
         call = Call(
             fn,
-            tuple(as_argument(each, graph) for each in args),
+            tuple([as_argument(each, graph) for each in args]),
             {name: as_argument(each, graph) for name, each in kwargs.items()},
             annotation,
             writes,
@@ -145,7 +145,7 @@ def capture(
         graph.pending.append(call)
         if CURRENT.get().pedantic:
             graph.lock_inputs(call)
-    lazies = tuple(wrap(node, graph) for node in nodes)
+    lazies = tuple([wrap(node, graph) for node in nodes])
     if writes and (graph.has_escaped or not graph.returns):
         evaluate(graph)
     if len(lazies) == 1:
@@ -154,6 +154,7 @@ def capture(
 
 
 _CONSTANTS = (bool, int, float, complex, str, bytes, np.generic, type(None), type(...))
+_OPERANDS = (*_CONSTANTS, np.dtype, type)
 
 
 class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
@@ -360,7 +361,7 @@ def capture_ufunc(
         or kwargs.keys() - {"out", "where", "dtype", "casting"}
     ):
         return _plain_into(fn, inputs, kwargs)
-    inputs = tuple(np.asarray(each) if isinstance(each, list | tuple) else each for each in inputs)
+    inputs = tuple([np.asarray(each) if type(each) in (list, tuple) else each for each in inputs])
     kwargs = {name: value for name, value in kwargs.items() if name != "out"}
     if not outs:
         return capture(ufunc, inputs, kwargs, UFUNC)
@@ -418,8 +419,8 @@ def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
 
 def _is_operand(value: Any) -> bool:
     """Return whether a value does not take part in calls in its own way, as masked arrays do."""
-    if isinstance(value, LazyArray | np.dtype | type) or type(value) in (list, tuple):
+    if type(value) is LazyArray or isinstance(value, _OPERANDS):
         return True
-    if isinstance(value, _CONSTANTS):
-        return True
-    return type(value) is np.ndarray and (is_capturable(value) or value.ndim == 0)
+    if type(value) is np.ndarray:
+        return is_capturable(value) or value.ndim == 0
+    return type(value) in (list, tuple)

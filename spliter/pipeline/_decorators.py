@@ -18,7 +18,7 @@ from spliter.pipeline._annotations import functions_of
 from spliter.pipeline._capture import wrap
 from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._graph import Graph
-from spliter.pipeline._lazy import Lazy, computed, is_capturable, lazies_in
+from spliter.pipeline._lazy import computed, is_capturable, lazies_in
 from spliter.pipeline._options import CURRENT
 from spliter.pipeline._splittable import annotated_of, splittable
 
@@ -151,11 +151,11 @@ def _nbytes(value: Any) -> int:
 
 
 def lazy(value: Any) -> Any:
-    """Make an array or a frame lazy: calls on it are captured, and run when a result is needed.
+    """Make an array lazy: calls on it are captured, and run when a result is needed.
 
     Parameters
     ----------
-    value : ndarray, DataFrame or Series
+    value : ndarray
         Anything else, masked arrays and arrays of objects too, is returned unchanged.
 
     Returns
@@ -175,14 +175,8 @@ def lazy(value: Any) -> Any:
     >>> y
     array([1., 3., 5., 7.])
     """
-    return value if isinstance(value, Lazy) else wrapped_one(value)
-
-
-def wrapped_one(value: Any) -> Any:
-    """Return an array or frame made lazy, in a graph of its own."""
-    if type(value) in (list, tuple, dict):
-        return value
-    return wrapped(value, Graph(returns=False))
+    graph = Graph(returns=False)
+    return wrap(graph.source(value), graph) if is_capturable(value) else value
 
 
 class AnnotatedModule:

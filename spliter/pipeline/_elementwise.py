@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, cast
 
 import numpy as np
 
 from spliter.pipeline._graph import ArrayMeta, Call, Meta, Node, Shape, Typing
-from spliter.pipeline._types import Axis, SplitType, Unknown, broadcast
+from spliter.pipeline._types import Axis, SplitType, Unknown, axis, broadcast
 
 MIN_EXTENT: Final = 64
 """Arrays of several axes are cut along the first axis in memory that has as many items; with fewer,
 a batch of one item may not fit the cache."""
+
+
+CACHED: Final = 1024
+"""Shapes and dtypes of calls whose results are remembered: those of a few long programs."""
 
 
 class Elementwise:
@@ -32,22 +37,15 @@ class Elementwise:
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return one typing for each axis of the result."""
         cut = self._cut_inputs(call)
-        shapes = [node.meta.shape for node in cut if isinstance(node.meta, ArrayMeta)]
-        if len(shapes) < len(cut):
-            return
+        if not all(isinstance(node.meta, ArrayMeta) for node in cut):
+            return ()
         tokens = {kind for kind in known if isinstance(kind, Unknown)}
         if tokens:
-            yield from _of_unknown(call, cut, known, tokens)
-            return
-        shape = cast(tuple[int, ...], broadcast_shape(shapes))
-        if None in shape or 0 in shape:
-            return
-        for axis in _axes(shape, cut):
-            inputs = tuple(
-                _type_along(node, axis - len(shape), shape[axis]) if node in cut else broadcast
-                for node in call.inputs
-            )
-            yield Typing(inputs, (Axis(axis),) * len(call.outputs), shape[axis])
+            return _of_unknown(call, cut, known, tokens)
+        shapes = tuple([_shape_of(node) if node in cut else None for node in call.inputs])
+        matrices = [node for node in cut if node.data is not None and node.data.ndim > 1]
+        fortran = bool(matrices) and _is_fortran(matrices, cut)
+        return _typings_along_axes(shapes, len(call.outputs), fortran)
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the broadcast shape, and the dtype that the function gives for one element."""
@@ -55,12 +53,12 @@ class Elementwise:
         metas = [node.meta for node in cut]
         if not all(isinstance(meta, ArrayMeta) for meta in metas):
             return (None,)
-        shape = broadcast_shape([meta.shape for meta in metas if isinstance(meta, ArrayMeta)])
+        shape = broadcast_shape(tuple(map(_shape_of, cut)))
         return (meta_by_example(call, shape),)
 
-    def _cut_inputs(self, call: Call) -> list[Node]:
+    def _cut_inputs(self, call: Call) -> Sequence[Node]:
         if self.data is None:
-            return list(call.inputs)
+            return call.inputs
         cut = [call.args[at] for at in self.data if isinstance(at, int) and at < len(call.args)]
         cut += [value for name, value in call.kwargs.items() if name in self.data]
         return [value for value in cut if isinstance(value, Node)]
@@ -71,13 +69,14 @@ class Ufunc(Elementwise):
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the broadcast shape and the dtypes that the ufunc resolves."""
+        given = [cast(ArrayMeta, node.meta) for node in call.inputs]
         try:
-            shape = broadcast_shape([_shape_of(value) for value in call.inputs])
+            shape = broadcast_shape(tuple([meta.shape for meta in given]))
         except ValueError:
             call.fn(*map(_stand_in, call.args))  # raises the error of the plain program
             raise
         try:
-            dtypes = self._dtypes(cast(np.ufunc, call.fn), call)
+            dtypes = _result_dtypes(call)
         except TypeError:
             results = call.fn(*map(example_of, call.args))
             if call.into is not None:
@@ -93,21 +92,8 @@ class Ufunc(Elementwise):
                     f"broadcast shape {shape}"
                 )
             return (ArrayMeta(into.shape, into.dtype, into.exact),)
-        exact = all(cast(ArrayMeta, node.meta).exact for node in call.inputs)
-        return tuple(ArrayMeta(shape, dtype, exact) for dtype in dtypes)
-
-    @staticmethod
-    def _dtypes(ufunc: np.ufunc, call: Call) -> Sequence[np.dtype[Any]]:
-        inputs = tuple(_dtype_of(value) for value in call.args[: ufunc.nin])
-        into = None if call.into is None else cast(ArrayMeta, call.into.meta).dtype
-        outputs = (into,) + (None,) * (ufunc.nout - 1)
-        options: dict[str, Any] = {}
-        if "casting" in call.kwargs:
-            options["casting"] = call.kwargs["casting"]
-        if call.kwargs.get("dtype") is not None:
-            asked = np.dtype(call.kwargs["dtype"])
-            options["signature"] = (None,) * ufunc.nin + (asked,) * ufunc.nout
-        return ufunc.resolve_dtypes((*inputs, *outputs), **options)[ufunc.nin :]
+        exact = all(meta.exact for meta in given)
+        return tuple([ArrayMeta(shape, dtype, exact) for dtype in dtypes])
 
 
 class Assign(Elementwise):
@@ -116,7 +102,7 @@ class Assign(Elementwise):
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return nothing: there is no result."""
         target = cast(ArrayMeta, cast(Node, call.args[0]).meta).shape
-        shape = broadcast_shape([_shape_of(node) for node in call.inputs])
+        shape = broadcast_shape(tuple(map(_shape_of, call.inputs)))
         if shape != target:
             raise ValueError(
                 f"could not broadcast input array from shape {shape} into shape {target}"
@@ -175,12 +161,13 @@ class Astype(Elementwise):
         return (ArrayMeta(shape, np.dtype(call.args[1]), exact=True),)
 
 
-def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
+@functools.lru_cache(CACHED)
+def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:
     """Return the shape of the result of an elementwise function.
 
     Parameters
     ----------
-    shapes : sequence of tuple
+    shapes : tuple of tuple
         May contain ``None`` for unknown lengths.
 
     Raises
@@ -190,9 +177,9 @@ def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
 
     Examples
     --------
-    >>> broadcast_shape([(4, 1), (3,)])
+    >>> broadcast_shape(((4, 1), (3,)))
     (4, 3)
-    >>> broadcast_shape([(None, 3), (3,)])
+    >>> broadcast_shape(((None, 3), (3,)))
     (None, 3)
     """
     distinct = set(shapes)
@@ -236,25 +223,68 @@ def meta_by_example(call: Call, shape: Shape) -> Meta:
     return ArrayMeta(shape, np.asarray(result).dtype, exact)
 
 
-def _axes(shape: tuple[int, ...], nodes: Iterable[Node]) -> Iterator[int]:
-    """Yield the axes of a result, the best one to cut first."""
-    if len(shape) == 1:
-        return iter((0,))
-    arrays = [node.data for node in nodes if isinstance(node.data, np.ndarray)]
-    matrices = [array for array in arrays if array.ndim == len(shape)]
-    fortran = bool(matrices) and all(
-        array.flags.f_contiguous and not array.flags.c_contiguous for array in matrices
+@functools.lru_cache(CACHED)
+def _resolve(
+    ufunc: np.ufunc, operands: tuple[Any, ...], casting: Any, dtype: Any
+) -> Sequence[np.dtype[Any]]:
+    options: dict[str, Any] = {} if casting is None else {"casting": casting}
+    if dtype is not None:
+        options["signature"] = (None,) * ufunc.nin + (np.dtype(dtype),) * ufunc.nout
+    return ufunc.resolve_dtypes(operands, **options)[ufunc.nin :]
+
+
+def _result_dtypes(call: Call) -> Sequence[np.dtype[Any]]:
+    """Return the dtypes of the results of a ufunc."""
+    ufunc = cast(np.ufunc, call.fn)
+    into = None if call.into is None else cast(ArrayMeta, call.into.meta).dtype
+    inputs = [_dtype_of(value) for value in call.args[: ufunc.nin]]
+    operands = (*inputs, into, *(None,) * (ufunc.nout - 1))
+    return _resolve(ufunc, operands, call.kwargs.get("casting"), call.kwargs.get("dtype"))
+
+
+@functools.lru_cache(CACHED)
+def _typings_along_axes(
+    shapes: tuple[Shape | None, ...], outputs: int, fortran: bool
+) -> tuple[Typing, ...]:
+    """Return a typing for each axis of the result, the best one first.
+
+    Parameters
+    ----------
+    shapes : tuple of tuple or None
+        Shapes of the inputs; ``None`` for those that are not cut.
+    outputs : int
+        Number of results.
+    fortran : bool
+        Whether the last axis is the best one.
+    """
+    shape = broadcast_shape(tuple(each for each in shapes if each is not None))
+    if None in shape or 0 in shape:
+        return ()
+    extents = cast(tuple[int, ...], shape)
+    axes = list(range(len(extents)))[:: -1 if fortran else 1]
+    axes.sort(key=lambda at: extents[at] < MIN_EXTENT and len(extents) > 1)
+    return tuple(
+        Typing(
+            tuple(_type_along(each, at - len(extents), extents[at]) for each in shapes),
+            (axis(at),) * outputs,
+            extents[at],
+        )
+        for at in axes
     )
-    axes = range(len(shape))
-    return iter(sorted(reversed(axes) if fortran else axes, key=lambda at: shape[at] < MIN_EXTENT))
 
 
-def _type_along(node: Node, axis: int, extent: int) -> SplitType:
+def _is_fortran(matrices: Iterable[Node], nodes: Iterable[Node]) -> bool:
+    """Return whether all arrays with as many axes as the result are in Fortran order."""
+    ndim = max(len(_shape_of(node)) for node in nodes)
+    flags = [node.data.flags for node in matrices if node.data.ndim == ndim]
+    return bool(flags) and all(each.f_contiguous and not each.c_contiguous for each in flags)
+
+
+def _type_along(shape: Shape | None, at: int, extent: int) -> SplitType:
     """Return how an input is cut if the result is cut along an axis, counted from the last one."""
-    shape = cast(ArrayMeta, node.meta).shape
-    if len(shape) < -axis or (shape[axis] == 1 and extent != 1):
+    if shape is None or len(shape) < -at or (shape[at] == 1 and extent != 1):
         return broadcast
-    return Axis(len(shape) + axis)
+    return axis(len(shape) + at)
 
 
 def _of_unknown(

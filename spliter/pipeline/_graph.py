@@ -11,14 +11,14 @@ arrays in place::
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -31,8 +31,7 @@ NUMBERS: Final = itertools.count()
 """Numbers of calls, in program order."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayMeta:
+class ArrayMeta(NamedTuple):
     """Shape and dtype of an array that need not exist yet.
 
     Parameters
@@ -76,8 +75,7 @@ Meta: TypeAlias = ArrayMeta | FrameMeta | None
 """What is known of a value before evaluation; ``None``: nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(NamedTuple):
     """Line of the user's program that made a call."""
 
     filename: str
@@ -91,18 +89,18 @@ class Site:
     @classmethod
     def of_caller(cls) -> Site:
         """Return the innermost line outside of this package and NumPy."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_back is not None:
-            name = frame.f_globals.get("__name__", "")
-            if not name.startswith(("spliter.pipeline.", "numpy.")):
-                break
+        frame = sys._getframe(1)
+        while _is_library(frame.f_globals.get("__name__", "")) and frame.f_back is not None:
             frame = frame.f_back
-        assert frame is not None
         return cls(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
 
 
-@dataclass(frozen=True, slots=True)
-class Typing:
+@functools.cache
+def _is_library(module: str) -> bool:
+    return module.startswith(("spliter.pipeline.", "numpy."))
+
+
+class Typing(NamedTuple):
     """One way to cut a call: a split type for each input and output, and the number of items.
 
     Parameters
@@ -111,11 +109,19 @@ class Typing:
         In the order of the call.
     length : int or None
         Items of all inputs that are cut; ``None`` if that follows from an input of unknown length.
+    fn : callable or None
+        Called with the pieces in place of the function, with the same other arguments.
     """
 
     inputs: tuple[SplitType, ...]
     outputs: tuple[SplitType, ...]
     length: int | None
+    fn: Callable[..., Any] | None = None
+
+    def agrees_with(self, known: tuple[SplitType | None, ...]) -> bool:
+        """Return whether it cuts the inputs as they are cut already, where they are."""
+        pairs = zip(known, self.inputs, strict=True)
+        return all(have is None or have == want for have, want in pairs)
 
 
 class Annotation(Protocol):
@@ -144,13 +150,12 @@ class Annotation(Protocol):
 class Node:
     """A value: an array or another object, or the result of a pending call."""
 
-    __slots__ = ("__weakref__", "call", "data", "lazy", "meta", "output")
+    __slots__ = ("__weakref__", "call", "data", "lazy", "meta")
 
-    def __init__(self, data: Any = None, call: Call | None = None, output: int = 0) -> None:
+    def __init__(self, data: Any, call: Call | None, meta: Meta) -> None:
         self.data = data
         self.call = call
-        self.output = output
-        self.meta: Meta = None
+        self.meta = meta
         self.lazy: weakref.ref[Any] | None = None
         """The lazy value that the program sees; dead if the program has dropped it."""
 
@@ -208,9 +213,8 @@ class Call:
         self.annotation = annotation
         self.writes = writes
         self.into = into
-        self.inputs = tuple(
-            value for value in (*args, *kwargs.values()) if isinstance(value, Node)
-        ) + ((into,) if into is not None else ())
+        values = (*args, *kwargs.values(), into) if kwargs or into else args
+        self.inputs = tuple([value for value in values if isinstance(value, Node)])
         self.number = next(NUMBERS)
         self.site = Site.of_caller()
         self.errstate = np.geterr()
@@ -223,18 +227,17 @@ class Call:
 
     def make_outputs(self, metas: Iterable[Meta]) -> tuple[Node, ...]:
         """Return new nodes for its results."""
-        nodes = []
-        for number, meta in enumerate(metas):
-            node = Node(call=self, output=number)
-            node.meta = meta
-            nodes.append(node)
+        nodes = tuple([Node(None, self, meta) for meta in metas])
         self.outputs = tuple(map(weakref.ref, nodes))
-        return tuple(nodes)
+        return nodes
 
     def live_outputs(self) -> list[tuple[int, Node]]:
         """Return the results that the program or another pending call still refers to."""
-        found = ((number, each()) for number, each in enumerate(self.outputs))
-        return [(number, node) for number, node in found if node is not None]
+        return [
+            (number, node)
+            for number, each in enumerate(self.outputs)
+            if (node := each()) is not None
+        ]
 
     def filled(self, value_of: Callable[[Node], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return its arguments with a value in place of each node."""
@@ -284,8 +287,7 @@ class Graph:
         """Return the node of an object that exists; one node for each object."""
         node = self.sources.get(id(data))
         if node is None or node.data is not data:
-            node = Node(data)
-            node.meta = meta_of(data)
+            node = Node(data, None, meta_of(data))
             self.sources[id(data)] = node
         return node
 
@@ -315,12 +317,14 @@ class Graph:
 
 def common_graph(graphs: Iterable[Graph]) -> Graph:
     """Return one graph for all values of a call; merges them if they are several."""
-    roots = list(dict.fromkeys(graph.root() for graph in graphs))
+    roots = {graph.root() for graph in graphs}
+    if len(roots) == 1:
+        return roots.pop()
     # Graphs over a Split absorb the others, then those that a decorated function evaluates.
-    roots.sort(key=lambda graph: (type(graph) is Graph, not graph.returns))
-    for other in roots[1:]:
-        roots[0].absorb(other)
-    return roots[0]
+    first, *others = sorted(roots, key=lambda graph: (type(graph) is Graph, not graph.returns))
+    for other in others:
+        first.absorb(other)
+    return first
 
 
 def meta_of(value: Any) -> Meta:

@@ -7,7 +7,7 @@ import contextvars
 import operator
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from spliter._errors import InvalidArgumentError
@@ -81,26 +81,22 @@ def options(
     ...     twice_plus_one(np.arange(5))
     array([1, 3, 5, 7, 9])
     """
-    changed = {
-        name: value
-        for name, value in (
-            ("threads", _checked("threads", threads)),
-            ("batch", _checked("batch", batch)),
+    now = CURRENT.get()
+    token = CURRENT.set(
+        Options(
+            now.threads if threads is None else _checked("threads", threads),
+            now.batch if batch is None else _checked("batch", batch),
+            now.pedantic if pedantic is None else pedantic,
         )
-        if value is not None
-    }
-    now = replace(CURRENT.get(), **changed)  # type: ignore[arg-type]
-    if pedantic is not None:
-        now = replace(now, pedantic=pedantic)
-    token = CURRENT.set(now)
+    )
     try:
         yield
     finally:
         CURRENT.reset(token)
 
 
-def _checked(name: str, value: Count | None) -> Count | None:
-    if value is None or (isinstance(value, str) and value == "auto"):
+def _checked(name: str, value: Count) -> Count:
+    if isinstance(value, str) and value == "auto":
         return value
     try:
         number = 0 if isinstance(value, bool) else operator.index(value)

@@ -59,8 +59,8 @@ class SplitGraph(Graph):
                 f"the blocks of this Split are of type {type(example).__name__}, and a pipeline "
                 "over a Split takes NumPy arrays of numbers; call it in a task, on each block"
             )
-        node = Node(call=Call(_rows_of_split, (), {}, ELEMENTWISE))
-        node.meta = ArrayMeta((None, *example.shape[1:]), example.dtype)
+        meta = ArrayMeta((None, *example.shape[1:]), example.dtype)
+        node = Node(None, Call(_rows_of_split, (), {}, ELEMENTWISE), meta)
         self.kinds[node] = ROWS
         return node
 
@@ -107,11 +107,7 @@ class SplitGraph(Graph):
     def _typing(self, call: Call) -> Typing:
         known = tuple(self.kinds.get(node) for node in call.inputs)
         for typing in call.annotation.typings(call, known):
-            agree = all(
-                have is None or have == want
-                for have, want in zip(known, typing.inputs, strict=True)
-            )
-            if agree and not call.writes:
+            if typing.agrees_with(known) and not call.writes:
                 return typing
         raise WholeArrayError(
             f"{call.name} ({call.site}) needs the whole array over {self.split!r}, about "

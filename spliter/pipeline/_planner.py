@@ -9,8 +9,10 @@ a call needs whole was made by an earlier stage::
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final, cast
 
 from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Node, Typing
 from spliter.pipeline._overlap import conflicts, same_view
@@ -32,6 +34,9 @@ class Stage:
     length: int | None
     reason: str
     calls: list[tuple[Call, Typing]] = field(default_factory=list)
+    results: list[list[tuple[int, Node]]] = field(default_factory=list)
+    """Of each call: the results that anything still refers to, with their numbers."""
+
     made: dict[Node, SplitType] = field(default_factory=dict)
     stored: list[Node] = field(default_factory=list)
     """Results that the program holds or a later stage needs."""
@@ -52,8 +57,9 @@ class Stage:
     def add(self, call: Call, typing: Typing) -> None:
         """Append a call."""
         self.calls.append((call, typing))
+        self.results.append(call.live_outputs())
         self.has_writes |= bool(call.writes)
-        for number, node in call.live_outputs():
+        for number, node in self.results[-1]:
             self.made[node] = typing.outputs[number]
 
 
@@ -72,55 +78,97 @@ class Plan:
     postponed: list[Call]
 
 
-def needed(pending: Iterable[Call]) -> list[Call]:
+LAST: Final = 2**62
+"""Number of the stage of postponed calls, which is after all others."""
+
+SMALL: Final = 64
+"""Times that a result has the elements of an operand which is small: less than 2% of the work."""
+
+
+def needed(pending: Sequence[Call]) -> list[Call]:
     """Return the calls whose results somebody still holds, or that change something.
 
     Parameters
     ----------
-    pending : iterable of Call
+    pending : sequence of Call
         In program order.
     """
     wanted: set[Node] = set()
     chosen = []
-    for call in sorted(pending, key=lambda call: -call.number):
-        live = [node for _, node in call.live_outputs()]
-        if call.writes or not call.outputs or any(n.is_held or n in wanted for n in live):
+    for call in reversed(pending):
+        live = [node.is_held or node in wanted for _, node in call.live_outputs()]
+        if call.writes or not call.outputs or any(live):
             wanted.update(call.inputs)
             chosen.append(call)
     return chosen[::-1]
 
 
-def plan(calls: Sequence[Call]) -> Plan:
+def plan(calls: Sequence[Call], first: Sequence[Call] = ()) -> Plan:
     """Place each call in the earliest stage that its inputs and its memory allow.
 
     Parameters
     ----------
     calls : sequence of Call
         In program order; inputs of pending calls are results of calls before them.
+    first : sequence of Call
+        Those to run on whole values, before all others.
     """
-    stages: list[Stage] = []
-    stage_of: dict[Call, int] = {}
+    stages = [Stage(None, "its small result is needed whole")] if first else []
+    for call in first:
+        stages[0].add(call, _whole(call))
+    stage_of = dict.fromkeys(first, 0)
     postponed: list[Call] = []
     writers = any(call.writes for call in calls)
-    for call in calls:
-        sources = [node.call for node in call.inputs if node.call is not None]
-        before = sources + [
-            each for each in (calls[: calls.index(call)] if writers else ())
-            if next(conflicts(each, call), None)
-        ]  # fmt: skip
-        if any(each not in stage_of for each in before):
-            postponed.append(call)
+    for at, call in enumerate(calls):
+        if call in first:
             continue
-        first = max((stage_of[each] for each in before), default=0)
-        found = _place(stages, first, call)
+        before = [node.call for node in call.inputs if node.call is not None]
+        if writers:
+            before += [each for each in calls[:at] if next(conflicts(each, call), None)]
+        numbers = [stage_of.get(each, LAST) for each in before]
+        earliest = max(numbers, default=0)
+        found = None if earliest == LAST else _place(stages, earliest, call)
         if found is None:
             postponed.append(call)
             continue
         number, typing = found
+        if number > earliest and not writers and (small := _small_makers(call, first)):
+            return plan(calls, sorted({*first, *small}, key=lambda call: call.number))
         stage_of[call] = number
         stages[number].add(call, typing)
     _mark_stored(stages, postponed)
     return Plan(stages, postponed)
+
+
+def _small_makers(call: Call, first: Sequence[Call]) -> set[Call]:
+    """Return the calls that make small operands of a large call from small values that exist.
+
+    Run before, they leave the large call in the stage of its other operands.
+    """
+    limit = max([_size(node) or 0 for _, node in call.live_outputs()], default=0) // SMALL
+    return {each for node in call.inputs for each in _makers(node, limit, first)}
+
+
+def _makers(node: Node, limit: int, first: Sequence[Call]) -> set[Call]:
+    """Return the calls that make a value, and its operands; none if one of the values is large."""
+    found: set[Call] = set()
+    nodes = [node]
+    while nodes:
+        each = nodes.pop()
+        size = _size(each)
+        if size is None or size > limit:
+            return set()
+        if each.call is not None and each.call not in first:
+            found.add(each.call)
+            nodes += each.call.inputs
+    return found
+
+
+def _size(node: Node) -> int | None:
+    """Return the number of elements of an array, if it is known."""
+    if not isinstance(node.meta, ArrayMeta) or not node.meta.is_known:
+        return None
+    return math.prod(cast(tuple[int, ...], node.meta.shape))
 
 
 def _place(stages: list[Stage], first: int, call: Call) -> tuple[int, Typing] | None:
@@ -131,7 +179,7 @@ def _place(stages: list[Stage], first: int, call: Call) -> tuple[int, Typing] | 
     if not all(map(_is_plannable, call.inputs)):
         return None
     reason = _why_not(stages[-1], call) if stages else "the first one"
-    options = _typings(call, (None,) * len(call.inputs))
+    options = _typings_alone(call)
     typing = next((each for each in options if _is_free_of_conflicts(call, each)), None)
     if typing is None:
         typing = _whole(call)
@@ -140,28 +188,25 @@ def _place(stages: list[Stage], first: int, call: Call) -> tuple[int, Typing] | 
 
 
 def _fitting(stage: Stage, call: Call) -> Typing | None:
-    known = tuple(stage.made.get(node) for node in call.inputs)
-    if not all(
-        kind is not None or _is_plannable(node)
-        for node, kind in zip(call.inputs, known, strict=True)
-    ):
+    known = tuple([stage.made.get(node) for node in call.inputs])
+    if not all(node in stage.made or _is_plannable(node) for node in call.inputs):
         return None
     if stage.is_whole:
-        cut = any(
-            _is_free_of_conflicts(call, each) for each in _typings(call, (None,) * len(known))
-        )
+        cut = any(_is_free_of_conflicts(call, each) for each in _typings_alone(call))
         return None if cut else _whole(call)
-    for typing in _typings(call, known):
-        agree = all(
-            have is None or have == want for have, want in zip(known, typing.inputs, strict=True)
-        )
-        if agree and typing.length in (None, stage.length) and _is_aligned(stage, call, typing):
+    for typing in call.annotation.typings(call, known):
+        if (
+            typing.agrees_with(known)
+            and typing.length in (None, stage.length)
+            and _is_aligned(stage, call, typing)
+        ):
             return typing
     return None
 
 
-def _typings(call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-    return call.annotation.typings(call, known)
+def _typings_alone(call: Call) -> Iterable[Typing]:
+    """Return the ways to cut a call at the begin of a stage."""
+    return call.annotation.typings(call, (None,) * len(call.inputs))
 
 
 def _is_plannable(node: Node) -> bool:
@@ -208,18 +253,11 @@ def _types_of(call: Call, typing: Typing, node: Node) -> list[SplitType]:
 
 
 def _mark_stored(stages: list[Stage], postponed: list[Call]) -> None:
-    users: dict[Node, set[Stage | None]] = {}
-    for stage in stages:
+    used_later = {node for call in postponed for node in call.inputs}
+    for stage in reversed(stages):
+        stage.stored = [node for node in stage.made if node.is_held or node in used_later]
         for call, _ in stage.calls:
-            for node in call.inputs:
-                users.setdefault(node, set()).add(stage)
-    for call in postponed:
-        for node in call.inputs:
-            users.setdefault(node, set()).add(None)
-    for stage in stages:
-        stage.stored = [
-            node for node in stage.made if node.is_held or users.get(node, set()) - {stage}
-        ]
+            used_later.update(call.inputs)
 
 
 def _why_not(stage: Stage, call: Call) -> str:
@@ -228,7 +266,7 @@ def _why_not(stage: Stage, call: Call) -> str:
         kind = stage.made.get(node)
         if node.call is not None and isinstance(kind, Reduction):
             return f"{call.name} needs the whole result of {node.call.name} ({node.call.site})"
-    if next(iter(_typings(call, (None,) * len(call.inputs))), None) is None:
+    if next(iter(_typings_alone(call)), None) is None:
         return f"{call.name} is not annotated for these arguments, and runs on whole values"
     if any(next(conflicts(each, call), None) for each, _ in stage.calls):
         return f"{call.name} accesses memory that is written in another order"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -32,8 +33,7 @@ MAX_TEMPORARY_NBYTES: Final = 2**21
 """Most bytes of the temporaries of a thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A call on registers.
 
     Parameters
@@ -56,6 +56,8 @@ class Step:
         For messages.
     kinds : tuple of SplitType
         Of the results.
+    last_used : tuple of int
+        Registers of results of earlier calls that no later step needs.
     """
 
     fn: Callable[..., Any]
@@ -67,10 +69,10 @@ class Step:
     takes_start: bool
     call: Call
     kinds: tuple[SplitType, ...]
+    last_used: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Scratch:
+class Scratch(NamedTuple):
     """Memory of a thread for the results of one or more calls of a batch."""
 
     register: int
@@ -150,20 +152,22 @@ class _Compiler:
         self.cut_at: dict[tuple[int, SplitType], int] = {}
         self.free: dict[tuple[Any, ...], list[int]] = {}
         self.slot_of: dict[Node, tuple[tuple[Any, ...], int]] = {}
-        self.last_use = {
-            node: number
-            for number, (call, _) in enumerate(stage.calls)
-            for node in (*call.inputs, *(node for _, node in call.live_outputs()))
-        }
+        self.allocated: dict[Node, float] = {}
+        self.allocated_nbytes = self.peak_nbytes = 0.0
+        self.stored = {*stage.stored}
+        last_use: dict[Node, int] = {}
+        for number, (call, _) in enumerate(stage.calls):
+            last_use.update(dict.fromkeys(call.inputs, number))
+            last_use.update((node, number) for _, node in stage.results[number])
+        last_uses: list[list[Node]] = [[] for _ in stage.calls]
+        for node, number in last_use.items():
+            last_uses[number].append(node)
         self.kept_inputs = {
             node for call, _ in stage.calls if not call.annotation.scratch for node in call.inputs
         }
         for number, (call, typing) in enumerate(stage.calls):
-            self._add(call, typing)
-            for node in dict.fromkeys((*call.inputs, *(node for _, node in call.live_outputs()))):
-                if self.last_use[node] == number and node in self.slot_of:
-                    key, register = self.slot_of.pop(node)
-                    self.free.setdefault(key, []).append(register)
+            self._add(call, typing, stage.results[number])
+            self._release(last_uses[number])
         written = {id(node) for node, _ in program.allocated}
         program.results += [
             (self.at[node], stage.made[node], node)
@@ -171,34 +175,54 @@ class _Compiler:
             if id(node) not in written
         ]
 
+    def _release(self, nodes: list[Node]) -> None:
+        """Reuse or free the memory of values that the last step was the last to use."""
+        for node in nodes:
+            if node in self.slot_of:
+                key, register = self.slot_of.pop(node)
+                self.free.setdefault(key, []).append(register)
+        if freed := [node for node in nodes if node in self.allocated and node not in self.stored]:
+            step = self.program.steps[-1]
+            self.allocated_nbytes -= sum(self.allocated.pop(node) for node in freed)
+            registers = {self.at[node] for node in freed} - {*step.results}
+            self.program.steps[-1] = step._replace(last_used=tuple(registers))
+
     def _register(self) -> int:
         self.program.registers += 1
         return self.program.registers - 1
 
-    def _add(self, call: Call, typing: Typing) -> None:
+    def _add(self, call: Call, typing: Typing, live: list[tuple[int, Node]]) -> None:
         kinds = iter(typing.inputs)
-        args = tuple(self._input(value, kinds) for value in call.args)
-        kwargs = tuple((name, self._input(value, kinds)) for name, value in call.kwargs.items())
+        args = tuple([self._input(value, kinds) for value in call.args])
+        kwargs = tuple([(name, self._input(value, kinds)) for name, value in call.kwargs.items()])
         preset = None
         outs: tuple[int, ...] = ()
         if call.into is not None and call.into in call.writes:
             outs = (self._input(call.into, kinds),)
         else:
-            outs = self._outs(call, typing)
+            outs = self._outs(call, typing, live)
             if call.into is not None and ("where" in call.kwargs or not outs):
                 preset = self._input(call.into, kinds)
-        results = outs or tuple(self._register() for _ in call.outputs)
-        fn, takes_start = call.fn, False
+        results = outs or tuple([self._register() for _ in call.outputs])
+        fn, takes_start = typing.fn or call.fn, False
         for kind in typing.outputs:
             if isinstance(kind, Reduction):
                 fn, takes_start = kind.partial or fn, kind.takes_start
-        for number, node in call.live_outputs():
+        for number, node in live:
             self.at[node] = results[number]
             if not outs:
-                self.program.add_temporary(_expected_nbytes(node, typing.outputs[number]))
+                self._allocate(node, typing.outputs[number])
         self.program.steps.append(
-            Step(fn, args, kwargs, results, outs, preset, takes_start, call, typing.outputs)
+            Step(fn, args, kwargs, results, outs, preset, takes_start, call, typing.outputs, ())
         )
+
+    def _allocate(self, node: Node, kind: SplitType) -> None:
+        """Count the bytes of an item of a result that a call allocates."""
+        self.allocated[node] = nbytes = _expected_nbytes(node, kind)
+        self.allocated_nbytes += nbytes
+        if self.allocated_nbytes > self.peak_nbytes:
+            self.program.add_temporary(self.allocated_nbytes - self.peak_nbytes)
+            self.peak_nbytes = self.allocated_nbytes
 
     def _input(self, value: Any, kinds: Iterator[SplitType]) -> int:
         if isinstance(value, Node):
@@ -222,27 +246,25 @@ class _Compiler:
             self.program.item_nbytes += item_nbytes(kind, data) if nbytes is None else nbytes
         return self.cut_at[key]
 
-    def _outs(self, call: Call, typing: Typing) -> tuple[int, ...]:
+    def _outs(self, call: Call, typing: Typing, live: list[tuple[int, Node]]) -> tuple[int, ...]:
         """Return registers of arrays into which a ufunc writes its results."""
-        if not isinstance(call.fn, np.ufunc) or not all(
-            isinstance(kind, Axis) for kind in typing.outputs
-        ):
+        if not isinstance(call.fn, np.ufunc) or len(live) < len(call.outputs):
             return ()
-        nodes = [each() for each in call.outputs]
-        metas = [node.meta for node in nodes if node is not None]
-        if not all(isinstance(meta, ArrayMeta) and meta.exact for meta in metas):
+        pairs = [(node, typing.outputs[number]) for number, node in live]
+        if not all(self._can_be_out(*pair) for pair in pairs):
             return ()
-        if any(node in self.kept_inputs for node in nodes) or None in nodes:
-            return ()
-        pairs = zip(cast(list[Node], nodes), typing.outputs, strict=True)
-        return tuple(self._out(node, cast(Axis, kind)) for node, kind in pairs)
+        return tuple([self._out(node, cast(Axis, kind)) for node, kind in pairs])
+
+    def _can_be_out(self, node: Node, kind: SplitType) -> bool:
+        known = isinstance(node.meta, ArrayMeta) and node.meta.exact
+        return known and isinstance(kind, Axis) and node not in self.kept_inputs
 
     def _out(self, node: Node, kind: Axis) -> int:
         meta = cast(ArrayMeta, node.meta)
         shape = cast(tuple[int, ...], meta.shape)
         # As NumPy, which lays results out like the inputs.
         fortran = len(shape) > 1 and kind.axis == len(shape) - 1
-        if node in self.stage.stored:
+        if node in self.stored:
             result = np.empty(shape, meta.dtype, order="F" if fortran else "C")
             self.program.allocated.append((node, result))
             return self._cut(result, kind)
@@ -263,7 +285,7 @@ def _expected_nbytes(node: Node, kind: SplitType) -> float:
         return 0.0
     axis = kind.axis if isinstance(kind, Axis) else 0
     rest = [extent or 1 for at, extent in enumerate(node.meta.shape) if at != axis]
-    return float(node.meta.dtype.itemsize * int(np.prod(rest)))
+    return float(node.meta.dtype.itemsize * math.prod(rest))
 
 
 class Thread:

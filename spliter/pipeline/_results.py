@@ -48,13 +48,9 @@ class Pieces:
         """Keep a piece."""
         self.pieces[start] = piece
 
-    def in_order(self) -> list[Any]:
-        """Return the pieces in the order of their items."""
-        return [self.pieces[start] for start in sorted(self.pieces)]
-
     def finish(self) -> Any:
-        """Merge by the split type."""
-        return self.kind.merge(self.in_order())
+        """Merge by the split type, in the order of the items."""
+        return self.kind.merge([self.pieces[start] for start in sorted(self.pieces)])
 
 
 class Arrays(Pieces):

@@ -128,6 +128,8 @@ class _Run:
                 for step in steps:
                     thread.call = step.call
                     run_step(step, thread.values, start)
+                    for register in step.last_used:
+                        thread.values[register] = None
                     if self.pedantic:
                         _check_pieces(step, thread, start, stop)
         for (register, *_), collector in zip(self.program.results, self.collectors, strict=True):

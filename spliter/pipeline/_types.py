@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -120,6 +121,12 @@ class Axis(SplitType):
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Concatenate pieces along the axis."""
         return np.concatenate(pieces, axis=self.axis) if self.axis else concatenate(pieces)
+
+
+@functools.cache
+def axis(number: int) -> Axis:
+    """Return the one object ``Axis(number)``, as comparing one with itself is cheap."""
+    return Axis(number)
 
 
 class Rows(Axis):

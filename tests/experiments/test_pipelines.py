@@ -29,6 +29,9 @@ FEW = 40
 ROWS = {"births": 200_000, "movielens": 200_000}
 """Rows of workloads that find nothing among `FEW`."""
 
+COMPILED = "haversine"
+"""Workload whose loop the tests compile with numba."""
+
 IN_BATCHES = [name for name, one in CATALOG.items() if OURS not in one.absent]
 
 
@@ -43,6 +46,15 @@ def posed(name: str) -> tuple[Workload, list[Any]]:
     return workload, arguments
 
 
+@pytest.fixture
+def loops_as_written(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the loops for numba in Python, but for one: compiling takes seconds each."""
+    if request.getfixturevalue("name") != COMPILED:
+        numba = pytest.importorskip("numba")
+        monkeypatch.setattr(numba.config, "DISABLE_JIT", True)
+
+
+@pytest.mark.usefixtures("loops_as_written")
 @pytest.mark.parametrize("name", CATALOG)
 def test_every_way_gives_the_same(name: str) -> None:
     workload, _ = posed(name)
@@ -166,8 +178,26 @@ def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionError, match="--ways numba: No module named 'fast'"):
         run_workload(Choice("needy", rounds=1, ways=("numba",)), Listener())
     monkeypatch.setitem(CATALOG, "needy", Workload(prepare, 10, ways))
-    with pytest.raises(OptionError, match="--workload needy needs more: No module named 'fast'"):
+    needs = "--workload needy needs more: No module named 'fast'"
+    with pytest.raises(OptionError, match=needs):
         run_workload(Choice("needy", rounds=1), Listener())
+
+
+def test_of_several_workloads_one_without_its_library_is_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def make(rows: int, seed: int) -> Any:
+        raise ModuleNotFoundError("No module named 'fast'", name="fast")
+
+    monkeypatch.setitem(CATALOG, "utm", Workload(make, 10, {PLAIN: as_is(arrays.ten_adds)}))
+    chosen = ("--rows", "50", "--rounds", "1", "--ways", "plain")
+    several = run("compare", "pipeline", "--workload", "utm,ten-adds", *chosen)
+    assert several.exit_code == 0, several.output
+    assert "utm is skipped: --workload utm needs more: No module named 'fast'" in several.stderr
+    assert "ten-adds: the same addition" in " ".join(several.stdout.split())
+    alone = run("compare", "pipeline", "--workload", "utm", *chosen)
+    assert alone.exit_code == 2
+    assert "No module named 'fast'" in alone.stderr
 
 
 def test_the_command_shows_a_table_and_keeps_records(tmp_path: Path) -> None:
@@ -190,10 +220,11 @@ def test_the_command_shows_a_table_and_keeps_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.backend("dask")
-def test_over_a_split_tasks_are_partitions_and_nothing_moves() -> None:
+def test_over_a_split_tasks_are_partitions_and_nothing_moves(dask_cluster: Any) -> None:
     from benchmarks.pipeline_split import measure, table
 
-    with connect(ClusterChoice(None, workers=2, threads=1)) as engine:
+    address = dask_cluster.scheduler_address
+    with connect(ClusterChoice(address, workers=2, threads=1)) as engine:
         runs = {run.way: run for run in measure(engine, rows=2_000, blocks=24, rounds=1)}
     assert (runs["pipeline"].tasks, runs["pipeline"].nbytes) == (2, 0)
     assert runs["per-block"].tasks == 24

@@ -24,7 +24,7 @@ Call = tuple[str, int, int, int]
 KINDS = [
     "unary", "binary", "unary", "binary", "out", "inplace", "power", "view", "stride", "column",
     "row", "assign", "mask", "where", "astype", "minimum", "slice", "reversed", "float", "argmax",
-    "partial out", "where out", "transpose",
+    "partial out", "where out", "transpose", "roll",
 ]  # fmt: skip
 calls = st.lists(
     st.tuples(st.sampled_from(KINDS), *[st.integers(0, 99) for _ in range(3)]),
@@ -78,6 +78,8 @@ def step(kind: str, choice: int, one: Any, other: Any) -> Any:
         return one[::-1]
     if kind == "transpose":
         return one.T.copy().T
+    if kind == "roll":
+        return np.roll(one, choice - 50, choice % one.ndim) if one.ndim else None
     if kind == "row":
         return one[choice % len(one)] * 1.0 if one.ndim > 1 and len(one) else None
     if kind == "column":

@@ -57,6 +57,46 @@ def test_a_value_needed_whole_ends_a_stage() -> None:
     assert "needs the whole result of mean" in explain(centred, x)
 
 
+def test_small_operands_needed_whole_are_computed_before() -> None:
+    (mass,) = uniform((0, 1))
+    large = np.outer(mass, mass)
+
+    def pulls(mass: Any, large: Any) -> Any:
+        squared = large * large
+        return 2.0 * mass / np.sqrt(squared)
+
+    assert stages(pipeline(pulls), mass, large) == ["multiply", "multiply sqrt divide"]
+    np.testing.assert_array_equal(pipeline(pulls)(mass, large), pulls(mass, large))
+
+
+@pytest.mark.parametrize("shift", [-3, 0, 2, N + 5])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_shifts_of_arguments_are_part_of_their_stage(shift: int, axis: int) -> None:
+    table = np.random.default_rng(2).uniform(size=(N, 7))
+
+    def slope(x: Any) -> Any:
+        return np.roll(x, shift, axis) - x * 2
+
+    with options(batch=99):
+        found = pipeline(slope)(table)
+    np.testing.assert_array_equal(found, slope(table))
+    assert stages(pipeline(slope), table) == ["roll multiply subtract"]
+
+
+def test_shifts_of_results_along_the_axis_that_is_cut_end_the_stage() -> None:
+    table = np.random.default_rng(2).uniform(size=(N, 7))
+
+    def slope(x: Any) -> Any:
+        y = x * x
+        return np.roll(y, 1, axis=1) - np.roll(y, 1, axis=0), np.roll(y, 1)
+
+    with options(batch=99):
+        found = pipeline(slope)(table)
+    for one, other in zip(found, slope(table), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert stages(pipeline(slope), table) == ["multiply roll", "roll subtract", "roll"]
+
+
 def test_independent_lengths_are_stages_of_their_own_and_interleaved_calls_join_theirs() -> None:
     x, y = np.arange(10.0), np.arange(20.0)
 

@@ -290,16 +290,27 @@ def pipeline(
 
     All ways run in this process, with as many threads as it has cores.
     """
-    from spliter_experiments.pipelines.comparison import Choice, run_workload
+    from spliter_experiments.pipelines.comparison import (
+        Choice,
+        MissingLibraryError,
+        run_workload,
+    )
 
     with errors_reported():
         folder = None if output is None else ResultsFolder(output)
         chosen = None if ways is None else parse_ways(ways, WAYS["pipeline"])
         command = shlex.join(["spliter", *sys.argv[1:]])
-        for name in parse_programs(workload):
+        names = parse_programs(workload)
+        for name in names:
             choice = Choice(name, rows, rounds, seed, chosen, command)
-            with progress() as listener:
-                records = run_workload(choice, listener, folder)
+            try:
+                with progress() as listener:
+                    records = run_workload(choice, listener, folder)
+            except MissingLibraryError as error:
+                if len(names) == 1:
+                    raise
+                note(f"{name} is skipped: {error}")
+                continue
             _show_workload(name, records)
         meanings = "\n".join(legend(WAYS["pipeline"]))
         Console(markup=False).print(meanings, highlight=False, style="dim")

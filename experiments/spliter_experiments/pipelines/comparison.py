@@ -37,6 +37,10 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Parameters of glibc's ``mallopt``, from its ``malloc.h``."""
 
 
+class MissingLibraryError(OptionError):
+    """A library that a workload itself needs is not installed."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """What to run: a workload, or the rows that are its default, and all ways or some."""
@@ -68,8 +72,10 @@ def run_workload(
 
     Raises
     ------
+    MissingLibraryError
+        If a library of the workload itself is missing.
     OptionError
-        If a library of the workload itself, or of a requested way, is missing.
+        If a library of a requested way is missing.
     WaysDisagreeError
         If a way gives another result; `OURS`, if it gives other bits where it must not.
     """
@@ -163,7 +169,9 @@ def _contenders(choice: Choice, note: Callable[[str], None]) -> dict[str, Conten
         arguments = workload.make(choice.size, choice.seed)
         found = {PLAIN: _contender(PLAIN, workload, arguments)}
     except ModuleNotFoundError as error:
-        raise OptionError(f"--workload {choice.workload} needs more: {error}; {PIP}") from error
+        raise MissingLibraryError(
+            f"--workload {choice.workload} needs more: {error}; {PIP}"
+        ) from error
     for way in choice.ways or dict.fromkeys([*workload.ways, *workload.absent]):
         if way not in workload.ways or way in workload.absent:
             note(f"{way} is left out: {workload.absent.get(way, NOT_WRITTEN)}")

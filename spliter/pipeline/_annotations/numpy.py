@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
@@ -174,6 +175,68 @@ class Along:
         return axis % ndim
 
 
+@dataclass(frozen=True)
+class Shifted(SplitType):
+    """Items of an array that move along the axis that is cut, as ``numpy.roll`` moves them.
+
+    Parameters
+    ----------
+    axis : int
+    shift : int
+        Positions that each item moves.
+    """
+
+    axis: int
+    shift: int
+
+    def length(self, value: Any) -> int:
+        """Return the extent along the axis."""
+        return int(value.shape[self.axis])
+
+    def split(self, value: Any, start: int, stop: int) -> Any:
+        """Return a view of the items that move to a piece; a copy where they wrap around."""
+        first = (start - self.shift) % self.length(value)
+        wrapped = max(first + stop - start - self.length(value), 0)
+        whole = Axis(self.axis)
+        piece = whole.split(value, first, first + stop - start - wrapped)
+        if not wrapped:
+            return piece
+        return np.concatenate([piece, whole.split(value, 0, wrapped)], self.axis)
+
+
+class Roll(Along):
+    """``numpy.roll`` along one axis: cut along others or, if its argument exists, along that one.
+
+    Pieces of the result are then views of the argument. It is no result of the same stage, and its
+    memory none that is reused.
+    """
+
+    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
+        """Return one typing for each axis."""
+        axis, shape = self._axis(call), _shape(call)
+        shift = call.args[1] if len(call.args) > 1 else None
+        if axis is not None and type(shift) is int and None not in shape and 0 not in shape:
+            moved = Typing((Shifted(axis, shift),), (Axis(axis),), shape[axis], _as_it_is)
+            typings = [each._replace(fn=_rolled) for each in super().typings(call, known)]
+            yield from (*typings[:axis], moved, *typings[axis:])
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return the meta of the argument."""
+        return (call.inputs[0].meta,) if self._axis(call) is not None else super().metas(call)
+
+
+def _as_it_is(a: Any, *args: Any, **kwargs: Any) -> Any:
+    return a
+
+
+def _rolled(a: Any, shift: int, axis: int) -> Any:
+    """Return what ``numpy.roll`` does, whose own Python takes longer than copying a piece."""
+    extent = a.shape[axis]
+    first = -shift % extent
+    whole = Axis(axis)
+    return np.concatenate([whole.split(a, first, extent), whole.split(a, 0, first)], axis)
+
+
 class Like(Elementwise):
     """Functions such as ``zeros_like``: their result is like the first argument."""
 
@@ -339,6 +402,7 @@ FUNCTIONS: Final[dict[Any, Annotation]] = {
     np.quantile: Along(None, position=2, drops=True),
     np.linalg.norm: Along(None, position=2, drops=True),
     np.flip: Along(None),
+    np.roll: Roll(None, position=2),
     np.fft.fft: Along(-1, position=2),
     np.fft.ifft: Along(-1, position=2),
     np.unwrap: Along(-1, position=3),
