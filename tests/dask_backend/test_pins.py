@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from distributed import Client, get_worker
+from distributed import Client, get_worker, wait
 from distributed.comm import get_address_host_port
 from distributed.core import Status
 
@@ -154,6 +154,7 @@ def test_new_split_plans_around_a_paused_worker(start_three: StartCluster) -> No
     futures = spread(client, 30)
     paused, other, _ = workers_of(client)
     at_paused = [future for number, future in enumerate(futures) if number % 3 == 0]
+    wait(futures)
     client.replicate(at_paused[:6], workers=[paused, other], n=2)
     set_status(client, paused, Status.paused)
     with split(futures) as parts:

@@ -87,8 +87,8 @@ def total_when_told(partition: Partition, folder: str) -> int:
     Says, too, if it is interrupted meanwhile.
     """
     ((at,), *_) = partition.get_indexes()
-    Path(folder, f"begun-{at}").touch()
     try:
+        Path(folder, f"begun-{at}").touch()
         wait_for(partition, str(Path(folder, "go")))
     except KeyboardInterrupt:
         Path(folder, "interrupted").touch()
