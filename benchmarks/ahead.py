@@ -1,5 +1,6 @@
-"""Measure reading ahead where blocks are on a Dask worker's disk, or copied by COMPSs tasks.
+"""Measure reading ahead where blocks are far away, on a Dask worker's disk, or copied by COMPSs.
 
+    python benchmarks/ahead.py far --rounds 9        # a Zarr array, 20 ms away
     python benchmarks/ahead.py spilled --rounds 7    # a worker with twice the data that it can hold
     python benchmarks/ahead.py compss --rounds 7     # COMPSs over dataClay, on a stand-in
     runcompss ... benchmarks/ahead.py compss         # the same on COMPSs itself
@@ -29,6 +30,7 @@ from typing import Any, Final
 
 import dask.array as da
 import numpy as np
+import zarr
 from distributed import wait
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
@@ -50,6 +52,9 @@ NBYTES: Final = 8 * ROWS * COLUMNS
 
 FITTING: Final = 1 / 4
 """Part of the memory limit that blocks may take, next to what Python takes, below the target."""
+
+LATENCY_SECONDS, WORK_SECONDS, FAR_ROWS = 0.020, 0.005, 163
+"""Of a store that is far away: of each read, on each block of 1.3 MB, and rows of a block."""
 
 VALUES: Final = 20_000
 """Numbers that a loop sorts again and again, in 0.2 ms each time, without the interpreter lock."""
@@ -115,6 +120,21 @@ def compare(
     show(seconds, names[0])
 
 
+def far(rounds: int, blocks: int) -> None:
+    """Compare loops in this process over blocks that are far away."""
+    from zarr.testing.store import LatencyStore
+
+    memory = zarr.storage.MemoryStore()
+    data = np.random.default_rng(0).random((blocks * FAR_ROWS, COLUMNS))
+    zarr.create_array(memory, data=data, chunks=(FAR_ROWS, COLUMNS))
+    x = zarr.open_array(LatencyStore(memory, get_latency=LATENCY_SECONDS), mode="r")
+    with two_ways(x) as ways:
+        print(f"{blocks} blocks of 1.3 MB, 20 ms away; loops that wait 5 ms at each:")
+        compare(ways, (0, WORK_SECONDS), rounds)
+        print("loops that compute as long, on the cores that decode the blocks:")
+        compare(ways, (round(WORK_SECONDS / seconds_per_sort()),), rounds)
+
+
 def spilled(rounds: int, megabytes: int, sorts: int) -> None:
     """Compare passes over spilled blocks, with the worker's memory full and with room in it."""
     limit = megabytes * 10**6
@@ -175,6 +195,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     commands = parser.add_subparsers(required=True)
     for command, option, default in (
+        (far, "--blocks", 64),
         (spilled, "--megabytes", 1000),
         (compss, "--blocks", 40),
     ):
