@@ -82,8 +82,7 @@ class TaskGraph(_Expr):  # type: ignore[misc]
 def _batches_are_known(client: Any) -> bool:
     from distributed.utils import set_thread_state, thread_state
 
-    make, name = cast("Any", TaskGraph), "c"
-    graph = make([("a", len, ("",))], {"b": {"a": 1}}, _determ_token=name)
+    graph = cast("Any", TaskGraph)([("a", len, ("",))], {"b": {"a": 1}}, _determ_token="c")
     return (
         _takes(client._graph_to_futures, "expr", "keys", "span_metadata", "internal_priority")
         and _takes(client._graph_to_futures, "fifo_timeout")
@@ -291,9 +290,7 @@ def _spill_buffer_is_known(worker: Any) -> bool:
     )
 
 
-spill_buffer = Feature(
-    "spill buffer", "spilled blocks go back to memory when read", _spill_buffer_is_known
-)
+spill_buffer = Feature("spill buffer", "spilled blocks return to memory", _spill_buffer_is_known)
 
 
 def _has_known_buffer(worker: Worker) -> bool:
@@ -303,14 +300,12 @@ def _has_known_buffer(worker: Worker) -> bool:
 def in_memory(worker: Worker) -> Any:
     """Return the fastest mapping of the values in a worker's memory.
 
-    The spill buffer measures every access and is 8 times slower than its `fast` mapping, which
-    tracks the order of use and is 10 times slower than its dictionary. The order matters only when
-    values may be spilled.
+    The spill buffer measures accesses and is 8 times slower than its `fast` mapping, which tracks
+    the order of use, for when values may be spilled, and is 10 times slower than its dictionary.
     """
-    data: Any = worker.data
     if not _has_known_buffer(worker):
-        return data
-    fast = data.fast
+        return worker.data
+    fast = worker.data.fast  # type: ignore[attr-defined]
     return fast.d if 2 * fast.total_weight < fast.n else fast
 
 
