@@ -82,7 +82,8 @@ class TaskGraph(_Expr):  # type: ignore[misc]
 def _batches_are_known(client: Any) -> bool:
     from distributed.utils import set_thread_state, thread_state
 
-    graph = cast("Any", TaskGraph)([("a", len, ("",))], {"b": {"a": 1}}, _determ_token="c")
+    make, name = cast("Any", TaskGraph), "c"
+    graph = make([("a", len, ("",))], {"b": {"a": 1}}, _determ_token=name)
     return (
         _takes(client._graph_to_futures, "expr", "keys", "span_metadata", "internal_priority")
         and _takes(client._graph_to_futures, "fifo_timeout")
@@ -114,8 +115,7 @@ def submitting_task() -> Key | None:
     """Return the key of the task that this thread runs, if any."""
     from distributed.utils import thread_state
 
-    key: Key | None = getattr(thread_state, "key", None)
-    return key
+    return cast("Key | None", getattr(thread_state, "key", None))
 
 
 def send_tasks(
