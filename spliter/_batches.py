@@ -212,7 +212,9 @@ def _kind(block: Any) -> Any:
     """Return what blocks that are concatenated have in common."""
     if isinstance(block, tuple):
         return tuple(map(_kind, block))
-    return type(block), getattr(block, "dtype", None), getattr(block, "shape", ())[1:]
+    # Of the class: a data frame may have a column of that name.
+    dtype = block.dtype if hasattr(type(block), "dtype") else None
+    return type(block), dtype, getattr(block, "shape", ())[1:]
 
 
 def _row_nbytes(block: Any, height: int) -> float:

@@ -217,3 +217,11 @@ def test_blocks_in_several_columns() -> None:
     parts, _, _ = fake_split([np.ones((1, 1))] * 4, ["A"] * 4, grid)
     with pytest.raises(InvalidArgumentError, match="rechunk"):
         parts[0].at_location().batches()
+
+
+def test_frames_with_a_column_that_is_named_dtype() -> None:
+    pd = pytest.importorskip("pandas")
+    frames = [pd.DataFrame({"dtype": np.arange(40) + start}) for start in (0, 40, 80)]
+    found = [batch["dtype"].tolist() for batch in batches(frames, rows=30)]
+    assert [number for batch in found for number in batch] == list(range(120))
+    assert max(map(len, found)) <= 30
