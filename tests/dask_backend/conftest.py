@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -24,12 +26,34 @@ if OFF:  # in the processes that tests start, too
 StartCluster = Callable[..., Client]
 
 FORKED = {"distributed.worker.multiprocessing-method": "forkserver"}
-"""Setting by which workers start from a process that has imported most of what they need."""
+"""Setting by which workers are forked from a process that has imported `IMPORTED`."""
+
+IMPORTED = [
+    "distributed",
+    "dask.array",
+    "dask.dataframe",
+    "scipy.sparse",
+    "sklearn.cluster",
+    "spliter_apps",
+    "spliter_backends.dask",
+    "pytest",  # and hypothesis: a task's function is found by importing its file
+    "hypothesis",
+]
+
+
+@functools.cache
+def forked_context() -> ForkServerContext:
+    """Return the context of processes that are forked; the first call decides what is imported."""
+    with dask.config.set(FORKED):
+        context: ForkServerContext = get_mp_context()
+    context.set_forkserver_preload(IMPORTED)
+    return context
 
 
 def start_processes(n_workers: int = 2, **options: Any) -> LocalCluster:
     """Start a cluster of worker processes, by default of one thread each."""
     settings = {"threads_per_worker": 1, "dashboard_address": ":0"} | options
+    forked_context()
     # Memory shared with the process they start from would count as the workers' own.
     with dask.config.set({} if options.get("memory_limit") else FORKED):
         return LocalCluster(n_workers=n_workers, **settings)
@@ -52,8 +76,7 @@ def start(stack: ExitStack, *, restarts: bool = True, n_workers: int = 2, **opti
 def start_worker(client: Client, port: int = 0) -> BaseProcess:
     """Start one more worker process, without a nanny; at a free port by default."""
     address = client.scheduler_info()["address"]
-    with dask.config.set(FORKED):
-        process: BaseProcess = get_mp_context().Process(target=run_worker, args=(address, port))
+    process: BaseProcess = forked_context().Process(target=run_worker, args=(address, port))
     process.start()
     return process
 

@@ -1,18 +1,26 @@
-"""One real cluster of two worker processes for the tests of the experiments."""
+"""Processes that the tests of the experiments share: Dask's are those of all tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
+
+from spliter_experiments.compare.floor import Floor, start_floor
+
+
+@pytest.fixture(scope="session")
+def processes() -> Iterator[dict[str, Floor]]:
+    """Plain processes for ways without an engine; each way loads its blocks anew."""
+    with start_floor(2) as floor, start_floor(1, threads=2) as machine:
+        yield {"floor": floor, "machine": machine}
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    """Client of a cluster that tests leave as it was."""
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster) as connected,
-    ):
+def client_of_two_threads() -> Iterator[Client]:
+    """Client of one worker of two threads."""
+    from tests.dask_backend.conftest import start_processes
+
+    with start_processes(1, threads_per_worker=2) as cluster, Client(cluster) as connected:
         yield connected

@@ -11,7 +11,7 @@ pytest.importorskip("spliter_backends.dataclay", exc_type=ImportError)
 
 from spliter_experiments.compare.engines.dataclay_engine import ENGINE, DataClayEngine
 from spliter_experiments.compare.engines.engine import ClusterChoice
-from spliter_experiments.compare.floor import Floor, start_floor
+from spliter_experiments.compare.floor import Floor
 from tests.experiments.call_ways import APPS, NBLOCKS, Posed, all_ways, check_ways, pose
 
 pytestmark = pytest.mark.backend("dataclay")
@@ -24,12 +24,6 @@ def engine() -> Iterator[DataClayEngine]:
     with ENGINE.connect(ClusterChoice(None, workers=2, threads=1)) as connected:
         assert isinstance(connected, DataClayEngine)
         yield connected
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[dict[str, Floor]]:
-    with start_floor(2) as floor, start_floor(1, threads=2) as machine:
-        yield {"floor": floor, "machine": machine}
 
 
 @pytest.fixture(scope="module")

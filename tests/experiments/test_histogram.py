@@ -13,7 +13,7 @@ from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.data.sources import Dataset, GeneratedPoints
 from spliter_experiments.compare.engines.dask_engine import ENGINE
 from spliter_experiments.compare.engines.dask_meter import Rest
-from spliter_experiments.compare.floor import Floor, start_floor
+from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.registry import ways_of
 from spliter_experiments.compare.workloads.dask import DaskSite
 from spliter_experiments.compare.workloads.histogram import Edges, Histogram, add_counts, equal_bins
@@ -33,14 +33,8 @@ EDGES: Edges = equal_bins(np.array([[0.1, 0.0, 0.0], [0.9, 1.0, 0.5]]), BINS)
 
 
 @pytest.fixture(scope="module")
-def floor() -> Iterator[Floor]:
-    with start_floor(2) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def site(client: Client, floor: Floor) -> Iterator[DaskSite]:
-    with staged_on_dask(client, Dataset(POINTS), NBLOCKS, floor=floor) as staged:
+def site(client: Client, processes: dict[str, Floor]) -> Iterator[DaskSite]:
+    with staged_on_dask(client, Dataset(POINTS), NBLOCKS, **processes) as staged:
         yield staged
 
 

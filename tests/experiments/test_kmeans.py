@@ -20,7 +20,7 @@ from spliter_experiments.compare.data.readers import ArrayFilePoints
 from spliter_experiments.compare.data.sources import Dataset, Floats, GeneratedPoints
 from spliter_experiments.compare.engines.dask_engine import ENGINE, DaskEngine
 from spliter_experiments.compare.engines.dask_meter import Rest
-from spliter_experiments.compare.floor import start_floor
+from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.registry import ways_of
 from spliter_experiments.compare.workloads import dask as kmeans_dask
 from spliter_experiments.compare.workloads.dask import DASK_ML, DaskSite, why_no_dask_ml
@@ -47,12 +47,8 @@ APP = KMeans(clusters=3, iterations=4, seed=1)
 
 
 @pytest.fixture(scope="module")
-def site(client: Client) -> Iterator[DaskSite]:
-    with (
-        start_floor(2) as floor,
-        start_floor(1, threads=2) as machine,
-        staged_on_dask(client, Dataset(POINTS), NBLOCKS, floor=floor, machine=machine) as staged,
-    ):
+def site(client: Client, processes: dict[str, Floor]) -> Iterator[DaskSite]:
+    with staged_on_dask(client, Dataset(POINTS), NBLOCKS, **processes) as staged:
         yield staged
 
 

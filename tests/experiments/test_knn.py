@@ -14,7 +14,7 @@ from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.sources import Dataset, Floats
 from spliter_experiments.compare.engines.dask_engine import ENGINE
 from spliter_experiments.compare.engines.dask_meter import Rest
-from spliter_experiments.compare.floor import start_floor
+from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.registry import ways_of
 from spliter_experiments.compare.workloads.dask import DaskSite
 from spliter_experiments.compare.workloads.knn import Neighbors, Quest
@@ -37,12 +37,8 @@ def dataset() -> Iterator[Dataset]:
 
 
 @pytest.fixture(scope="module")
-def site(client: Client, dataset: Dataset) -> Iterator[DaskSite]:
-    with (
-        start_floor(2) as floor,
-        start_floor(1, threads=2) as machine,
-        staged_on_dask(client, dataset, NBLOCKS, floor=floor, machine=machine) as staged,
-    ):
+def site(client: Client, dataset: Dataset, processes: dict[str, Floor]) -> Iterator[DaskSite]:
+    with staged_on_dask(client, dataset, NBLOCKS, **processes) as staged:
         yield staged
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.engines.dask_engine import ENGINE
-from spliter_experiments.compare.floor import start_floor
+from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.registry import ways_of
 from spliter_experiments.compare.workloads.dask import DaskSite
 from spliter_experiments.compare.workloads.prefetch import Loop, Prefetch
@@ -30,13 +30,12 @@ APP = Prefetch(latency=1.0, ms=0.02, depth=3)
 
 
 @pytest.fixture(scope="module")
-def posed() -> Iterator[tuple[DaskSite, Loop]]:
+def posed(
+    client_of_two_threads: Client, processes: dict[str, Floor]
+) -> Iterator[tuple[DaskSite, Loop]]:
     with (
-        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-        start_floor(2) as floor,
         APP.open(CHOICE) as dataset,
-        staged_on_dask(client, dataset, NBLOCKS, floor=floor) as site,
+        staged_on_dask(client_of_two_threads, dataset, NBLOCKS, **processes) as site,
     ):
         yield site, APP.pose(site)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 from scipy import ndimage
 
 from spliter import Schedule
@@ -14,7 +14,7 @@ from spliter_experiments.compare.apps import APPS
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.uneven import WORKLOADS, Items, UnevenItems, sines_per_second
 from spliter_experiments.compare.engines.dask_engine import ENGINE
-from spliter_experiments.compare.floor import start_floor
+from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.registry import ways_of, ways_on
 from spliter_experiments.compare.ways import IDEAL, NUMBA, SCHEDULED
 from spliter_experiments.compare.workloads.dask import DaskSite
@@ -40,15 +40,6 @@ ANSWERS = [
 CHOICE = InputChoice(None, None, rows=ROWS, dims=1, seed=3)
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
-        Client(cluster) as connected,
-    ):
-        yield connected
-
-
 def app_of(workload: str) -> Schedules:
     if WORKLOADS[workload].needs:
         pytest.importorskip(WORKLOADS[workload].needs)
@@ -56,21 +47,23 @@ def app_of(workload: str) -> Schedules:
 
 
 @pytest.fixture(scope="module")
-def posed(client: Client, request: pytest.FixtureRequest) -> Iterator[tuple[Schedules, DaskSite]]:
+def posed(
+    client_of_two_threads: Client, processes: dict[str, Floor], request: pytest.FixtureRequest
+) -> Iterator[tuple[Schedules, DaskSite]]:
     app = app_of(request.param)
     with (
-        start_floor(2) as floor,
-        start_floor(1, threads=2) as machine,
         app.open(CHOICE) as dataset,
-        staged_on_dask(client, dataset, NBLOCKS, floor=floor, machine=machine) as site,
+        staged_on_dask(client_of_two_threads, dataset, NBLOCKS, **processes) as site,
     ):
         yield app, site
 
 
 @pytest.fixture(scope="module")
-def simulated(client: Client) -> Iterator[DaskSite]:
-    app = app_of("simulated")
-    with app.open(CHOICE) as dataset, staged_on_dask(client, dataset, NBLOCKS) as site:
+def simulated(client_of_two_threads: Client) -> Iterator[DaskSite]:
+    with (
+        app_of("simulated").open(CHOICE) as dataset,
+        staged_on_dask(client_of_two_threads, dataset, NBLOCKS) as site,
+    ):
         yield site
 
 

@@ -11,7 +11,7 @@ from distributed import Client
 from spliter_experiments.compare.apps import APPS
 from spliter_experiments.compare.data.sources import Dataset, GeneratedPoints
 from spliter_experiments.compare.engines.dask_engine import ENGINE
-from spliter_experiments.compare.floor import start_floor
+from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.registry import ways_of
 from spliter_experiments.compare.workloads.dask import DaskSite
 from spliter_experiments.compare.workloads.sums import Sum
@@ -28,11 +28,8 @@ APP = Sum(passes=1)
 
 
 @pytest.fixture(scope="module")
-def site(client: Client) -> Iterator[DaskSite]:
-    with (
-        start_floor(2) as floor,
-        staged_on_dask(client, Dataset(POINTS), NBLOCKS, floor=floor) as staged,
-    ):
+def site(client: Client, processes: dict[str, Floor]) -> Iterator[DaskSite]:
+    with staged_on_dask(client, Dataset(POINTS), NBLOCKS, **processes) as staged:
         yield staged
 
 
