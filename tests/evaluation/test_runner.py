@@ -24,7 +24,7 @@ from tests.evaluation.scenes import SMALL, pretend, pretended, small_request, wr
 
 ROOT = Path(__file__).parents[2]
 
-KILLS = 10
+KILLS = 5
 
 
 def test_all_runs_are_done_once(tmp_path: Path) -> None:
