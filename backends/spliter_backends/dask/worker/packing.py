@@ -78,7 +78,10 @@ def pack(keys: Iterable[Key], dask_worker: Any) -> Packed:
     """
     memory = internals.in_memory(dask_worker) if dask_worker.status == Status.running else {}
     values = ((key, memory[key]) for key in keys if key in memory)
-    return pack_arrays({key: value for key, value in values if is_packable(value)})
+    described, packed = pack_arrays({key: value for key, value in values if is_packable(value)})
+    if described:
+        internals.count_transfer(dask_worker, packed.nbytes)
+    return described, packed
 
 
 def pack_arrays(arrays: Mapping[Key, npt.NDArray[Any]]) -> Packed:
