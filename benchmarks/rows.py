@@ -166,14 +166,16 @@ def fetches(keys: list[Any], address: str, rounds: int) -> dict[str, list[float]
 
 def messages(rounds: int, blocks: int, rows: int) -> None:
     """Compare packed messages with what Dask sends for as many keys."""
+    from distributed import wait
+
     with two_workers() as client:
         here, there = client.has_what()
-        for number, kib in ((blocks, 1), (blocks, 10), (blocks, 64), (rows, 64)):
+        for number, kib in ((blocks, 1), (blocks, 10), (blocks, 32), (rows, 32)):
             made = [
                 client.submit(np.full, 128 * kib, float(at), workers=[there], pure=False)
                 for at in range(number)
             ]
-            client.gather(client.map(len, made))
+            wait(made)
             keys = [future.key for future in made]
             print(f"{number} blocks of {kib} KiB")
             task = client.submit(fetches, keys, there, rounds, workers=[here], pure=False)
