@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -80,8 +80,9 @@ def pack(keys: Iterable[Key], dask_worker: Any) -> Packed:
     A paused worker packs nothing: that takes memory, and Dask limits what such a worker sends.
     """
     memory = internals.in_memory(dask_worker) if dask_worker.status == Status.running else {}
-    values = ((key, memory[key]) for key in keys if key in memory)
-    described, packed = pack_arrays({key: value for key, value in values if is_packable(value)})
+    # Tasks may spill or release values meanwhile.
+    values = {key: value for key in keys if is_packable(value := memory.get(key))}
+    described, packed = pack_arrays(values)
     if described:
         internals.count_transfer(dask_worker, packed.nbytes)
     return described, packed
@@ -100,7 +101,7 @@ def pack_arrays(arrays: Mapping[Key, npt.NDArray[Any]]) -> Packed:
     return described, np.concatenate([np.empty(0, np.uint8), *parts])
 
 
-def is_packable(value: Any) -> bool:
+def is_packable(value: Any) -> TypeGuard[npt.NDArray[Any]]:
     """Return whether a value is a small array whose bytes are all there is to it.
 
     Examples
