@@ -61,20 +61,17 @@ def copy_columns(
         rows = sum(map(count_rows, blocks))
     iterator = iter(blocks)
     first = next(iterator)
-    members = first if isinstance(first, tuple) else (first,)
+    aligned = isinstance(first, tuple)
+    members = first if aligned else (first,)
     results = [
         _result_for(member, rows, columns if not number else None, as_columns and not number)
         for number, member in enumerate(members)
     ]
     for block in itertools.chain((first,), iterator):
-        for result, member in zip(results, _members(block), strict=True):
+        for result, member in zip(results, block if aligned else (block,), strict=True):
             result.add(member)
     finished = tuple(result.finish() for result in results)
-    return finished if isinstance(first, tuple) else finished[0]
-
-
-def _members(block: Any) -> tuple[Any, ...]:
-    return block if isinstance(block, tuple) else (block,)
+    return finished if aligned else finished[0]
 
 
 class _Result(Protocol):
@@ -176,6 +173,9 @@ class _Arrays:
         start, self.filled = self.filled, self.filled + len(block)
         if self.filled > self.rows:
             raise self._wrong_rows("more than")
+        if type(block) is np.ndarray:
+            self.data.copy(block, start)
+            return
         self.data.copy(np.asarray(block), start)
         if isinstance(block, np.ma.MaskedArray):
             self._add_mask(block, start)

@@ -376,15 +376,8 @@ def call_scheduler(worker: Worker, name: str, timeout: float, /, **arguments: An
     if scheduler_calls.usable(worker):
         call = getattr(worker.scheduler, name)
         return sync(worker.loop, call, callback_timeout=timeout, **arguments)
-    client = get_client()
-    return client.sync(
-        client.run_on_scheduler,
-        _call_method,
-        name,
-        arguments,
-        asynchronous=False,
-        callback_timeout=timeout,
-    )
+    client, options = get_client(), {"asynchronous": False, "callback_timeout": timeout}
+    return client.sync(client.run_on_scheduler, _call_method, name, arguments, **options)
 
 
 def _call_method(name: str, arguments: Mapping[str, Any], dask_scheduler: Any) -> Any:
@@ -400,6 +393,10 @@ def _peer_reads_are_known(worker: Any) -> bool:
         _takes(gather_from_workers, "who_has", "rpc", "who")
         and inspect.iscoroutinefunction(gather_from_workers)
         and callable(worker.rpc)
+        and callable(worker.handlers["run"])
+        and isinstance(
+            worker.transfer_outgoing_count_total + worker.transfer_outgoing_bytes_total, int
+        )
         and _takes(worker.batched_send, "msg")
         and _takes(worker.update_data, "data")
         and isinstance(worker.state.tasks, dict)
@@ -427,15 +424,16 @@ def register_copies(worker: Any, data: Mapping[Key, Any]) -> None:
     worker.batched_send({"op": "add-keys", "keys": list(data), "stimulus_id": _stimulus("keep")})
 
 
-async def report_missing_at(worker: Any, address: str, keys: list[Key]) -> None:
-    """Make a worker report keys to the scheduler that it is wrongly listed as a holder of."""
-    if address == worker.address:
-        report_missing(keys, worker)
-        return
-    try:
-        await worker.rpc(address).run(function=dumps(report_missing), kwargs=dumps({"keys": keys}))
-    except OSError:  # it has left, which the scheduler finds out by itself
-        return
+async def run_at(worker: Any, address: str, fn: Callable[..., Any], **arguments: Any) -> Any:
+    """Call a function on another worker's event loop; return None if it raises an error."""
+    answer = await worker.rpc(address).run(function=dumps(fn), kwargs=dumps(arguments))
+    return answer.get("result")
+
+
+def count_transfer(worker: Any, nbytes: int) -> None:
+    """Count a message to another worker in Dask's metrics, as Dask counts its own."""
+    worker.transfer_outgoing_count_total += 1
+    worker.transfer_outgoing_bytes_total += nbytes
 
 
 def report_missing(keys: Sequence[Key], dask_worker: Any) -> None:

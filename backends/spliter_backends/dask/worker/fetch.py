@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +17,7 @@ from distributed.utils import sync
 from spliter import BlockLostError
 from spliter_backends.dask import internals
 from spliter_backends.dask.worker.memory import can_take
+from spliter_backends.dask.worker.packing import read_packed
 
 
 def fetch(
@@ -110,24 +111,31 @@ async def _gather(
     worker: Worker, holders: Mapping[Key, Sequence[str]]
 ) -> tuple[dict[Key, Any], list[Key]]:
     data = {key: worker.data[key] for key in holders if key in worker.data}
-    remote: dict[Key, Collection[str]] = {
+    remote = {
         key: [address for address in held if address != worker.address]
         for key, held in holders.items()
         if key not in data
     }
     remote = {key: held for key, held in remote.items() if held}
-    found, failed, silent = await internals.read_from_peers(worker, remote)
+    found, silent = await read_packed(worker, remote)
+    rest = {key: set(held) - silent for key, held in remote.items() if key not in found}
+    others, failed, silent_too = await internals.read_from_peers(worker, rest)
+    found |= others
     if failed:
         raise BlockLostError(f"blocks {failed} could not be deserialized on {worker.address}")
     claimed: dict[str, list[Key]] = {}
     for key in holders.keys() - data.keys() - found.keys():
         for address in holders[key]:
             claimed.setdefault(address, []).append(key)
-    for address in claimed.keys() - set(silent):
+    for address in claimed.keys() - silent.union(silent_too):
         # `replicate` and `rebalance` may leave wrong holders behind if the active memory manager
         # runs (distributed 2026.8): the worker has dropped the key, but the scheduler lists it.
         # Dask never corrects this, and recomputes a lost key only when it has no holder.
-        await internals.report_missing_at(worker, address, claimed[address])
+        if address == worker.address:
+            internals.report_missing(claimed[address], worker)
+            continue
+        with suppress(OSError):  # it has left, which the scheduler finds out by itself
+            await internals.run_at(worker, address, internals.report_missing, keys=claimed[address])
     if found:
         running = await worker.scheduler.ncores_running()
         _keep(worker, {key: found[key] for key in found if running.keys().isdisjoint(holders[key])})
