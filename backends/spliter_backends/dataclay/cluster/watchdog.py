@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 import time
+from pathlib import Path
 
 LOOK_SECONDS = 1.0
 END_SECONDS = 5.0
@@ -41,6 +42,14 @@ def end(group: int) -> None:
         time.sleep(0.02)
 
 
+def remove(folder: str) -> None:
+    """Remove the folder, again while a process that is being killed still writes to it."""
+    deadline = time.monotonic() + END_SECONDS
+    while Path(folder).exists() and time.monotonic() < deadline:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.02)
+
+
 def main(folder: str, owner: int) -> None:
     """Wait for the end of the owner, then end the group and remove the folder."""
     if owner_cleaned_up(owner):
@@ -51,7 +60,7 @@ def main(folder: str, owner: int) -> None:
     # Leave the group before killing it.
     os.setpgid(0, 0)
     end(group)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove(folder)
 
 
 if __name__ == "__main__":
