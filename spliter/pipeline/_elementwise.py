@@ -237,7 +237,7 @@ def _result_dtypes(call: Call) -> Sequence[np.dtype[Any]]:
     """Return the dtypes of the results of a ufunc."""
     ufunc = cast(np.ufunc, call.fn)
     into = None if call.into is None else cast(ArrayMeta, call.into.meta).dtype
-    inputs = [_dtype_of(value) for value in call.args[: ufunc.nin]]
+    inputs = [dtype_of(value) for value in call.args[: ufunc.nin]]
     operands = (*inputs, into, *(None,) * (ufunc.nout - 1))
     return _resolve(ufunc, operands, call.kwargs.get("casting"), call.kwargs.get("dtype"))
 
@@ -311,7 +311,7 @@ def _shape_of(value: Any) -> Shape:
     return value.meta.shape if isinstance(value, Node) else ()  # type: ignore[union-attr]
 
 
-def _dtype_of(value: Any) -> Any:
+def dtype_of(value: Any) -> Any:
     """Return a dtype, or the type of a Python number, which adapts to the other operands."""
     if isinstance(value, Node):
         return cast(ArrayMeta, value.meta).dtype

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from spliter.pipeline._compiled import driver_of, groups_of
 from spliter.pipeline._decorators import captured
 from spliter.pipeline._evaluate import TRACE
 from spliter.pipeline._graph import Graph
@@ -71,11 +72,12 @@ def _stage_lines(number: int, stage: Stage, options: Options) -> Iterator[str]:
         yield f"stage {number}: whole values"
     else:
         program = compile_stage(stage)
-        batch = program.batch(options.batch)
+        driver = driver_of(groups_of(program, compiles=not options.pedantic))
+        batch = program.batch(options.batch, driver)
         threads = min(options.thread_count, -(-program.length // batch))
         yield (
             f"stage {number}: {program.length} items in batches of {batch}, {threads} "
-            f"{'thread' if threads == 1 else 'threads'}, Python driver"
+            f"{'thread' if threads == 1 else 'threads'}, {driver} driver"
         )
     if number > 1:
         yield f"  because {stage.reason}"

@@ -1,0 +1,322 @@
+"""NumPy's and SciPy's own inner loops, called one after the other without the interpreter lock.
+
+A ufunc has, for each combination of dtypes, an inner loop: a C function that runs along one axis.
+NumPy gives its address to Numba and others by two methods, which are private: their results are
+checked at first use. One function, compiled by LLVM once per process, runs a table of such calls on
+a batch. A record of the table is one call::
+
+    for row in range(1 or items):
+        loop(context, pointers, extent or items * extent, inner strides, auxdata)
+        pointers += outer strides
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from spliter._events import LOGGER
+from spliter._llvm import compile_function, is_installed
+
+MOST_OPERANDS: Final = 8
+"""Inputs and results of a call; all ufuncs of NumPy have at most 4, those of SciPy 8."""
+
+LOOPS: Final = 1024
+"""Inner loops that are remembered."""
+
+RECORD: Final = np.dtype(
+    [
+        *((name, "i8") for name in ("loop", "context", "auxdata", "flags")),
+        *((name, "i8") for name in ("operands", "rows", "extent")),
+        *((name, "i8", MOST_OPERANDS) for name in ("registers", "advances", "outer", "inner")),
+    ]
+)
+"""A call. `flags` are the floating-point errors after which it stops, `registers` index the table
+of addresses, `advances` are bytes from one item of the whole array to the next."""
+
+_FLAGS: Final = {
+    "x86_64": {"invalid": 1, "divide": 4, "over": 8, "under": 16},
+    "aarch64": {"invalid": 1, "divide": 2, "over": 4, "under": 8},
+    "arm64": {"invalid": 1, "divide": 2, "over": 4, "under": 8},
+}
+"""Values of ``fenv.h`` on Linux and macOS; on other machines the Python driver runs."""
+
+_MODULE: Final = f"""
+%record = type {{ ptr, ptr, ptr, i64, i64, i64, i64, {", ".join([f"[{MOST_OPERANDS} x i64]"] * 4)} }}
+declare i32 @feclearexcept(i32)
+declare i32 @fetestexcept(i32)
+define i64 @run(ptr %records, i64 %calls, ptr %addresses, i64 %start, i64 %items) {{
+begin:
+  %data = alloca [{MOST_OPERANDS} x ptr]
+  %count = alloca i64
+  br label %call
+call:
+  %number = phi i64 [ 0, %begin ], [ %next, %done ]
+  %next = add i64 %number, 1
+  %at = getelementptr %record, ptr %records, i64 %number
+  %context.at = getelementptr %record, ptr %at, i64 0, i32 1
+  %auxdata.at = getelementptr %record, ptr %at, i64 0, i32 2
+  %flags.at = getelementptr %record, ptr %at, i64 0, i32 3
+  %operands.at = getelementptr %record, ptr %at, i64 0, i32 4
+  %rows.at = getelementptr %record, ptr %at, i64 0, i32 5
+  %extent.at = getelementptr %record, ptr %at, i64 0, i32 6
+  %registers.at = getelementptr %record, ptr %at, i64 0, i32 7
+  %advances.at = getelementptr %record, ptr %at, i64 0, i32 8
+  %outer.at = getelementptr %record, ptr %at, i64 0, i32 9
+  %inner.at = getelementptr %record, ptr %at, i64 0, i32 10
+  %loop = load ptr, ptr %at
+  %context = load ptr, ptr %context.at
+  %auxdata = load ptr, ptr %auxdata.at
+  %flags64 = load i64, ptr %flags.at
+  %flags = trunc i64 %flags64 to i32
+  %operands = load i64, ptr %operands.at
+  %has.rows64 = load i64, ptr %rows.at
+  %has.rows = trunc i64 %has.rows64 to i1
+  %extent = load i64, ptr %extent.at
+  %all = mul i64 %extent, %items
+  %length = select i1 %has.rows, i64 %extent, i64 %all
+  %rows = select i1 %has.rows, i64 %items, i64 1
+  store i64 %length, ptr %count
+  br label %load
+load:
+  %operand = phi i64 [ 0, %call ], [ %operand.next, %load ]
+  %register.at = getelementptr i64, ptr %registers.at, i64 %operand
+  %register = load i64, ptr %register.at
+  %address.at = getelementptr ptr, ptr %addresses, i64 %register
+  %address = load ptr, ptr %address.at
+  %advance.at = getelementptr i64, ptr %advances.at, i64 %operand
+  %advance = load i64, ptr %advance.at
+  %bytes = mul i64 %advance, %start
+  %pointer = getelementptr i8, ptr %address, i64 %bytes
+  %data.at = getelementptr ptr, ptr %data, i64 %operand
+  store ptr %pointer, ptr %data.at
+  %operand.next = add i64 %operand, 1
+  %loaded = icmp eq i64 %operand.next, %operands
+  br i1 %loaded, label %clear, label %load
+clear:
+  %watched = icmp ne i32 %flags, 0
+  br i1 %watched, label %forget, label %row
+forget:
+  call i32 @feclearexcept(i32 %flags)
+  br label %row
+row:
+  %row.number = phi i64 [ 0, %clear ], [ 0, %forget ], [ %row.next, %advanced ]
+  %result = call i32 %loop(ptr %context, ptr %data, ptr %count, ptr %inner.at, ptr %auxdata)
+  %failed = icmp ne i32 %result, 0
+  %row.next = add i64 %row.number, 1
+  br i1 %failed, label %stop, label %moving
+moving:
+  %moved = phi i64 [ 0, %row ], [ %moved.next, %moving ]
+  %moving.at = getelementptr ptr, ptr %data, i64 %moved
+  %moving.from = load ptr, ptr %moving.at
+  %step.at = getelementptr i64, ptr %outer.at, i64 %moved
+  %step = load i64, ptr %step.at
+  %moving.to = getelementptr i8, ptr %moving.from, i64 %step
+  store ptr %moving.to, ptr %moving.at
+  %moved.next = add i64 %moved, 1
+  %all.moved = icmp eq i64 %moved.next, %operands
+  br i1 %all.moved, label %advanced, label %moving
+advanced:
+  %last = icmp eq i64 %row.next, %rows
+  br i1 %last, label %test, label %row
+test:
+  br i1 %watched, label %look, label %done
+look:
+  %raised = call i32 @fetestexcept(i32 %flags)
+  %erred = icmp ne i32 %raised, 0
+  br i1 %erred, label %stop, label %done
+done:
+  %finished = icmp eq i64 %next, %calls
+  br i1 %finished, label %stop, label %call
+stop:
+  %ran = phi i64 [ %number, %row ], [ %number, %look ], [ %calls, %done ]
+  ret i64 %ran
+}}
+"""
+
+Runner: TypeAlias = Callable[[Any, int, Any, int, int], int]
+"""Takes records and their number, addresses of registers, first item, and items; returns how many
+calls ran without an error."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """Inner loop of a ufunc for some dtypes.
+
+    Parameters
+    ----------
+    dtypes : tuple of dtype
+        Of its operands, results last.
+    address, context, auxdata : int
+        The C function and its first and last argument.
+    watches : bool
+        Whether it may raise floating-point errors.
+    owner : object
+        Keeps what the addresses point to.
+    """
+
+    dtypes: tuple[np.dtype[Any], ...]
+    address: int
+    context: int
+    auxdata: int
+    watches: bool
+    owner: Any
+
+
+class _CallInfo(ctypes.Structure):
+    """What the capsule refers to, as the docstring of ``ufunc._get_strided_loop`` says."""
+
+    _fields_ = (
+        ("loop", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+        ("auxdata", ctypes.c_void_p),
+        ("requires_pyapi", ctypes.c_uint8),
+        ("no_floatingpoint_errors", ctypes.c_uint8),
+    )
+
+
+def flags_of(errstate: Mapping[str, Any]) -> int:
+    """Return the floating-point errors that a handling does not ignore, as bits of the processor.
+
+    Parameters
+    ----------
+    errstate : mapping of str to str
+        What ``numpy.geterr`` returns.
+    """
+    bits = _FLAGS[platform.machine()]
+    return sum(bits[kind] for kind, mode in errstate.items() if mode != "ignore")
+
+
+@functools.cache
+def runner() -> Runner | None:
+    """Return the function that runs a table of calls; ``None`` without llvmlite."""
+    if not is_installed() or platform.machine() not in _FLAGS:
+        return None
+    try:
+        address, code = compile_function(_MODULE, "run")
+    except Exception:
+        LOGGER.warning("pipelines use the Python driver, as LLVM failed", exc_info=True)
+        return None
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    run = ctypes.CFUNCTYPE(number, pointer, number, pointer, number, number)(address)
+    run.code = code  # type: ignore[attr-defined]
+    return run
+
+
+@functools.lru_cache(LOOPS)
+def loop_of(ufunc: np.ufunc, operands: tuple[Any, ...]) -> Loop | None:
+    """Return the inner loop of a ufunc; ``None`` if it has none that runs without the lock.
+
+    Parameters
+    ----------
+    ufunc : numpy.ufunc
+    operands : tuple of dtype or type
+        Of the inputs; types of Python's numbers adapt to the others.
+    """
+    try:
+        loop = _find(ufunc, operands)
+        if loop is None or _gives_equal_bits(ufunc, loop):
+            return loop
+        LOGGER.warning("the inner loop of %s differs from it; the Python driver runs it", ufunc)
+    except Exception:
+        LOGGER.debug("no inner loop of %s for %s", ufunc, operands, exc_info=True)
+    return None
+
+
+def _find(ufunc: np.ufunc, operands: tuple[Any, ...]) -> Loop | None:
+    private: Any = ufunc
+    dtypes, capsule = private._resolve_dtypes_and_context((*operands, *(None,) * ufunc.nout))
+    private._get_strided_loop(capsule)
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    info = _CallInfo.from_address(pointer(capsule, b"numpy_1.24_ufunc_call_info"))
+    if info.requires_pyapi or len(dtypes) > MOST_OPERANDS:
+        return None
+    watches = not info.no_floatingpoint_errors
+    return Loop(dtypes, info.loop, info.context, info.auxdata or 0, watches, capsule)
+
+
+def _gives_equal_bits(ufunc: np.ufunc, loop: Loop) -> bool:
+    """Try the loop on a few numbers: more than the processor takes at a time, and a remainder."""
+    numbers = np.arange(67) % 11 + 1
+    inputs = [
+        (numbers / 8 if dtype.kind in "fc" else numbers).astype(dtype)
+        for dtype in loop.dtypes[: ufunc.nin]
+    ]
+    with np.errstate(all="ignore"):
+        results = ufunc(*inputs)
+    expected = results if ufunc.nout > 1 else (results,)
+    arrays = [*inputs, *map(np.empty_like, expected)]
+    table = np.zeros(1, RECORD)
+    strides = [each.itemsize for each in arrays]
+    fill(table[0], loop, 0, range(len(arrays)), [0] * len(arrays), (False, 1, strides, strides))
+    ran = run_table(table, addresses(arrays), 0, len(numbers))
+    return ran == 1 and all(
+        one.dtype == dtype and one.tobytes() == other.tobytes()
+        for dtype, one, other in zip(
+            loop.dtypes[ufunc.nin :], expected, arrays[ufunc.nin :], strict=True
+        )
+    )
+
+
+def fill(
+    record: Any,
+    loop: Loop,
+    flags: int,
+    registers: Sequence[int],
+    advances: Sequence[int],
+    walk: tuple[bool, int, Sequence[int], Sequence[int]],
+) -> None:
+    """Describe a call.
+
+    Parameters
+    ----------
+    record : numpy.void
+        Of dtype `RECORD`.
+    loop : Loop
+    flags : int
+        Floating-point errors after which the call counts as failed.
+    registers, advances : sequence of int
+        Of the operands.
+    walk : tuple
+        Whether each item is a row of its own, elements of an item, outer and inner strides.
+    """
+    count = len(registers)
+    record["loop"], record["context"], record["auxdata"] = loop.address, loop.context, loop.auxdata
+    record["flags"] = flags if loop.watches else 0
+    record["operands"], (record["rows"], record["extent"]) = count, walk[:2]
+    for name, values in zip(
+        ("registers", "advances", "outer", "inner"), (registers, advances, *walk[2:]), strict=True
+    ):
+        record[name][:count] = values
+
+
+def addresses(arrays: Sequence[Any]) -> Any:
+    """Return the addresses of arrays; 0 for anything else."""
+    found = [each.ctypes.data if isinstance(each, np.ndarray) else 0 for each in arrays]
+    return np.array(found, np.uintp)
+
+
+def run_table(table: Any, registers: Any, start: int, items: int) -> int:
+    """Run calls on a batch; return how many ran without an error.
+
+    Parameters
+    ----------
+    table : ndarray of RECORD
+    registers : ndarray
+        Addresses.
+    start, items : int
+        First item and number of items.
+    """
+    run = runner()
+    assert run is not None
+    try:
+        return run(table.ctypes.data, len(table), registers.ctypes.data, start, items)
+    except SystemError:  # a loop took the lock to raise, as SciPy's do if its errstate says so
+        return 0
