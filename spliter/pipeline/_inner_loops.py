@@ -40,6 +40,9 @@ RECORD: Final = np.dtype(
 """A call. `flags` are the floating-point errors after which it stops, `registers` index the table
 of addresses, `advances` are bytes from one item of the whole array to the next."""
 
+CAPSULE: Final = b"numpy_1.24_ufunc_call_info"
+"""Name of the layout that NumPy gives to what it returns; another one is refused."""
+
 _FLAGS: Final = {
     "x86_64": {"invalid": 1, "divide": 4, "over": 8, "under": 16},
     "aarch64": {"invalid": 1, "divide": 2, "over": 4, "under": 8},
@@ -47,8 +50,10 @@ _FLAGS: Final = {
 }
 """Values of ``fenv.h`` on Linux and macOS; on other machines the Python driver runs."""
 
+_BY_OPERAND: Final = ", ".join([f"[{MOST_OPERANDS} x i64]"] * 4)
+
 _MODULE: Final = f"""
-%record = type {{ ptr, ptr, ptr, i64, i64, i64, i64, {", ".join([f"[{MOST_OPERANDS} x i64]"] * 4)} }}
+%record = type {{ ptr, ptr, ptr, i64, i64, i64, i64, {_BY_OPERAND} }}
 declare i32 @feclearexcept(i32)
 declare i32 @fetestexcept(i32)
 define i64 @run(ptr %records, i64 %calls, ptr %addresses, i64 %start, i64 %items) {{
@@ -200,7 +205,7 @@ def runner() -> Runner | None:
         return None
     try:
         address, code = compile_function(_MODULE, "run")
-    except Exception:
+    except Exception:  # noqa: BLE001 -- whatever LLVM raises
         LOGGER.warning("pipelines use the Python driver, as LLVM failed", exc_info=True)
         return None
     pointer, number = ctypes.c_void_p, ctypes.c_int64
@@ -224,7 +229,7 @@ def loop_of(ufunc: np.ufunc, operands: tuple[Any, ...]) -> Loop | None:
         if loop is None or _gives_equal_bits(ufunc, loop):
             return loop
         LOGGER.warning("the inner loop of %s differs from it; the Python driver runs it", ufunc)
-    except Exception:
+    except Exception:  # noqa: BLE001 -- private methods of NumPy may change in any way
         LOGGER.debug("no inner loop of %s for %s", ufunc, operands, exc_info=True)
     return None
 
@@ -233,9 +238,9 @@ def _find(ufunc: np.ufunc, operands: tuple[Any, ...]) -> Loop | None:
     private: Any = ufunc
     dtypes, capsule = private._resolve_dtypes_and_context((*operands, *(None,) * ufunc.nout))
     private._get_strided_loop(capsule)
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    info = _CallInfo.from_address(pointer(capsule, b"numpy_1.24_ufunc_call_info"))
+    prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    pointer_of = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))
+    info = _CallInfo.from_address(pointer_of(capsule, CAPSULE))
     if info.requires_pyapi or len(dtypes) > MOST_OPERANDS:
         return None
     watches = not info.no_floatingpoint_errors
