@@ -41,7 +41,7 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
     ...     print(explain(centred, np.ones(1000)))
     stage 1: 1000 items in batches of 500, 2 threads, Python driver
         mean ...: Rows() -> Reduction
-    stage 2: 1000 items in batches of 500, 2 threads, Python driver
+    stage 2: 1000 items in batches of 500, 2 threads, ... driver
       because subtract needs the whole result of mean ...
         subtract ...: Rows(), broadcast -> Rows()
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -158,9 +159,8 @@ def test_changes_in_place_are_not_repeated(counted: Counted) -> None:
 
 def test_errors_of_scipy_are_raised(counted: Counted) -> None:
     x = np.linspace(-3.0, 3.0, N)
-    with scipy.special.errstate(all="raise"):
-        with pytest.raises(scipy.special.SpecialFunctionError):
-            pipeline(lambda x: scipy.special.gammaln(np.floor(x)) + 1)(x)
+    with scipy.special.errstate(all="raise"), pytest.raises(scipy.special.SpecialFunctionError):
+        pipeline(lambda x: scipy.special.gammaln(np.floor(x)) + 1)(x)
     assert counted.unfinished
 
 
@@ -177,32 +177,35 @@ def test_reductions_alternate_with_inner_loops(counted: Counted) -> None:
 
 
 def test_another_thread_runs_meanwhile() -> None:
-    """One call on one batch: with the lock held, the other thread would not run at all."""
-    x = np.linspace(1.0, 2.0, 4_000_000)
-    run, counts = runner(), [0]
+    """Threads are not switched by time here: the other one runs if the lock is released."""
+    x = np.linspace(1.0, 2.0, 1_000_000)
+    run = runner()
     assert run is not None
-    seen: list[int] = []
-    done = threading.Event()
+    begin, ran_at = threading.Event(), []
+    calls: list[int] = []
 
-    def count() -> None:
-        while not done.is_set():
-            counts[0] += 1
+    def note() -> None:
+        begin.wait()
+        ran_at.append(len(calls))
 
     def watching(*arguments: Any) -> int:
-        before = counts[0]
-        ran = run(*arguments)
-        seen.append(counts[0] - before)
-        return ran
+        calls.append(len(ran_at))
+        begin.set()
+        return run(*arguments)
 
-    other = threading.Thread(target=count)
-    with pytest.MonkeyPatch.context() as patch, options(batch=len(x), threads=1):
+    other = threading.Thread(target=note)
+    other.start()
+    interval = sys.getswitchinterval()
+    with pytest.MonkeyPatch.context() as patch, options(batch=len(x) // 20, threads=1):
         patch.setattr(_inner_loops, "runner", lambda: watching)
-        other.start()
-        pipeline(lambda x: np.sin(np.exp(x)))(x)
-        done.set()
-        other.join()
-    assert len(seen) == 1
-    assert seen[0] > 100
+        try:
+            sys.setswitchinterval(1000)
+            pipeline(lambda x: np.sin(np.exp(x)))(x)
+        finally:
+            sys.setswitchinterval(interval)
+    other.join()
+    assert len(calls) == 20
+    assert calls[-1] == 1
 
 
 @pytest.fixture
