@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from spliter._cache import cache_nbytes
+from spliter.pipeline._elementwise import stand_in
 from spliter.pipeline._graph import ArrayMeta, Call, Node, Typing
 from spliter.pipeline._inner_loops import addresses
 from spliter.pipeline._planner import Stage
@@ -226,10 +227,11 @@ class _Compiler:
             kind = next(kinds)
             if value in self.at:
                 return self.at[value]
+            # Nothing exists yet for `explain`.
+            data = stand_in(value) if value.is_pending else value.data
             if not isinstance(kind, Broadcast):
-                nbytes = None if value.data is not None else _expected_nbytes(value, kind)
-                return self._cut(value.data, kind, nbytes)
-            value = value.data
+                return self._cut(data, kind, 0.0 if data is value else None)
+            value = data
         register = self._register()
         self.program.constants[register] = value
         return register
