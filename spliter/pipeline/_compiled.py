@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spliter.pipeline._elementwise import dtype_of
-from spliter.pipeline._inner_loops import RECORD, Loop, fill, flags_of, loop_of, run_table, runner
+from spliter.pipeline._inner_loops import RECORD, Loop, Table, fill, flags_of, loop_of, runner
 from spliter.pipeline._program import Program, Step, allocate
 from spliter.pipeline._types import Axis
 
@@ -29,20 +29,17 @@ class Group:
     ----------
     errstate : mapping of str to str
     steps : list of Step
-    table : ndarray of RECORD or None
+    table : Table or None
         The calls of the steps; ``None`` if they run in Python.
-    loops : list of Loop
-        Keeps what the table points to.
     """
 
     errstate: Mapping[str, Any]
     steps: list[Step]
-    table: Any
-    loops: list[Loop]
+    table: Table | None
 
-    def run(self, addresses: Any, start: int, items: int) -> int:
+    def run(self, addresses: int, start: int, items: int) -> int:
         """Run steps on a batch; return how many need not run in Python."""
-        return 0 if self.table is None else run_table(self.table, addresses, start, items)
+        return 0 if self.table is None else self.table.run(addresses, start, items)
 
 
 def groups_of(program: Program, *, compiles: bool) -> list[Group]:
@@ -74,8 +71,9 @@ def driver_of(groups: Sequence[Group]) -> str:
 
 def _group(errstate: Mapping[str, Any], pairs: list[tuple[Step, Any]]) -> Group:
     records = [pair for _, pair in pairs if pair is not None]
-    table = np.concatenate([record for record, _ in records]) if records else None
-    return Group(errstate, [step for step, _ in pairs], table, [loop for _, loop in records])
+    owners = [loop for _, loop in records]
+    table = Table(np.concatenate([each for each, _ in records]), owners) if records else None
+    return Group(errstate, [step for step, _ in pairs], table)
 
 
 class _Operand(NamedTuple):

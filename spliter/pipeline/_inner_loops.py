@@ -258,10 +258,11 @@ def _gives_equal_bits(ufunc: np.ufunc, loop: Loop) -> bool:
         results = ufunc(*inputs)
     expected = results if ufunc.nout > 1 else (results,)
     arrays = [*inputs, *map(np.empty_like, expected)]
-    table = np.zeros(1, RECORD)
+    records = np.zeros(1, RECORD)
     strides = [each.itemsize for each in arrays]
-    fill(table[0], loop, 0, range(len(arrays)), [0] * len(arrays), (False, 1, strides, strides))
-    ran = run_table(table, addresses(arrays), 0, len(numbers))
+    fill(records[0], loop, 0, range(len(arrays)), [0] * len(arrays), (False, 1, strides, strides))
+    places = addresses_of(arrays)
+    ran = Table(records, loop).run(places.ctypes.data, 0, len(numbers))
     return ran == 1 and all(
         one.dtype == dtype and one.tobytes() == other.tobytes()
         for dtype, one, other in zip(
@@ -302,26 +303,39 @@ def fill(
         record[name][:count] = values
 
 
-def addresses(arrays: Sequence[Any]) -> Any:
-    """Return the addresses of arrays; 0 for anything else."""
-    found = [each.ctypes.data if isinstance(each, np.ndarray) else 0 for each in arrays]
-    return np.array(found, np.uintp)
-
-
-def run_table(table: Any, registers: Any, start: int, items: int) -> int:
-    """Run calls on a batch; return how many ran without an error.
+class Table:
+    """Calls that run one after the other on a batch.
 
     Parameters
     ----------
-    table : ndarray of RECORD
-    registers : ndarray
-        Addresses.
-    start, items : int
-        First item and number of items.
+    records : ndarray of RECORD
+    owners : object
+        Keeps what the records point to.
     """
-    run = runner()
-    assert run is not None
-    try:
-        return run(table.ctypes.data, len(table), registers.ctypes.data, start, items)
-    except SystemError:  # a loop took the lock to raise, as SciPy's do if its errstate says so
-        return 0
+
+    def __init__(self, records: Any, owners: Any) -> None:
+        self.owners = records, owners
+        self._arguments = records.ctypes.data, len(records)
+
+    def run(self, addresses: int, start: int, items: int) -> int:
+        """Run the calls; return how many ran without an error.
+
+        Parameters
+        ----------
+        addresses : int
+            Where the addresses of the registers are.
+        start, items : int
+            First item and number of items.
+        """
+        run = runner()
+        assert run is not None
+        try:
+            return run(*self._arguments, addresses, start, items)
+        except SystemError:  # a loop took the lock to raise, as SciPy's do if its errstate says so
+            return 0
+
+
+def addresses_of(arrays: Sequence[Any]) -> Any:
+    """Return the addresses of arrays; 0 for anything else."""
+    found = [each.ctypes.data if isinstance(each, np.ndarray) else 0 for each in arrays]
+    return np.array(found, np.uintp)

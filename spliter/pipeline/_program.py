@@ -12,7 +12,7 @@ import numpy as np
 from spliter._cache import cache_nbytes
 from spliter.pipeline._elementwise import stand_in
 from spliter.pipeline._graph import ArrayMeta, Call, Node, Typing
-from spliter.pipeline._inner_loops import addresses
+from spliter.pipeline._inner_loops import addresses_of
 from spliter.pipeline._planner import Stage
 from spliter.pipeline._types import (
     Axis,
@@ -303,7 +303,8 @@ class Thread:
         for register, value in program.constants.items():
             self.values[register] = value
         self.buffers = [(each, allocate(each, batch)) for each in program.scratch]
-        self.addresses = addresses([*self._arrays()])
+        self._places = addresses_of(self._arrays())
+        self.addresses: int = self._places.ctypes.data
         self.loaded: tuple[int, int] | None = None
         self.call = program.steps[0].call
         """The call that runs."""
