@@ -7,16 +7,17 @@ floating-point error, Python repeats the step and goes on: inputs are never over
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
-from spliter.pipeline._elementwise import dtype_of
-from spliter.pipeline._inner_loops import RECORD, Loop, Table, fill, flags_of, loop_of, runner
+from spliter.pipeline._elementwise import CACHED, dtype_of
+from spliter.pipeline._inner_loops import InnerCall, Table, Walk, flags_of, loop_of, runner
 from spliter.pipeline._program import Program, Step, allocate
 from spliter.pipeline._types import Axis
 
@@ -52,13 +53,13 @@ def groups_of(program: Program, *, compiles: bool) -> list[Group]:
     compiles : bool
         Whether inner loops may run.
     """
-    table = _Table(program) if compiles and runner() is not None else None
-    records = [table and table.record(step) for step in program.steps]
-    pairs = zip(program.steps, records, strict=True)
+    compiler = _Compiler(program) if compiles and runner() is not None else None
+    calls = [compiler and compiler.call(step) for step in program.steps]
+    pairs = zip(program.steps, calls, strict=True)
     return [
-        _group(dict(errstate), list(some))
-        for (errstate, _), some in itertools.groupby(
-            pairs, lambda pair: ([*pair[0].call.errstate.items()], pair[1] is not None)
+        _group(list(some))
+        for _, some in itertools.groupby(
+            pairs, lambda pair: (pair[0].call.errstate, pair[1] is not None)
         )
     ]
 
@@ -69,11 +70,28 @@ def driver_of(groups: Sequence[Group]) -> str:
     return "compiled" if all(compiled) else "compiled and Python" if any(compiled) else "Python"
 
 
-def _group(errstate: Mapping[str, Any], pairs: list[tuple[Step, Any]]) -> Group:
-    records = [pair for _, pair in pairs if pair is not None]
-    owners = [loop for _, loop in records]
-    table = Table(np.concatenate([each for each, _ in records]), owners) if records else None
+def _group(pairs: list[tuple[Step, InnerCall | None]]) -> Group:
+    errstate = pairs[0][0].call.errstate
+    calls = [call for _, call in pairs if call is not None]
+    table = Table(calls, flags_of(errstate)) if calls else None
     return Group(errstate, [step for step, _ in pairs], table)
+
+
+class _View(NamedTuple):
+    """Where the elements of an array are.
+
+    Parameters
+    ----------
+    axis : int or None
+        Along which it is cut.
+    moves : bool
+        Whether the piece of a batch begins at its first item, as that of scratch memory does not.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    axis: int | None = None
+    moves: bool = False
 
 
 class _Operand(NamedTuple):
@@ -81,54 +99,42 @@ class _Operand(NamedTuple):
 
     register: int
     dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    axis: int | None
-    moves: bool
-    """Whether the piece of a batch begins at its first item, as that of scratch memory does not."""
+    view: _View
 
 
-class _Table:
-    """Makes records of steps."""
+class _Compiler:
+    """Finds the inner loops of steps."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.operands = {operand.register: operand for operand in _pieces(program)}
+        self.pieces = {operand.register: operand for operand in _pieces(program)}
 
-    def record(self, step: Step) -> tuple[Any, Loop] | None:
-        """Return the record of a step and its loop; ``None`` if it has to run in Python."""
+    def call(self, step: Step) -> InnerCall | None:
+        """Return the call that a step makes; ``None`` if it has to run in Python."""
         if not _is_plain(step):
             return None
         fn: Any = step.fn
-        results = [self.operands.get(register) for register in step.outs]
-        values = [self.program.constants.get(register) for register in step.args]
-        known = [self.operands.get(register) for register in step.args]
+        constants = self.program.constants
+        found = [self.pieces.get(register) for register in step.args]
         dtypes = [
-            operand.dtype if operand else dtype_of(value)
-            for operand, value in zip(known, values, strict=True)
+            operand.dtype if operand else dtype_of(constants.get(register))
+            for operand, register in zip(found, step.args, strict=True)
         ]
         loop = loop_of(fn, tuple(dtypes))
         if loop is None:
             return None
         inputs = [
             operand or self._constant(register, dtype)
-            for operand, register, dtype in zip(known, step.args, loop.dtypes, strict=False)
+            for operand, register, dtype in zip(found, step.args, loop.dtypes, strict=False)
         ]
+        results = [self.pieces.get(register) for register in step.outs]
         operands = [operand for operand in (*inputs, *results) if operand is not None]
         if [operand.dtype for operand in operands] != [*loop.dtypes]:
             return None
-        return self._filled(loop, flags_of(step.call.errstate), operands)
-
-    def _filled(
-        self, loop: Loop, flags: int, operands: Sequence[_Operand]
-    ) -> tuple[Any, Loop] | None:
-        walk = _walk(operands)
-        if walk is None:
+        found_walk = _walk(tuple([operand.view for operand in operands]))
+        if found_walk is None:
             return None
-        record = np.zeros(1, RECORD)
-        advances = [each.strides[each.axis or 0] if each.moves else 0 for each in operands]
-        fill(record[0], loop, flags, [each.register for each in operands], advances, walk)
-        return record, loop
+        return InnerCall(loop, tuple([operand.register for operand in operands]), *found_walk)
 
     def _constant(self, register: int, dtype: np.dtype[Any]) -> _Operand | None:
         """Return a constant, converted if it is a number."""
@@ -142,7 +148,7 @@ class _Table:
             program.constants[register] = value
         if not value.flags.aligned:
             return None
-        return _Operand(register, value.dtype, value.shape, value.strides, None, False)
+        return _Operand(register, value.dtype, _View(value.shape, value.strides))
 
 
 def _is_plain(step: Step) -> bool:
@@ -161,66 +167,61 @@ def _pieces(program: Program) -> Iterator[_Operand]:
     for register, kind, data in program.cuts:
         if isinstance(kind, Axis) and isinstance(data, np.ndarray) and data.flags.aligned:
             axis = kind.axis % data.ndim
-            yield _Operand(register, data.dtype, data.shape, data.strides, axis, True)
+            yield _Operand(register, data.dtype, _View(data.shape, data.strides, axis, True))
     for each in program.scratch:
         if each.axis == 0 or each.fortran:  # else strides depend on the items of a batch
             strides = allocate(each, 1).strides
-            yield _Operand(each.register, each.dtype, each.shape, strides, each.axis, False)
+            yield _Operand(each.register, each.dtype, _View(each.shape, strides, each.axis))
 
 
-def _walk(operands: Sequence[_Operand]) -> tuple[bool, int, list[int], list[int]] | None:
-    """Return how two nested loops pass over operands: the arguments of ``fill``.
+SHORTEST_ROW: Final = 64
+"""Elements of a row: inner loops are called for each one, where NumPy merges short ones."""
 
-    ``None`` if they need more loops, or if the inner one would be short.
+
+@functools.lru_cache(CACHED)
+def _walk(views: tuple[_View, ...]) -> tuple[tuple[int, ...], Walk] | None:
+    """Return the bytes between items of each operand, and how loops pass over all of them.
+
+    ``None`` if they need more than two loops, or if the inner one would be short.
     """
-    result = operands[-1]
-    ndim, at = len(result.shape), result.axis
-    assert at is not None
-    strides = [_broadcast(each, result) for each in operands]
-    if any(each is None for each in strides):
-        return None
-    others = [axis for axis in range(ndim) if axis != at and result.shape[axis] != 1]
+    result = views[-1]
+    at = result.axis or 0
+    strides = [_broadcast(view, result) for view in views]
+    others = [axis for axis, extent in enumerate(result.shape) if axis != at and extent != 1]
     if at:  # in Fortran order
         others.reverse()
+    found = [each and _one_stride(each, others or [at], result.shape) for each in strides]
+    if None in found:
+        return None
+    inner = tuple(cast("list[int]", found))
+    outer = tuple([each[at] for each in strides if each])
     extent = math.prod(result.shape[axis] for axis in others)
-    outer = [each[at] for each in strides if each is not None]
-    inner = [
-        _one_stride(each, others, result.shape, each[at]) for each in strides if each is not None
-    ]
-    if None in inner:
+    has_rows = any(one != stride * extent for one, stride in zip(outer, inner, strict=True))
+    if has_rows and extent < SHORTEST_ROW:
         return None
-    found = [stride for stride in inner if stride is not None]
-    if all(one == stride * extent for one, stride in zip(outer, found, strict=True)):
-        return False, extent, outer, found
-    return (True, extent, outer, found) if extent >= SHORTEST_ROW else None
+    advances = tuple(
+        [stride if view.moves else 0 for view, stride in zip(views, outer, strict=True)]
+    )
+    return advances, Walk(has_rows, extent, outer, inner)
 
 
-SHORTEST_ROW = 64
-"""Elements of a row, as inner loops are called for each one; NumPy merges short ones otherwise."""
-
-
-def _broadcast(operand: _Operand, result: _Operand) -> tuple[int, ...] | None:
+def _broadcast(view: _View, result: _View) -> tuple[int, ...] | None:
     """Return the strides of an operand along the axes of a result; ``None`` if cut elsewhere."""
-    missing = len(result.shape) - len(operand.shape)
-    if operand.axis is not None and operand.axis + missing != result.axis:
+    missing = len(result.shape) - len(view.shape)
+    pairs = enumerate(zip(view.shape, result.shape[missing:], strict=True), missing)
+    stretched = [axis for axis, (extent, whole) in pairs if extent == 1 and whole != 1]
+    at = cast(int, result.axis)
+    is_whole = at < missing or at in stretched
+    if is_whole != (view.axis is None) or (view.axis is not None and view.axis + missing != at):
         return None
-    if operand.axis is None and missing == 0 and operand.shape[result.axis or 0] != 1:
-        return None
-    strides = [
-        0 if extent == 1 and whole != 1 else stride
-        for extent, stride, whole in zip(
-            operand.shape, operand.strides, result.shape[missing:], strict=True
-        )
-    ]
-    return (*(0,) * missing, *strides)
+    strides = [*(0,) * missing, *view.strides]
+    for axis in stretched:
+        strides[axis] = 0
+    return tuple(strides)
 
 
-def _one_stride(
-    strides: Sequence[int], axes: Sequence[int], shape: Sequence[int], alone: int
-) -> int | None:
+def _one_stride(strides: Sequence[int], axes: Sequence[int], shape: Sequence[int]) -> int | None:
     """Return the stride by which one loop passes over some axes; ``None`` if there is none."""
-    if not axes:
-        return alone
     for axis, inner in itertools.pairwise(axes):
         if strides[axis] != strides[inner] * shape[inner]:
             return None

@@ -17,7 +17,7 @@ import functools
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -29,16 +29,6 @@ MOST_OPERANDS: Final = 8
 
 LOOPS: Final = 1024
 """Inner loops that are remembered."""
-
-RECORD: Final = np.dtype(
-    [
-        *((name, "i8") for name in ("loop", "context", "auxdata", "flags")),
-        *((name, "i8") for name in ("operands", "rows", "extent")),
-        *((name, "i8", MOST_OPERANDS) for name in ("registers", "advances", "outer", "inner")),
-    ]
-)
-"""A call. `flags` are the floating-point errors after which it stops, `registers` index the table
-of addresses, `advances` are bytes from one item of the whole array to the next."""
 
 CAPSULE: Final = b"numpy_1.24_ufunc_call_info"
 """Name of the layout that NumPy gives to what it returns; another one is refused."""
@@ -258,11 +248,12 @@ def _gives_equal_bits(ufunc: np.ufunc, loop: Loop) -> bool:
         results = ufunc(*inputs)
     expected = results if ufunc.nout > 1 else (results,)
     arrays = [*inputs, *map(np.empty_like, expected)]
-    records = np.zeros(1, RECORD)
-    strides = [each.itemsize for each in arrays]
-    fill(records[0], loop, 0, range(len(arrays)), [0] * len(arrays), (False, 1, strides, strides))
+    strides = tuple(each.itemsize for each in arrays)
+    call = InnerCall(
+        loop, tuple(range(len(arrays))), (0,) * len(arrays), Walk(False, 1, strides, strides)
+    )
     places = addresses_of(arrays)
-    ran = Table(records, loop).run(places.ctypes.data, 0, len(numbers))
+    ran = Table([call], 0).run(places.ctypes.data, 0, len(numbers))
     return ran == 1 and all(
         one.dtype == dtype and one.tobytes() == other.tobytes()
         for dtype, one, other in zip(
@@ -271,36 +262,54 @@ def _gives_equal_bits(ufunc: np.ufunc, loop: Loop) -> bool:
     )
 
 
-def fill(
-    record: Any,
-    loop: Loop,
-    flags: int,
-    registers: Sequence[int],
-    advances: Sequence[int],
-    walk: tuple[bool, int, Sequence[int], Sequence[int]],
-) -> None:
-    """Describe a call.
+class Walk(NamedTuple):
+    """How two nested loops pass over the operands of a call.
 
     Parameters
     ----------
-    record : numpy.void
-        Of dtype `RECORD`.
-    loop : Loop
-    flags : int
-        Floating-point errors after which the call counts as failed.
-    registers, advances : sequence of int
-        Of the operands.
-    walk : tuple
-        Whether each item is a row of its own, elements of an item, outer and inner strides.
+    has_rows : bool
+        Whether the inner loop runs once for each item; else once for all.
+    extent : int
+        Elements of an item.
+    outer, inner : tuple of int
+        Strides of the operands, in bytes.
     """
-    count = len(registers)
-    record["loop"], record["context"], record["auxdata"] = loop.address, loop.context, loop.auxdata
-    record["flags"] = flags if loop.watches else 0
-    record["operands"], (record["rows"], record["extent"]) = count, walk[:2]
-    for name, values in zip(
-        ("registers", "advances", "outer", "inner"), (registers, advances, *walk[2:]), strict=True
-    ):
-        record[name][:count] = values
+
+    has_rows: bool
+    extent: int
+    outer: tuple[int, ...]
+    inner: tuple[int, ...]
+
+
+class InnerCall(NamedTuple):
+    """A call of an inner loop.
+
+    Parameters
+    ----------
+    loop : Loop
+    registers : tuple of int
+        Where the addresses of its operands are.
+    advances : tuple of int
+        Bytes from an item of each operand to the next, where a batch begins at its first item; 0
+        for memory that every batch uses.
+    walk : Walk
+    """
+
+    loop: Loop
+    registers: tuple[int, ...]
+    advances: tuple[int, ...]
+    walk: Walk
+
+    def record(self, flags: int) -> list[int]:
+        """Return what the compiled function reads; it stops after errors of some flags."""
+        loop, walk, count = self.loop, self.walk, len(self.registers)
+        rest = (0,) * (MOST_OPERANDS - count)
+        return [
+            *(loop.address, loop.context, loop.auxdata, flags if loop.watches else 0),
+            *(count, walk.has_rows, walk.extent),
+            *(*self.registers, *rest, *self.advances, *rest),
+            *(*walk.outer, *rest, *walk.inner, *rest),
+        ]
 
 
 class Table:
@@ -308,14 +317,15 @@ class Table:
 
     Parameters
     ----------
-    records : ndarray of RECORD
-    owners : object
-        Keeps what the records point to.
+    calls : sequence of InnerCall
+    flags : int
+        Floating-point errors after which a call counts as failed.
     """
 
-    def __init__(self, records: Any, owners: Any) -> None:
-        self.owners = records, owners
-        self._arguments = records.ctypes.data, len(records)
+    def __init__(self, calls: Sequence[InnerCall], flags: int) -> None:
+        self.calls = calls  # keeps what the records point to
+        self._records = np.array([call.record(flags) for call in calls], np.int64)
+        self._arguments = self._records.ctypes.data, len(calls)
 
     def run(self, addresses: int, start: int, items: int) -> int:
         """Run the calls; return how many ran without an error.

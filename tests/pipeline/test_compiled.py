@@ -160,9 +160,12 @@ def test_changes_in_place_are_not_repeated(counted: Counted) -> None:
 def test_errors_of_scipy_are_raised(counted: Counted) -> None:
     x = np.linspace(-3.0, 3.0, N)
     # SciPy's handling of errors is that of a thread.
-    with scipy.special.errstate(all="raise"), options(threads=1):
-        with pytest.raises(scipy.special.SpecialFunctionError):
-            pipeline(lambda x: scipy.special.gammaln(np.floor(x)) + 1)(x)
+    with (
+        scipy.special.errstate(all="raise"),
+        options(threads=1),
+        pytest.raises(scipy.special.SpecialFunctionError),
+    ):
+        pipeline(lambda x: scipy.special.gammaln(np.floor(x)) + 1)(x)
     assert counted.unfinished
 
 
