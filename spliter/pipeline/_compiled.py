@@ -54,7 +54,7 @@ def groups_of(program: Program, *, compiles: bool) -> list[Group]:
         Whether inner loops may run.
     """
     compiler = _Compiler(program) if compiles and runner() is not None else None
-    calls = [compiler and compiler.call(step) for step in program.steps]
+    calls = [compiler.call(step) if compiler else None for step in program.steps]
     pairs = zip(program.steps, calls, strict=True)
     return [
         _group(list(some))
