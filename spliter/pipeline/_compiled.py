@@ -115,38 +115,35 @@ class _Compiler:
             return None
         fn: Any = step.fn
         constants = self.program.constants
-        found = [self.pieces.get(register) for register in step.args]
-        dtypes = [
-            operand.dtype if operand else dtype_of(constants.get(register))
-            for operand, register in zip(found, step.args, strict=True)
-        ]
+        values = [self.pieces.get(each) or constants.get(each) for each in step.args]
+        dtypes = [each.dtype if isinstance(each, _Operand) else dtype_of(each) for each in values]
         loop = loop_of(fn, tuple(dtypes))
         if loop is None:
             return None
         inputs = [
-            operand or self._constant(register, dtype)
-            for operand, register, dtype in zip(found, step.args, loop.dtypes, strict=False)
+            each if isinstance(each, _Operand) else self._constant(each, register, dtype)
+            for each, register, dtype in zip(values, step.args, loop.dtypes, strict=False)
         ]
         results = [self.pieces.get(register) for register in step.outs]
         operands = [operand for operand in (*inputs, *results) if operand is not None]
         if [operand.dtype for operand in operands] != [*loop.dtypes]:
             return None
-        found_walk = _walk(tuple([operand.view for operand in operands]))
-        if found_walk is None:
+        found = _walk(tuple([operand.view for operand in operands]))
+        if found is None:
             return None
-        return InnerCall(loop, tuple([operand.register for operand in operands]), *found_walk)
+        return InnerCall(loop, tuple([operand.register for operand in operands]), *found)
 
-    def _constant(self, register: int, dtype: np.dtype[Any]) -> _Operand | None:
-        """Return a constant, converted if it is a number."""
-        program = self.program
-        if register not in program.constants:
-            return None
-        value = program.constants[register]
+    def _constant(self, value: Any, register: int, dtype: np.dtype[Any]) -> _Operand | None:
+        """Return a constant; a number is converted, if the dtype can hold it."""
         if np.ndim(value) == 0:
-            value = np.asarray(value, dtype)
-            register, program.registers = program.registers, program.registers + 1
-            program.constants[register] = value
-        if not value.flags.aligned:
+            try:
+                with np.errstate(all="raise"):
+                    value = np.asarray(value, dtype)
+            except (OverflowError, FloatingPointError):
+                return None
+            register, self.program.registers = self.program.registers, self.program.registers + 1
+            self.program.constants[register] = value
+        if not isinstance(value, np.ndarray) or not value.flags.aligned:
             return None
         return _Operand(register, value.dtype, _View(value.shape, value.strides))
 

@@ -328,7 +328,7 @@ class Table:
         self._arguments = self._records.ctypes.data, len(calls)
 
     def run(self, addresses: int, start: int, items: int) -> int:
-        """Run the calls; return how many ran without an error.
+        """Run the calls; return how many ran without a floating-point error.
 
         Parameters
         ----------
@@ -341,8 +341,9 @@ class Table:
         assert run is not None
         try:
             return run(*self._arguments, addresses, start, items)
-        except SystemError:  # a loop took the lock to raise, as SciPy's do if its errstate says so
-            return 0
+        except SystemError as error:
+            # A loop took the lock to raise, as those of integer powers and of SciPy do.
+            raise error.__cause__ or error from None
 
 
 def addresses_of(arrays: Sequence[Any]) -> Any:

@@ -157,7 +157,7 @@ def test_changes_in_place_are_not_repeated(counted: Counted) -> None:
     assert counted.steps
 
 
-def test_errors_of_scipy_are_raised(counted: Counted) -> None:
+def test_errors_that_inner_loops_raise() -> None:
     x = np.linspace(-3.0, 3.0, N)
     # SciPy's handling of errors is that of a thread.
     with (
@@ -166,7 +166,20 @@ def test_errors_of_scipy_are_raised(counted: Counted) -> None:
         pytest.raises(scipy.special.SpecialFunctionError),
     ):
         pipeline(lambda x: scipy.special.gammaln(np.floor(x)) + 1)(x)
-    assert counted.unfinished
+    whole = np.arange(N)
+    with pytest.raises(ValueError, match="negative integer powers"):
+        pipeline(lambda x: np.power(x + 1, x - N // 2) + 1)(whole)
+
+
+@pytest.mark.parametrize("number", [300, -1, 7])
+def test_numbers_that_a_dtype_cannot_hold(number: int, counted: Counted) -> None:
+    small = np.arange(N).astype("u1")
+    assert bits(pipeline(lambda x: x < number)(small)) == bits(small < number)
+    assert bool(counted.steps) == (number == 7)
+    large = np.full(N, 2.0, "f4")
+    with np.errstate(over="ignore"):
+        expected = large * 1e300
+        assert bits(pipeline(lambda x: x * 1e300)(large)) == bits(expected)
 
 
 def test_reductions_alternate_with_inner_loops(counted: Counted) -> None:
