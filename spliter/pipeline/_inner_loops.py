@@ -40,10 +40,25 @@ _FLAGS: Final = {
 }
 """Values of ``fenv.h`` on Linux and macOS; on other machines the Python driver runs."""
 
-_BY_OPERAND: Final = ", ".join([f"[{MOST_OPERANDS} x i64]"] * 4)
+_FIELDS: Final = {
+    **dict.fromkeys(("loop", "context", "auxdata"), "ptr"),
+    **dict.fromkeys(("flags64", "operands", "has.rows64", "extent"), "i64"),
+    **dict.fromkeys(("registers", "advances", "outer", "inner"), f"[{MOST_OPERANDS} x i64]"),
+}
+"""Names and types of what a record consists of, as :meth:`InnerCall.record` returns it."""
+
+_FIELD_ADDRESSES: Final = "".join(
+    f"  %{name}.at = getelementptr %record, ptr %at, i64 0, i32 {number}\n"
+    for number, name in enumerate(_FIELDS)
+)
+_FIELD_VALUES: Final = "".join(
+    f"  %{name} = load {kind}, ptr %{name}.at\n"
+    for name, kind in _FIELDS.items()
+    if kind in ("ptr", "i64")
+)
 
 _MODULE: Final = f"""
-%record = type {{ ptr, ptr, ptr, i64, i64, i64, i64, {_BY_OPERAND} }}
+%record = type {{ {", ".join(_FIELDS.values())} }}
 declare i32 @feclearexcept(i32)
 declare i32 @fetestexcept(i32)
 define i64 @run(ptr %records, i64 %calls, ptr %addresses, i64 %start, i64 %items) {{
@@ -55,25 +70,8 @@ call:
   %number = phi i64 [ 0, %begin ], [ %next, %done ]
   %next = add i64 %number, 1
   %at = getelementptr %record, ptr %records, i64 %number
-  %context.at = getelementptr %record, ptr %at, i64 0, i32 1
-  %auxdata.at = getelementptr %record, ptr %at, i64 0, i32 2
-  %flags.at = getelementptr %record, ptr %at, i64 0, i32 3
-  %operands.at = getelementptr %record, ptr %at, i64 0, i32 4
-  %rows.at = getelementptr %record, ptr %at, i64 0, i32 5
-  %extent.at = getelementptr %record, ptr %at, i64 0, i32 6
-  %registers.at = getelementptr %record, ptr %at, i64 0, i32 7
-  %advances.at = getelementptr %record, ptr %at, i64 0, i32 8
-  %outer.at = getelementptr %record, ptr %at, i64 0, i32 9
-  %inner.at = getelementptr %record, ptr %at, i64 0, i32 10
-  %loop = load ptr, ptr %at
-  %context = load ptr, ptr %context.at
-  %auxdata = load ptr, ptr %auxdata.at
-  %flags64 = load i64, ptr %flags.at
-  %flags = trunc i64 %flags64 to i32
-  %operands = load i64, ptr %operands.at
-  %has.rows64 = load i64, ptr %rows.at
+{_FIELD_ADDRESSES}{_FIELD_VALUES}  %flags = trunc i64 %flags64 to i32
   %has.rows = trunc i64 %has.rows64 to i1
-  %extent = load i64, ptr %extent.at
   %all = mul i64 %extent, %items
   %length = select i1 %has.rows, i64 %extent, i64 %all
   %rows = select i1 %has.rows, i64 %items, i64 1
