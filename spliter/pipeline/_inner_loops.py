@@ -229,7 +229,9 @@ def _find(ufunc: np.ufunc, operands: tuple[Any, ...]) -> Loop | None:
     prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     pointer_of = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))
     info = _CallInfo.from_address(pointer_of(capsule, CAPSULE))
-    if info.requires_pyapi or len(dtypes) > MOST_OPERANDS:
+    # Powers of integers take the lock to raise an error, and an error should name its call.
+    raises = ufunc is np.power and dtypes[0].kind in "iu"
+    if info.requires_pyapi or raises or len(dtypes) > MOST_OPERANDS:
         return None
     watches = not info.no_floatingpoint_errors
     return Loop(dtypes, info.loop, info.context, info.auxdata or 0, watches, capsule)
@@ -340,7 +342,7 @@ class Table:
         try:
             return run(*self._arguments, addresses, start, items)
         except SystemError as error:
-            # A loop took the lock to raise, as those of integer powers and of SciPy do.
+            # A loop took the lock to raise, as SciPy's do if its errstate says so.
             raise error.__cause__ or error from None
 
 

@@ -123,6 +123,7 @@ class _Run:
 
     def _run(self, thread: Thread, start: int, stop: int) -> None:
         for group in self.groups:
+            thread.call = group.steps[0].call
             done = group.run(thread.addresses, start, stop - start)
             if done < len(group.steps):
                 thread.load(start, stop)

@@ -171,6 +171,17 @@ def test_errors_that_inner_loops_raise() -> None:
         pipeline(lambda x: np.power(x + 1, x - N // 2) + 1)(whole)
 
 
+def test_errors_after_changes_in_place_name_the_call() -> None:
+    def body(x: Any) -> Any:
+        x += 1
+        return np.power(x, x - N // 2)
+
+    with pytest.raises(ValueError, match="negative integer powers") as caught:
+        pipeline(body)(np.arange(N))
+    (note,) = caught.value.__notes__
+    assert note.startswith("power (") and "partly written" in note
+
+
 @pytest.mark.parametrize("number", [300, -1, 7])
 def test_numbers_that_a_dtype_cannot_hold(number: int, counted: Counted) -> None:
     small = np.arange(N).astype("u1")
