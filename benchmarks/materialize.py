@@ -1,12 +1,12 @@
-"""Time a pass over many small blocks against one over the same rows in one array.
+"""Time passes over many small blocks, over batches of them, and over the same rows in one array.
 
     python benchmarks/materialize.py --rows 200000 --rounds 7
 
 The decision of `split(..., materialize="auto")` is based on this. For typical user functions
 (vectorised NumPy, called once per block) and several numbers of rows per block, it prints the time
-of a pass over blocks and of concatenating the blocks, both as multiples of a pass over one array,
-and the block size at which the two costs are equal, counting calls alone:
-`spliter._materialize.CALL_NBYTES` is derived from it. Medians of interleaved rounds.
+of a pass over blocks, of one over `spliter.batches` of them and of concatenating the blocks, as
+multiples of a pass over one array. Last is the block size at which the calls of a pass cost as much
+as copying: `spliter._materialize.CALL_NBYTES` is derived from it. Medians of interleaved rounds.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import pairwise_distances_argmin
 
+from spliter import batches
 from spliter.backend import concatenate
 
 Floats = npt.NDArray[np.float64]
@@ -57,10 +59,19 @@ def gradient_pass(blocks: Blocks) -> Floats:
     return gradient
 
 
+def light_pass(blocks: Blocks) -> Floats:
+    """Add up the lengths of the rows."""
+    total = np.zeros(1)
+    for block in blocks:
+        total += np.sqrt((block**2).sum(axis=1)).sum()
+    return total
+
+
 PASSES: dict[str, Callable[[Blocks], Floats]] = {
     "k-means": k_means_pass,
     "scikit-learn": library_pass,
     "gradient": gradient_pass,
+    "light": light_pass,
 }
 
 
@@ -79,23 +90,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--per-block", type=int, nargs="+", default=[10, 50, 100, 200, 500, 1000, 2000]
     )
+    parser.add_argument("--passes", nargs="+", default=[*PASSES], choices=PASSES)
     options = parser.parse_args(arguments)
     whole = np.random.default_rng(0).random((options.rows, 20))
-    row = "{:>13} {:>15} {:>11} {:>8} {:>10}\n".format
-    sys.stdout.write(row("pass", "rows per block", "by blocks", "copying", "equal, kB"))
-    for name, function in PASSES.items():
+    row = ("{:>13} {:>15}" + " {:>12}" * 4 + "\n").format
+    names = ("by blocks", "by batches", "copying", "equal, kB")
+    sys.stdout.write(row("pass", "rows per block", *names))
+    for name, function in ((each, PASSES[each]) for each in options.passes):
         for per_block in options.per_block:
             blocks = [whole[at : at + per_block].copy() for at in range(0, options.rows, per_block)]
-            times: list[tuple[float, float, float]] = []
-            for _ in range(options.rounds + 1):
-                by_blocks = seconds(lambda: function(blocks))  # noqa: B023 - called at once
-                as_one = seconds(lambda: function([whole]))  # noqa: B023
-                copying = seconds(lambda: concatenate(blocks))  # noqa: B023
-                times.append((by_blocks, as_one, copying))
-            ratio = statistics.median(blocked / one for blocked, one, _ in times[1:])
-            copied = statistics.median(copying / one for _, one, copying in times[1:])
-            equal = (ratio - 1) / copied * per_block * whole[0].nbytes / 1000
-            sys.stdout.write(row(name, per_block, f"{ratio:.2f}", f"{copied:.2f}", f"{equal:.0f}"))
+            calls: list[Callable[[], Any]] = [
+                partial(function, [whole]),
+                partial(function, blocks),
+                lambda: function(batches(blocks)),  # noqa: B023 - called in this round
+                partial(concatenate, blocks),
+            ]
+            times = [[seconds(call) for call in calls] for _ in range(options.rounds + 1)][1:]
+            by_blocks, by_batches, copied = (
+                statistics.median(each[way] / each[0] for each in times) for way in (1, 2, 3)
+            )
+            equal = (by_blocks - 1) / copied * per_block * whole[0].nbytes / 1000
+            ratios = (f"{ratio:.2f}" for ratio in (by_blocks, by_batches, copied))
+            sys.stdout.write(row(name, per_block, *ratios, f"{equal:.0f}"))
 
 
 if __name__ == "__main__":

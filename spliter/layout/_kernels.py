@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-import importlib.util
-import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -13,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spliter._errors import PackageMissingError
+from spliter._llvm import compile_function, is_installed
 from spliter.layout._code import module
 from spliter.layout._shapes import Shape
 
@@ -39,12 +37,6 @@ class Kernel:
     code: Any
 
 
-@functools.cache
-def is_installed() -> bool:
-    """Return whether llvmlite can be imported."""
-    return importlib.util.find_spec("llvmlite") is not None
-
-
 def check_installed() -> None:
     """Check that llvmlite can be imported.
 
@@ -60,32 +52,10 @@ def check_installed() -> None:
         )
 
 
-@functools.cache
-def _compiler() -> Any:
-    """Return the compiler of this process, for the processor that it runs on."""
-    from llvmlite import binding
-
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    machine = binding.Target.from_default_triple().create_target_machine(
-        cpu=binding.get_host_cpu_name(),
-        features=binding.get_host_cpu_features().flatten(),
-        opt=1,  # the loops are written as they should be: more takes longer and changes nothing
-        jit=True,
-    )
-    return binding.create_lljit_compiler(machine)
-
-
-_numbers = itertools.count()
-
-
 def compile_shape(shape: Shape, unpacks: bool) -> Kernel:
     """Return the machine code that packs or unpacks a shape."""
-    from llvmlite import binding
-
-    builder = binding.JITLibraryBuilder().add_ir(module(shape, unpacks)).add_current_process()
-    code = builder.export_symbol("kernel").link(_compiler(), f"spliter-layout-{next(_numbers)}")
-    return Kernel(_KERNEL(code["kernel"]), code)
+    address, code = compile_function(module(shape, unpacks), "kernel")
+    return Kernel(_KERNEL(address), code)
 
 
 class Kernels:

@@ -9,10 +9,11 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from spliter._errors import InvalidArgumentError, LayoutBoundsError, LayoutOverlapError
+from spliter._llvm import is_installed
 from spliter.layout._cut import Piece, cut
 from spliter.layout._explain import Explanation, describe
 from spliter.layout._integers import whole, within
-from spliter.layout._kernels import check_installed, is_installed
+from spliter.layout._kernels import check_installed
 from spliter.layout._llvm_engine import FEW_RUNS, Step, steps, uses_to_pay
 from spliter.layout._lower import Described, lower
 from spliter.layout._memory import (

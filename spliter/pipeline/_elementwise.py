@@ -54,7 +54,10 @@ class Elementwise:
         if not all(isinstance(meta, ArrayMeta) for meta in metas):
             return (None,)
         shape = broadcast_shape(tuple(map(_shape_of, cut)))
-        return (meta_by_example(call, shape),)
+        try:
+            return (meta_by_example(call, shape),)
+        except (TypeError, ValueError):  # the values of the example are arbitrary
+            return (None,)
 
     def _cut_inputs(self, call: Call) -> Sequence[Node]:
         if self.data is None:
@@ -73,7 +76,7 @@ class Ufunc(Elementwise):
         try:
             shape = broadcast_shape(tuple([meta.shape for meta in given]))
         except ValueError:
-            call.fn(*map(_stand_in, call.args))  # raises the error of the plain program
+            call.fn(*map(stand_in, call.args))  # raises the error of the plain program
             raise
         try:
             dtypes = _result_dtypes(call)
@@ -204,7 +207,7 @@ def example_of(value: Any) -> Any:
     return np.ones((1,) * len(value.meta.shape), value.meta.dtype)
 
 
-def meta_by_example(call: Call, shape: Shape) -> Meta:
+def meta_by_example(call: Call, shape: Shape) -> ArrayMeta:
     """Return a meta with the dtype that a call gives for arrays of one element.
 
     Parameters
@@ -214,13 +217,10 @@ def meta_by_example(call: Call, shape: Shape) -> Meta:
         Shape of the result.
     """
     args, kwargs = call.filled(example_of)
-    try:
-        with np.errstate(all="ignore"):
-            result = call.fn(*args, **kwargs)
-    except (TypeError, ValueError):  # the values of the example are arbitrary
-        return None
+    with np.errstate(all="ignore"):
+        dtype = np.asarray(call.fn(*args, **kwargs)).dtype
     exact = all(isinstance(node.meta, ArrayMeta) and node.meta.exact for node in call.inputs)
-    return ArrayMeta(shape, np.asarray(result).dtype, exact)
+    return ArrayMeta(shape, dtype, exact)
 
 
 @functools.lru_cache(CACHED)
@@ -237,7 +237,7 @@ def _result_dtypes(call: Call) -> Sequence[np.dtype[Any]]:
     """Return the dtypes of the results of a ufunc."""
     ufunc = cast(np.ufunc, call.fn)
     into = None if call.into is None else cast(ArrayMeta, call.into.meta).dtype
-    inputs = [_dtype_of(value) for value in call.args[: ufunc.nin]]
+    inputs = [dtype_of(value) for value in call.args[: ufunc.nin]]
     operands = (*inputs, into, *(None,) * (ufunc.nout - 1))
     return _resolve(ufunc, operands, call.kwargs.get("casting"), call.kwargs.get("dtype"))
 
@@ -311,7 +311,7 @@ def _shape_of(value: Any) -> Shape:
     return value.meta.shape if isinstance(value, Node) else ()  # type: ignore[union-attr]
 
 
-def _dtype_of(value: Any) -> Any:
+def dtype_of(value: Any) -> Any:
     """Return a dtype, or the type of a Python number, which adapts to the other operands."""
     if isinstance(value, Node):
         return cast(ArrayMeta, value.meta).dtype
@@ -320,13 +320,12 @@ def _dtype_of(value: Any) -> Any:
     return np.asarray(value).dtype
 
 
-def _stand_in(value: Any) -> Any:
-    """Return an array of a shape and dtype that takes no memory."""
-    if not isinstance(value, Node):
+def stand_in(value: Any) -> Any:
+    """Return an array like a pending one that takes no memory; other values unchanged."""
+    if not isinstance(value, Node) or not isinstance(value.meta, ArrayMeta):
         return value
-    meta = cast(ArrayMeta, value.meta)
-    shape = tuple(1 if extent is None else extent for extent in meta.shape)
-    return np.broadcast_to(np.ones((), meta.dtype), shape)
+    shape = tuple(1 if extent is None else extent for extent in value.meta.shape)
+    return np.broadcast_to(np.ones((), value.meta.dtype), shape)
 
 
 def assign(target: Any, value: Any, where: Any = True) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from spliter.pipeline._compiled import driver_of, groups_of
 from spliter.pipeline._decorators import captured
 from spliter.pipeline._evaluate import TRACE
 from spliter.pipeline._graph import Graph
@@ -40,7 +41,7 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
     ...     print(explain(centred, np.ones(1000)))
     stage 1: 1000 items in batches of 500, 2 threads, Python driver
         mean ...: Rows() -> Reduction
-    stage 2: 1000 items in batches of 500, 2 threads, Python driver
+    stage 2: 1000 items in batches of 500, 2 threads, ... driver
       because subtract needs the whole result of mean ...
         subtract ...: Rows(), broadcast -> Rows()
     """
@@ -71,11 +72,12 @@ def _stage_lines(number: int, stage: Stage, options: Options) -> Iterator[str]:
         yield f"stage {number}: whole values"
     else:
         program = compile_stage(stage)
-        batch = program.batch(options.batch)
+        driver = driver_of(groups_of(program, compiles=not options.pedantic))
+        batch = program.batch(options.batch, driver)
         threads = min(options.thread_count, -(-program.length // batch))
         yield (
             f"stage {number}: {program.length} items in batches of {batch}, {threads} "
-            f"{'thread' if threads == 1 else 'threads'}, Python driver"
+            f"{'thread' if threads == 1 else 'threads'}, {driver} driver"
         )
     if number > 1:
         yield f"  because {stage.reason}"

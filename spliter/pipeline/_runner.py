@@ -1,7 +1,4 @@
-"""Run a compiled stage: threads take batch after batch, and run all calls on each.
-
-This is the driver in Python. Another one has to offer :func:`run_batches` with the same arguments.
-"""
+"""Run a compiled stage: threads take batch after batch, and run all calls on each."""
 
 from __future__ import annotations
 
@@ -9,10 +6,12 @@ import contextvars
 import itertools
 import threading
 from collections.abc import Sequence
+from typing import cast
 
 from spliter._errors import AnnotationError
 from spliter._events import LOGGER
 from spliter.backend.contents import count_rows
+from spliter.pipeline._compiled import Group, driver_of, groups_of
 from spliter.pipeline._graph import Call
 from spliter.pipeline._options import Options
 from spliter.pipeline._program import Program, Step, Thread, run_step
@@ -99,7 +98,8 @@ class _Run:
         recorder: WarningRecorder,
     ) -> None:
         self.program = program
-        self.batch = program.batch(options.batch)
+        self.groups = groups_of(program, compiles=not options.pedantic)
+        self.batch = program.batch(options.batch, driver_of(self.groups))
         self.pedantic = options.pedantic
         self.collectors = collectors
         self.recorder = recorder
@@ -122,18 +122,27 @@ class _Run:
                 self.failures.append(PieceError(error, thread.call, start, stop))
 
     def _run(self, thread: Thread, start: int, stop: int) -> None:
-        thread.load(start, stop)
-        for errstate, steps in thread.groups:
-            with self.recorder.errstate(errstate, lambda: thread.call):
-                for step in steps:
-                    thread.call = step.call
-                    run_step(step, thread.values, start)
-                    for register in step.last_used:
-                        thread.values[register] = None
-                    if self.pedantic:
-                        _check_pieces(step, thread, start, stop)
+        for group in self.groups:
+            thread.call = group.steps[0].call
+            done = group.run(thread.addresses, start, stop - start)
+            if done < len(group.steps):
+                thread.load(start, stop)
+                self._run_in_python(thread, group, done)
+        if self.program.results:
+            thread.load(start, stop)
         for (register, *_), collector in zip(self.program.results, self.collectors, strict=True):
             collector.put(start, stop, thread.values[register])
+
+    def _run_in_python(self, thread: Thread, group: Group, done: int) -> None:
+        start, stop = cast(tuple[int, int], thread.loaded)
+        with self.recorder.errstate(group.errstate, lambda: thread.call):
+            for step in group.steps[done:]:
+                thread.call = step.call
+                run_step(step, thread.values, start)
+                for register in step.last_used:
+                    thread.values[register] = None
+                if self.pedantic:
+                    _check_pieces(step, thread, start, stop)
 
 
 def _check_pieces(step: Step, thread: Thread, start: int, stop: int) -> None:

@@ -92,8 +92,8 @@ class Axis(SplitType):
         return isinstance(other, Axis) and self.axis == other.axis
 
     def __hash__(self) -> int:
-        """Return the hash of the axis."""
-        return hash(("Axis", self.axis))
+        """Return the axis."""
+        return self.axis
 
     def __repr__(self) -> str:
         """Return the call that makes it."""

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spliter import LayoutBoundsError, PackageMissingError
+from spliter import LayoutBoundsError, PackageMissingError, _llvm
 from spliter import layout as lo
 from spliter.layout import _kernels, _lower
 from spliter.layout._kernels import KERNELS, Kernels
@@ -334,7 +334,7 @@ def test_compiling_starts_when_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_llvmlite_numpy_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    _kernels.is_installed.cache_clear()
+    _llvm.is_installed.cache_clear()
     try:
         layout = LAYOUTS["permuted elements"]
         assert layout.commit().explain().engine == "numpy"
@@ -342,7 +342,7 @@ def test_without_llvmlite_numpy_copies(monkeypatch: pytest.MonkeyPatch) -> None:
             layout.commit("llvm")
     finally:
         monkeypatch.undo()
-        _kernels.is_installed.cache_clear()
+        _llvm.is_installed.cache_clear()
 
 
 def test_vectors_of_vectors_become_one() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from spliter.pipeline._elementwise import Elementwise, example_of
+from spliter.pipeline._elementwise import Elementwise, meta_by_example
 from spliter.pipeline._graph import Annotation, ArrayMeta, Call, Meta, Node, Typing
 from spliter.pipeline._types import Axis, Reduction, SplitType, Unknown
 
@@ -43,12 +43,6 @@ def _shape(call: Call) -> tuple[int | None, ...]:
 def _result_axis(axis: int, axes: tuple[int, ...], kept: bool) -> int:
     """Return the axis of the result along which it is cut if the argument is along `axis`."""
     return axis if kept else axis - sum(each < axis for each in axes)
-
-
-def _example_dtype(call: Call) -> np.dtype[Any]:
-    args, kwargs = call.filled(example_of)
-    with np.errstate(all="ignore"):
-        return np.asarray(call.fn(*args, **kwargs)).dtype
 
 
 class Reduce:
@@ -119,7 +113,7 @@ class Reduce:
             rest = [1 if at in axes else extent for at, extent in enumerate(shape)]
         else:
             rest = [extent for at, extent in enumerate(shape) if at not in axes]
-        return (ArrayMeta(tuple(rest), _example_dtype(call), exact=False),)
+        return (meta_by_example(call, tuple(rest)),)
 
 
 class Along:
@@ -164,7 +158,7 @@ class Along:
         if self.drops:
             kept = (1,) if call.kwargs.get("keepdims", False) else ()
             shape = shape[:axis] + kept + shape[axis + 1 :]
-        return (ArrayMeta(shape, _example_dtype(call), exact=False),)
+        return (meta_by_example(call, shape),)
 
     def _axis(self, call: Call) -> int | None:
         given = call.args[self.position] if len(call.args) > self.position else self.default
