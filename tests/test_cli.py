@@ -56,7 +56,9 @@ def settings_in(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """The user's own cluster: one worker of two threads."""
-    with LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as started:
+    from tests.dask_backend.conftest import start_processes
+
+    with start_processes(1, threads_per_worker=2) as started:
         yield started
 
 

@@ -140,16 +140,17 @@ def test_workload_that_is_unknown() -> None:
     assert "--workload 'zip' is unknown; take one of simulated" in " ".join(result.stderr.split())
 
 
-def test_several_sets_of_points(tmp_path: Path) -> None:
+def test_several_sets_of_points(cluster: LocalCluster, tmp_path: Path) -> None:
     result = run(
-        "compare", "csvm", "--rows", "200", "--dims", "2", "--sweep", "1,4", "--rounds", "2",
-        "--datasets", "2", "--ways", "spliter,floor", "--output", str(tmp_path),
+        "compare", "csvm", "--address", cluster.scheduler_address, "--rows", "200", "--dims", "2",
+        "--sweep", "1,4", "--rounds", "2", "--datasets", "2", "--ways", "spliter,per-block",
+        "--output", str(tmp_path),
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "2 rounds on each of 2 sets" in " ".join(result.stdout.split())
     assert settings_in(tmp_path)["datasets"] == 2
     found = [(run.blocks_per_core, run.repetition, run.way) for run in records_in(tmp_path)]
-    ways = ("spliter", "floor")
+    ways = ("per-block", "spliter")
     assert sorted(found) == sorted(itertools.product((1, 4), range(1, 5), ways))
 
 
@@ -235,10 +236,8 @@ def test_floor_is_left_out_where_workers_are_elsewhere(
 
 
 APPS = {
-    "sum": ["--dims", "3", "--rows", "600"],
     "kmeans": ["--clusters", "3", "--iterations", "2", "--dims", "3", "--rows", "600"],
     "csvm": ["--iterations", "6", "--dims", "3", "--rows", "300"],
-    "knn": ["--neighbors", "2", "--queries", "30", "--dims", "3", "--rows", "600"],
 }
 
 

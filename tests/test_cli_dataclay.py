@@ -28,10 +28,7 @@ from tests.conftest import SOURCE_ROOTS
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dataclay")]
 
 APPS = {
-    "sum": ["--dims", "3", "--rows", "600"],
     "histogram": ["--dims", "2", "--bins", "4", "--rows", "3000"],
-    "kmeans": ["--clusters", "3", "--iterations", "2", "--dims", "3", "--rows", "600"],
-    "csvm": ["--iterations", "6", "--dims", "3", "--rows", "300"],
     "knn": ["--neighbors", "2", "--queries", "30", "--dims", "3", "--rows", "600"],
 }
 
