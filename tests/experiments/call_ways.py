@@ -53,6 +53,11 @@ def all_ways(kind: EngineKind) -> list[tuple[str, str]]:
     return [(name, way) for name, (app, _) in APPS.items() for way in ways_on(kind, app)]
 
 
+def few_ways(kind: EngineKind) -> list[tuple[str, str]]:
+    """Return SplIter's way of all apps and all ways of one: the others share its calls."""
+    return [(name, way) for name, way in all_ways(kind) if way == "spliter" or name == "sum"]
+
+
 def check_ways(kind: EngineKind) -> None:
     """Make sure that nothing is missing but what Dask alone has."""
     for app, _ in APPS.values():

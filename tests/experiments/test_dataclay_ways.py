@@ -12,11 +12,11 @@ pytest.importorskip("spliter_backends.dataclay", exc_type=ImportError)
 from spliter_experiments.compare.engines.dataclay_engine import ENGINE, DataClayEngine
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.compare.floor import Floor
-from tests.experiments.call_ways import APPS, NBLOCKS, Posed, all_ways, check_ways, pose
+from tests.experiments.call_ways import APPS, NBLOCKS, Posed, check_ways, few_ways, pose
 
 pytestmark = pytest.mark.backend("dataclay")
 
-WAYS = all_ways(ENGINE)
+WAYS = few_ways(ENGINE)
 
 
 @pytest.fixture(scope="module")

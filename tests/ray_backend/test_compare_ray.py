@@ -14,12 +14,12 @@ from spliter import Location
 from spliter_experiments.compare.engines.ray_engine import ENGINE, RayEngine
 from spliter_experiments.compare.ways import OFF_CLUSTER
 from tests.conftest import RunPython
-from tests.experiments.call_ways import APPS, NBLOCKS, Posed, all_ways, check_ways, pose
+from tests.experiments.call_ways import APPS, NBLOCKS, Posed, check_ways, few_ways, pose
 from tests.ray_backend.cluster import N_NODES, RayNodes, suppress_output
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("ray"), pytest.mark.timeout(200)]
 
-WAYS = [(name, way) for name, way in all_ways(ENGINE) if way not in OFF_CLUSTER]
+WAYS = [(name, way) for name, way in few_ways(ENGINE) if way not in OFF_CLUSTER]
 
 
 @pytest.fixture(scope="module")
