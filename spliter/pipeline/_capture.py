@@ -23,8 +23,16 @@ from spliter.pipeline._elementwise import (
     assigned,
 )
 from spliter.pipeline._evaluate import evaluate
-from spliter.pipeline._graph import Annotation, ArrayMeta, Call, Graph, Node, common_graph
-from spliter.pipeline._lazy import Lazy, as_argument, compute, computed, is_capturable, lazies_in
+from spliter.pipeline._graph import (
+    Annotation,
+    ArrayMeta,
+    Call,
+    FrameMeta,
+    Graph,
+    Node,
+    common_graph,
+)
+from spliter.pipeline._lazy import Lazy, as_argument, compute, computed, is_array, lazies_in
 from spliter.pipeline._options import CURRENT
 
 
@@ -71,6 +79,10 @@ def wrap(node: Node, graph: Graph) -> Any:
     """Return the lazy value of a node, of a class that fits what is known of it."""
     if isinstance(node.meta, ArrayMeta):
         return LazyArray(node, graph)
+    if isinstance(node.meta, FrameMeta):
+        from spliter.pipeline._frames import LazyFrame
+
+        return LazyFrame(node, graph)
     return LazyObject(node, graph)
 
 
@@ -95,7 +107,7 @@ def plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def rewrapped(result: Any, graph: Graph) -> Any:
     """Return a lazy value for an array in a decorated function; else the result itself."""
-    if not graph.returns or not is_capturable(result):
+    if not graph.returns or not is_array(result):
         return result
     return wrap(graph.source(result), graph)
 
@@ -379,7 +391,7 @@ def _capture_into(
         else:
             capture(ufunc, inputs, kwargs, UFUNC, writes=(node,), into=node)
         return out
-    if not is_capturable(out):
+    if not is_array(out):
         return _plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
     lazies = lazies_in(inputs) + lazies_in(kwargs)
     graph = common_graph(each._graph for each in lazies)
@@ -422,5 +434,5 @@ def _is_operand(value: Any) -> bool:
     if type(value) is LazyArray or isinstance(value, _OPERANDS):
         return True
     if type(value) is np.ndarray:
-        return is_capturable(value) or value.ndim == 0
+        return is_array(value) or value.ndim == 0
     return type(value) in (list, tuple)
