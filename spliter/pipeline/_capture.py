@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from spliter.pipeline._annotations import annotation_of
+from spliter.pipeline._annotations.pandas import WHOLE
 from spliter.pipeline._elementwise import (
     ASSIGN,
     ASTYPE,
@@ -42,6 +43,8 @@ class LazyObject(Lazy):
     __slots__ = ()
 
     def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, Lazy) and isinstance(key._node.meta, FrameMeta):
+            return capture(operator.getitem, (self, key), {}, WHOLE)
         return plain(operator.getitem, (self, key), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:

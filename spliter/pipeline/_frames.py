@@ -20,6 +20,7 @@ from spliter.pipeline._annotations.pandas import (
     METHODS,
     OPERATOR,
     SET_COLUMN,
+    WHOLE,
     Aggregates,
     FrameCall,
     Rule,
@@ -77,6 +78,10 @@ class LazyFrame(Lazy):
             return LazyIndexer(self, name)
         if name == "groupby":
             return functools.partial(_group, self)
+        if name == "unstack":  # so that the frame before it need not be stored
+            return lambda *args, **kwargs: capture(
+                method_of(name), (self, *args), kwargs, WHOLE
+            )
         if name in METHODS:
             return functools.partial(call_method, self, name)
         if empty.ndim == 2 and name in empty and not hasattr(type(empty), name):

@@ -153,6 +153,21 @@ class Rule:
 
 
 @dataclass(frozen=True, eq=False)
+class WholeCall:
+    """Annotation of a call that runs on whole values, of whose result nothing is known before."""
+
+    scratch = False
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return nothing."""
+        return (None,)
+
+    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
+        """Return none."""
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
 class FrameCall:
     """Annotation of one call.
 
@@ -354,12 +369,17 @@ def aggregation(kind: Aggregates) -> Rule:
     return Rule(lambda number, rows: kind, kind.is_for, partial=kind.partial)
 
 
+WHOLE: Final = WholeCall()
 COLUMNS: Final = Rule(_rows, names=("key",), aligned=False)
 CHOOSE: Final = Rule(_chosen, _can_choose, ("mask",), mixed=True)
 SET_COLUMN: Final = Rule(_rows, names=("name", "value"), mixed=True)
 OPERATOR: Final = Rule(_rows, names=("other",))
 DIVISION: Final = Rule(_rows, _can_compute, names=("other",))
-TEXT: Final = Rule(_rows, _has_text, ("one", "two", "three"))
+TEXT: Final = Rule(
+    _rows,
+    _has_text,
+    tuple("pat case flags na regex to_strip start stop step width side fillchar".split()),
+)
 
 METHODS: Final[Mapping[str, Rule]] = {
     **dict.fromkeys(("abs", "isna", "isnull", "notna", "notnull", "copy"), Rule(_rows)),
