@@ -7,7 +7,7 @@ import math
 import operator
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -78,15 +78,13 @@ for _name in ("and", "or", "xor", "eq", "ne", "lt", "le", "gt", "ge", "neg", "ab
     setattr(LazyObject, f"__{_name}__", _evaluating(getattr(operator, f"__{_name}__")))
 
 
+LAZY_CLASSES: Final[dict[type, type[Lazy]]] = {}
+"""Classes of lazy values, by those of their metas."""
+
+
 def wrap(node: Node, graph: Graph) -> Any:
     """Return the lazy value of a node, of a class that fits what is known of it."""
-    if isinstance(node.meta, ArrayMeta):
-        return LazyArray(node, graph)
-    if isinstance(node.meta, FrameMeta):
-        from spliter.pipeline._frames import LazyFrame
-
-        return LazyFrame(node, graph)
-    return LazyObject(node, graph)
+    return LAZY_CLASSES.get(type(node.meta), LazyObject)(node, graph)
 
 
 def plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -320,6 +318,9 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
             self[...] = self._power(other)
             return self
         return capture_ufunc(np.power, "__call__", (self, other), {"out": (self,)})
+
+
+LAZY_CLASSES[ArrayMeta] = LazyArray
 
 
 def _call_method(method: Callable[..., Any], value: LazyArray, *args: Any, **kwargs: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import functools
 import operator
 import types
@@ -27,7 +27,7 @@ from spliter.pipeline._annotations.pandas import (
     aggregation,
     with_column,
 )
-from spliter.pipeline._capture import capture, plain, rewrapped
+from spliter.pipeline._capture import LAZY_CLASSES, capture, plain, rewrapped
 from spliter.pipeline._graph import ArrayMeta, FrameMeta, Meta, meta_of
 from spliter.pipeline._lazy import Lazy, compute, computed, is_capturable, lazies_in
 
@@ -36,7 +36,7 @@ KNOWN: Final = ("columns", "dtype", "dtypes", "name", "ndim")
 
 INDEXERS: Final = ("loc", "iloc", "at", "iat")
 
-SCALARS: Final = (type, np.dtype, datetime.date, datetime.timedelta, type(None))
+SCALARS: Final = (type, np.dtype, dt.date, dt.timedelta, type(None))
 """Types of arguments without rows, with the scalars of NumPy."""
 
 
@@ -46,7 +46,7 @@ class LazyFrame(Lazy):
     __slots__ = ()
     __pandas_priority__ = 10_000  # pandas' frames leave operators to it
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         """The class of the value, for ``isinstance``."""
         return type(self._meta.empty)
@@ -79,9 +79,7 @@ class LazyFrame(Lazy):
         if name == "groupby":
             return functools.partial(_group, self)
         if name == "unstack":  # so that the frame before it need not be stored
-            return lambda *args, **kwargs: capture(
-                method_of(name), (self, *args), kwargs, WHOLE
-            )
+            return lambda *args, **kwargs: capture(method_of(name), (self, *args), kwargs, WHOLE)
         if name in METHODS:
             return functools.partial(call_method, self, name)
         if empty.ndim == 2 and name in empty and not hasattr(type(empty), name):
@@ -89,7 +87,8 @@ class LazyFrame(Lazy):
         found = getattr(compute(self), name)
         if isinstance(found, types.MethodType):
             return functools.partial(call_method, self, name)
-        return rewrapped(found, self._graph.root())
+        # pandas' own functions read its private attributes.
+        return found if name.startswith("_") else rewrapped(found, self._graph.root())
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Evaluate, and set an attribute of the value."""
@@ -162,6 +161,9 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", 
     setattr(LazyFrame, f"__i{_plain_name}__", _in_place(_changing))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert"):
     setattr(LazyFrame, f"__{_name}__", _operator(getattr(operator, f"__{_name}__"), OPERATOR))
+
+
+LAZY_CLASSES[FrameMeta] = LazyFrame
 
 
 class LazyAccessor:
@@ -325,6 +327,9 @@ def _annotation(
         return None
     with np.errstate(all="ignore"):
         result = fn(*empty_args, **empty_kwargs)
+        if isinstance(result, float):  # NaN, whose dtype is not that of an extreme of rows
+            one = main.empty.dtype.type(1)
+            result = fn(main.empty.reset_index(drop=True).reindex([0], fill_value=one))
     return FrameCall(rule, tuple(is_cut), _result_meta(meta_of(result), main, rule))
 
 

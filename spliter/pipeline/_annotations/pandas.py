@@ -140,7 +140,7 @@ class Rule:
     """
 
     result: Callable[[int, SplitType], SplitType]
-    is_for: Check = lambda *args, **kwargs: True  # noqa: E731 -- the default of a field
+    is_for: Check = lambda *args, **kwargs: True
     names: tuple[str, ...] = ()
     aligned: bool = True
     mixed: bool = False
@@ -243,7 +243,7 @@ def _is_number(dtype: Any) -> bool:
 
 
 def _is_text(dtype: Any) -> bool:
-    return getattr(dtype, "name", "") in ("str", "string")
+    return str(dtype) in ("str", "string")
 
 
 def _has_text(frame: Any, *args: Any, **kwargs: Any) -> bool:
@@ -283,9 +283,8 @@ def _holds(frame: Any, *values: Any) -> bool:
 
 
 def _can_replace(frame: Any, condition: Any, *other: Any, **named: Any) -> bool:
-    return all(each == bool for each in _dtypes(condition)) and _holds(
-        frame, *other, *named.values()
-    )
+    masks = all(each == np.dtype(bool) for each in _dtypes(condition))
+    return masks and _holds(frame, *other, *named.values())
 
 
 def _can_fill(frame: Any, *value: Any, **named: Any) -> bool:
@@ -305,7 +304,7 @@ def _can_compute(one: Any, other: Any) -> bool:
 
 
 def _can_choose(frame: Any, mask: Any) -> bool:
-    return mask.ndim == 1 and bool(mask.dtype == bool)
+    return mask.ndim == 1 and bool(mask.dtype == np.dtype(bool))
 
 
 def _can_join(left: Any, right: Any, *, on: Any, how: str = "inner", **named: Any) -> bool:
@@ -378,9 +377,15 @@ DIVISION: Final = Rule(_rows, _can_compute, names=("other",))
 TEXT: Final = Rule(
     _rows,
     _has_text,
-    tuple("pat case flags na regex to_strip start stop step width side fillchar".split()),
+    ("pat", "case", "flags", "na", "regex", "start", "stop", "step", "width", "side", "fillchar"),
 )
 
+TEXT_METHODS: Final = (
+    *("lower", "upper", "title", "capitalize", "swapcase", "casefold", "strip", "lstrip", "rstrip"),
+    *("slice", "pad", "zfill", "ljust", "rjust", "center", "removeprefix", "removesuffix"),
+    *("contains", "startswith", "endswith", "isdigit", "isalpha", "isalnum", "isnumeric"),
+    *("isspace", "islower", "isupper"),
+)
 METHODS: Final[Mapping[str, Rule]] = {
     **dict.fromkeys(("abs", "isna", "isnull", "notna", "notnull", "copy"), Rule(_rows)),
     **dict.fromkeys(("mask", "where"), Rule(_rows, _can_replace, ("cond", "other"))),
@@ -401,13 +406,6 @@ METHODS: Final[Mapping[str, Rule]] = {
     "all": _reduction(_has_flags, np.logical_and),
     "unique": _reduction(_can_be_unique, _both, _distinct, lambda series: series.unique()),
     "nunique": _reduction(_can_be_unique, _both, _distinct, lambda series: series.nunique()),
-    **{
-        f"str.{name}": TEXT
-        for name in (
-            "lower upper title capitalize swapcase casefold strip lstrip rstrip slice pad zfill "
-            "ljust rjust center removeprefix removesuffix contains startswith endswith isdigit "
-            "isalpha isalnum isnumeric isspace islower isupper"
-        ).split()
-    },
+    **{f"str.{name}": TEXT for name in TEXT_METHODS},
 }
 """Rules of methods by name; those of an accessor with its name before a dot."""
