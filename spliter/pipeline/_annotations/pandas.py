@@ -259,7 +259,7 @@ def _has_floats(series: Any) -> bool:
 
 
 def _has_flags(series: Any) -> bool:
-    return series.ndim == 1 and series.dtype == np.dtype(bool)
+    return bool(series.ndim == 1 and series.dtype == np.dtype(bool))
 
 
 def _can_be_unique(series: Any) -> bool:
