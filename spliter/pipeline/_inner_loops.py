@@ -25,7 +25,7 @@ from spliter._events import LOGGER
 from spliter._llvm import compile_function, is_installed
 
 MOST_OPERANDS: Final = 8
-"""Inputs and results of a call; all ufuncs of NumPy have at most 4, those of SciPy 8."""
+"""Inputs and results of a call; ufuncs of NumPy have at most 4, SciPy's of one argument 5."""
 
 LOOPS: Final = 1024
 """Inner loops that are remembered."""
@@ -229,12 +229,21 @@ def _find(ufunc: np.ufunc, operands: tuple[Any, ...]) -> Loop | None:
     prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     pointer_of = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))
     info = _CallInfo.from_address(pointer_of(capsule, CAPSULE))
-    # Powers of integers take the lock to raise an error, and an error should name its call.
-    raises = ufunc is np.power and dtypes[0].kind in "iu"
-    if info.requires_pyapi or raises or len(dtypes) > MOST_OPERANDS:
+    if info.requires_pyapi or len(dtypes) > MOST_OPERANDS or not _can_be_tried(ufunc, dtypes):
         return None
     watches = not info.no_floatingpoint_errors
     return Loop(dtypes, info.loop, info.context, info.auxdata or 0, watches, capsule)
+
+
+def _can_be_tried(ufunc: np.ufunc, dtypes: tuple[np.dtype[Any], ...]) -> bool:
+    """Return whether a call with any small numbers ends soon, and without an error.
+
+    Some of SciPy's functions of several arguments loop for minutes where they do not converge.
+    Powers of integers take the lock to raise an error, and an error should name its call.
+    """
+    if getattr(np, ufunc.__name__, None) is not ufunc:
+        return ufunc.nin == 1
+    return ufunc is not np.power or dtypes[0].kind not in "iu"
 
 
 def _gives_equal_bits(ufunc: np.ufunc, loop: Loop) -> bool:

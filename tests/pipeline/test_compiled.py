@@ -279,6 +279,16 @@ def test_what_is_missing_or_unexpected_leaves_the_python_driver(
     assert not counted.steps
 
 
+def test_functions_that_may_loop_for_minutes_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+    monkeypatch.setattr(_inner_loops, "_gives_equal_bits", lambda ufunc, _: tried.append(ufunc))
+    loop_of.cache_clear()
+    for ufunc in (scipy.special.obl_cv, scipy.special.xlogy, scipy.special.j0, np.hypot):
+        loop_of(ufunc, (np.dtype("f4"),) * ufunc.nin)
+    loop_of.cache_clear()
+    assert tried == [scipy.special.j0, np.hypot]
+
+
 def test_pedantic_pieces_are_checked_in_python(counted: Counted) -> None:
     with options(pedantic=True):
         pipeline(np.add)(np.ones(N), 1.0)
