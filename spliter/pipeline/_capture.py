@@ -7,11 +7,12 @@ import math
 import operator
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
 from spliter.pipeline._annotations import annotation_of
+from spliter.pipeline._annotations.pandas import WHOLE
 from spliter.pipeline._elementwise import (
     ASSIGN,
     ASTYPE,
@@ -23,8 +24,16 @@ from spliter.pipeline._elementwise import (
     assigned,
 )
 from spliter.pipeline._evaluate import evaluate
-from spliter.pipeline._graph import Annotation, ArrayMeta, Call, Graph, Node, common_graph
-from spliter.pipeline._lazy import Lazy, as_argument, compute, computed, is_capturable, lazies_in
+from spliter.pipeline._graph import (
+    Annotation,
+    ArrayMeta,
+    Call,
+    FrameMeta,
+    Graph,
+    Node,
+    common_graph,
+)
+from spliter.pipeline._lazy import Lazy, as_argument, compute, computed, is_array, lazies_in
 from spliter.pipeline._options import CURRENT
 
 
@@ -34,6 +43,8 @@ class LazyObject(Lazy):
     __slots__ = ()
 
     def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, Lazy) and isinstance(key._node.meta, FrameMeta):
+            return capture(operator.getitem, (self, key), {}, WHOLE)
         return plain(operator.getitem, (self, key), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -67,11 +78,13 @@ for _name in ("and", "or", "xor", "eq", "ne", "lt", "le", "gt", "ge", "neg", "ab
     setattr(LazyObject, f"__{_name}__", _evaluating(getattr(operator, f"__{_name}__")))
 
 
+LAZY_CLASSES: Final[dict[type, type[Lazy]]] = {}
+"""Classes of lazy values, by those of their metas."""
+
+
 def wrap(node: Node, graph: Graph) -> Any:
     """Return the lazy value of a node, of a class that fits what is known of it."""
-    if isinstance(node.meta, ArrayMeta):
-        return LazyArray(node, graph)
-    return LazyObject(node, graph)
+    return LAZY_CLASSES.get(type(node.meta), LazyObject)(node, graph)
 
 
 def plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -95,7 +108,7 @@ def plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def rewrapped(result: Any, graph: Graph) -> Any:
     """Return a lazy value for an array in a decorated function; else the result itself."""
-    if not graph.returns or not is_capturable(result):
+    if not graph.returns or not is_array(result):
         return result
     return wrap(graph.source(result), graph)
 
@@ -307,6 +320,9 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         return capture_ufunc(np.power, "__call__", (self, other), {"out": (self,)})
 
 
+LAZY_CLASSES[ArrayMeta] = LazyArray
+
+
 def _call_method(method: Callable[..., Any], value: LazyArray, *args: Any, **kwargs: Any) -> Any:
     """Call a method of arrays: by the function of the same name, if that is annotated."""
     function = getattr(np, method.__name__, None)
@@ -379,7 +395,7 @@ def _capture_into(
         else:
             capture(ufunc, inputs, kwargs, UFUNC, writes=(node,), into=node)
         return out
-    if not is_capturable(out):
+    if not is_array(out):
         return _plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
     lazies = lazies_in(inputs) + lazies_in(kwargs)
     graph = common_graph(each._graph for each in lazies)
@@ -422,5 +438,5 @@ def _is_operand(value: Any) -> bool:
     if type(value) is LazyArray or isinstance(value, _OPERANDS):
         return True
     if type(value) is np.ndarray:
-        return is_capturable(value) or value.ndim == 0
+        return is_array(value) or value.ndim == 0
     return type(value) in (list, tuple)

@@ -14,6 +14,7 @@ from spliter._cache import cache_nbytes
 from spliter._errors import InvalidArgumentError
 from spliter._split import Split
 from spliter._task_checks import check_task_function, name_of
+from spliter.pipeline import _frames  # noqa: F401 -- registers its class of lazy values
 from spliter.pipeline._annotations import functions_of
 from spliter.pipeline._capture import wrap
 from spliter.pipeline._evaluate import evaluate

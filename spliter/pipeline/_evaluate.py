@@ -62,7 +62,7 @@ def evaluate(graph: Graph) -> None:
 
 
 def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> None:
-    if stage.is_whole:
+    if stage.is_whole or not stage.is_mergeable:
         run_whole([call for call, _ in stage.calls], recorder)
         return
     program = compile_stage(stage)

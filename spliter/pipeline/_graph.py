@@ -17,7 +17,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -65,10 +65,13 @@ class FrameMeta:
         One without rows.
     length : int or None
         Number of rows, if known.
+    index : object
+        Labels of the rows, or what stands for them: the same object for the same labels.
     """
 
     empty: Any
     length: int | None
+    index: Any = field(default_factory=object)
 
 
 Meta: TypeAlias = ArrayMeta | FrameMeta | None
@@ -338,5 +341,5 @@ def meta_of(value: Any) -> Meta:
     if isinstance(value, np.ndarray | np.generic):
         return ArrayMeta(value.shape, value.dtype)
     if hasattr(type(value), "iloc"):
-        return FrameMeta(value.iloc[:0], len(value))
+        return FrameMeta(value.iloc[:0], len(value), value.index)
     return None

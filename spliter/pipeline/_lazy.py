@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 import weakref
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -119,13 +120,24 @@ def computed(value: Any) -> Any:
 
 
 def is_capturable(value: Any) -> bool:
-    """Return whether a value is an array whose calls can be captured.
+    """Return whether a value is an array, frame or series whose calls can be captured.
 
     Parameters
     ----------
     value : object
         Masked arrays and other subclasses are not: their own methods keep what they add.
     """
+    return is_array(value) or is_frame(value)
+
+
+def is_frame(value: Any) -> bool:
+    """Return whether a value is a frame or series of pandas."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and type(value) in (pandas.DataFrame, pandas.Series)
+
+
+def is_array(value: Any) -> bool:
+    """Return whether a value is an array whose calls can be captured."""
     return type(value) is np.ndarray and value.ndim > 0 and value.dtype.kind in "biufcmM"
 
 

@@ -25,7 +25,7 @@ from spliter.pipeline._capture import wrap
 from spliter.pipeline._elementwise import ELEMENTWISE
 from spliter.pipeline._evaluate import run_whole
 from spliter.pipeline._graph import ArrayMeta, Call, Graph, Node, Site, Typing
-from spliter.pipeline._lazy import Lazy, is_capturable
+from spliter.pipeline._lazy import Lazy, is_array
 from spliter.pipeline._options import CURRENT
 from spliter.pipeline._pass import UNUSED, Pass, PassCall, Ref, Unfinished, Whole, run_pass
 from spliter.pipeline._planner import needed
@@ -54,7 +54,7 @@ class SplitGraph(Graph):
         self.members = [self._member(each) for each in _examples(split)]
 
     def _member(self, example: Any) -> Node:
-        if not is_capturable(example):
+        if not is_array(example):
             raise InvalidArgumentError(
                 f"the blocks of this Split are of type {type(example).__name__}, and a pipeline "
                 "over a Split takes NumPy arrays of numbers; call it in a task, on each block"

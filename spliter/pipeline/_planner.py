@@ -50,6 +50,11 @@ class Stage:
         return self.length is None
 
     @property
+    def is_mergeable(self) -> bool:
+        """Whether the pieces of all results that are stored make the results."""
+        return all(getattr(self.made[node], "is_mergeable", True) for node in self.stored)
+
+    @property
     def writes(self) -> list[Node]:
         """Values that exist and that its calls change in place."""
         return [node for call, _ in self.calls for node in call.writes]

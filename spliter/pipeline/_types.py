@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
@@ -160,6 +160,8 @@ class Unknown(SplitType):
     """
 
     token: int = 0
+    is_mergeable: ClassVar[bool] = True
+    """Whether the pieces make the whole result; else a stage that stores it runs whole."""
 
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Concatenate pieces."""

@@ -26,8 +26,8 @@ from spliter_experiments.pipelines.workload import OURS, PLAIN, Workload, as_is,
 from tests.test_cli import run
 
 FEW = 40
-ROWS = {"births": 200_000, "movielens": 200_000}
-"""Rows of workloads that find nothing among `FEW`."""
+ROWS = {"births": 200_000, "crime-index": 4_000, "movielens": 200_000}
+"""Rows of workloads that find nothing among `FEW`, or in a batch of them."""
 
 COMPILED = "haversine"
 """Workload whose loop the tests compile with numba."""

@@ -25,7 +25,6 @@ from spliter_experiments.pipelines.workload import (
     DASK,
     NUMBA,
     NUMEXPR,
-    OURS,
     POLARS,
     Program,
     Way,
@@ -37,8 +36,6 @@ NO_ERF: Final = dict.fromkeys((NUMEXPR, BLOSC2), "it has no erf")
 NO_ROLL: Final = {
     DASK: "each roll cuts its chunks smaller: a run takes 30 times as long as NumPy's"
 }
-
-NO_FRAMES: Final = {OURS: "pipelines do not capture frames yet"}
 
 IMAGE_LINES: Final = 4_000
 """Lines of 640 pixels: 2.6 million pixels, as of a photograph."""
@@ -81,22 +78,12 @@ CATALOG: Final = {
     "ten-adds": Workload(
         arrays.TERMS, 8_000_000, _fused_ways(arrays.ten_adds, ten_adds_expression)
     ),
-    "data-cleaning": Workload(
-        frames.make_zips, 3_000_000, _frame_ways(frames.clean_zips), absent=NO_FRAMES
-    ),
+    "data-cleaning": Workload(frames.make_zips, 3_000_000, _frame_ways(frames.clean_zips)),
     "crime-index": Workload(
-        frames.make_cities,
-        8_000_000,
-        _frame_ways(frames.crime_index),
-        exact=False,
-        absent=NO_FRAMES,
+        frames.make_cities, 8_000_000, _frame_ways(frames.crime_index), exact=False
     ),
-    "births": Workload(
-        frames.read_names, 1_924_665, _frame_ways(frames.birth_analysis), absent=NO_FRAMES
-    ),
-    "movielens": Workload(
-        frames.make_ratings, 1_000_209, _frame_ways(frames.rate_films), absent=NO_FRAMES
-    ),
+    "births": Workload(frames.read_names, 1_924_665, _frame_ways(frames.birth_analysis)),
+    "movielens": Workload(frames.make_ratings, 1_000_209, _frame_ways(frames.rate_films)),
     "nashville": Workload(pictures.make_image, IMAGE_LINES, pictures.filtered(pictures.nashville)),
     "gotham": Workload(pictures.make_image, IMAGE_LINES, pictures.filtered(pictures.gotham)),
     "tagging": Workload(tagging.make_texts, 400, tagging.WAYS),

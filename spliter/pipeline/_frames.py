@@ -1,0 +1,387 @@
+"""Capture the methods of pandas' frames and series; run other calls on evaluated ones."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import operator
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Final, cast
+
+import numpy as np
+
+from spliter.pipeline._annotations.pandas import (
+    AGGREGATES,
+    CHOOSE,
+    COLUMNS,
+    DIVISION,
+    METHODS,
+    OPERATOR,
+    SET_COLUMN,
+    WHOLE,
+    Aggregates,
+    FrameCall,
+    Rule,
+    aggregation,
+    with_column,
+)
+from spliter.pipeline._capture import LAZY_CLASSES, capture, plain, rewrapped
+from spliter.pipeline._graph import ArrayMeta, FrameMeta, Meta, meta_of
+from spliter.pipeline._lazy import Lazy, compute, computed, is_capturable, lazies_in
+
+KNOWN: Final = ("columns", "dtype", "dtypes", "name", "ndim")
+"""Attributes that a frame without rows has alike."""
+
+INDEXERS: Final = ("loc", "iloc", "at", "iat")
+
+SCALARS: Final = (type, np.dtype, dt.date, dt.timedelta, type(None))
+"""Types of arguments without rows, with the scalars of NumPy."""
+
+
+class LazyFrame(Lazy):
+    """A frame or series that is evaluated when it is needed; its columns and dtypes are known."""
+
+    __slots__ = ()
+    __pandas_priority__ = 10_000  # pandas' frames leave operators to it
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """The class of the value, for ``isinstance``."""
+        return type(self._meta.empty)
+
+    @property
+    def _meta(self) -> FrameMeta:
+        return cast(FrameMeta, _meta_of(self))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of rows, and of columns."""
+        return (len(self), *self._meta.empty.shape[1:])
+
+    def __len__(self) -> int:
+        """Return the number of rows; evaluates if it is not known."""
+        length = self._meta.length
+        return len(compute(self)) if length is None else length
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method that is captured, a column, or what is known; else evaluate."""
+        if name.startswith("__"):
+            raise AttributeError(f"'LazyFrame' object has no attribute {name!r}")
+        empty = self._meta.empty
+        if name in KNOWN:
+            return getattr(empty, name)
+        if name == "str":
+            return LazyAccessor(self, name, getattr(empty, name))
+        if name in INDEXERS:
+            return LazyIndexer(self, name)
+        if name == "groupby":
+            return functools.partial(_group, self)
+        if name == "unstack":  # so that the frame before it need not be stored
+            return lambda *args, **kwargs: capture(method_of(name), (self, *args), kwargs, WHOLE)
+        if name in METHODS:
+            return functools.partial(call_method, self, name)
+        if empty.ndim == 2 and name in empty and not hasattr(type(empty), name):
+            return self[name]
+        found = getattr(compute(self), name)
+        if isinstance(found, types.MethodType):
+            return functools.partial(call_method, self, name)
+        # pandas' own functions read its private attributes.
+        return found if name.startswith("_") else rewrapped(found, self._graph.root())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Evaluate, and set an attribute of the value."""
+        if name in ("_node", "_graph"):
+            super().__setattr__(name, value)
+        else:
+            setattr(compute(self), name, computed(value))
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return columns, or the rows where a mask is true."""
+        rule = CHOOSE if isinstance(key, LazyFrame) else COLUMNS
+        if rule is COLUMNS and (self._meta.empty.ndim == 1 or not _are_columns(key)):
+            return plain(operator.getitem, (self, key), {})
+        return capture_frame(operator.getitem, rule, (self, key), {})
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Set a column: of the caller's own frame at once, of others when they are evaluated."""
+        if not (self._node.is_pending and self._meta.empty.ndim == 2 and isinstance(key, str)):
+            plain(operator.setitem, (self, key, value), {})
+            return
+        made = capture_frame(with_column, SET_COLUMN, (self, key, value), {})
+        if isinstance(made, Lazy):
+            self._replace(made)
+        else:
+            self._node.finish(made)
+
+    def _replace(self, newer: Lazy) -> None:
+        """Take over a newer version of the value."""
+        self._node.lazy = None
+        self._node = newer._node
+        self._node.lazy = weakref.ref(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Evaluate, and return an array."""
+        return np.array(compute(self), dtype, copy=copy)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """Capture a call of a ufunc."""
+        fn = ufunc if method == "__call__" else getattr(ufunc, method)
+        if method != "__call__" or kwargs or ufunc.nout > 1 or ufunc.signature:
+            return plain(fn, inputs, kwargs)
+        return capture_frame(fn, OPERATOR, inputs, {})
+
+
+def _operator(function: Callable[..., Any], rule: Rule) -> Callable[..., Any]:
+    return lambda *operands: capture_frame(function, rule, operands, {})
+
+
+def _reflected(function: Callable[..., Any], rule: Rule) -> Callable[..., Any]:
+    return lambda value, other: capture_frame(function, rule, (other, value), {})
+
+
+def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+    def change(value: LazyFrame, other: Any) -> Any:
+        """Change the caller's own frame at once; evaluate any other one."""
+        node = value._node
+        compute(value)
+        node.data = plain(function, (value, other), {})
+        return value
+
+    return change
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor"):
+    _rule = DIVISION if _name in ("floordiv", "mod") else OPERATOR
+    _plain_name = _name.rstrip("_")
+    setattr(LazyFrame, f"__{_plain_name}__", _operator(getattr(operator, _name), _rule))
+    setattr(LazyFrame, f"__r{_plain_name}__", _reflected(getattr(operator, _name), _rule))
+    _changing = getattr(operator, f"__i{_plain_name}__")
+    setattr(LazyFrame, f"__i{_plain_name}__", _in_place(_changing))
+for _name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert"):
+    setattr(LazyFrame, f"__{_name}__", _operator(getattr(operator, f"__{_name}__"), OPERATOR))
+
+
+LAZY_CLASSES[FrameMeta] = LazyFrame
+
+
+class LazyAccessor:
+    """The accessor ``str`` of a lazy series; its methods are captured."""
+
+    def __init__(self, value: LazyFrame, name: str, empty: Any) -> None:
+        self._value = value
+        self._name = name
+        self._empty = empty
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method that is captured, or evaluates."""
+        if callable(getattr(self._empty, name)):
+            return functools.partial(call_method, self._value, f"{self._name}.{name}")
+        return getattr(getattr(compute(self._value), self._name), name)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Evaluate, and return characters of each text."""
+        return getattr(compute(self._value), self._name)[key]
+
+
+class LazyIndexer:
+    """An indexer such as ``loc`` of a lazy frame, which evaluates."""
+
+    def __init__(self, value: LazyFrame, name: str) -> None:
+        self._value = value
+        self._name = name
+
+    def _indexer(self) -> Any:
+        return getattr(compute(self._value), self._name)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Evaluate, and return rows or values."""
+        return self._indexer()[computed(key)]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Evaluate, and set values."""
+        self._indexer()[computed(key)] = computed(value)
+
+
+class LazyGroupBy:
+    """Groups of a lazy frame; commutative aggregates are captured, the rest evaluates."""
+
+    def __init__(self, value: LazyFrame, by: Any, as_index: bool, selection: Any = None) -> None:
+        self._value = value
+        self._by = by
+        self._as_index = as_index
+        self._selection = selection
+
+    def __getitem__(self, key: Any) -> Any:
+        """Select columns."""
+        if self._selection is not None or not _are_columns(key):
+            return self._evaluated()[key]
+        return LazyGroupBy(self._value, self._by, self._as_index, key)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an aggregate that is captured, or evaluate."""
+        if name in AGGREGATES:
+            return functools.partial(self._aggregate, name)
+        return getattr(self._evaluated(), name)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Evaluate, and yield groups."""
+        return iter(self._evaluated())
+
+    def __len__(self) -> int:
+        """Evaluate, and return the number of groups."""
+        return len(self._evaluated())
+
+    def _evaluated(self) -> Any:
+        grouped = compute(self._value).groupby(self._by, as_index=self._as_index)
+        return grouped if self._selection is None else grouped[self._selection]
+
+    def _aggregate(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        if args or kwargs:
+            return getattr(self._evaluated(), name)(*args, **kwargs)
+        kind = Aggregates(self._by, self._selection, name, self._as_index)
+        return capture_frame(kind, aggregation(kind), (self._value,), {})
+
+
+def _group(value: LazyFrame, by: Any = None, **kwargs: Any) -> Any:
+    empty = value._meta.empty
+    if empty.ndim == 1 or not _are_columns(by) or kwargs.keys() - {"as_index"}:
+        return plain(method_of("groupby"), (value, by), kwargs)
+    empty.groupby(by)  # raises the error of a missing column
+    return LazyGroupBy(value, by, **{"as_index": True, **kwargs})
+
+
+def _are_columns(key: Any) -> bool:
+    return isinstance(key, str) or (
+        isinstance(key, list) and bool(key) and all(isinstance(each, str) for each in key)
+    )
+
+
+@functools.cache
+def method_of(path: str) -> Callable[..., Any]:
+    """Return the function that calls a method of its first argument.
+
+    Parameters
+    ----------
+    path : str
+        Such as ``"round"`` or ``"str.lower"``.
+    """
+    find = operator.attrgetter(path)
+
+    def call(value: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return find(value)(*args, **kwargs)
+
+    call.__name__ = path
+    return call
+
+
+def call_method(value: LazyFrame, path: str, /, *args: Any, **kwargs: Any) -> Any:
+    """Capture a call of a method, or run it on evaluated arguments."""
+    return capture_frame(method_of(path), METHODS.get(path), (value, *args), kwargs)
+
+
+def capture_frame(
+    fn: Callable[..., Any], rule: Rule | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Capture a call if it can be cut by rows, or run it on evaluated arguments.
+
+    Parameters
+    ----------
+    fn : callable
+    rule : Rule or None
+    args, kwargs
+        Its arguments, a lazy frame among them.
+    """
+    try:
+        annotation = None if rule is None else _annotation(fn, rule, args, kwargs)
+    except Exception:  # noqa: BLE001 -- the call itself raises the error of the plain program
+        annotation = None
+    if annotation is None:
+        return plain(fn, args, kwargs)
+    return capture(fn, args, kwargs, annotation)
+
+
+def _annotation(
+    fn: Callable[..., Any], rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> FrameCall | None:
+    """Return the annotation of a call; ``None`` if it cannot be cut."""
+    operands = (*args, *kwargs.values())
+    main = next(each for each in operands if isinstance(each, LazyFrame))._meta
+    is_first = True
+    is_cut = []
+    if len(args) > len(rule.names) + 1 or kwargs.keys() - {*rule.names}:
+        return None
+    for each in operands:
+        if isinstance(each, Lazy) or is_capturable(each):
+            cut = _is_aligned(main, _meta_of(each), rule) if rule.aligned or is_first else False
+            if cut is None:
+                return None
+            is_cut.append(cut)
+            is_first = False
+        elif not _is_plain(each, rule):
+            return None
+    empty_args = tuple(map(_empty, args))
+    empty_kwargs = {name: _empty(each) for name, each in kwargs.items()}
+    if not rule.is_for(*empty_args, **empty_kwargs):
+        return None
+    with np.errstate(all="ignore"):
+        result = fn(*empty_args, **empty_kwargs)
+        if isinstance(result, float):  # NaN, whose dtype is not that of an extreme of rows
+            one = main.empty.dtype.type(1)
+            result = fn(main.empty.reset_index(drop=True).reindex([0], fill_value=one))
+    return FrameCall(rule, tuple(is_cut), _result_meta(meta_of(result), main, rule))
+
+
+def _is_aligned(main: FrameMeta, meta: Meta, rule: Rule) -> bool | None:
+    """Return whether an operand is cut with the rows of the first; ``None`` if it is not known."""
+    if isinstance(meta, ArrayMeta) and not meta.shape:
+        return False
+    if isinstance(meta, FrameMeta):
+        fits = _same_labels(main, meta)
+        ndim = meta.empty.ndim
+    else:
+        fits = meta is not None and main.length is not None and meta.shape == (main.length,)
+        ndim = 1
+    return True if fits and (rule.mixed or ndim == main.empty.ndim) else None
+
+
+def _same_labels(one: FrameMeta, other: FrameMeta) -> bool:
+    """Return whether two frames have the same labels in the same order: else pandas aligns them."""
+    if one.index is other.index:
+        return True
+    known = hasattr(one.index, "equals") and hasattr(other.index, "equals")
+    return known and bool(one.index.equals(other.index))
+
+
+def _is_plain(value: Any, rule: Rule) -> bool:
+    """Return whether an argument is the same for all pieces."""
+    if np.isscalar(value) or isinstance(value, SCALARS):
+        return True
+    return not rule.aligned and isinstance(value, list | tuple | set) and not lazies_in(value)
+
+
+def _meta_of(value: Any) -> Meta:
+    """Return the meta of an operand; of a frame that exists as it is now."""
+    if isinstance(value, Lazy):
+        return value._node.meta if value._node.is_pending else meta_of(value._node.data)
+    return meta_of(value)
+
+
+def _empty(value: Any) -> Any:
+    """Return an operand without rows."""
+    if not isinstance(value, Lazy) and not is_capturable(value):
+        return value
+    meta = _meta_of(value)
+    if isinstance(meta, FrameMeta):
+        return meta.empty
+    meta = cast(ArrayMeta, meta)
+    return np.ones((0,) * len(meta.shape), meta.dtype)[()]
+
+
+def _result_meta(meta: Meta, main: FrameMeta, rule: Rule) -> Meta:
+    if isinstance(meta, FrameMeta) and rule.keeps_rows:
+        return FrameMeta(meta.empty, main.length, main.index)
+    if isinstance(meta, FrameMeta):
+        return FrameMeta(meta.empty, None)
+    return meta._replace(exact=False) if isinstance(meta, ArrayMeta) and not meta.shape else None

@@ -1,0 +1,294 @@
+"""Methods of pandas frames and series are captured; results are those of plain pandas."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spliter import InvalidArgumentError, split
+from spliter.pipeline import Rows, explain, lazy, options, pipeline, splittable, unknown
+from spliter.pipeline._annotations.pandas import METHODS, TEXT_METHODS
+from spliter_experiments.pipelines import frames as workloads
+
+ROWS = 23
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame(
+    {
+        "x": np.where(RNG.random(ROWS) < 0.2, np.nan, RNG.integers(-8, 9, ROWS) / 2),
+        "y": RNG.integers(-4, 5, ROWS) / 4,
+        "n": RNG.integers(0, 5, ROWS),
+        "flag": RNG.random(ROWS) < 0.5,
+        "key": RNG.choice(["a", "b", "c"], ROWS),
+        "text": pd.Series(RNG.choice([" Ab", "cd ", "", "x1"], ROWS)).mask(RNG.random(ROWS) < 0.2),
+    }
+)
+PLACES = pd.DataFrame({"key": ["b", "a", "a", "d"], "height": [1.5, 2.5, np.nan, 4.0]})
+LABELS = [
+    pd.RangeIndex(ROWS),
+    pd.RangeIndex(5, 5 + 3 * ROWS, 3, name="row"),
+    pd.Index(RNG.integers(0, 9, ROWS)),  # with duplicates
+    pd.date_range("2024-01-31", periods=ROWS, freq="ME"),
+    pd.MultiIndex.from_arrays([np.arange(ROWS) % 4, np.arange(ROWS)], names=["a", "b"]),
+]
+
+ELEMENTWISE: dict[str, Callable[[Any], Any]] = {
+    "abs": lambda df: df["x"].abs(),
+    "round": lambda df: df[["x", "y"]].round(1),
+    "isna": lambda df: df.isna(),
+    "isnull": lambda df: df["text"].isnull(),
+    "notna": lambda df: df.notna(),
+    "notnull": lambda df: df["text"].notnull(),
+    "copy": lambda df: df.copy(),
+    "mask": lambda df: df["x"].mask(df["n"] > 2, 7.0),
+    "where": lambda df: df["text"].where(df["flag"]),
+    "astype": lambda df: df["n"].astype("float32"),
+    "isin": lambda df: df["key"].isin(["a", "z"]),
+    "between": lambda df: df["x"].between(-1, df["y"], inclusive="left"),
+    "clip": lambda df: df["x"].clip(lower=-1.0, upper=2.0),
+    "fillna": lambda df: df["text"].fillna("none"),
+    "dropna": lambda df: df.dropna(),
+    "merge": lambda df: df.merge(PLACES, on="key", how="left"),
+}
+SERIES: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda df: (df["x"].sum(), df["n"].sum(), df["flag"].sum()),
+    "count": lambda df: df["text"].count(),
+    "min": lambda df: (df["x"].min(), df["n"].min()),
+    "max": lambda df: (df["x"].max(), df["n"].max()),
+    "mean": lambda df: (df["x"].mean(), df["n"].mean(), df["flag"].mean()),
+    "any": lambda df: (df["flag"].any(), (df["n"] > 99).any()),
+    "all": lambda df: (df["flag"].all(), (df["n"] < 99).all()),
+    "unique": lambda df: (df["x"].unique(), df["text"].unique()),
+    "nunique": lambda df: df["text"].nunique(),
+}
+ARGUMENTS = {
+    "slice": (0, 1), "pad": (5,), "zfill": (4,), "ljust": (4,), "rjust": (4,), "center": (4,),
+    "removeprefix": ("x",), "removesuffix": ("1",), "contains": ("b",), "startswith": ("x",),
+    "endswith": ("1",),
+}  # fmt: skip
+TEXTS: dict[str, Callable[[Any], Any]] = {
+    f"str.{name}": functools.partial(
+        lambda name, df: getattr(df["text"].str, name)(*ARGUMENTS.get(name, ())), name
+    )
+    for name in TEXT_METHODS
+}
+OTHERS: dict[str, Callable[[Any], Any]] = {
+    "operators": lambda df: -(2 - df["x"]) * df["y"] ** 2 / (df["n"] + 1) % 3 // 1,
+    "comparisons": lambda df: (df["x"] < 1) & ~df["flag"] | (df["text"] == "x1") ^ True,
+    "frames": lambda df: df[["x", "y"]] * df[["y", "x"]] + 1,
+    "ufunc": lambda df: np.hypot(df["y"], df["n"]),
+    "filters": lambda df: df[df["n"] > 1][["x", "text"]],
+    "filtered twice": lambda df: df[df["n"] > 1].dropna()["text"].str.upper(),
+    "merge": lambda df: df.merge(PLACES, on="key", suffixes=("", "_2")),
+    "after a merge": lambda df: df.merge(PLACES, on=["key"])["height"] * 2,
+    "filtered after a merge": lambda df: (m := df.merge(PLACES, on="key"))[m["height"] > 2],
+    "array": lambda df: df["x"] + df["y"].to_numpy() * 2,
+    "global": lambda df: (df["n"] - df["n"].min()) / (df["y"].mean() * df["n"].max()),
+    "groups": lambda df: df.groupby("key")["x"].sum(),
+    "groups of two": lambda df: df.groupby(["key", "flag"])[["x", "n"]].max(),
+    "groups as columns": lambda df: df.groupby(["key", "n"], as_index=False)["y"].min(),
+    "counts": lambda df: df.groupby("text").count(),
+    "means": lambda df: df.groupby("key")[["x", "n"]].mean().unstack(),
+}
+PROGRAMS = ELEMENTWISE | SERIES | TEXTS | OTHERS
+
+
+def same(found: Any, expected: Any, index: str = "exact") -> None:
+    """Fail unless values, types, dtypes, names and labels are those of pandas."""
+    assert type(found) is type(expected)
+    if isinstance(expected, tuple):
+        for one, other in zip(found, expected, strict=True):
+            same(one, other)
+    elif isinstance(expected, pd.DataFrame | pd.Series):
+        check: Any = pd.testing.assert_series_equal
+        if isinstance(expected, pd.DataFrame):
+            check = pd.testing.assert_frame_equal
+        check(
+            found, expected, check_exact=True, check_index_type=index, check_freq=index == "exact"
+        )
+    elif isinstance(expected, np.ndarray | np.generic | int):
+        np.testing.assert_array_equal(found, expected)
+    else:
+        pd.testing.assert_extension_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@settings(max_examples=6, deadline=None)
+@given(st.integers(1, ROWS), st.integers(1, 9), st.sampled_from(LABELS))
+def test_pieces_merged_are_the_whole(name: str, rows: int, batch: int, labels: Any) -> None:
+    frame = FRAME.set_index(labels)[:rows]
+    expected = PROGRAMS[name](frame)
+    with options(batch=batch, threads=2):
+        found = pipeline(PROGRAMS[name])(frame)
+    # Labels after a second filter may be a range, or have a freq, where pandas has the same values.
+    same(found, expected, index="equiv" if name == "filtered twice" else "exact")
+
+
+def test_every_annotation_is_tried() -> None:
+    assert METHODS.keys() <= PROGRAMS.keys()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_annotated_methods_are_cut(name: str) -> None:
+    with options(batch=5):
+        shown = explain(PROGRAMS[name], FRAME)
+    assert "23 items in batches of 5" in shown
+    assert "evaluated at" not in shown or name == "array"
+
+
+WORKLOADS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+    (workloads.clean_zips, workloads.make_zips),
+    (workloads.crime_index, workloads.make_cities),
+    (workloads.rate_films, workloads.make_ratings),
+]
+
+
+@pytest.mark.parametrize(("program", "make"), WORKLOADS)
+def test_workloads(program: Any, make: Any) -> None:
+    arguments = make(60_000, 0)
+    with options(batch=20_000, threads=2):
+        found = pipeline(program)(*arguments)
+    expected = program(*arguments)
+    if isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=1e-12)
+    else:
+        same(found, expected)
+
+
+def test_names_of_babies() -> None:
+    names = pd.DataFrame(
+        {
+            "year": np.repeat([1990, 1991, 1992], 40),
+            "sex": np.tile(["F", "M"], 60),
+            "name": np.tile(["Leslie", "Ada", "LESLEY", "Bob", "Lesl"], 24),
+            "births": np.arange(120) + 1,
+        }
+    )
+    with options(batch=13):
+        same(
+            pipeline(workloads.birth_analysis)(names),
+            workloads.birth_analysis(names),
+        )
+
+
+def test_columns_and_dtypes_are_known_without_evaluation() -> None:
+    seen = []
+
+    def body(frame: Any) -> Any:
+        half = frame[["x", "n"]] / 2
+        half["text"] = frame["text"].str.strip()
+        seen.append((list(half.columns), list(half.dtypes), half["x"].name, half.shape))
+        assert isinstance(half, pd.DataFrame)
+        assert isinstance(half.text, pd.Series)
+        return half
+
+    with options(batch=7):
+        assert "evaluated at" not in explain(body, FRAME)
+    expected = body(FRAME)
+    assert seen[0] == seen[1]
+    with options(batch=7):
+        same(pipeline(body)(FRAME), expected)
+
+
+def changed(frame: Any) -> Any:
+    frame["z"] = frame["x"] * 2
+    series = frame["y"]
+    series += 1
+    frame.loc[frame["z"] > 0, "z"] = 0.0
+    other = frame[frame["flag"]]
+    other["w"] = other["z"] + 1
+    frame.columns = [*"abcdefg"]
+    return series, other, frame["g"]
+
+
+def test_changes_reach_the_frame_of_the_caller() -> None:
+    one, other = FRAME.copy(), FRAME.copy()
+    expected = changed(one)
+    with options(batch=5):
+        same(pipeline(changed)(other), expected)
+    same(other, one)
+
+
+UNKNOWN: dict[str, Callable[[Any], Any]] = {
+    "sorted": lambda df: (df["x"] * 2).sort_values(),
+    "cumsum": lambda df: (df["y"] + 1).cumsum(),
+    "mask of integers": lambda df: df["n"].mask(df["n"] == 3),
+    "quotient of integers": lambda df: df["n"] // df["n"],
+    "other labels": lambda df: df["x"] + df["y"][::-1],
+    "two filters": lambda df: df["x"][df["n"] > 1] + df["y"][df["n"] > 2],
+    "a function": lambda df: df["x"].map(lambda x: x + 1),
+    "row": lambda df: (df["x"] + 1).iloc[3],
+    "rows": lambda df: (df[["x"]] + 1).loc[2:4],
+    "standard deviation": lambda df: df.groupby("key")["y"].std(),
+    "mean of all": lambda df: df[["x", "y"]].mean(),
+    "category": lambda df: df["key"].astype("category"),
+    "by columns": lambda df: df[["x", "y"]] - df["x"][:2].set_axis(["x", "y"]),
+    "lengths": lambda df: df["text"].str.len(),
+    "first character": lambda df: df["text"].str[0],
+    "plain series": lambda df: FRAME["y"] + df["x"],
+    "array": lambda df: np.where(df["x"] > 0, df["y"], 0.0),
+    "concatenated": lambda df: pd.concat([df["x"], df["y"]]),
+    "missing": lambda df: pd.isna(df["x"]),
+    "sum of floats of a frame": lambda df: df[["y", "n"]].sum(axis=1),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_other_calls_evaluate(name: str) -> None:
+    with options(batch=4):
+        same(pipeline(UNKNOWN[name])(FRAME), UNKNOWN[name](FRAME))
+
+
+WRONG: list[Callable[[Any], Any]] = [
+    lambda df: df["missing"],
+    lambda df: df.missing,
+    lambda df: df["x"].str.lower(),
+    lambda df: df["text"] + 1,
+    lambda df: df["text"].astype(float),
+    lambda df: df.groupby("missing")["x"].sum(),
+    lambda df: df.merge(PLACES, on="x"),
+    lambda df: df["x"] if df["flag"] else 0,
+    lambda df: df["x"].mask(),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_errors_are_those_of_pandas(wrong: Any) -> None:
+    with pytest.raises(Exception) as plain:  # noqa: PT011 -- of any type
+        wrong(FRAME)
+    with options(batch=4), pytest.raises(type(plain.value)) as found:
+        pipeline(wrong)(FRAME)
+    assert str(found.value) == str(plain.value)
+
+
+def test_pieces_with_other_dtypes_run_whole() -> None:
+    frame = pd.DataFrame({"big": np.array([1, 2, 3, 4], dtype=object)})
+    frame.loc[3, "big"] = "x"
+    with options(batch=1):
+        same(pipeline(lambda df: df["big"] * 2)(frame), frame["big"] * 2)
+
+
+def test_small_frames_run_plain() -> None:
+    seen = []
+    pipeline(lambda df: seen.append(type(df)))(FRAME)
+    assert seen == [pd.DataFrame]
+
+
+def test_lazy_frames_and_annotated_functions() -> None:
+    doubled = lazy(FRAME)["x"] * 2
+    assert type(doubled) is not pd.Series
+    same(doubled.rename("z"), (FRAME["x"] * 2).rename("z"))
+    keep = splittable(lambda df: df[df["n"] > 1], df=Rows(), returns=unknown)
+    with options(batch=4):
+        same(pipeline(lambda df: keep(df)["x"] + 1)(FRAME), FRAME[FRAME["n"] > 1]["x"] + 1)
+
+
+def test_a_split_of_frames_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="DataFrame"):
+        pipeline(lambda df: df["x"] + 1)(split([FRAME, FRAME]))
