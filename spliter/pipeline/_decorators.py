@@ -152,11 +152,11 @@ def _nbytes(value: Any) -> int:
 
 
 def lazy(value: Any) -> Any:
-    """Make an array lazy: calls on it are captured, and run when a result is needed.
+    """Make an array or frame lazy: calls on it are captured, and run when a result is needed.
 
     Parameters
     ----------
-    value : ndarray
+    value : ndarray, DataFrame or Series
         Anything else, masked arrays and arrays of objects too, is returned unchanged.
 
     Returns
