@@ -14,6 +14,7 @@ array([ 2.,  6., 10., 14.])
 
 from __future__ import annotations
 
+from spliter.layout._bound import BoundPacker
 from spliter.layout._boxes import of_array, subarray
 from spliter.layout._constructors import (
     contiguous,
@@ -35,6 +36,7 @@ from spliter.layout._normalise import normalise
 from spliter.layout._packer import Packer
 
 __all__ = [
+    "BoundPacker",
     "Explanation",
     "Layout",
     "Message",

@@ -102,7 +102,7 @@ def of_array(view: npt.NDArray[Any], base: npt.NDArray[Any] | None = None) -> La
     Raises
     ------
     InvalidArgumentError
-        If it is no array, or :func:`of_dtype` refuses its dtype.
+        If it is no array, lies outside of the base, or has a dtype that :func:`of_dtype` refuses.
 
     Examples
     --------
@@ -122,6 +122,11 @@ def of_array(view: npt.NDArray[Any], base: npt.NDArray[Any] | None = None) -> La
         found = hvector(count, 1, stride, found)
     if base is None:
         return found
+    if view.size and not np.may_share_memory(view, base):
+        raise InvalidArgumentError(
+            "of_array() got a view whose memory lies outside of that of the base; pass the array "
+            "that it is a view of"
+        )
     return hindexed_block(1, [view.ctypes.data - base.ctypes.data], found)
 
 

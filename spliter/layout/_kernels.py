@@ -28,12 +28,13 @@ class Kernel:
     Parameters
     ----------
     run : callable
-        Takes the addresses of displacement 0, of the packed bytes, and of the arguments.
+        Takes the addresses of displacement 0, of the packed bytes, and of the arguments, as
+        integers or ``ctypes.c_size_t``.
     code : object
         Owner of the machine code.
     """
 
-    run: Callable[[int, int, int], None]
+    run: Callable[[Any, Any, Any], None]
     code: Any
 
 

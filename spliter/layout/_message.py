@@ -129,7 +129,8 @@ def write_message(
     Raises
     ------
     InvalidArgumentError
-        If dtype and shape have other than the packed bytes, or as for :meth:`Packer.pack`.
+        If a layout is passed that is not committed, dtype and shape have other than the packed
+        bytes, or as for :meth:`Packer.pack`.
     LayoutBoundsError
         As for :meth:`Packer.pack`.
 
@@ -142,6 +143,10 @@ def write_message(
     array([[1, 2],
            [4, 5]], dtype=int16)
     """
+    if not isinstance(packer, Packer):
+        raise InvalidArgumentError(
+            f"a message is packed by a Packer, got a {type(packer).__name__}; pass layout.commit()"
+        )
     count = whole("count", count, 0)
     total = count * packer.size
     seen = checked_dtype(dtype)

@@ -25,11 +25,15 @@ import functools
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from spliter.layout._integers import Int64s
+
+LEAST_CONTIGUOUS: Final = 0.5
+"""Blocks of equal length are merged if this part of them follow the one before. Kernels copy runs
+of several lengths half as fast as those of one: merging fewer costs more than it saves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,6 +255,8 @@ def places(displacements: Int64s, one: Placed) -> Placed:
     --------
     >>> places(np.array([4, 16, 28]), Placed(0, Run(4)))
     Placed(displacement=4, node=Repeat(count=3, stride=12, child=Run(size=4)))
+    >>> places(np.array([0, 4, 20, 40]), Placed(0, Run(4))).node
+    Places(displacements=array([ 0,  4, 20, 40]), child=Run(size=4))
     """
     child = one.node
     if not (child.size and len(displacements)):
@@ -259,7 +265,7 @@ def places(displacements: Int64s, one: Placed) -> Placed:
     steps = np.diff(displacements)
     if not len(steps) or (steps == steps[0]).all():
         return repeat(len(displacements), int(steps[0]) if len(steps) else 0, first)
-    if isinstance(child, Run) and (steps == child.size).any():
+    if isinstance(child, Run) and np.mean(steps == child.size) >= LEAST_CONTIGUOUS:
         return runs(displacements + one.displacement, np.full(len(displacements), child.size))
     return Placed(0, Places(displacements + one.displacement, child))
 

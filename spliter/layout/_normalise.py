@@ -20,9 +20,9 @@ from spliter.layout._nodes import Node, Placed, Places, Repeat, Run, Runs
 def normalise(layout: Layout) -> Layout:
     """Return the simplest layout of the same bytes in the same order, with the same bounds.
 
-    Contiguous neighbours are merged, blocks of equal length become ``hindexed_block``, equal steps
-    ``hvector``, a struct of one type ``hindexed_block``, a struct of basic types ``hindexed``. The
-    basic type is always a byte.
+    Contiguous neighbours are merged, unless they are few among blocks of equal length. Blocks of
+    equal length become ``hindexed_block``, equal steps ``hvector``, a struct of one type
+    ``hindexed_block``, a struct of basic types ``hindexed``. The basic type is always a byte.
 
     Parameters
     ----------

@@ -10,6 +10,7 @@ import numpy as np
 
 from spliter._errors import InvalidArgumentError, LayoutBoundsError, LayoutOverlapError
 from spliter._llvm import is_installed
+from spliter.layout._bound import BoundPacker
 from spliter.layout._cut import Piece, cut
 from spliter.layout._explain import Explanation, describe
 from spliter.layout._integers import whole, within
@@ -226,14 +227,7 @@ class Packer:
         >>> packer.unpack(b"abc", out=bytearray(b"......"))
         bytearray(b'a.b.c.')
         """
-        plan = self._plan(count)
-        if plan.overlaps:
-            raise LayoutOverlapError(
-                f"{count} x {self._layout!r} takes some bytes more than once, so packed bytes have "
-                "no one place in it; unpack with a layout without overlapping displacements"
-            )
-        memory = contiguous_bytes("out", out, writeable=True)
-        check_inside(plan.low, plan.high, 0, len(memory))
+        plan, memory = self._target(count, "out", out)
         part = contiguous_bytes("packed", packed)
         begin = 0 if start is None else plan.position(start)
         left = plan.size - begin
@@ -244,6 +238,65 @@ class Packer:
             )
         self._move(plan, memory, 0, part, begin, unpacks=True)
         return out
+
+    def _target(self, count: int, name: str, out: Buffer) -> tuple[_Plan, Bytes]:
+        """Return the plan and the bytes of a buffer that can be unpacked into."""
+        plan = self._plan(count)
+        if plan.overlaps:
+            raise LayoutOverlapError(
+                f"{count} x {self._layout!r} takes some bytes more than once, so packed bytes have "
+                "no one place in it; pack() alone takes it, or leave overlapping displacements out"
+            )
+        memory = contiguous_bytes(name, out, writeable=True)
+        check_inside(plan.low, plan.high, 0, len(memory))
+        return plan, memory
+
+    def bind(self, array: Buffer, packed: Buffer, count: int = 1) -> BoundPacker:
+        """Return a packer for two buffers that are used again and again.
+
+        Their bounds are checked once, and kernels are compiled at once. Then a call costs little
+        more than the copy, which matters for messages of a few kilobytes.
+
+        Parameters
+        ----------
+        array : array or buffer
+            Contiguous and writable; displacements count from its first element.
+        packed : array or buffer
+            Contiguous and writable, as long as the packed bytes.
+        count : int
+            Repetitions of the layout.
+
+        Returns
+        -------
+        BoundPacker
+
+        Raises
+        ------
+        LayoutBoundsError
+            If the layout takes bytes outside the array, or `packed` has another length.
+        LayoutOverlapError
+            If the layout names a byte twice.
+        InvalidArgumentError
+            As for :meth:`pack`.
+
+        Examples
+        --------
+        >>> from spliter import layout as lo
+        >>> x, face = np.zeros((3, 4)), np.empty(3)
+        >>> column = lo.vector(3, 1, 4, "f8").commit().bind(x, face)
+        >>> x[:, 0] = 5
+        >>> column.pack()
+        array([5., 5., 5.])
+        """
+        plan, memory = self._target(count, "array", array)
+        part = contiguous_bytes("packed", packed, writeable=True)
+        if len(part) != plan.size:
+            raise LayoutBoundsError(
+                f"packed has {len(part)} bytes; pass a buffer of {plan.size}, as the layout has"
+            )
+        there, here = address_of(memory), address_of(part)
+        check_apart(there + plan.low, there + plan.high, here, here + len(part))
+        return BoundPacker.of(array, packed, memory, part, plan.steps)
 
     def chunks(self, array: Buffer, nbytes: int, count: int = 1) -> Iterator[Bytes]:
         """Yield the packed bytes of an array in chunks.

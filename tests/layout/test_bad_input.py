@@ -63,6 +63,7 @@ HUGE = 2**63
         (lambda: lo.contiguous(3, "f9"), "'f9' is neither a layout nor a dtype"),
         (lambda: lo.contiguous(3, None), "the base is None"),
         (lambda: lo.of_array([1, 2]), "takes NumPy arrays, got list"),
+        (lambda: lo.of_array(np.zeros(3), np.zeros(3)), "outside of that of the base"),
         (lambda: lo.of_array(np.ma.zeros(3)), "takes NumPy arrays, got MaskedArray"),
         (lambda: lo.of_dtype("f8").commit("gpu"), 'engine must be "numpy", "llvm" or None'),
     ],
@@ -160,12 +161,33 @@ def test_what_cannot_be_unpacked_is_refused(
     assert (np.asarray(memoryview(given["out"])) == 7).all()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        ({"array": np.zeros(19, "u1")}, LayoutBoundsError, "bytes 0 to 20 of a buffer .* 0 to 19"),
+        ({"array": read_only()}, InvalidArgumentError, "array is read-only"),
+        ({"array": np.zeros(40, "u1")[::2]}, InvalidArgumentError, "array has shape"),
+        ({"packed": bytearray(11)}, LayoutBoundsError, "packed has 11 bytes; pass a buffer of 12"),
+        ({"packed": bytearray(13)}, LayoutBoundsError, "packed has 13 bytes; pass"),
+        ({"packed": bytes(12)}, InvalidArgumentError, "packed is read-only"),
+        ({"count": 2}, LayoutBoundsError, "bytes 0 to 40"),
+    ],
+)
+def test_what_cannot_be_bound_is_refused(
+    arguments: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        PACKER.bind(**({"array": np.zeros(20, "u1"), "packed": bytearray(12)} | arguments))
+
+
 def test_memory_is_not_shared() -> None:
     memory = np.zeros(64, "u1")
     with pytest.raises(InvalidArgumentError, match="share memory"):
         PACKER.pack(memory[:20], out=memory[19:])
     with pytest.raises(InvalidArgumentError, match="share memory"):
         PACKER.unpack(memory[8:20], out=memory[:20])
+    with pytest.raises(InvalidArgumentError, match="share memory"):
+        PACKER.bind(memory[:20], memory[19:31])
     PACKER.pack(memory[:20], out=memory[20:])
     PACKER.unpack(memory[20:32], out=memory[:20])
 
@@ -189,6 +211,8 @@ def test_overlapping_displacements_can_only_be_packed(layout: layout.Layout) -> 
     assert packer.explain().overlaps
     with pytest.raises(LayoutOverlapError, match="takes some bytes more than once"):
         packer.unpack(packed, out=memory)
+    with pytest.raises(LayoutOverlapError, match="takes some bytes more than once"):
+        packer.bind(memory, packed)
     np.testing.assert_array_equal(memory, np.arange(200))
 
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spliter import LayoutBoundsError, PackageMissingError, _llvm
+from spliter import InvalidArgumentError, LayoutBoundsError, PackageMissingError, _llvm
 from spliter import layout as lo
 from spliter.layout import _kernels, _lower
 from spliter.layout._kernels import KERNELS, Kernels
@@ -256,10 +256,12 @@ def test_another_thread_runs_during_a_kernel(
         ran.set()
 
     other = threading.Thread(target=run)
-    other.start()
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1000)  # seconds: nothing else lets the other thread run
     try:
+        # A thread that waits for the GIL keeps the interval with which it began to wait, so the
+        # new one is set first: `start` returns when the other thread sleeps in `begin.wait`.
+        other.start()
         begin.set()
         for _ in range(500):
             packer.pack(memory, out)
@@ -288,6 +290,42 @@ def test_memory_is_freed_with_the_packer() -> None:
     del packer, memory
     gc.collect()
     assert node() is None
+    assert buffer() is None
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_bound_packers_keep_what_they_use(name: str, engine: Engine) -> None:
+    """Memory, code and displacements stay, and what is moved is what is there at the call."""
+    packer = LAYOUTS[name].commit(engine)
+    memory = RNG.integers(0, 256, 200_000, np.uint8)
+    expected = packer.pack(memory).tobytes()
+    bound = packer.bind(np.zeros_like(memory), bytearray(packer.size))
+    del packer
+    KERNELS._kernels.clear()
+    gc.collect()
+    bound.array[:] = memory
+    assert bound.pack() == expected
+    bound.array[:] = 0
+    bound.unpack()
+    bound.packed[:] = bytes(len(expected))
+    assert bound.pack() == expected
+    with pytest.raises(ValueError, match="resize"):
+        bound.array.resize(10)
+    with pytest.raises(BufferError):
+        bound.packed.clear()
+    with pytest.raises(InvalidArgumentError, match="send the packer"):
+        pickle.dumps(bound)
+    assert repr(bound) == f"<BoundPacker of {len(expected)} bytes>"
+
+
+def test_memory_is_freed_with_the_bound_packer() -> None:
+    memory = np.zeros(8000, np.uint8)
+    packer = lo.indexed_block(1, RNG.permutation(1000), "f8").commit("llvm")
+    bound = packer.bind(memory, np.empty(8000, np.uint8))
+    buffer = weakref.ref(memory)
+    del bound, memory
+    gc.collect()
     assert buffer() is None
 
 

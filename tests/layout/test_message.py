@@ -141,3 +141,9 @@ def test_dtype_and_shape_must_be_those_of_the_data() -> None:
         lo.write_message(packer, np.zeros(3), dtype="V5")
     with pytest.raises(LayoutBoundsError):
         lo.write_message(packer, np.zeros(2))
+
+
+@pytest.mark.parametrize("wrong", [lo.contiguous(3, "f8"), None, np.dtype("f8")])
+def test_layouts_that_are_not_committed_are_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"pass layout\.commit\(\)"):
+        lo.write_message(wrong, np.zeros(3))

@@ -123,6 +123,13 @@ def test_unpacked_bytes_are_back_and_gaps_untouched(
     expected[displacements] = memory[displacements]
     packer.unpack(packed, out=other, count=count)
     np.testing.assert_array_equal(other, expected)
+    again = np.empty_like(packed)
+    bound = packer.bind(other, again, count)
+    assert bound.pack() is again
+    np.testing.assert_array_equal(again, packed)
+    other[:], again[:] = 0xA5, packed
+    assert bound.unpack() is other
+    np.testing.assert_array_equal(other, expected)
 
 
 @given(nests(3))

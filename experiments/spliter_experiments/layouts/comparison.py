@@ -38,11 +38,15 @@ from spliter_experiments.layouts.movers import IN_ONE_PROCESS
 from spliter_experiments.layouts.patterns import CASES, OWN_CASES, SIZES, pattern_of
 from spliter_experiments.layouts.peers import Peer, started
 
+COMPILED: Final[tuple[str, ...]] = ("llvm", "bound")
+"""Ways that are compared with the faster MPI library."""
+
 LIBRARIES: Final = {"mpich": "MPICH", "openmpi": "Open MPI"}
 """Names that the MPI libraries of the peers give themselves."""
 
 MEANINGS: Final = {
     "llvm": "SplIter's packer, compiled",
+    "bound": "the same packer, bound to its two buffers",
     "numpy": "SplIter's packer, with NumPy alone",
     "views": "NumPy's functions on views, field by field",
     "numba": "assignments of views, compiled by numba",
@@ -53,7 +57,16 @@ MEANINGS: Final = {
 }
 """Ways, and a description of each."""
 
-OURS: Final = {"llvm": "llvmlite", "numpy": "numpy", "views": "numpy", "numba": "numba"}
+PACKED: Final = "packed"
+"""Way of two ranks; its name follows that of the library that sends."""
+
+OURS: Final = {
+    "llvm": "llvmlite",
+    "bound": "llvmlite",
+    "numpy": "numpy",
+    "views": "numpy",
+    "numba": "numba",
+}
 """Ways in this Python, and the package that each needs."""
 
 PROGRAMS: Final = {"FFT2": "transpose", "MILC_su3_zd": "halo"}
@@ -121,8 +134,8 @@ class Peers:
 
     def ways(self, action: str) -> list[str]:
         """Return the ways that can take an action."""
-        # numba compiles assignments of views, and a structured array is several.
-        return [way for way in self.by_way if (way, action) != ("numba", "copy")]
+        # A copy has new memory each time; for numba, a structured array is several views.
+        return [way for way in self.by_way if action != "copy" or way not in {"bound", "numba"}]
 
     def contender(self, way: str, subject: Subject) -> Contender:
         """Return a way as a contender for the runner."""
@@ -178,7 +191,7 @@ def started_peers(
             versions[library] = str(peer.greeting["mpi_version"])
             by_way[way] = peer, "mpi"
             if two_ranks:
-                by_way[f"{way}-packed"] = peer, "packed"
+                by_way[f"{way}-{PACKED}"] = peer, PACKED
         if not by_way:
             raise OptionError("no way is left; give --mpich or --openmpi")
         yield Peers(by_way, versions)
@@ -254,14 +267,20 @@ def layout_grid(records: Sequence[Record]) -> Grid:
         ways.setdefault(record.way, []).append(record.seconds)
     measured = {record.way for record in records}
     names = [way for way in MEANINGS if way in measured]
-    ratios = {subject: _mpi_over_spliter(ways) for subject, ways in taken.items()}
+    ours = [way for way in COMPILED if way in measured] or [PACKED]
+    ratios = {
+        way: {subject: _mpi_over(way, found) for subject, found in taken.items()} for way in ours
+    }
 
     def row(subject: tuple[str, float]) -> tuple[str, ...]:
         cells = (_microseconds(taken[subject].get(way, ())) for way in names)
-        return (*subject[0].split(), plain(subject[1]), *cells, times(ratios[subject]))
+        over = (times(ratios[way][subject]) for way in ours)
+        return (*subject[0].split(), plain(subject[1]), *cells, *over)
 
-    headings = ("case", "action", "bytes", *names, "MPI over SplIter")
-    return Grid(headings, tuple(map(row, taken)), _caption(ratios.values())).filled()
+    headings = ("case", "action", "bytes", *names, *(f"MPI over {way}" for way in ours))
+    captions = (_caption(way, each.values()) for way, each in ratios.items())
+    caption = "\n".join(["times in microseconds: medians, and quartiles below", *captions])
+    return Grid(headings, tuple(map(row, taken)), caption.strip()).filled()
 
 
 def _microseconds(values: Sequence[float]) -> str:
@@ -271,25 +290,29 @@ def _microseconds(values: Sequence[float]) -> str:
     return f"{middle}\n{low}-{high}"
 
 
-def _mpi_over_spliter(ways: Mapping[str, Sequence[float]]) -> float | None:
-    """Divide the median of the faster MPI by the compiled packer's.
+def _mpi_over(way: str, found: Mapping[str, Sequence[float]]) -> float | None:
+    """Divide the median of the faster MPI by that of a way.
 
-    Of two ranks, divide each library's by that of packed bytes that it sends; take the least.
+    Divide each library's by that of packed bytes that it sends, if that is the way; take the least.
     """
-    theirs = {way: median(ways[way]) for way in LIBRARIES if way in ways}
-    if "llvm" in ways:
-        return min(theirs.values()) / median(ways["llvm"]) if theirs else None
-    packed = [way for way in theirs if f"{way}-packed" in ways]
-    return min((theirs[way] / median(ways[f"{way}-packed"]) for way in packed), default=None)
+    theirs = {library: median(found[library]) for library in LIBRARIES if library in found}
+    own = {library: f"{library}-{PACKED}" if way == PACKED else way for library in theirs}
+    return min(
+        (
+            theirs[library] / median(found[own[library]])
+            for library in theirs
+            if own[library] in found
+        ),
+        default=None,
+    )
 
 
-def _caption(ratios: Iterable[float | None]) -> str:
+def _caption(way: str, ratios: Iterable[float | None]) -> str:
     known = sorted(ratio for ratio in ratios if ratio is not None)
     if not known:
-        return "times in microseconds: medians, and quartiles below"
+        return ""
     fast = sum(ratio >= 1 for ratio in known)
     return (
-        "times in microseconds: medians, and quartiles below\n"
-        f"SplIter is at least as fast as MPI in {fast} of {len(known)}; the least ratio is "
+        f"{way} is at least as fast as MPI in {fast} of {len(known)}; the least ratio is "
         f"{known[0]:.2f}, the median {median(known):.2f}"
     )

@@ -90,6 +90,13 @@ def with_packer(stage: Stage, engine: Literal["numpy", "llvm"]) -> Mover:
     )
 
 
+def with_bound_packer(stage: Stage) -> Mover:
+    """Return the mover of SplIter's packer, bound to the stage's buffers."""
+    packer = stage.pattern.layout.commit("llvm")
+    source, target = (packer.bind(each, stage.packed) for each in (stage.memory, stage.target))
+    return Mover(source.pack, lambda _: target.unpack())
+
+
 def with_datatype(stage: Stage) -> Mover:
     """Return the mover of this process's MPI, with the datatype that the layout describes."""
     from mpi4py import MPI
@@ -193,6 +200,7 @@ def mover_of(way: str, stage: Stage) -> Mover:
 
 MOVERS: Final[Mapping[str, Callable[[Stage], Mover]]] = {
     "llvm": functools.partial(with_packer, engine="llvm"),
+    "bound": with_bound_packer,
     "numpy": functools.partial(with_packer, engine="numpy"),
     "views": with_numpy,
     "numba": with_numba,

@@ -12,62 +12,64 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from spliter import layout as lo
-from spliter_experiments.layouts.movers import Call, stage_of
+from spliter_experiments.layouts.movers import stage_of
 from spliter_experiments.layouts.patterns import CASES, Array, Bytes
 
 ITERATIONS: Final = 4
 """Sweeps over the lattice in a call."""
 
 
-class Port(Protocol):
-    """Sends and receives the data that a layout describes, to and from the other rank."""
+class End(Protocol):
+    """Sends and receives the data that a layout describes, from and to memory at this rank."""
 
-    def send(self, memory: Array) -> None:
-        """Send what the layout describes, from the start of the memory on."""
+    def send(self) -> None:
+        """Send them to the other rank."""
 
-    def receive(self, memory: Array) -> None:
-        """Receive it into memory; other bytes stay."""
+    def receive(self) -> None:
+        """Receive them from the other rank; other bytes of the memory stay."""
 
 
-class PackedPort:
+MakeEnd = Callable[[lo.Layout, Array], End]
+
+
+class PackedEnd:
     """Packs with SplIter, and exchanges bytes."""
 
-    def __init__(self, layout: lo.Layout, comm: Any) -> None:
+    def __init__(self, layout: lo.Layout, memory: Array, comm: Any) -> None:
         # Not by use, as by default: what is timed should not change from one call to another.
-        self._packer = layout.commit("llvm" if find_spec("llvmlite") else "numpy")
-        self._packed = np.empty(layout.size, np.uint8)
+        packer = layout.commit("llvm" if find_spec("llvmlite") else "numpy")
+        self._bound = packer.bind(memory, np.empty(layout.size, np.uint8))
         self._comm, self._other = comm, 1 - comm.rank
 
-    def send(self, memory: Array) -> None:
+    def send(self) -> None:
         """Pack and send."""
-        self._packer.pack(memory, out=self._packed)
-        self._comm.Send(self._packed, self._other)
+        self._comm.Send(self._bound.pack(), self._other)
 
-    def receive(self, memory: Array) -> None:
+    def receive(self) -> None:
         """Receive and unpack."""
-        self._comm.Recv(self._packed, self._other)
-        self._packer.unpack(self._packed, out=memory)
+        self._comm.Recv(self._bound.packed, self._other)
+        self._bound.unpack()
 
 
-class DatatypePort:
+class DatatypeEnd:
     """Lets the MPI library move by its own datatype."""
 
-    def __init__(self, layout: lo.Layout, comm: Any) -> None:
-        self._datatype = lo.to_mpi(layout)
+    def __init__(self, layout: lo.Layout, memory: Array, comm: Any) -> None:
+        self._data = [memory, 1, lo.to_mpi(layout)]
         self._comm, self._other = comm, 1 - comm.rank
 
-    def send(self, memory: Array) -> None:
+    def send(self) -> None:
         """Send in place."""
-        self._comm.Send([memory, 1, self._datatype], self._other)
+        self._comm.Send(self._data, self._other)
 
-    def receive(self, memory: Array) -> None:
+    def receive(self) -> None:
         """Receive in place."""
-        self._comm.Recv([memory, 1, self._datatype], self._other)
+        self._comm.Recv(self._data, self._other)
 
 
-PORTS: Final[Mapping[str, Callable[[lo.Layout, Any], Port]]] = {
-    "packed": PackedPort,
-    "mpi": DatatypePort,
+ENDS: Final[Mapping[str, Callable[[lo.Layout, Array, Any], End]]] = {
+    "packed": PackedEnd,
+    "mpi": DatatypeEnd,
 }
 
 
@@ -84,12 +86,9 @@ class Program(Protocol):
         """Return whether this rank's result equals, to the last bit, that of one process."""
 
 
-MakePort = Callable[[lo.Layout], Port]
-
-
-def in_turn(rank: int, send: Call, receive: Call) -> None:
+def exchange(rank: int, source: End, to: End) -> None:
     """Send first at rank 0, and receive first at rank 1, so that neither waits for ever."""
-    for call in (send, receive) if rank == 0 else (receive, send):
+    for call in (source.send, to.receive) if rank == 0 else (to.receive, source.send):
         call()
 
 
@@ -107,9 +106,13 @@ def bytes_from(array: Array, item: int) -> Bytes:
 class PingPong:
     """The data of a pattern go to the other rank's memory, and from there back."""
 
-    def __init__(self, case: str, size: int, port: MakePort, rank: int) -> None:
+    def __init__(self, case: str, size: int, end: MakeEnd, rank: int) -> None:
         self._stage, self._rank = stage_of(case, size), rank
-        self._port = port(self._stage.pattern.layout)
+        layout, target = self._stage.pattern.layout, self._stage.target
+        self._source, self._to = (
+            end(layout, self._stage.memory if rank == 0 else target),
+            end(layout, target),
+        )
 
     def set_up(self) -> None:
         """Clear the memory to receive into."""
@@ -117,13 +120,7 @@ class PingPong:
 
     def run(self) -> None:
         """Send and receive."""
-        stage = self._stage
-        memory = stage.memory if self._rank == 0 else stage.target
-        in_turn(
-            self._rank,
-            lambda: self._port.send(memory),
-            lambda: self._port.receive(stage.target),
-        )
+        exchange(self._rank, self._source, self._to)
 
     def is_right(self) -> bool:
         """Compare what was received with what was sent; gaps are still 0."""
@@ -145,19 +142,26 @@ class Transpose:
     is transposed.
     """
 
-    def __init__(self, n: int, port: MakePort, rank: int) -> None:
+    def __init__(self, n: int, end: MakeEnd, rank: int) -> None:
         self._rank, self._half = rank, n // 2
         values = np.random.default_rng(n).standard_normal((n, n, 2)).view(np.complex128)[..., 0]
         self._own, self._theirs = (
             slice(at * self._half, (at + 1) * self._half) for at in (rank, 1 - rank)
         )
         self._part = values[self._own].copy()
+        self._rows, self._turned = np.empty_like(self._part), np.empty_like(self._part)
         self.result = np.empty((self._half, n), np.complex128)
         self._expected = np.fft.fft(np.fft.fft(values, axis=1).T.copy(), axis=1)[self._own]
         item = lo.contiguous(2, "f8")
-        self._block = port(lo.vector(self._half, self._half, n, item))
+        block = lo.vector(self._half, self._half, n, item)
         column = lo.resized(lo.vector(self._half, 1, n, item), 0, 16)
-        self._transposed = port(lo.contiguous(self._half, column))
+        self._source, self._to = (
+            end(layout, bytes_from(array, self._theirs.start))
+            for layout, array in (
+                (block, self._rows),
+                (lo.contiguous(self._half, column), self._turned),
+            )
+        )
 
     def set_up(self) -> None:
         """Clear the result."""
@@ -165,16 +169,10 @@ class Transpose:
 
     def run(self) -> None:
         """Compute this rank's rows of the result."""
-        rows = np.fft.fft(self._part, axis=1)
-        turned = np.empty_like(rows)
-        turned[:, self._own] = rows[:, self._own].T
-        source, to = (bytes_from(array, self._theirs.start) for array in (rows, turned))
-        in_turn(
-            self._rank,
-            lambda: self._block.send(source),
-            lambda: self._transposed.receive(to),
-        )
-        self.result = np.fft.fft(turned, axis=1)
+        np.fft.fft(self._part, axis=1, out=self._rows)
+        self._turned[:, self._own] = self._rows[:, self._own].T
+        exchange(self._rank, self._source, self._to)
+        self.result = np.fft.fft(self._turned, axis=1)
 
     def is_right(self) -> bool:
         """Compare with the same transforms of the whole matrix."""
@@ -194,7 +192,7 @@ class Halo:
     has a plane of its neighbour's before its own planes, and one after them.
     """
 
-    def __init__(self, shape: tuple[int, ...], port: MakePort, rank: int) -> None:
+    def __init__(self, shape: tuple[int, ...], end: MakeEnd, rank: int) -> None:
         t, z, y, x = shape
         lattice = np.random.default_rng(z).random((t, z, y * x, 6), np.float32)
         self._rank, self._planes = rank, z // 2
@@ -205,7 +203,11 @@ class Halo:
             lattice = sweep(np.roll(lattice, 1, axis=1), lattice, np.roll(lattice, -1, axis=1))
         self._expected = lattice[:, own]
         site = lo.contiguous(6, "f4")
-        self._face = port(lo.vector(t, y * x, (self._planes + 2) * y * x, site))
+        face = lo.vector(t, y * x, (self._planes + 2) * y * x, site)
+        self._first, self._last, self._before, self._after = (
+            end(face, bytes_from(self.result, plane * y * x * 6))
+            for plane in (1, self._planes, 0, self._planes + 1)
+        )
 
     def set_up(self) -> None:
         """Clear the result and the neighbours' planes."""
@@ -216,14 +218,9 @@ class Halo:
         inner = self.result[:, 1:-1]
         inner[...] = self._start
         for _ in range(ITERATIONS):
-            self._exchange(sent=1, received=self._planes + 1)
-            self._exchange(sent=self._planes, received=0)
+            exchange(self._rank, self._first, self._after)
+            exchange(self._rank, self._last, self._before)
             inner[...] = sweep(self.result[:, :-2], inner, self.result[:, 2:])
-
-    def _exchange(self, sent: int, received: int) -> None:
-        nfloats = self.result.shape[2] * self.result.shape[3]
-        source, to = (bytes_from(self.result, plane * nfloats) for plane in (sent, received))
-        in_turn(self._rank, lambda: self._face.send(source), lambda: self._face.receive(to))
 
     def is_right(self) -> bool:
         """Compare with the same sweeps over the whole lattice."""
@@ -245,12 +242,12 @@ def program_of(case: str, size: int, action: str, way: str, comm: Any) -> Progra
         Of two ranks.
     """
 
-    def port(layout: lo.Layout) -> Port:
-        return PORTS[way](layout, comm)
+    def end(layout: lo.Layout, memory: Array) -> End:
+        return ENDS[way](layout, memory, comm)
 
     if action == "ping-pong":
-        return PingPong(case, size, port, comm.rank)
+        return PingPong(case, size, end, comm.rank)
     _, arguments = CASES[case]
     if action == "transpose":
-        return Transpose(arguments[size][0], port, comm.rank)
-    return Halo(arguments[size], port, comm.rank)
+        return Transpose(arguments[size][0], end, comm.rank)
+    return Halo(arguments[size], end, comm.rank)
