@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from spliter.pipeline._elementwise import CACHED, dtype_of
-from spliter.pipeline._inner_loops import InnerCall, Table, Walk, flags_of, loop_of, runner
+from spliter.pipeline._inner_loops import InnerCall, Loop, Table, Walk, flags_of, loop_of, runner
 from spliter.pipeline._program import Program, Step, allocate
 from spliter.pipeline._types import Axis
 
@@ -78,28 +78,23 @@ def _group(pairs: list[tuple[Step, InnerCall | None]]) -> Group:
 
 
 class _View(NamedTuple):
-    """Where the elements of an array are.
+    """Dtype and place of the elements of an operand.
 
     Parameters
     ----------
+    dtype : dtype or type
+        Types of Python's numbers adapt to the other operands.
     axis : int or None
         Along which it is cut.
     moves : bool
         Whether the piece of a batch begins at its first item, as that of scratch memory does not.
     """
 
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    dtype: Any
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
     axis: int | None = None
     moves: bool = False
-
-
-class _Operand(NamedTuple):
-    """An array of which a step takes a piece, or one that it takes whole."""
-
-    register: int
-    dtype: np.dtype[Any]
-    view: _View
 
 
 class _Compiler:
@@ -107,45 +102,53 @@ class _Compiler:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.pieces = {operand.register: operand for operand in _pieces(program)}
+        self.views = dict(_pieces(program))
 
     def call(self, step: Step) -> InnerCall | None:
         """Return the call that a step makes; ``None`` if it has to run in Python."""
         if not _is_plain(step):
             return None
-        fn: Any = step.fn
-        constants = self.program.constants
-        values = [self.pieces.get(each) or constants.get(each) for each in step.args]
-        dtypes = [each.dtype if isinstance(each, _Operand) else dtype_of(each) for each in values]
-        loop = loop_of(fn, tuple(dtypes))
-        if loop is None:
-            return None
-        inputs = [
-            each if isinstance(each, _Operand) else self._constant(each, register, dtype)
-            for each, register, dtype in zip(values, step.args, loop.dtypes, strict=False)
-        ]
-        results = [self.pieces.get(register) for register in step.outs]
-        operands = [operand for operand in (*inputs, *results) if operand is not None]
-        if [operand.dtype for operand in operands] != [*loop.dtypes]:
-            return None
-        found = _walk(tuple([operand.view for operand in operands]))
+        registers = [*step.args, *step.outs]
+        views: Any = tuple([self.views.get(each) or self._constant(each) for each in registers])
+        found = None if None in views else _inner_call(step.fn, views)
         if found is None:
             return None
-        return InnerCall(loop, tuple([operand.register for operand in operands]), *found)
+        loop, walk = found
+        for at, view in enumerate(views):
+            if not view.shape:
+                registers[at] = self._converted(registers[at], loop.dtypes[at])
+        return None if -1 in registers else InnerCall(loop, walk, registers)
 
-    def _constant(self, value: Any, register: int, dtype: np.dtype[Any]) -> _Operand | None:
-        """Return a constant; a number is converted, if the dtype can hold it."""
-        if np.ndim(value) == 0:
-            try:
-                with np.errstate(all="raise"):
-                    value = np.asarray(value, dtype)
-            except (OverflowError, FloatingPointError):
-                return None
-            register, self.program.registers = self.program.registers, self.program.registers + 1
-            self.program.constants[register] = value
-        if not isinstance(value, np.ndarray) or not value.flags.aligned:
-            return None
-        return _Operand(register, value.dtype, _View(value.shape, value.strides))
+    def _constant(self, register: int) -> _View | None:
+        value = self.program.constants.get(register)
+        if isinstance(value, np.ndarray) and value.ndim:
+            aligned = value.flags.aligned
+            return _View(value.dtype, value.shape, value.strides) if aligned else None
+        return None if value is None else _View(dtype_of(value))
+
+    def _converted(self, register: int, dtype: np.dtype[Any]) -> int:
+        """Return the register of a number as an array; -1 if the dtype cannot hold it."""
+        try:
+            with np.errstate(all="raise"):
+                value = np.asarray(self.program.constants[register], dtype)
+        except (OverflowError, FloatingPointError):
+            return -1
+        self.program.constants[self.program.registers] = value
+        self.program.registers += 1
+        return self.program.registers - 1
+
+
+@functools.lru_cache(CACHED)
+def _inner_call(ufunc: np.ufunc, views: tuple[_View, ...]) -> tuple[Loop, Walk] | None:
+    """Return an inner loop for some operands, and how it passes over them, if there is one."""
+    loop = loop_of(ufunc, tuple([view.dtype for view in views[: ufunc.nin]]))
+    if loop is None:
+        return None
+    pairs = zip(views, loop.dtypes, strict=True)
+    if any(view.shape and view.dtype != dtype for view, dtype in pairs):
+        return None
+    walk = _walk(views)
+    return None if walk is None else (loop, walk)
 
 
 def _is_plain(step: Step) -> bool:
@@ -159,25 +162,24 @@ def _is_plain(step: Step) -> bool:
     )
 
 
-def _pieces(program: Program) -> Iterator[_Operand]:
-    """Yield the arrays that are cut, and the scratch memory."""
+def _pieces(program: Program) -> Iterator[tuple[int, _View]]:
+    """Yield the registers of arrays that are cut, and of scratch memory."""
     for register, kind, data in program.cuts:
         if isinstance(kind, Axis) and isinstance(data, np.ndarray) and data.flags.aligned:
             axis = kind.axis % data.ndim
-            yield _Operand(register, data.dtype, _View(data.shape, data.strides, axis, True))
+            yield register, _View(data.dtype, data.shape, data.strides, axis, True)
     for each in program.scratch:
         if each.axis == 0 or each.fortran:  # else strides depend on the items of a batch
             strides = allocate(each, 1).strides
-            yield _Operand(each.register, each.dtype, _View(each.shape, strides, each.axis))
+            yield each.register, _View(each.dtype, each.shape, strides, each.axis)
 
 
 SHORTEST_ROW: Final = 64
 """Elements of a row: inner loops are called for each one, where NumPy merges short ones."""
 
 
-@functools.lru_cache(CACHED)
-def _walk(views: tuple[_View, ...]) -> tuple[tuple[int, ...], Walk] | None:
-    """Return the bytes between items of each operand, and how loops pass over all of them.
+def _walk(views: tuple[_View, ...]) -> Walk | None:
+    """Return how loops pass over the operands of a call.
 
     ``None`` if they need more than two loops, or if the inner one would be short.
     """
@@ -190,16 +192,14 @@ def _walk(views: tuple[_View, ...]) -> tuple[tuple[int, ...], Walk] | None:
     found = [each and _one_stride(each, others or [at], result.shape) for each in strides]
     if None in found:
         return None
-    inner = tuple(cast("list[int]", found))
-    outer = tuple([each[at] for each in strides if each])
+    inner = cast("list[int]", found)
+    outer = [each[at] for each in strides if each]
     extent = math.prod(result.shape[axis] for axis in others)
     has_rows = any(one != stride * extent for one, stride in zip(outer, inner, strict=True))
     if has_rows and extent < SHORTEST_ROW:
         return None
-    advances = tuple(
-        [stride if view.moves else 0 for view, stride in zip(views, outer, strict=True)]
-    )
-    return advances, Walk(has_rows, extent, outer, inner)
+    advances = [stride if view.moves else 0 for view, stride in zip(views, outer, strict=True)]
+    return Walk.of(has_rows, extent, advances, outer, inner)
 
 
 def _broadcast(view: _View, result: _View) -> tuple[int, ...] | None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from spliter._cache import cache_nbytes
 from spliter._errors import InvalidArgumentError
 from spliter._split import Split
 from spliter._task_checks import check_task_function, name_of
-from spliter.pipeline import _frames  # noqa: F401 -- registers its class of lazy values
+from spliter.pipeline import _arrays, _frames  # noqa: F401 -- register classes of lazy values
 from spliter.pipeline._annotations import functions_of
 from spliter.pipeline._capture import wrap
 from spliter.pipeline._evaluate import evaluate
@@ -22,6 +23,7 @@ from spliter.pipeline._graph import Graph
 from spliter.pipeline._lazy import computed, is_capturable, lazies_in
 from spliter.pipeline._options import CURRENT
 from spliter.pipeline._splittable import annotated_of, splittable
+from spliter.pipeline._types import nbytes_of
 
 
 def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
@@ -66,33 +68,61 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
             "instead"
         )
 
+    plain_nbytes = 0.0
+
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
+        nonlocal plain_nbytes
         if lazies_in((args, kwargs)):  # called by another pipeline, which evaluates
             return fn(*args, **kwargs)
         if any(isinstance(each, Split) for each in (*args, *kwargs.values())):
             from spliter.pipeline._over_split import run_over_split
 
             return run_over_split(fn, args, kwargs)
-        if CURRENT.get().batch == "auto" and _nbytes((args, kwargs)) <= small_nbytes():
+        nbytes = _largest_nbytes((args, kwargs))
+        if nbytes <= plain_nbytes and CURRENT.get().runs_plain(nbytes):
             return fn(*args, **kwargs)
         graph = Graph(returns=True)
-        return finish(graph, captured(fn, graph, args, kwargs))
+        containers: list[tuple[Any, Any]] = []
+        result = captured(fn, graph, args, kwargs, containers)
+        evaluate(graph.root())
+        given_of = _written_back(containers)
+        if not graph.root().was_planned and nbytes < math.inf:
+            # All values were small: next time, arguments of this size need not be captured.
+            plain_nbytes = max(plain_nbytes, nbytes)
+        graph.root().returns = False  # values that the program still holds change at once
+        return given_of[id(result)] if id(result) in given_of else computed(result)
 
     return run
 
 
-def small_nbytes() -> int:
-    """Return the bytes of arguments up to which the plain function runs.
+def _written_back(containers: list[tuple[Any, Any]]) -> dict[int, Any]:
+    """Change the caller's lists and dicts as the body has; return them, by the body's own."""
+    given_of: dict[int, Any] = {}
 
-    All temporaries of such a call are in the cache, and capturing a call takes as long as one on a
-    few thousand items.
-    """
-    return cache_nbytes() // 4
+    def final(item: Any) -> Any:
+        return given_of[id(item)] if id(item) in given_of else computed(item)
+
+    for given, made in containers:  # inner ones first
+        if isinstance(given, dict):
+            items = {key: final(item) for key, item in made.items()}
+            if list(items) != list(given) or any(items[key] is not given[key] for key in items):
+                given.clear()
+                given.update(items)
+        else:
+            found = list(map(final, made))
+            if len(found) != len(given) or any(map(operator.is_not, found, given)):
+                given[:] = found
+        given_of[id(made)] = given
+    return given_of
 
 
 def captured(
-    fn: Callable[..., Any], graph: Graph, args: tuple[Any, ...], kwargs: dict[str, Any]
+    fn: Callable[..., Any],
+    graph: Graph,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    containers: list[tuple[Any, Any]],
 ) -> Any:
     """Run a function on lazy arguments; return what it returns, not evaluated.
 
@@ -103,52 +133,49 @@ def captured(
         Of the arguments.
     args, kwargs
         Plain arguments.
+    containers : list of (object, object)
+        To which each list and dict among the arguments is added, and what the function gets for it.
     """
     annotated = annotated_of(fn)
     try:
         if annotated is not None:
             return annotated.capture(graph, args, kwargs)
-        return fn(*wrapped(args, graph), **wrapped(kwargs, graph))
-    except Exception:
-        evaluate(graph.root())  # changes of arrays that came before
+        lazies = [wrapped(each, graph, containers) for each in args]
+        named = {name: wrapped(each, graph, containers) for name, each in kwargs.items()}
+        return fn(*lazies, **named)
+    except BaseException as error:
+        # Errors and changes of arrays that came before; Ctrl-C waits for the changes alone.
+        if isinstance(error, Exception) or any(call.writes for call in graph.root().pending):
+            evaluate(graph.root())
+        _written_back(containers)
         raise
 
 
-def finish(graph: Graph, result: Any) -> Any:
-    """Evaluate what a function returned.
-
-    Parameters
-    ----------
-    graph : Graph
-    result : object
-        May contain lazy values.
-    """
-    evaluate(graph.root())
-    return computed(result)
-
-
-def wrapped(value: Any, graph: Graph) -> Any:
+def wrapped(value: Any, graph: Graph, containers: list[tuple[Any, Any]]) -> Any:
     """Return a value with arrays and frames made lazy, also in lists, tuples and dicts."""
     if is_capturable(value):
         return wrap(graph.source(value), graph)
+    made: Any = value
     if type(value) is dict:
-        return {key: wrapped(item, graph) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(wrapped(item, graph) for item in value)
-    return value
+        made = {key: wrapped(item, graph, containers) for key, item in value.items()}
+    elif type(value) in (list, tuple):
+        made = type(value)(wrapped(item, graph, containers) for item in value)
+    if type(value) in (list, dict):
+        containers.append((value, made))
+    return made
 
 
-def _nbytes(value: Any) -> int:
-    """Return the bytes of all arrays, frames and lists in a value."""
+def _largest_nbytes(value: Any) -> float:
+    """Return the bytes of the largest array, frame or list in a value; infinity if unknown."""
     if isinstance(value, dict):
-        return sum(map(_nbytes, value.values()))
-    if isinstance(value, list | tuple) and len(value) < 100:
-        return sum(map(_nbytes, value))
-    if hasattr(value, "memory_usage"):
-        return int(np.sum(value.memory_usage()))
-    return int(getattr(value, "nbytes", 0)) or 100 * (
-        len(value) if hasattr(value, "__len__") else 0
-    )
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return max(*map(_largest_nbytes, value[:100]), 0, 100 * len(value))
+    if isinstance(value, str | bytes):
+        return len(value)
+    if value is None or callable(value) or np.isscalar(value):
+        return 0
+    return nbytes_of(value) or (0 if is_capturable(value) else math.inf)
 
 
 def lazy(value: Any) -> Any:
@@ -163,7 +190,9 @@ def lazy(value: Any) -> Any:
     -------
     lazy value
         Evaluated by ``float``, ``bool``, ``repr``, iteration, ``numpy.asarray``, pickling, and by
-        calls that are not annotated. Changes in place happen at once.
+        calls that are not annotated. Changes in place happen at once, and evaluate what is pending
+        on values that come from the same call of `lazy`; make one lazy value of memory that you
+        change.
 
     Examples
     --------

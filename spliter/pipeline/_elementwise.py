@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from spliter.pipeline._graph import ArrayMeta, Call, Meta, Node, Shape, Typing
-from spliter.pipeline._types import Axis, SplitType, Unknown, axis, broadcast
+from spliter.pipeline._types import SplitType, Unknown, axis, broadcast
 
 MIN_EXTENT: Final = 64
 """Arrays of several axes are cut along the first axis in memory that has as many items; with fewer,
@@ -25,14 +25,22 @@ class Elementwise:
 
     Parameters
     ----------
-    data : tuple of str or int, optional
-        Names (of keywords) and positions of the arguments that are cut; all by default.
+    data : tuple of str or int
+        Names (of keywords) and positions of the arguments that are cut; all if it is empty.
+    options : str
+        Names, between spaces, of the arguments that a call may have; of functions of NumPy only.
+    positional : int
+        Number of the first arguments, which a call must have.
     """
 
     scratch = True
 
-    def __init__(self, data: tuple[str | int, ...] | None = None) -> None:
+    def __init__(
+        self, data: tuple[str | int, ...] = (), options: str = "", *, positional: int = 1
+    ) -> None:
         self.data = data
+        self.options = frozenset(options.split())
+        self.positional = positional
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return one typing for each axis of the result."""
@@ -60,7 +68,7 @@ class Elementwise:
             return (None,)
 
     def _cut_inputs(self, call: Call) -> Sequence[Node]:
-        if self.data is None:
+        if not self.data:
             return call.inputs
         cut = [call.args[at] for at in self.data if isinstance(at, int) and at < len(call.args)]
         cut += [value for name, value in call.kwargs.items() if name in self.data]
@@ -72,31 +80,23 @@ class Ufunc(Elementwise):
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the broadcast shape and the dtypes that the ufunc resolves."""
-        given = [cast(ArrayMeta, node.meta) for node in call.inputs]
+        operands = [each.meta if isinstance(each, Node) else dtype_of(each) for each in call.args]
+        others = tuple([each.meta for each in call.kwargs.values() if isinstance(each, Node)])
+        into = None if call.into is None else call.into.meta
+        options = call.kwargs.get("casting"), call.kwargs.get("dtype")
         try:
-            shape = broadcast_shape(tuple([meta.shape for meta in given]))
+            return _metas_of_ufunc(call.fn, tuple(operands), others, into, *options)
         except ValueError:
             call.fn(*map(stand_in, call.args))  # raises the error of the plain program
             raise
-        try:
-            dtypes = _result_dtypes(call)
         except TypeError:
             results = call.fn(*map(example_of, call.args))
-            if call.into is not None:
+            if into is not None:
                 raise
             # Dtypes with parameters, such as dates.
+            shape = broadcast_shape(tuple(map(_shape_of, call.inputs)))
             results = results if isinstance(results, tuple) else (results,)
             return tuple(ArrayMeta(shape, each.dtype, exact=False) for each in results)
-        if call.into is not None:
-            into = cast(ArrayMeta, call.into.meta)
-            if shape != into.shape:
-                raise ValueError(
-                    f"non-broadcastable output operand with shape {into.shape} doesn't match the "
-                    f"broadcast shape {shape}"
-                )
-            return (ArrayMeta(into.shape, into.dtype, into.exact),)
-        exact = all(meta.exact for meta in given)
-        return tuple([ArrayMeta(shape, dtype, exact) for dtype in dtypes])
 
 
 class Assign(Elementwise):
@@ -111,48 +111,6 @@ class Assign(Elementwise):
                 f"could not broadcast input array from shape {shape} into shape {target}"
             )
         return ()
-
-
-class Filter(Elementwise):
-    """Rows of an array where a mask is true."""
-
-    scratch = False
-
-    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-        """Return the one along the first axis; results have unknown lengths."""
-        array, mask = (cast(ArrayMeta, node.meta).shape for node in call.inputs)
-        if any(isinstance(kind, Unknown) for kind in known):
-            token = known[0]
-            if token is not None and token == known[1]:
-                yield Typing((token, token), (Unknown(call.number),), None)
-        elif array[0] == mask[0] and array[0]:
-            yield Typing((Axis(0), Axis(0)), (Unknown(call.number),), array[0])
-
-    def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return the dtype and the width of a row."""
-        array = cast(ArrayMeta, call.inputs[0].meta)
-        return (ArrayMeta((None, *array.shape[1:]), array.dtype, exact=False),)
-
-
-class Columns(Elementwise):
-    """Columns of all rows, by an index whose first element is ``:``."""
-
-    scratch = False
-
-    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-        """Return the one along the first axis."""
-        (shape,) = (cast(ArrayMeta, node.meta).shape for node in call.inputs)
-        if isinstance(known[0], Unknown):
-            yield Typing((known[0],), (known[0],), None)
-        elif shape[0]:
-            yield Typing((Axis(0),), (Axis(0),), shape[0])
-
-    def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return the width that the index gives."""
-        array = cast(ArrayMeta, call.inputs[0].meta)
-        rest = [extent or 0 for extent in array.shape[1:]]
-        found = np.broadcast_to(np.empty((), array.dtype), (0, *rest))[call.args[1]]
-        return (ArrayMeta((array.shape[0], *found.shape[1:]), array.dtype, exact=False),)
 
 
 class Astype(Elementwise):
@@ -217,6 +175,7 @@ def meta_by_example(call: Call, shape: Shape) -> ArrayMeta:
         Shape of the result.
     """
     args, kwargs = call.filled(example_of)
+    kwargs.pop("ddof", None)  # one element has no variance, of which there is a warning
     with np.errstate(all="ignore"):
         dtype = np.asarray(call.fn(*args, **kwargs)).dtype
     exact = all(isinstance(node.meta, ArrayMeta) and node.meta.exact for node in call.inputs)
@@ -224,22 +183,32 @@ def meta_by_example(call: Call, shape: Shape) -> ArrayMeta:
 
 
 @functools.lru_cache(CACHED)
-def _resolve(
-    ufunc: np.ufunc, operands: tuple[Any, ...], casting: Any, dtype: Any
-) -> Sequence[np.dtype[Any]]:
+def _metas_of_ufunc(
+    ufunc: np.ufunc,
+    operands: tuple[Any, ...],
+    others: tuple[ArrayMeta, ...],
+    into: ArrayMeta | None,
+    casting: Any,
+    dtype: Any,
+) -> tuple[ArrayMeta, ...]:
+    """Return the metas of the results of a ufunc, given those or the dtypes of its operands."""
+    arrays = [each for each in (*operands, *others, into) if isinstance(each, ArrayMeta)]
+    shape = broadcast_shape(tuple([each.shape for each in arrays]))
+    if into is not None and shape != into.shape:
+        raise ValueError(
+            f"non-broadcastable output operand with shape {into.shape} doesn't match the "
+            f"broadcast shape {shape}"
+        )
     options: dict[str, Any] = {} if casting is None else {"casting": casting}
     if dtype is not None:
         options["signature"] = (None,) * ufunc.nin + (np.dtype(dtype),) * ufunc.nout
-    return ufunc.resolve_dtypes(operands, **options)[ufunc.nin :]
-
-
-def _result_dtypes(call: Call) -> Sequence[np.dtype[Any]]:
-    """Return the dtypes of the results of a ufunc."""
-    ufunc = cast(np.ufunc, call.fn)
-    into = None if call.into is None else cast(ArrayMeta, call.into.meta).dtype
-    inputs = [dtype_of(value) for value in call.args[: ufunc.nin]]
-    operands = (*inputs, into, *(None,) * (ufunc.nout - 1))
-    return _resolve(ufunc, operands, call.kwargs.get("casting"), call.kwargs.get("dtype"))
+    given = [getattr(each, "dtype", each) for each in operands[: ufunc.nin]]
+    outs = (into and into.dtype, *(None,) * (ufunc.nout - 1))
+    dtypes = ufunc.resolve_dtypes((*given, *outs), **options)[ufunc.nin :]
+    if into is not None:
+        return (into,)
+    exact = all(each.exact for each in arrays)
+    return tuple([ArrayMeta(shape, each, exact) for each in dtypes])
 
 
 @functools.lru_cache(CACHED)
@@ -291,7 +260,7 @@ def _of_unknown(
     call: Call, cut: Sequence[Node], known: Sequence[SplitType | None], tokens: set[Unknown]
 ) -> Iterator[Typing]:
     """Yield the typing of inputs of which some have pieces of unknown lengths."""
-    if len(tokens) > 1:
+    if len(tokens) > 1 or not cut:
         return
     (token,) = tokens
     ndim = max(len(_shape_of(node)) for node in cut)
@@ -343,6 +312,4 @@ def assigned(target: Any, value: Any, where: Any = True) -> Any:
 ELEMENTWISE: Final = Elementwise()
 UFUNC: Final = Ufunc()
 ASSIGN: Final = Assign()
-FILTER: Final = Filter()
 ASTYPE: Final = Astype()
-COLUMNS: Final = Columns()

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from spliter._errors import SplIterError
+from spliter._errors import AnnotationError, SplIterError
+from spliter.pipeline._columns import narrow
 from spliter.pipeline._graph import Call, Graph, Node, Site
 from spliter.pipeline._options import CURRENT, Options
-from spliter.pipeline._planner import Plan, Stage, needed, plan
+from spliter.pipeline._planner import Plan, Stage, needed, plan_for
 from spliter.pipeline._program import compile_stage
-from spliter.pipeline._results import collector_of
-from spliter.pipeline._runner import PieceError, run_batches
+from spliter.pipeline._results import Arrays, Pieces
+from spliter.pipeline._runner import Failure, run_batches
+from spliter.pipeline._types import Axis
 from spliter.pipeline._warnings import WarningRecorder
 
 TRACE: Final[contextvars.ContextVar[list[tuple[str, Plan]] | None]] = contextvars.ContextVar(
@@ -39,15 +40,18 @@ def evaluate(graph: Graph) -> None:
     with graph.lock:
         if graph.evaluate():
             return
+        graph.begin()
         options = CURRENT.get()
         recorder = WarningRecorder(np.geterrcall())
         trace = TRACE.get()
         pending, graph.pending = needed(graph.pending), []
+        narrow(pending)
         graph.sources.clear()
         done: set[Call] = set()
         try:
             while remaining := [call for call in pending if call not in done]:
-                made = plan(remaining)
+                made = plan_for(options, remaining)
+                graph.was_planned |= not all(stage.is_whole for stage in made.stages)
                 if trace is not None:
                     trace.append((str(Site.of_caller()), made))
                 for stage in made.stages:
@@ -57,7 +61,7 @@ def evaluate(graph: Graph) -> None:
         finally:
             # A failed call fails again if its result is used; arrays are not changed twice.
             graph.pending = [call for call in pending if call not in done]
-            graph.unlock()
+            graph.end()
         recorder.warn()
 
 
@@ -67,15 +71,13 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
         return
     program = compile_stage(stage)
     collectors = [
-        collector_of(kind, program.length, node.call.name if node.call else "")
+        Arrays(kind, program.length, node.call.name if node.call else "")
+        if isinstance(kind, Axis)
+        else Pieces(kind)
         for _, kind, node in program.results
     ]
-    failure: PieceError | None = None
-    try:
-        run_batches(program, options, collectors, recorder)
-    except PieceError as error:
-        failure = error
-    if failure is not None:  # outside of the handler: errors have no other error as context
+    failure = run_batches(program, options, collectors, recorder)
+    if failure is not None:
         _handle(failure, stage, recorder)
         return
     for (_, _, node), collector in zip(program.results, collectors, strict=True):
@@ -84,7 +86,7 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
         node.finish(array)
 
 
-def _handle(failure: PieceError, stage: Stage, recorder: WarningRecorder) -> None:
+def _handle(failure: Failure, stage: Stage, recorder: WarningRecorder) -> None:
     """Run the calls of a stage again, on whole values, so that errors are the plain program's."""
     if isinstance(failure.error, SplIterError):
         raise failure.error from failure.error.__cause__
@@ -118,7 +120,12 @@ def run_whole(calls: Iterable[Call], recorder: WarningRecorder) -> None:
         out = _target(call)
         with recorder.errstate(call.errstate, lambda call=call: call):  # type: ignore[misc]
             result = call.fn(*args, **kwargs) if out is None else call.fn(*args, **kwargs, out=out)
-        results = result if isinstance(result, tuple) else (result,)
+        results = result if isinstance(result, tuple | list) else (result,)
+        if 1 < len(call.outputs) != len(results):
+            raise AnnotationError(
+                f"{call.name} returned {len(results)} results, and its annotation names "
+                f"{len(call.outputs)}; correct returns="
+            )
         for number, node in call.live_outputs():
             node.finish(results[number] if len(call.outputs) > 1 else result)
 
@@ -128,8 +135,3 @@ def _target(call: Call) -> Any:
     if call.into is None:
         return None
     return call.into.data if call.into in call.writes else call.into.data.copy()
-
-
-def single_threaded(options: Options) -> Options:
-    """Return the options of tasks of a Split: one thread, unless the program asks for more."""
-    return replace(options, threads=1) if options.threads == "auto" else options

@@ -10,7 +10,7 @@ from spliter.pipeline._decorators import captured
 from spliter.pipeline._evaluate import TRACE
 from spliter.pipeline._graph import Graph
 from spliter.pipeline._options import CURRENT, Options
-from spliter.pipeline._planner import Plan, Stage, needed, plan
+from spliter.pipeline._planner import Plan, Stage, needed, plan_for
 from spliter.pipeline._program import compile_stage
 
 
@@ -50,10 +50,10 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
     evaluated: list[tuple[str, Plan]] = []
     token = TRACE.set(evaluated)
     try:
-        result = captured(getattr(fn, "__wrapped__", fn), graph, args, kwargs)
+        result = captured(getattr(fn, "__wrapped__", fn), graph, args, kwargs, [])
     finally:
         TRACE.reset(token)
-    last = plan(needed(graph.root().pending))
+    last = plan_for(options, needed(graph.root().pending))
     del result  # until here: what is returned is held
     lines: list[str] = []
     number = 1
@@ -73,13 +73,13 @@ def _stage_lines(number: int, stage: Stage, options: Options) -> Iterator[str]:
     else:
         program = compile_stage(stage)
         driver = driver_of(groups_of(program, compiles=not options.pedantic))
-        batch = program.batch(options.batch, driver)
+        batch = program.batch(options.batch, driver, options.thread_count)
         threads = min(options.thread_count, -(-program.length // batch))
         yield (
             f"stage {number}: {program.length} items in batches of {batch}, {threads} "
             f"{'thread' if threads == 1 else 'threads'}, {driver} driver"
         )
-    if number > 1:
+    if stage.reason:
         yield f"  because {stage.reason}"
     for call, typing in stage.calls:
         inputs = ", ".join(map(_described, typing.inputs))

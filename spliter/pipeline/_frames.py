@@ -6,35 +6,48 @@ import datetime as dt
 import functools
 import operator
 import types
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
 import numpy as np
 
+from spliter.pipeline._annotations.groups import AGGREGATES, Aggregates
 from spliter.pipeline._annotations.pandas import (
-    AGGREGATES,
-    CHOOSE,
     COLUMNS,
     DIVISION,
     METHODS,
-    OPERATOR,
     SET_COLUMN,
-    WHOLE,
-    Aggregates,
-    FrameCall,
-    Rule,
     aggregation,
+    rows_at,
     with_column,
 )
+from spliter.pipeline._annotations.rows import CHOOSE, OPERATOR, WHOLE, RowsCall, Rule
 from spliter.pipeline._capture import LAZY_CLASSES, capture, plain, rewrapped
 from spliter.pipeline._graph import ArrayMeta, FrameMeta, Meta, meta_of
-from spliter.pipeline._lazy import Lazy, compute, computed, is_capturable, lazies_in
+from spliter.pipeline._lazy import (
+    BINARY,
+    Lazy,
+    compute,
+    computed,
+    define_operators,
+    is_capturable,
+    is_frame,
+    lazies_in,
+)
 
 KNOWN: Final = ("columns", "dtype", "dtypes", "name", "ndim")
 """Attributes that a frame without rows has alike."""
 
+ACCESSORS: Final = ("str", "dt")
+
 INDEXERS: Final = ("loc", "iloc", "at", "iat")
+
+OPERATORS: Final[dict[Any, Rule | None]] = {
+    operator.floordiv: DIVISION,
+    operator.mod: DIVISION,
+    operator.matmul: None,
+}
+"""Rules of operators other than `OPERATOR`."""
 
 SCALARS: Final = (type, np.dtype, dt.date, dt.timedelta, type(None))
 """Types of arguments without rows, with the scalars of NumPy."""
@@ -67,12 +80,12 @@ class LazyFrame(Lazy):
 
     def __getattr__(self, name: str) -> Any:
         """Return a method that is captured, a column, or what is known; else evaluate."""
-        if name.startswith("__"):
-            raise AttributeError(f"'LazyFrame' object has no attribute {name!r}")
         empty = self._meta.empty
+        if name.startswith("__"):  # such as __dataframe__, which only some classes have
+            return getattr(compute(self) if hasattr(empty, name) else empty, name)
         if name in KNOWN:
             return getattr(empty, name)
-        if name == "str":
+        if name in ACCESSORS and empty.ndim == 1:
             return LazyAccessor(self, name, getattr(empty, name))
         if name in INDEXERS:
             return LazyIndexer(self, name)
@@ -85,10 +98,14 @@ class LazyFrame(Lazy):
         if empty.ndim == 2 and name in empty and not hasattr(type(empty), name):
             return self[name]
         found = getattr(compute(self), name)
+        if name.startswith("_"):  # for pandas' own functions
+            return found
+        if name in ("eval", "query"):  # they look names up in the frame of their caller's caller
+            root = self._graph.root()
+            return lambda *args, **kwargs: rewrapped(found(*args, **{"level": 1, **kwargs}), root)
         if isinstance(found, types.MethodType):
             return functools.partial(call_method, self, name)
-        # pandas' own functions read its private attributes.
-        return found if name.startswith("_") else rewrapped(found, self._graph.root())
+        return rewrapped(found, self._graph.root())
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Evaluate, and set an attribute of the value."""
@@ -96,6 +113,30 @@ class LazyFrame(Lazy):
             super().__setattr__(name, value)
         else:
             setattr(compute(self), name, computed(value))
+
+    def __delattr__(self, name: str) -> None:
+        """Evaluate, and delete an attribute of the value."""
+        delattr(compute(self), name)
+
+    def __dir__(self) -> list[str]:
+        """Return the names of the attributes of the value, columns among them."""
+        return dir(self._meta.empty)
+
+    def __copy__(self) -> Any:
+        """Copy the rows."""
+        return call_method(self, "copy")
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        """Copy the rows."""
+        return call_method(self, "copy")
+
+    def __round__(self, *digits: int) -> Any:
+        """Round the values."""
+        return call_method(self, "round", *digits)
+
+    def __delitem__(self, key: Any) -> None:
+        """Evaluate, and delete a column or a row."""
+        plain(operator.delitem, (self, key), {})
 
     def __getitem__(self, key: Any) -> Any:
         """Return columns, or the rows where a mask is true."""
@@ -109,17 +150,7 @@ class LazyFrame(Lazy):
         if not (self._node.is_pending and self._meta.empty.ndim == 2 and isinstance(key, str)):
             plain(operator.setitem, (self, key, value), {})
             return
-        made = capture_frame(with_column, SET_COLUMN, (self, key, value), {})
-        if isinstance(made, Lazy):
-            self._replace(made)
-        else:
-            self._node.finish(made)
-
-    def _replace(self, newer: Lazy) -> None:
-        """Take over a newer version of the value."""
-        self._node.lazy = None
-        self._node = newer._node
-        self._node.lazy = weakref.ref(self)
+        self._replace(capture_frame(with_column, SET_COLUMN, (self, key, value), {}))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Evaluate, and return an array."""
@@ -133,41 +164,43 @@ class LazyFrame(Lazy):
         return capture_frame(fn, OPERATOR, inputs, {})
 
 
-def _operator(function: Callable[..., Any], rule: Rule) -> Callable[..., Any]:
-    return lambda *operands: capture_frame(function, rule, operands, {})
+def _operate(function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+    return capture_frame(function, OPERATORS.get(function, OPERATOR), operands, {})
 
 
-def _reflected(function: Callable[..., Any], rule: Rule) -> Callable[..., Any]:
-    return lambda value, other: capture_frame(function, rule, (other, value), {})
+def _evaluating(name: str) -> Callable[..., Any]:
+    return lambda value, *args: plain(method_of(name), (value, *args), {})
 
 
-def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+def _in_place(name: str) -> Callable[..., Any]:
+    function, changing = getattr(operator, f"__{name}__"), getattr(operator, f"__i{name}__")
+
     def change(value: LazyFrame, other: Any) -> Any:
-        """Change the caller's own frame at once; evaluate any other one."""
-        node = value._node
-        compute(value)
-        node.data = plain(function, (value, other), {})
+        """Change the caller's own frame at once, others when they are evaluated."""
+        # Another series could have another name, which the result of the operator would not keep.
+        if value._node.is_pending and not (isinstance(other, LazyFrame) or is_frame(other)):
+            value._replace(_operate(function, (value, other)))
+        else:
+            node = value._node
+            compute(value)
+            node.data = plain(changing, (value, other), {})
         return value
 
     return change
 
 
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor"):
-    _rule = DIVISION if _name in ("floordiv", "mod") else OPERATOR
-    _plain_name = _name.rstrip("_")
-    setattr(LazyFrame, f"__{_plain_name}__", _operator(getattr(operator, _name), _rule))
-    setattr(LazyFrame, f"__r{_plain_name}__", _reflected(getattr(operator, _name), _rule))
-    _changing = getattr(operator, f"__i{_plain_name}__")
-    setattr(LazyFrame, f"__i{_plain_name}__", _in_place(_changing))
-for _name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert"):
-    setattr(LazyFrame, f"__{_name}__", _operator(getattr(operator, f"__{_name}__"), OPERATOR))
+define_operators(LazyFrame, _operate)
+for _name in BINARY:
+    setattr(LazyFrame, f"__i{_name}__", _in_place(_name))
+for _name in ("divmod", "rdivmod"):
+    setattr(LazyFrame, f"__{_name}__", _evaluating(f"__{_name}__"))
 
 
 LAZY_CLASSES[FrameMeta] = LazyFrame
 
 
 class LazyAccessor:
-    """The accessor ``str`` of a lazy series; its methods are captured."""
+    """The accessor ``str`` or ``dt`` of a lazy series; its methods and properties are captured."""
 
     def __init__(self, value: LazyFrame, name: str, empty: Any) -> None:
         self._value = value
@@ -175,10 +208,11 @@ class LazyAccessor:
         self._empty = empty
 
     def __getattr__(self, name: str) -> Any:
-        """Return a method that is captured, or evaluates."""
+        """Return a method, or a property; both are captured, or evaluate."""
+        path = f"{self._name}.{name}"
         if callable(getattr(self._empty, name)):
-            return functools.partial(call_method, self._value, f"{self._name}.{name}")
-        return getattr(getattr(compute(self._value), self._name), name)
+            return functools.partial(call_method, self._value, path)
+        return capture_frame(operator.attrgetter(path), METHODS.get(path), (self._value,), {})
 
     def __getitem__(self, key: Any) -> Any:
         """Evaluate, and return characters of each text."""
@@ -186,22 +220,29 @@ class LazyAccessor:
 
 
 class LazyIndexer:
-    """An indexer such as ``loc`` of a lazy frame, which evaluates."""
+    """An indexer of a lazy frame: ``loc`` with a mask is captured, anything else evaluates."""
 
     def __init__(self, value: LazyFrame, name: str) -> None:
         self._value = value
         self._name = name
 
-    def _indexer(self) -> Any:
-        return getattr(compute(self._value), self._name)
-
     def __getitem__(self, key: Any) -> Any:
-        """Evaluate, and return rows or values."""
-        return self._indexer()[computed(key)]
+        """Return the rows where a mask is true, all columns or some; else evaluate."""
+        mask, *columns = key if isinstance(key, tuple) else (key,)
+        if self._name == "loc" and isinstance(mask, LazyFrame):
+            if not columns:
+                return capture_frame(rows_at, CHOOSE, (self._value, mask), {})
+            if self._value.ndim == 2 and len(columns) == 1 and _are_columns(*columns):
+                return self._value[columns[0]].loc[mask]
+        return plain(_item, (self._value, self._name, key), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Evaluate, and set values."""
-        self._indexer()[computed(key)] = computed(value)
+        getattr(compute(self._value), self._name)[computed(key)] = computed(value)
+
+
+def _item(value: Any, indexer: str, key: Any) -> Any:
+    return getattr(value, indexer)[key]
 
 
 class LazyGroupBy:
@@ -304,7 +345,7 @@ def capture_frame(
 
 def _annotation(
     fn: Callable[..., Any], rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> FrameCall | None:
+) -> RowsCall | None:
     """Return the annotation of a call; ``None`` if it cannot be cut."""
     operands = (*args, *kwargs.values())
     main = next(each for each in operands if isinstance(each, LazyFrame))._meta
@@ -330,7 +371,7 @@ def _annotation(
         if isinstance(result, float):  # NaN, whose dtype is not that of an extreme of rows
             one = main.empty.dtype.type(1)
             result = fn(main.empty.reset_index(drop=True).reindex([0], fill_value=one))
-    return FrameCall(rule, tuple(is_cut), _result_meta(meta_of(result), main, rule))
+    return RowsCall(rule, tuple(is_cut), _result_meta(meta_of(result)))
 
 
 def _is_aligned(main: FrameMeta, meta: Meta, rule: Rule) -> bool | None:
@@ -350,8 +391,8 @@ def _same_labels(one: FrameMeta, other: FrameMeta) -> bool:
     """Return whether two frames have the same labels in the same order: else pandas aligns them."""
     if one.index is other.index:
         return True
-    known = hasattr(one.index, "equals") and hasattr(other.index, "equals")
-    return known and bool(one.index.equals(other.index))
+    known = hasattr(one.index, "identical") and hasattr(other.index, "identical")
+    return known and bool(one.index.identical(other.index))
 
 
 def _is_plain(value: Any, rule: Rule) -> bool:
@@ -363,25 +404,21 @@ def _is_plain(value: Any, rule: Rule) -> bool:
 
 def _meta_of(value: Any) -> Meta:
     """Return the meta of an operand; of a frame that exists as it is now."""
-    if isinstance(value, Lazy):
-        return value._node.meta if value._node.is_pending else meta_of(value._node.data)
-    return meta_of(value)
+    if not isinstance(value, Lazy):
+        return meta_of(value)
+    if not value._node.is_pending:  # a call may have changed the number of its rows in place
+        value._node.meta = meta_of(value._node.data)
+    return value._node.meta
 
 
 def _empty(value: Any) -> Any:
     """Return an operand without rows."""
     if not isinstance(value, Lazy) and not is_capturable(value):
         return value
-    meta = _meta_of(value)
-    if isinstance(meta, FrameMeta):
-        return meta.empty
-    meta = cast(ArrayMeta, meta)
-    return np.ones((0,) * len(meta.shape), meta.dtype)[()]
+    return cast(ArrayMeta | FrameMeta, _meta_of(value)).empty
 
 
-def _result_meta(meta: Meta, main: FrameMeta, rule: Rule) -> Meta:
-    if isinstance(meta, FrameMeta) and rule.keeps_rows:
-        return FrameMeta(meta.empty, main.length, main.index)
+def _result_meta(meta: Meta) -> Meta:
     if isinstance(meta, FrameMeta):
         return FrameMeta(meta.empty, None)
     return meta._replace(exact=False) if isinstance(meta, ArrayMeta) and not meta.shape else None

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import sys
 import threading
 import weakref
@@ -22,6 +23,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from spliter._errors import ForkedError
 from spliter.pipeline._types import SplitType
 
 Shape: TypeAlias = tuple[int | None, ...]
@@ -54,6 +56,17 @@ class ArrayMeta(NamedTuple):
         """Whether the shape is known."""
         return None not in self.shape
 
+    @property
+    def length(self) -> int | None:
+        """Number of rows, if known."""
+        return self.shape[0] if self.shape else None
+
+    @property
+    def empty(self) -> Any:
+        """An array like it without rows; a number if it has no axes."""
+        rows = (0, *[extent or 0 for extent in self.shape[1:]])
+        return np.ones(rows if self.shape else (), self.dtype)[()]
+
 
 @dataclass(frozen=True, slots=True)
 class FrameMeta:
@@ -72,6 +85,11 @@ class FrameMeta:
     empty: Any
     length: int | None
     index: Any = field(default_factory=object)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the number of rows is known."""
+        return self.length is not None
 
 
 Meta: TypeAlias = ArrayMeta | FrameMeta | None
@@ -92,7 +110,7 @@ class Site(NamedTuple):
     @classmethod
     def of_caller(cls) -> Site:
         """Return the innermost line outside of this package and NumPy."""
-        frame = sys._getframe(1)
+        frame = sys._getframe(3)  # the callers of this are called by this package
         while _is_library(frame.f_globals.get("__name__", "")) and frame.f_back is not None:
             frame = frame.f_back
         return cls(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
@@ -124,7 +142,7 @@ class Typing(NamedTuple):
     def agrees_with(self, known: tuple[SplitType | None, ...]) -> bool:
         """Return whether it cuts the inputs as they are cut already, where they are."""
         pairs = zip(known, self.inputs, strict=True)
-        return all(have is None or have == want for have, want in pairs)
+        return all(have is None or have is want or have == want for have, want in pairs)
 
 
 class Annotation(Protocol):
@@ -153,7 +171,7 @@ class Annotation(Protocol):
 class Node:
     """A value: an array or another object, or the result of a pending call."""
 
-    __slots__ = ("__weakref__", "call", "data", "lazy", "meta")
+    __slots__ = ("__weakref__", "call", "data", "lazy", "meta", "type")
 
     def __init__(self, data: Any, call: Call | None, meta: Meta) -> None:
         self.data = data
@@ -161,6 +179,8 @@ class Node:
         self.meta = meta
         self.lazy: weakref.ref[Any] | None = None
         """The lazy value that the program sees; dead if the program has dropped it."""
+        self.type: SplitType | None = None
+        """Of an argument of an annotated function: its type, which knows the bytes of a value."""
 
     @property
     def is_held(self) -> bool:
@@ -252,6 +272,19 @@ class Call:
         return args, kwargs
 
 
+class LostLock:
+    """The lock of a graph that was evaluated when this process was forked."""
+
+    def __enter__(self) -> None:
+        raise ForkedError(
+            f"{Site.of_caller()} uses a value that a pipeline was computing when this process was "
+            "forked; fork before or after that, or start processes by spawn"
+        )
+
+    def __exit__(self, *error: object) -> None:
+        """Do nothing."""
+
+
 class Graph:
     """Pending calls of values that have met, in program order.
 
@@ -265,11 +298,13 @@ class Graph:
     def __init__(self, *, returns: bool) -> None:
         self.returns = returns
         self.pending: list[Call] = []
-        self.lock = threading.RLock()
+        self.lock: Any = threading.RLock()
         self.sources: dict[int, Node] = {}
         self.locked: list[Any] = []
         self.has_escaped = False
         """Whether the program has got an array as it is, so that later changes must not wait."""
+        self.was_planned = False
+        """Whether a value was too large to run all calls at once."""
         self.merged_into: Graph | None = None
 
     def evaluate(self) -> bool:
@@ -302,8 +337,13 @@ class Graph:
                 array.flags.writeable = False
                 self.locked.append(array)
 
-    def unlock(self) -> None:
-        """Make the locked arrays writeable again."""
+    def begin(self) -> None:
+        """Count as one that is evaluated."""
+        _evaluated.add(self)
+
+    def end(self) -> None:
+        """End an evaluation: make the locked arrays writeable again."""
+        _evaluated.discard(self)
         for array in self.locked:
             array.flags.writeable = True
         self.locked.clear()
@@ -315,7 +355,21 @@ class Graph:
             self.sources.update(other.sources)
             self.locked += other.locked
             self.has_escaped |= other.has_escaped
+            self.was_planned |= other.was_planned
             other.pending, other.sources, other.locked, other.merged_into = [], {}, [], self
+
+
+_evaluated: Final[set[Graph]] = set()
+
+
+def _lock_lost_graphs() -> None:
+    """Refuse values that were being computed, by threads that a forked process has not got."""
+    for graph in _evaluated:
+        graph.lock = LostLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_lock_lost_graphs)
 
 
 def common_graph(graphs: Iterable[Graph]) -> Graph:

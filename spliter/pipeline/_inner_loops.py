@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -259,7 +260,7 @@ def _gives_equal_bits(ufunc: np.ufunc, loop: Loop) -> bool:
     arrays = [*inputs, *map(np.empty_like, expected)]
     strides = tuple(each.itemsize for each in arrays)
     call = InnerCall(
-        loop, tuple(range(len(arrays))), (0,) * len(arrays), Walk(False, 1, strides, strides)
+        loop, Walk.of(False, 1, (0,) * len(arrays), strides, strides), range(len(arrays))
     )
     places = addresses_of(arrays)
     ran = Table([call], 0).run(places.ctypes.data, 0, len(numbers))
@@ -280,14 +281,21 @@ class Walk(NamedTuple):
         Whether the inner loop runs once for each item; else once for all.
     extent : int
         Elements of an item.
-    outer, inner : tuple of int
-        Strides of the operands, in bytes.
+    strides : tuple of int
+        Of each operand, up to `MOST_OPERANDS`: the bytes from an item to the next where a batch
+        begins at its first item (0 for memory that every batch uses), then the strides of the outer
+        loop and those of the inner one.
     """
 
     has_rows: bool
     extent: int
-    outer: tuple[int, ...]
-    inner: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, has_rows: bool, extent: int, *strides: Sequence[int]) -> Walk:
+        """Return a walk, given the three strides of the operands that there are."""
+        padded = [(*each, *(0,) * (MOST_OPERANDS - len(each))) for each in strides]
+        return cls(has_rows, extent, tuple(itertools.chain(*padded)))
 
 
 class InnerCall(NamedTuple):
@@ -296,28 +304,22 @@ class InnerCall(NamedTuple):
     Parameters
     ----------
     loop : Loop
+    walk : Walk
     registers : tuple of int
         Where the addresses of its operands are.
-    advances : tuple of int
-        Bytes from an item of each operand to the next, where a batch begins at its first item; 0
-        for memory that every batch uses.
-    walk : Walk
     """
 
     loop: Loop
-    registers: tuple[int, ...]
-    advances: tuple[int, ...]
     walk: Walk
+    registers: Sequence[int]
 
     def record(self, flags: int) -> list[int]:
         """Return what the compiled function reads; it stops after errors of some flags."""
-        loop, walk, count = self.loop, self.walk, len(self.registers)
-        rest = (0,) * (MOST_OPERANDS - count)
+        loop, walk, registers = self
         return [
             *(loop.address, loop.context, loop.auxdata, flags if loop.watches else 0),
-            *(count, walk.has_rows, walk.extent),
-            *(*self.registers, *rest, *self.advances, *rest),
-            *(*walk.outer, *rest, *walk.inner, *rest),
+            *(len(registers), walk.has_rows, walk.extent),
+            *(*registers, *(0,) * (MOST_OPERANDS - len(registers)), *walk.strides),
         ]
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import sys
 import weakref
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import numpy as np
 
@@ -28,11 +29,24 @@ class Lazy:
         self._graph = graph
         node.lazy = weakref.ref(self)
 
+    def _replace(self, newer: Any) -> None:
+        """Take over a newer version of the value, lazy or not."""
+        if not isinstance(newer, Lazy):
+            self._node.finish(newer)
+            return
+        self._node.lazy = None
+        self._node = newer._node
+        self._node.lazy = weakref.ref(self)
+
     def __getattr__(self, name: str) -> Any:
         """Evaluate, and return an attribute of the value."""
         if name.startswith("__"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(compute(self), name)
+
+    def __copy__(self) -> Any:
+        """Copy the value."""
+        return copy.copy(compute(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the value itself."""
@@ -53,6 +67,9 @@ class Lazy:
     def __index__(self) -> int:
         return operator.index(compute(self))
 
+    def __round__(self, *digits: int) -> Any:
+        return round(compute(self), *digits)
+
     def __repr__(self) -> str:
         return repr(compute(self))
 
@@ -71,7 +88,33 @@ class Lazy:
     def __contains__(self, item: Any) -> bool:
         return item in compute(self)
 
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        """Return the hash of a number; arrays and frames have none."""
+        return hash(compute(self))
+
+
+BINARY: Final = (
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor"),
+)
+"""Operators that have a reflected form and one in place."""
+
+_OTHERS: Final = ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert")
+
+
+def define_operators(kind: type[Lazy], call: Callable[[Callable[..., Any], Any], Any]) -> None:
+    """Give a class the operators of Python.
+
+    Parameters
+    ----------
+    kind : type
+    call : callable
+        Takes the function of an operator and a tuple of its operands.
+    """
+    for name in (*BINARY, *_OTHERS):
+        function = getattr(operator, f"__{name}__")
+        setattr(kind, f"__{name}__", lambda *given, by=function: call(by, given))
+        if name in BINARY:
+            setattr(kind, f"__r{name}__", lambda one, two, by=function: call(by, (two, one)))
 
 
 def _identity(value: Any) -> Any:
@@ -89,30 +132,36 @@ def compute(value: Any) -> Any:
         return value
     graph = value._graph.root()
     graph.check_at_client(value._node)
-    if graph.pending:
+    if graph.pending or value._node.is_pending:  # another thread may run the pending calls
         evaluate(graph)
     return value._node.data
 
 
 def lazies_in(value: Any) -> list[Lazy]:
-    """Return the lazy values in a value, also in lists, tuples and dicts."""
+    """Return the lazy values in a value, also in lists, tuples, dicts and slices."""
     if isinstance(value, Lazy):
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
+    elif isinstance(value, slice):
+        value = value.start, value.stop, value.step
     if isinstance(value, list | tuple):
         return [each for item in value for each in lazies_in(item)]
     return []
 
 
 def computed(value: Any) -> Any:
-    """Return a value with all lazy values in it evaluated, also in lists, tuples and dicts."""
+    """Return a value with all lazy values in it evaluated, also in what :func:`lazies_in` knows."""
     if isinstance(value, Lazy):
         return compute(value)
     if not lazies_in(value):
         return value
     if isinstance(value, dict):
-        return {key: computed(item) for key, item in value.items()}
+        result = copy.copy(value)  # of its own class
+        result.update({key: computed(item) for key, item in value.items()})
+        return result
+    if isinstance(value, slice):
+        return slice(computed(value.start), computed(value.stop), computed(value.step))
     items = [computed(item) for item in value]
     if isinstance(value, tuple) and hasattr(value, "_make"):
         return value._make(items)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from spliter._cache import cache_nbytes
 from spliter._errors import InvalidArgumentError
 
 Count: TypeAlias = int | Literal["auto"]
@@ -17,18 +18,7 @@ Count: TypeAlias = int | Literal["auto"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options that hold for the calls of a ``with options(...)`` block.
-
-    Parameters
-    ----------
-    threads : int or "auto"
-        Threads that run batches; by default one for each CPU that this process may use.
-    batch : int or "auto"
-        Items (rows) of a batch; by default as many as fit the level-2 cache.
-    pedantic : bool
-        Whether sources are locked while calls are pending, empty or unequal pieces are refused,
-        and every call is logged.
-    """
+    """What :func:`options` sets for the calls of its ``with`` block."""
 
     threads: Count = "auto"
     batch: Count = "auto"
@@ -42,6 +32,13 @@ class Options:
         if hasattr(os, "sched_getaffinity"):
             return len(os.sched_getaffinity(0))
         return os.cpu_count() or 1
+
+    def runs_plain(self, nbytes: float) -> bool:
+        """Return whether calls run at once, not in batches, if the largest value is so small.
+
+        It is in the cache, and to capture and plan a call takes as long as one on 20,000 numbers.
+        """
+        return self.batch == "auto" and nbytes <= cache_nbytes() // 4
 
 
 CURRENT: Final = contextvars.ContextVar("spliter_pipeline_options", default=Options())  # noqa: B039 -- it is frozen
@@ -60,8 +57,8 @@ def options(
         Threads that run batches. ``"auto"`` uses every CPU that this process may use; in tasks of
         a Split, one.
     batch : int or "auto", optional
-        Items (rows) of a batch. ``"auto"`` chooses as many as fit the level-2 cache, and runs the
-        plain function on small arguments.
+        Items (rows) of a batch. ``"auto"`` chooses as many as fit the level-2 cache, and runs
+        the plain calls if all values are small.
     pedantic : bool, optional
         Lock sources while calls are pending, refuse empty or unequal pieces, log every call.
 

@@ -1,6 +1,6 @@
 """Pipelines over a Split: the body runs once at the client, each pass is one task per partition.
 
-The client knows the dtype and the width of the rows only. The calls of a pass are sent to the
+The client knows the dtypes and the width of the rows only. The calls of a pass are sent to the
 partitions, which run them on batches of each block; results with rows stay there::
 
     x - x.mean(axis=0)      pass 1   each partition   mean: sum and count of its rows
@@ -22,18 +22,31 @@ from spliter._results import gather, reduce
 from spliter._split import Split
 from spliter.backend.protocols import SupportsExample
 from spliter.pipeline._capture import wrap
+from spliter.pipeline._columns import narrow
 from spliter.pipeline._elementwise import ELEMENTWISE
 from spliter.pipeline._evaluate import run_whole
-from spliter.pipeline._graph import ArrayMeta, Call, Graph, Node, Site, Typing
-from spliter.pipeline._lazy import Lazy, is_array
+from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Graph, Meta, Node, Site, Typing
+from spliter.pipeline._lazy import Lazy, is_array, is_frame
 from spliter.pipeline._options import CURRENT
-from spliter.pipeline._pass import UNUSED, Pass, PassCall, Ref, Unfinished, Whole, run_pass
+from spliter.pipeline._pass import (
+    Pass,
+    PassCall,
+    Ref,
+    Run,
+    Unfinished,
+    combine_runs,
+    dtypes_of,
+    run_pass,
+)
 from spliter.pipeline._planner import needed
-from spliter.pipeline._types import Broadcast, Reduction, SplitType, Unknown
+from spliter.pipeline._types import Broadcast, Groups, Reduction, SplitType, Unknown
 from spliter.pipeline._warnings import WarningRecorder
 
 ROWS = Unknown(-1)
 """Type of values with a row for each row of the Split, whose lengths each partition knows."""
+
+COMBINED = (Reduction, Groups, Broadcast)
+"""Types of results that the client combines; those of others stay at the partitions."""
 
 
 class SplitGraph(Graph):
@@ -48,18 +61,24 @@ class SplitGraph(Graph):
         super().__init__(returns=True)
         self.split = split
         self.partitions = list(split)
+        self.partitions[0].indexes.check_whole_rows("the argument of a pipeline")
         self.carried: tuple[Node, ...] = ()
         self.futures: list[Any] = []
         self.kinds: dict[Node, SplitType] = {}
         self.members = [self._member(each) for each in _examples(split)]
 
     def _member(self, example: Any) -> Node:
-        if not is_array(example):
+        meta: Meta
+        if is_array(example):
+            meta = ArrayMeta((None, *example.shape[1:]), example.dtype)
+        elif is_frame(example):
+            meta = FrameMeta(example.iloc[:0], None)
+        else:
             raise InvalidArgumentError(
                 f"the blocks of this Split are of type {type(example).__name__}, and a pipeline "
-                "over a Split takes NumPy arrays of numbers; call it in a task, on each block"
+                "over a Split takes NumPy arrays of numbers and frames of pandas; call it in a "
+                "task, on each block"
             )
-        meta = ArrayMeta((None, *example.shape[1:]), example.dtype)
         node = Node(None, Call(_rows_of_split, (), {}, ELEMENTWISE), meta)
         self.kinds[node] = ROWS
         return node
@@ -75,12 +94,13 @@ class SplitGraph(Graph):
         raise WholeArrayError(
             f"{Site.of_caller()} needs all rows of a value over {self.split!r} in the client's "
             f"memory, about {self.split.nbytes} bytes; reduce it first, return it and use the "
-            "collection, or pass arrays instead of the Split"
+            "collection, or pass arrays or frames instead of the Split"
         )
 
     def evaluate(self) -> bool:
         """Run all pending calls, in as many passes as they need."""
         pending, self.pending = needed(self.pending), []
+        narrow(pending)
         while pending:
             pending = self._run_pass(pending)
         return True
@@ -98,7 +118,7 @@ class SplitGraph(Graph):
                 typing = self._typing(call)
                 chosen.append((call, typing))
                 for number, node in call.live_outputs():
-                    if not isinstance(typing.outputs[number], Reduction | Broadcast):
+                    if not isinstance(typing.outputs[number], COMBINED):
                         self.kinds[node] = typing.outputs[number]
         if chosen:
             self._submit(chosen, postponed)
@@ -111,16 +131,14 @@ class SplitGraph(Graph):
                 return typing
         raise WholeArrayError(
             f"{call.name} ({call.site}) needs the whole array over {self.split!r}, about "
-            f"{self.split.nbytes} bytes; call it on each block in a task, or pass arrays "
-            "instead of the Split"
+            f"{self.split.nbytes} bytes; call it on each block in a task, or pass arrays or "
+            "frames instead of the Split"
         )
 
     def _submit(self, chosen: Sequence[tuple[Call, Typing]], postponed: Sequence[Call]) -> None:
         numbers: dict[Node, int] = {}
 
-        def number_of(node: Node) -> Any:
-            if node not in self.kinds and not node.is_pending:
-                return Whole(node.data)
+        def number_of(node: Node) -> Ref:
             return Ref(numbers.setdefault(node, len(numbers)))
 
         for node in (*self.members, *self.carried):
@@ -131,15 +149,23 @@ class SplitGraph(Graph):
             calls.append(_sent(call, typing, number_of, numbers))
             for at, node in call.live_outputs():
                 kind = typing.outputs[at]
-                if isinstance(kind, Broadcast):
-                    kind = Reduction(None, _first_of_two)
+                if isinstance(kind, Broadcast | Groups):
+                    kind = Reduction(None, functools.partial(_merged, kind), commutative=True)
                 if isinstance(kind, Reduction):
                     reductions.append((node, kind))
+                    if kind.takes_start:
+                        self.split.resolve_item_indexes()
                 elif node.is_held or node in wanted:
                     rows.append(node)
         spec = Pass(
             tuple(numbers[node] for node in self.members),
+            tuple(dtypes_of(getattr(node.meta, "empty", node.meta)) for node in self.members),
             tuple(numbers[node] for node in self.carried),
+            {
+                number: node.data
+                for node, number in numbers.items()
+                if node not in self.kinds and not node.is_pending
+            },
             tuple(calls),
             tuple(numbers[node] for node in rows),
             tuple((numbers[node], kind) for node, kind in reductions),
@@ -163,7 +189,7 @@ class SplitGraph(Graph):
             for partition, future in zip(self.partitions, self.futures, strict=True)
         ]
         (merged,) = gather([reduce(functools.partial(_combine, kinds), parts)])
-        for (node, kind), value in zip(reductions, merged, strict=True):
+        for (node, kind), ((_, _, value),) in zip(reductions, merged, strict=True):
             if value is None:
                 raise InvalidArgumentError(
                     f"a reduction over {self.split!r} has no rows; pass a collection with rows"
@@ -178,8 +204,8 @@ class SplitGraph(Graph):
             )
         output = self.carried.index(node)
         meta = node.meta
-        if isinstance(meta, ArrayMeta) and meta.exact:
-            example = np.empty([extent or 0 for extent in meta.shape], meta.dtype)
+        if isinstance(meta, FrameMeta) or (meta is not None and meta.exact):
+            example = meta.empty
         else:
             first = self.partitions[0].submit(_example_of_result, self.futures[0], output)
             (example,) = gather([first])
@@ -192,28 +218,27 @@ class SplitGraph(Graph):
 
 
 def _sent(
-    call: Call, typing: Typing, number_of: Callable[[Node], Any], numbers: dict[Node, int]
+    call: Call, typing: Typing, number_of: Callable[[Node], Ref], numbers: dict[Node, int]
 ) -> PassCall:
     """Return a call in the form that is sent to partitions."""
     args, kwargs = call.filled(number_of)
     into = None if call.into is None else number_of(call.into)
     for _, node in call.live_outputs():
         numbers.setdefault(node, len(numbers))
-    alive = [each() for each in call.outputs]
-    outputs = [UNUSED if node is None else numbers[node] for node in alive]
+    outputs = [None if (made := each()) is None else numbers[made] for each in call.outputs]
     fn = call.fn
     annotation: Any = call.annotation
     for kind in typing.outputs:
         if isinstance(kind, Reduction):
             fn, annotation = (
                 kind.partial or fn,
-                Unfinished(annotation, annotation.scratch, len(outputs)),
+                Unfinished(annotation, annotation.scratch, len(outputs), kind.takes_start),
             )
     return PassCall(fn, args, kwargs, annotation, call.errstate, tuple(outputs), into)
 
 
-def _first_of_two(one: Any, other: Any) -> Any:
-    return one
+def _merged(kind: SplitType, one: Any, other: Any) -> Any:
+    return kind.merge([one, other])
 
 
 def _partials(partition: Partition, result: tuple[Any, ...], first: int) -> Any:
@@ -226,11 +251,13 @@ def _example_of_result(partition: Partition, result: tuple[Any, ...], output: in
     return result[output][0][:0]
 
 
-def _combine(kinds: Sequence[Reduction], one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
-    """Combine the partial results of two partitions; ``None`` is one without rows."""
+def _combine(
+    kinds: Sequence[Reduction], one: Sequence[list[Run]], other: Sequence[list[Run]]
+) -> list[list[Run]]:
+    """Combine the partial results of the blocks of two partitions."""
     return [
-        b if a is None else a if b is None else kind.merge_two(a, b)
-        for kind, a, b in zip(kinds, one, other, strict=True)
+        combine_runs(kind, (*runs, *others))
+        for kind, runs, others in zip(kinds, one, other, strict=True)
     ]
 
 

@@ -6,20 +6,19 @@ result for each value that stays at the partition and for each that is combined.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
+from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition
 from spliter.backend.contents import count_rows
-from spliter.pipeline._evaluate import evaluate, single_threaded
-from spliter.pipeline._graph import Call, Graph, Typing
+from spliter.pipeline._evaluate import evaluate
+from spliter.pipeline._graph import Call, Graph, Node, Typing
 from spliter.pipeline._lazy import Lazy
 from spliter.pipeline._options import CURRENT, Options
 from spliter.pipeline._types import Reduction, SplitType
-
-UNUSED = -1
-"""Number of results that nothing uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +28,16 @@ class Ref:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """A value that every partition gets."""
-
-    data: Any
-
-
 @dataclass(frozen=True)
 class PassCall:
-    """A call, as it is sent to partitions; values are :class:`Ref` and :class:`Whole` objects."""
+    """A call, as it is sent to partitions; values are :class:`Ref` objects."""
 
     fn: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     annotation: Any
     errstate: Any
-    outputs: tuple[int, ...]
+    outputs: tuple[int | None, ...]
     into: Ref | None
 
 
@@ -57,20 +49,34 @@ class Pass:
     ----------
     members : tuple of int
         Numbers of the collections of the Split.
+    dtypes : tuple of dtype or dict
+        Their dtypes, by which the calls were planned; of frames those of the columns.
     carried : tuple of int
         Numbers of the values that the pass before has kept at the partition.
+    wholes : dict of int to object
+        Values that every partition gets, by their numbers.
     calls : tuple of PassCall
     rows : tuple of int
-        Results that stay at the partition, one array for each block.
+        Results that stay at the partition, one array or frame for each block.
     reductions : tuple of (int, Reduction)
         Results that are combined, over blocks without rows left out.
     """
 
     members: tuple[int, ...]
+    dtypes: tuple[Any, ...]
     carried: tuple[int, ...]
+    wholes: dict[int, Any]
     calls: tuple[PassCall, ...]
     rows: tuple[int, ...]
     reductions: tuple[tuple[int, Reduction], ...]
+
+
+class Run(NamedTuple):
+    """The partial result of blocks that follow each other; ``None`` if they have no rows."""
+
+    first: int
+    last: int
+    partial: Any
 
 
 @dataclass(frozen=True)
@@ -80,12 +86,20 @@ class Unfinished:
     annotation: Any
     scratch: bool
     outputs: int
+    takes_start: bool
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Any:
         """Return the typings of the reduction, without its last step."""
         for typing in self.annotation.typings(call, known):
             outputs = tuple(
-                Reduction(None, kind.merge_two) if isinstance(kind, Reduction) else kind
+                Reduction(
+                    None,
+                    kind.merge_two,
+                    takes_start=kind.takes_start,
+                    commutative=kind.commutative,
+                )
+                if isinstance(kind, Reduction)
+                else kind
                 for kind in typing.outputs
             )
             yield Typing(typing.inputs, outputs, typing.length)
@@ -109,52 +123,108 @@ def run_pass(partition: Partition, spec: Pass, options: Options, carried: Any = 
     Returns
     -------
     tuple
-        A list of arrays, one per block, for each result with rows; then a partial result, or
-        ``None`` without rows, for each reduction.
+        A list of arrays or frames, one per block, for each result with rows; then a list of
+        :class:`Run` for each reduction.
     """
     rows: list[list[Any]] = [[] for _ in spec.rows]
-    partials: list[list[Any]] = [[] for _ in spec.reductions]
-    token = CURRENT.set(single_threaded(options))
+    partials: list[list[Run]] = [[] for _ in spec.reductions]
+    starts = partition.indexes.item_starts
+    # The engine runs one task per core.
+    token = CURRENT.set(replace(options, threads=1) if options.threads == "auto" else options)
     try:
-        for number, (_, block) in enumerate(partition.items()):
+        for number, (index, block) in enumerate(partition.items()):
             members = block if isinstance(block, tuple) else (block,)
-            values = dict(zip(spec.members, members, strict=True))
+            _check_dtypes(members, spec.dtypes, index)
+            values = spec.wholes | dict(zip(spec.members, members, strict=True))
             kept_before = zip(spec.carried, carried or (), strict=False)
             values.update((at, kept[number]) for at, kept in kept_before)
-            found = _run_block(spec, values, has_rows=count_rows(members[0]) > 0)
+            start = 0 if starts is None else int(starts[number])
+            found = _run_block(spec, values, start, has_rows=count_rows(members[0]) > 0)
             for kept, at in zip(rows, spec.rows, strict=True):
                 kept.append(found[at])
             for parts, (at, _) in zip(partials, spec.reductions, strict=True):
-                if at in found:
-                    parts.append(found[at])
+                parts.append(Run(index[0], index[0], found.get(at)))
     finally:
         CURRENT.reset(token)
-    combined = [
-        kind.combine(parts) if parts else None
-        for parts, (_, kind) in zip(partials, spec.reductions, strict=True)
-    ]
-    return (*rows, *combined)
+    kinds = [kind for _, kind in spec.reductions]
+    return (*rows, *map(combine_runs, kinds, partials))
 
 
-def _run_block(spec: Pass, values: dict[int, Any], *, has_rows: bool) -> dict[int, Any]:
-    """Run the calls of a pass on one block; return what is wanted, by its number."""
+def dtypes_of(value: Any) -> Any:
+    """Return the dtype of an array, or names of dtypes: that of a series, those of columns."""
+    if not hasattr(type(value), "dtypes"):
+        return value.dtype
+    if value.ndim == 1:
+        return _without_categories(value.dtype)
+    return dict(zip(value.columns, map(_without_categories, value.dtypes), strict=True))
+
+
+def _without_categories(dtype: Any) -> str:
+    return "category" if hasattr(dtype, "categories") else str(dtype)
+
+
+def _check_dtypes(members: tuple[Any, ...], dtypes: tuple[Any, ...], index: Any) -> None:
+    for member, planned in zip(members, dtypes, strict=True):
+        found = dtypes_of(member)
+        if not count_rows(member) or found == planned:
+            continue
+        here, there = found, planned
+        if isinstance(planned, dict) and isinstance(found, dict):
+            names = [name for name in planned | found if found.get(name) != planned.get(name)]
+            here, there = ({name: each.get(name) for name in names} for each in (found, planned))
+        raise InvalidArgumentError(
+            f"block {index} has dtype {here}, the pipeline was planned for {there}, that of the "
+            "first block; convert the blocks to one dtype"
+        )
+
+
+def combine_runs(kind: Reduction, runs: Iterable[Run]) -> list[Run]:
+    """Combine the partial results of blocks that follow each other; if commutative, of all.
+
+    Parameters
+    ----------
+    kind : Reduction
+    runs : iterable of Run
+        In any order, of different blocks.
+
+    Examples
+    --------
+    >>> import operator
+    >>> joined = Reduction(merge=operator.add)
+    >>> combine_runs(joined, [Run(3, 3, "d"), Run(0, 0, "a"), Run(1, 1, "b")])
+    [Run(first=0, last=1, partial='ab'), Run(first=3, last=3, partial='d')]
+    """
+    combined: list[Run] = []
+    for run in sorted(runs, key=lambda run: run.first):
+        before = combined[-1] if combined else None
+        if before is None or not (kind.commutative or before.last + 1 == run.first):
+            combined.append(run)
+        else:
+            parts = [each.partial for each in (before, run) if each.partial is not None]
+            combined[-1] = Run(before.first, run.last, kind.combine(parts) if parts else None)
+    return combined
+
+
+def _run_block(spec: Pass, values: dict[int, Any], start: int, *, has_rows: bool) -> dict[int, Any]:
+    """Run the calls of a pass on the block at a row; return what is wanted, by its number."""
     graph = Graph(returns=True)
-    nodes = {number: graph.source(value) for number, value in values.items()}
+    nodes: dict[Any, Node] = {at: graph.source(value) for at, value in values.items()}
     wanted = {*spec.rows, *(at for at, _ in spec.reductions)}
     held = []
 
     def filled(value: Any) -> Any:
-        if isinstance(value, Ref):
-            return nodes[value.number]
-        return graph.source(value.data) if isinstance(value, Whole) else value
+        return nodes[value.number] if isinstance(value, Ref) else value
 
     for each in spec.calls:
-        if isinstance(each.annotation, Unfinished) and not has_rows:
-            continue
+        fn = each.fn
+        if isinstance(each.annotation, Unfinished):
+            if not has_rows:
+                continue
+            if each.annotation.takes_start:
+                fn = functools.partial(_at, start, fn)
         args = tuple(map(filled, each.args))
         kwargs = {name: filled(value) for name, value in each.kwargs.items()}
-        into = nodes[each.into.number] if each.into else None
-        call = Call(each.fn, args, kwargs, each.annotation, into=into)
+        call = Call(fn, args, kwargs, each.annotation, into=filled(each.into))
         call.errstate = each.errstate
         made = call.make_outputs(each.annotation.metas(call))
         nodes.update(zip(each.outputs, made, strict=True))
@@ -164,3 +234,8 @@ def _run_block(spec: Pass, values: dict[int, Any], *, has_rows: bool) -> dict[in
         graph.pending.append(call)
     evaluate(graph)
     return {at: nodes[at].data for at in wanted if at in nodes}
+
+
+def _at(first: int, partial: Any, *args: Any, start: int = 0, **kwargs: Any) -> Any:
+    """Call the first step of a reduction on a batch of the block that begins at a row."""
+    return partial(*args, start=first + start, **kwargs)

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Node, Typing
+from spliter.pipeline._graph import ArrayMeta, Call, Node, Typing
+from spliter.pipeline._options import Options
 from spliter.pipeline._overlap import conflicts, same_view
-from spliter.pipeline._types import Reduction, SplitType, broadcast
+from spliter.pipeline._types import Reduction, SplitType, broadcast, nbytes_of
 
 
 @dataclass(eq=False)
@@ -108,6 +109,33 @@ def needed(pending: Sequence[Call]) -> list[Call]:
     return chosen[::-1]
 
 
+def plan_for(options: Options, calls: Sequence[Call]) -> Plan:
+    """Plan calls, unless all their values are small: these run one after the other.
+
+    Parameters
+    ----------
+    options : Options
+    calls : sequence of Call
+        In program order.
+    """
+    seen: set[Node] = set()  # to count the bytes of a frame takes as long as a call of pandas
+    for call in calls:
+        nodes = {*call.inputs, *dict(call.live_outputs()).values()} - seen
+        if not all(options.runs_plain(_nbytes(node)) for node in nodes):
+            return plan(calls)
+        seen |= nodes
+    return Plan([Stage(None, "all values are small", [(call, _whole(call)) for call in calls])], [])
+
+
+def _nbytes(node: Node) -> int:
+    """Return the approximate bytes of a value, as far as they are known."""
+    if not node.is_pending:
+        return nbytes_of(node.data, node.type)
+    if isinstance(node.meta, ArrayMeta):
+        return (_size(node) or 0) * node.meta.dtype.itemsize
+    return 0
+
+
 def plan(calls: Sequence[Call], first: Sequence[Call] = ()) -> Plan:
     """Place each call in the earliest stage that its inputs and its memory allow.
 
@@ -183,7 +211,7 @@ def _place(stages: list[Stage], first: int, call: Call) -> tuple[int, Typing] | 
             return number, typing
     if not all(map(_is_plannable, call.inputs)):
         return None
-    reason = _why_not(stages[-1], call) if stages else "the first one"
+    reason = _why_not(stages[-1], call) if stages else ""
     options = _typings_alone(call)
     typing = next((each for each in options if _is_free_of_conflicts(call, each)), None)
     if typing is None:
@@ -216,11 +244,7 @@ def _typings_alone(call: Call) -> Iterable[Typing]:
 
 def _is_plannable(node: Node) -> bool:
     """Return whether the length of a value is known."""
-    if node.call is None:
-        return True
-    if isinstance(node.meta, FrameMeta):
-        return node.meta.length is not None
-    return isinstance(node.meta, ArrayMeta) and node.meta.is_known
+    return node.call is None or (node.meta is not None and node.meta.is_known)
 
 
 def _whole(call: Call) -> Typing:

@@ -35,10 +35,12 @@ Black-Scholes, 17, 15, 15, 15, 15 and 16 for the additions."""
 MAX_TEMPORARY_NBYTES: Final = 2**21
 """Most bytes of the temporaries of a thread."""
 
-MIN_FRAME_ROWS: Final = 2**19
-"""Fewest rows of a batch with frames: a call of pandas takes some 50 us on any number of rows, and
-holds the interpreter lock. With 1/8, 1/4 and 1/2 million rows, 2 threads took 210, 159 and 128 ms
-of processor time for the index of crimes, 354, 259 and 197 ms for the names of babies."""
+LEAST_FRAME_ROWS: Final = 2**18
+MOST_FRAME_ROWS: Final = 2**20
+"""Rows of a batch with frames. A call of pandas takes some 50 us on any number of rows, and holds
+the interpreter lock. With 1/8, 1/4, 1/2 and 1 million rows, 2 threads took 131, 89, 62 and 54 ms
+for the index of crimes, 234, 161, 136 and 119 ms for the names of babies. Batches of more take more
+memory, and are no faster."""
 
 
 class Step(NamedTuple):
@@ -112,8 +114,8 @@ class Program:
     allocated: list[tuple[Node, Any]] = field(default_factory=list)
     """Results that the calls write straight into an array."""
 
-    least_batch: int = 1
-    """Fewest items of a batch by default."""
+    has_frames: bool = False
+    """Whether items are rows of frames."""
 
     item_nbytes: float = 0.0
     """Bytes of an item of all pieces that are live at a time."""
@@ -121,14 +123,22 @@ class Program:
     temporary_nbytes: float = 0.0
     """Bytes of an item of those that are neither sources nor results."""
 
-    def batch(self, asked: int | str, driver: str) -> int:
+    def batch(self, asked: int | str, driver: str, threads: int) -> int:
         """Return the items of a batch, so that its pieces fit the cache."""
         if isinstance(asked, int):
             return asked
+        count = -(-self.length // self._fitting(driver, threads))
+        if count > 1:  # as many for each thread
+            count = -(-count // threads) * threads
+        return -(-self.length // count)
+
+    def _fitting(self, driver: str, threads: int) -> int:
+        """Return the most items of a batch."""
+        if self.has_frames:
+            return min(max(-(-self.length // threads), LEAST_FRAME_ROWS), MOST_FRAME_ROWS)
         in_cache = CACHE_SHARES[driver] * cache_nbytes() / max(self.item_nbytes, 1.0)
         bounded = MAX_TEMPORARY_NBYTES / max(self.temporary_nbytes, 1.0)
-        fitting = max(int(min(in_cache, bounded)), self.least_batch)
-        return -(-self.length // -(-self.length // fitting))
+        return max(int(min(in_cache, bounded)), 1)
 
     def add_temporary(self, nbytes: float) -> None:
         """Count bytes of an item of a temporary."""
@@ -157,12 +167,12 @@ class _Compiler:
         self.at: dict[Node, int] = {}
         self.cut_at: dict[tuple[int, SplitType], int] = {}
         self.free: dict[tuple[Any, ...], list[int]] = {}
-        self.slot_of: dict[Node, tuple[tuple[Any, ...], int]] = {}
+        self.slot_of: dict[Node, tuple[list[int], int]] = {}
         self.allocated: dict[Node, float] = {}
         self.allocated_nbytes = self.peak_nbytes = 0.0
         self.stored = {*stage.stored}
-        if any(isinstance(node.meta, FrameMeta) for call, _ in stage.calls for node in call.inputs):
-            program.least_batch = MIN_FRAME_ROWS
+        inputs = (node for call, _ in stage.calls for node in call.inputs)
+        program.has_frames = any(isinstance(node.meta, FrameMeta) for node in inputs)
         last_use: dict[Node, int] = {}
         for number, (call, _) in enumerate(stage.calls):
             last_use.update(dict.fromkeys(call.inputs, number))
@@ -187,8 +197,8 @@ class _Compiler:
         """Reuse or free the memory of values that the last step was the last to use."""
         for node in nodes:
             if node in self.slot_of:
-                key, register = self.slot_of.pop(node)
-                self.free.setdefault(key, []).append(register)
+                free, register = self.slot_of.pop(node)
+                free.append(register)
         if freed := [node for node in nodes if node in self.allocated and node not in self.stored]:
             step = self.program.steps[-1]
             self.allocated_nbytes -= sum(self.allocated.pop(node) for node in freed)
@@ -252,17 +262,19 @@ class _Compiler:
         if key not in self.cut_at:
             self.cut_at[key] = self._register()
             self.program.cuts.append((self.cut_at[key], kind, data))
-            self.program.item_nbytes += item_nbytes(kind, data) if nbytes is None else nbytes
+            if nbytes is None and not self.program.has_frames:
+                nbytes = item_nbytes(kind, data)
+            self.program.item_nbytes += nbytes or 0.0
         return self.cut_at[key]
 
     def _outs(self, call: Call, typing: Typing, live: list[tuple[int, Node]]) -> tuple[int, ...]:
         """Return registers of arrays into which a ufunc writes its results."""
         if not isinstance(call.fn, np.ufunc) or len(live) < len(call.outputs):
             return ()
-        pairs = [(node, typing.outputs[number]) for number, node in live]
+        pairs = [(node, cast(Axis, typing.outputs[number])) for number, node in live]
         if not all(self._can_be_out(*pair) for pair in pairs):
             return ()
-        return tuple([self._out(node, cast(Axis, kind)) for node, kind in pairs])
+        return tuple([self._out(*pair) for pair in pairs])
 
     def _can_be_out(self, node: Node, kind: SplitType) -> bool:
         known = isinstance(node.meta, ArrayMeta) and node.meta.exact
@@ -277,14 +289,14 @@ class _Compiler:
             result = np.empty(shape, meta.dtype, order="F" if fortran else "C")
             self.program.allocated.append((node, result))
             return self._cut(result, kind)
-        key = (meta.dtype, shape, kind)
-        if self.free.get(key):
-            register = self.free[key].pop()
+        free = self.free.setdefault((meta.dtype, shape, kind.axis), [])
+        if free:
+            register = free.pop()
         else:
             register = self._register()
             self.program.scratch.append(Scratch(register, shape, kind.axis, meta.dtype, fortran))
             self.program.add_temporary(_expected_nbytes(node, kind))
-        self.slot_of[node] = key, register
+        self.slot_of[node] = free, register
         return register
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -11,34 +11,8 @@ from spliter._errors import AnnotationError
 from spliter.pipeline._types import Axis, SplitType
 
 
-class Collector(Protocol):
-    """Pieces of one result, which come from several threads in any order."""
-
-    def put(self, start: int, stop: int, piece: Any) -> None:
-        """Take the piece of the items from `start` to before `stop`."""
-        ...
-
-    def finish(self) -> Any:
-        """Return the merged result."""
-        ...
-
-
-def collector_of(kind: SplitType, length: int, name: str) -> Collector:
-    """Return a collector for results of a split type.
-
-    Parameters
-    ----------
-    kind : SplitType
-    length : int
-        Items of the whole result.
-    name : str
-        Name of the call, for errors.
-    """
-    return Arrays(kind, length, name) if isinstance(kind, Axis) else Pieces(kind)
-
-
 class Pieces:
-    """Pieces that are kept until the end."""
+    """Pieces of one result, which come from several threads in any order; kept until the end."""
 
     def __init__(self, kind: SplitType) -> None:
         self.kind = kind

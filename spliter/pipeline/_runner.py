@@ -4,63 +4,49 @@ from __future__ import annotations
 
 import contextvars
 import itertools
+import os
 import threading
 from collections.abc import Sequence
-from typing import cast
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
 
-from spliter._errors import AnnotationError
+from spliter._errors import AnnotationError, ForkedError
 from spliter._events import LOGGER
 from spliter.backend.contents import count_rows
 from spliter.pipeline._compiled import Group, driver_of, groups_of
 from spliter.pipeline._graph import Call
 from spliter.pipeline._options import Options
 from spliter.pipeline._program import Program, Step, Thread, run_step
-from spliter.pipeline._results import Collector, check_length
+from spliter.pipeline._results import Pieces, check_length
 from spliter.pipeline._types import Axis, Unknown
 from spliter.pipeline._warnings import WarningRecorder
 
 
-class PieceError(Exception):
-    """A call failed on a batch.
+class Failure(NamedTuple):
+    """What a call raised on a batch, which has the items from `start` to before `stop`."""
 
-    Parameters
-    ----------
-    error : BaseException
-        What it raised.
-    call : Call
-    start, stop : int
-        Items of the batch.
-    """
-
-    def __init__(self, error: BaseException, call: Call, start: int, stop: int) -> None:
-        super().__init__(error, call, start, stop)
-        self.error = error
-        self.call = call
-        self.start = start
-        self.stop = stop
+    error: Exception
+    call: Call
+    start: int
+    stop: int
 
 
 def run_batches(
     program: Program,
     options: Options,
-    collectors: Sequence[Collector],
+    collectors: Sequence[Pieces],
     recorder: WarningRecorder,
-) -> None:
-    """Run all batches of a program.
+) -> Failure | None:
+    """Run all batches of a program; return the first failure, after which none begins.
 
     Parameters
     ----------
     program : Program
     options : Options
         Threads and items of a batch.
-    collectors : sequence of Collector
+    collectors : sequence of Pieces
         One for each of the program's results.
     recorder : WarningRecorder
-
-    Raises
-    ------
-    PieceError
-        Of the first failed batch; no further ones have begun.
     """
     run = _Run(program, options, collectors, recorder)
     starts = range(0, program.length, run.batch)
@@ -69,6 +55,7 @@ def run_batches(
         threading.Thread(target=contextvars.copy_context().run, args=(run.work,), daemon=True)
         for _ in range(min(options.thread_count, len(starts)) - 1)
     ]
+    process = os.getpid()
     for thread in others:
         thread.start()
     try:
@@ -78,8 +65,13 @@ def run_batches(
         run.stopped = True
         _join(others)
         raise
-    if run.failures:
-        raise min(run.failures, key=lambda failure: failure.start)
+    if os.getpid() != process:
+        call = program.steps[0].call
+        raise ForkedError(
+            f"this process was forked while {call.name} ({call.site}) ran in threads, which it has "
+            "not got; leave it by os._exit, or start processes by spawn"
+        )
+    return min(run.failures, key=lambda failure: failure.start, default=None)
 
 
 def _join(threads: Sequence[threading.Thread]) -> None:
@@ -87,25 +79,22 @@ def _join(threads: Sequence[threading.Thread]) -> None:
         thread.join()
 
 
+@dataclass(eq=False)
 class _Run:
     """What the threads share: the next batch, and the failures."""
 
-    def __init__(
-        self,
-        program: Program,
-        options: Options,
-        collectors: Sequence[Collector],
-        recorder: WarningRecorder,
-    ) -> None:
-        self.program = program
-        self.groups = groups_of(program, compiles=not options.pedantic)
-        self.batch = program.batch(options.batch, driver_of(self.groups))
-        self.pedantic = options.pedantic
-        self.collectors = collectors
-        self.recorder = recorder
+    program: Program
+    options: Options
+    collectors: Sequence[Pieces]
+    recorder: WarningRecorder
+    failures: list[Failure] = field(default_factory=list)
+    stopped: bool = False
+
+    def __post_init__(self) -> None:
+        self.groups = groups_of(self.program, compiles=not self.options.pedantic)
+        driver, threads = driver_of(self.groups), self.options.thread_count
+        self.batch = self.program.batch(self.options.batch, driver, threads)
         self.numbers = itertools.count()
-        self.failures: list[PieceError] = []
-        self.stopped = False
 
     def work(self) -> None:
         """Run batches until there are no more."""
@@ -119,7 +108,7 @@ class _Run:
                 self._run(thread, start, stop)
             except Exception as error:  # noqa: BLE001 -- raised by the thread that waits
                 self.stopped = True
-                self.failures.append(PieceError(error, thread.call, start, stop))
+                self.failures.append(Failure(error, thread.call, start, stop))
 
     def _run(self, thread: Thread, start: int, stop: int) -> None:
         for group in self.groups:
@@ -141,7 +130,7 @@ class _Run:
                 run_step(step, thread.values, start)
                 for register in step.last_used:
                     thread.values[register] = None
-                if self.pedantic:
+                if self.options.pedantic:
                     _check_pieces(step, thread, start, stop)
 
 

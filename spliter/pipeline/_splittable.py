@@ -14,6 +14,7 @@ import numpy as np
 from spliter._errors import AnnotationError
 from spliter._task_checks import check_task_function, name_of
 from spliter.pipeline._capture import capture, plain
+from spliter.pipeline._elementwise import stand_in
 from spliter.pipeline._graph import (
     ArrayMeta,
     Call,
@@ -114,7 +115,11 @@ def _as_node(value: Any, kind: AnyType, graph: Graph) -> Any:
         return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
         return value
-    return graph.source(value)
+    node = graph.source(value)
+    inner = kind.type if isinstance(kind, Mut) else kind
+    if isinstance(inner, SplitType):
+        node.type = inner
+    return node
 
 
 @dataclass(frozen=True)
@@ -190,10 +195,6 @@ class CallTypes:
         return _metas_on_empty(call, Typing(*cut, length)) or nothing
 
 
-class _NothingKnownError(Exception):
-    """An input is pending, and nothing is known of it."""
-
-
 def _metas_on_empty(call: Call, typing: Typing) -> tuple[Meta, ...] | None:
     """Return what a call gives for empty pieces; ``None`` if it fails."""
     kinds = iter(typing.inputs)
@@ -201,7 +202,7 @@ def _metas_on_empty(call: Call, typing: Typing) -> tuple[Meta, ...] | None:
         args, kwargs = call.filled(lambda node: _empty(node, next(kinds)))
         with np.errstate(all="ignore"):
             result = call.fn(*args, **kwargs)
-    except Exception:  # noqa: BLE001 -- many functions do not accept empty arguments
+    except Exception:  # noqa: BLE001 -- many functions refuse empty arguments
         return None
     results = result if len(typing.outputs) > 1 else (result,)
     if len(results) != len(typing.outputs):
@@ -216,10 +217,8 @@ def _empty(node: Node, kind: SplitType) -> Any:
     if isinstance(node.meta, FrameMeta):
         return node.meta.empty
     if not isinstance(node.meta, ArrayMeta) or not isinstance(kind, Axis):
-        raise _NothingKnownError
-    shape = [extent or 0 for extent in node.meta.shape]
-    shape[kind.axis] = 0
-    return np.empty(shape, node.meta.dtype)
+        raise TypeError("nothing is known of an input that is pending")
+    return kind.split(stand_in(node), 0, 0)
 
 
 def _meta_of_empty(value: Any, kind: SplitType, length: int | None) -> Meta:
@@ -330,7 +329,8 @@ def splittable(
 
 def annotated_of(fn: Callable[..., Any]) -> Annotated | None:
     """Return the annotation of a function made by :func:`splittable`, or ``None``."""
-    return getattr(fn, "__spliter_annotated__", None)
+    # A method passes on the attributes of its function, whose first parameter it fills itself.
+    return None if inspect.ismethod(fn) else getattr(fn, "__spliter_annotated__", None)
 
 
 def _annotated(fn: Callable[..., Any], types: Mapping[str, Any], returns: Any) -> Annotated:

@@ -104,11 +104,11 @@ class Axis(SplitType):
         return int(value.shape[self.axis]) if hasattr(value, "shape") else count_rows(value)
 
     def nbytes(self, value: Any) -> int:
-        """Return the bytes of the items."""
+        """Return the bytes of the items; of frames approximately."""
         if isinstance(value, np.ndarray):
             return value.nbytes
-        if hasattr(value, "memory_usage"):
-            return int(np.sum(value.memory_usage()))
+        if hasattr(type(value), "iloc"):
+            return 8 * int(value.size)  # memory_usage() takes longer than most calls
         return super().nbytes(value)
 
     def split(self, value: Any, start: int, stop: int) -> Any:
@@ -163,6 +163,11 @@ class Unknown(SplitType):
     is_mergeable: ClassVar[bool] = True
     """Whether the pieces make the whole result; else a stage that stores it runs whole."""
 
+    @property
+    def has_positions(self) -> bool:
+        """Whether these are the rows of a Split, whose positions each partition knows."""
+        return self.token == -1
+
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Concatenate pieces."""
         return concatenate(pieces)
@@ -207,6 +212,9 @@ class Reduction(SplitType):
         Makes the result from the last partial result.
     takes_start : bool, default False
         Whether `partial` gets the keyword ``start``: the position of its first item.
+    commutative : bool, default False
+        Whether partial results may be combined in any order. Over a Split, fewer of them are sent
+        then: one for each partition, not for each run of its blocks that follow each other.
 
     Examples
     --------
@@ -225,6 +233,7 @@ class Reduction(SplitType):
     merge_two: Callable[[Any, Any], Any]
     finish: Callable[[Any], Any] | None
     takes_start: bool = False
+    commutative: bool = False
 
     def __init__(
         self,
@@ -233,6 +242,7 @@ class Reduction(SplitType):
         finish: Callable[[Any], Any] | None = None,
         *,
         takes_start: bool = False,
+        commutative: bool = False,
     ) -> None:
         if merge is None:
             raise AnnotationError(
@@ -242,6 +252,7 @@ class Reduction(SplitType):
         object.__setattr__(self, "merge_two", merge)
         object.__setattr__(self, "finish", finish)
         object.__setattr__(self, "takes_start", takes_start)
+        object.__setattr__(self, "commutative", commutative)
 
     def combine(self, pieces: Sequence[Any]) -> Any:
         """Combine partial results pairwise, in order; not finished."""
@@ -276,7 +287,8 @@ class Groups(SplitType):
         """Combine rows of equal keys; keys are sorted, as pandas does by default."""
         joined = concatenate(pieces)
         levels = list(range(joined.index.nlevels))
-        grouped = joined.groupby(level=levels if len(levels) > 1 else 0)
+        level = levels if len(levels) > 1 else 0
+        grouped = joined.groupby(level=level, dropna=False, observed=True)
         return getattr(grouped, self.aggregate)()
 
 
@@ -311,6 +323,14 @@ def mut(type: SplitType | Generic) -> Mut:
     np.float64(40.0)
     """
     return Mut(type)
+
+
+def nbytes_of(value: Any, type: SplitType | None = None) -> int:
+    """Return the approximate bytes of a value, by its rows if not by a type; 0 if it has none."""
+    try:
+        return (type or axis(0)).nbytes(value)
+    except (TypeError, IndexError):
+        return 0
 
 
 def item_nbytes(type: SplitType, value: Any) -> float:

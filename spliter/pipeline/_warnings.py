@@ -64,7 +64,7 @@ class WarningRecorder:
                     RuntimeWarning,
                     call.site.filename,
                     call.site.lineno,
-                    module=call.site.namespace.get("__name__"),
+                    module=call.site.namespace.get("__name__", "<string>"),
                     registry=call.site.namespace.setdefault("__warningregistry__", {}),
                 )
 

@@ -8,7 +8,14 @@ import traceback
 
 import pytest
 
-from spliter import InvalidArgumentError, TaskNotSerializableError, gather, reduce, split
+from spliter import (
+    InvalidArgumentError,
+    TaskFailedError,
+    TaskNotSerializableError,
+    gather,
+    reduce,
+    split,
+)
 from spliter.testing import _programs
 from spliter.testing._hooks import LENGTHS, TOTAL, BackendHooks
 
@@ -123,6 +130,14 @@ class TaskChecks(BackendHooks):
         assert type(raised.value) is kind
         frames = [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)]
         assert "fail" in frames, "the traceback does not lead to the task's own line"
+
+    def test_error_that_cannot_be_pickled_arrives_as_text(self) -> None:
+        if not self.locations_are_elsewhere:
+            pytest.skip("tasks are not sent anywhere")
+        (partition,) = self.split_of(3)
+        future = partition.submit(_programs.fail_with_a_lock)
+        with pytest.raises(TaskFailedError, match=r"(?s)LockedError.*in fail_with_a_lock"):
+            self.collect([future])
 
     def test_error_of_one_task_arrives_through_reduce(self) -> None:
         parts = self.split_of(*LENGTHS, partitions_per_location=2)

@@ -5,6 +5,7 @@ In a module of their own so that engines can import them by name.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -104,6 +105,19 @@ def fail(partition: Partition, kind: type[Exception], message: str) -> None:
     """Raise an error after the first block, like a faulty kernel."""
     for _ in partition:
         raise kind(message)
+
+
+class LockedError(Exception):
+    """An error that cannot be pickled."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.lock = threading.Lock()
+
+
+def fail_with_a_lock(partition: Partition) -> None:
+    """Raise an error that cannot be pickled."""
+    raise LockedError("locked")
 
 
 def refuse(first: Any, second: Any) -> Any:

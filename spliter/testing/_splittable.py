@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
+from unittest import mock
 
-import numpy as np
-
-from spliter._errors import AnnotationError
+from spliter._errors import AnnotationError, SplIterError
 from spliter._task_checks import name_of
-from spliter.pipeline import options, pipeline
+from spliter.pipeline import _evaluate, options, pipeline
+from spliter.pipeline._planner import Stage
+from spliter.pipeline._runner import Failure
+from spliter.pipeline._splittable import Annotated, annotated_of
+from spliter.pipeline._types import Mut, broadcast
+from spliter.testing._equality import equal
 
 
 def check_splittable(
@@ -33,12 +37,13 @@ def check_splittable(
         Items of a batch to try.
     rtol : float, default 0
         Relative tolerance, such as ``1e-12`` for sums of floats, whose order the batches change; by
-        default all bits must be equal.
+        default all bits must be equal. NaN equals NaN.
 
     Raises
     ------
     AnnotationError
-        If results or changed arguments differ.
+        If results or changed arguments differ, if an argument changes that is not marked
+        :func:`~spliter.pipeline.mut`, or if the function raises on a batch only.
 
     Examples
     --------
@@ -56,11 +61,13 @@ def check_splittable(
     """
     whole = _copied((args, kwargs))
     expected = _plain(fn)(*whole[0], **whole[1])
+    if annotated := annotated_of(fn):
+        _check_unmarked(annotated, (args, kwargs), whole)
     for batch in batches:
         given = _copied((args, kwargs))
-        with options(batch=batch, threads=2):
+        with options(batch=batch, threads=2), _no_second_run():
             found = pipeline(fn)(*given[0], **given[1])
-        if not _equal((found, given), (expected, whole), rtol):
+        if not equal((found, given), (expected, whole), rtol):
             raise AnnotationError(
                 f"{name_of(fn)} gives another result in batches of {batch} than on whole "
                 "arguments; correct its annotation"
@@ -73,32 +80,36 @@ def _plain(fn: Callable[..., Any]) -> Callable[..., Any]:
     return fn
 
 
+def _check_unmarked(annotated: Annotated, before: Any, after: Any) -> None:
+    """Refuse a change of an argument that is not marked ``mut``."""
+    was, now = (annotated.signature.bind(*args, **kwargs) for args, kwargs in (before, after))
+    for name, value in was.arguments.items():
+        kind = annotated.types.get(name, broadcast)
+        if not isinstance(kind, Mut) and not equal(value, now.arguments[name]):
+            raise AnnotationError(
+                f"{name_of(annotated.fn)} changes its argument {name!r} in place; annotate it as "
+                f"{name}=mut({kind!r})"
+            )
+
+
+def _no_second_run() -> Any:
+    """Raise when a batch fails, where a pipeline would run the stage again on whole values."""
+    return mock.patch.object(_evaluate, "_handle", _refuse)
+
+
+def _refuse(failure: Failure, stage: Stage, _: object) -> NoReturn:
+    error = failure.error
+    if isinstance(error, SplIterError):
+        raise error from error.__cause__
+    raise AnnotationError(
+        f"{failure.call.name} raised {error!r} on items {failure.start} to {failure.stop} of "
+        f"{stage.length}, but not on whole arguments; correct its annotation"
+    ) from error
+
+
 def _copied(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _copied(each) for key, each in value.items()}
     if type(value) in (list, tuple):
         return type(value)(_copied(each) for each in value)
     return value.copy() if hasattr(value, "copy") else value
-
-
-def _equal(one: Any, other: Any, rtol: float) -> bool:
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_equal(one[k], other[k], rtol) for k in one)
-    if isinstance(one, list | tuple):
-        same = len(one) == len(other)
-        return same and all(_equal(a, b, rtol) for a, b in zip(one, other, strict=True))
-    if hasattr(type(one), "iloc"):
-        return bool(one.equals(other))
-    if isinstance(one, np.ndarray | np.generic):
-        return one.dtype == other.dtype and _equal_arrays(one, other, rtol)
-    return bool(one == other)
-
-
-def _equal_arrays(one: Any, other: Any, rtol: float) -> bool:
-    if one.dtype.kind not in "fc":
-        return bool(np.array_equal(one, other))
-    if one.shape != other.shape:
-        return False
-    return bool(np.allclose(one, other, rtol=rtol, atol=0, equal_nan=True))

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from spliter import AnnotationError
 from spliter.pipeline import Reduction, Rows, module, options, pipeline, splittable
 from spliter.pipeline._annotations import functions_of
-from spliter.pipeline._annotations.numpy import FUNCTIONS, Along, Reduce
+from spliter.pipeline._annotations.numpy import FUNCTIONS, Along
 from spliter.testing import check_splittable
 
 TOLERANT = {
@@ -60,7 +60,7 @@ def close(one: Any, other: Any, rtol: float) -> None:
 def test_functions_of_numpy(fn: Any, table: Any, batch: int, axis: int | None) -> None:
     args = OTHER_ARGUMENTS.get(fn, lambda x: (x,))(table)
     kwargs: dict[str, Any] = {}
-    if isinstance(FUNCTIONS[fn], Reduce | Along):
+    if isinstance(FUNCTIONS[fn], Along):
         kwargs["axis"] = axis
     if fn is np.unwrap and axis is None:
         kwargs = {}
@@ -72,6 +72,24 @@ def test_functions_of_numpy(fn: Any, table: Any, batch: int, axis: int | None) -
         found = pipeline(lambda *args: fn(*args, **kwargs))(*args)
     if fn not in (np.empty_like,):
         close(found, expected, rtol)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: np.unwrap(x, None, 0),
+        lambda x: np.percentile(x, [30, 60], axis=1) * 2,
+        lambda x: np.percentile(x, q=[30, 60], axis=1) * 2,
+        lambda x: np.percentile([1.0, 2.0], x),
+        lambda x: np.sum(a=x),
+        lambda x: np.median(x, axis=(0, 1)),
+        lambda x: np.roll(x.T, 1, 0) * 2 - np.roll(x.T, 1, 1),
+    ],
+)
+def test_arguments_passed_in_unusual_ways(call: Any) -> None:
+    table = np.random.default_rng(0).uniform(0, 40, (50, 6))
+    with options(batch=7, threads=1):
+        close(pipeline(call)(table), call(table), rtol=1e-12)
 
 
 UFUNCS = {

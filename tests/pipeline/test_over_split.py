@@ -6,10 +6,12 @@ import operator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from spliter import InvalidArgumentError, WholeArrayError, split
 from spliter.pipeline import Reduction, Rows, options, pipeline, splittable
+from spliter_experiments.pipelines import frames as workloads
 
 LENGTHS = [5, 0, 40, 1, 30]
 DRAW = np.random.default_rng(2)
@@ -79,6 +81,36 @@ def test_reductions_of_annotated_functions_reach_later_calls() -> None:
     close(np.concatenate(found[2]), expected[2])
 
 
+@pytest.mark.parametrize("batch", ["auto", 7])
+@pytest.mark.parametrize("best", [np.argmin, np.argmax])
+def test_positions_are_those_in_the_whole(best: Any, batch: Any) -> None:
+    ties = np.round(TABLE)
+    gaps = np.where(TABLE > 1, np.nan, TABLE)
+
+    def body(x: Any) -> Any:
+        return best(x), best(x, axis=0), best(x + 0, axis=0, keepdims=True), best(x[:, 0])
+
+    for table in (TABLE, ties, gaps, ties.astype("i4"), ties.astype("M8[s]")):
+        with options(batch=batch), split(blocks(table), partitions_per_location=2) as parts:
+            for found, expected in zip(pipeline(body)(parts), body(table), strict=True):
+                np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.backend("dask")
+def test_positions_on_dask_and_blocks_with_parts_of_rows(client: Any) -> None:
+    import dask.array as da
+
+    ties = np.arange(72) % 7 == 6
+    x = da.from_array(ties, chunks=4).persist()
+    some = x[da.from_array(np.arange(72) != 3, chunks=4)].persist()  # of unknown lengths
+    for collection, whole in ((x, ties), (some, np.delete(ties, 3))):
+        found = pipeline(lambda x: (np.argmax(x), np.argmin(x)))(split(collection))
+        assert found == (np.argmax(whole), np.argmin(whole))
+    columns = da.from_array(TABLE, chunks=(4, 2)).persist()
+    with pytest.raises(InvalidArgumentError, match="parts of rows"):
+        pipeline(lambda x: x.mean(axis=0))(split(columns))
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -86,12 +118,12 @@ def test_reductions_of_annotated_functions_reach_later_calls() -> None:
         lambda x: np.asarray(x),  # noqa: PLW0108 -- a lazy value
         lambda x: x[3],
         lambda x: x.shape,
-        lambda x: x.argmin(),
+        lambda x: x[x[:, 0] > 0].argmin(),
         lambda x: x + np.ones((sum(LENGTHS), 3)),
     ],
 )
 def test_what_needs_the_whole_array_is_refused_with_its_bytes(body: Any) -> None:
-    with pytest.raises(WholeArrayError, match=f"{TABLE.nbytes} bytes.*arrays instead"):
+    with pytest.raises(WholeArrayError, match=f"{TABLE.nbytes} bytes.*arrays or frames instead"):
         pipeline(body)(split(blocks(TABLE)))
 
 
@@ -99,10 +131,15 @@ def test_wrong_splits() -> None:
     parts = split(blocks(TABLE))
     with pytest.raises(InvalidArgumentError, match="split the collections together"):
         pipeline(operator.add)(parts, split(blocks(TABLE)))
-    with pytest.raises(InvalidArgumentError, match="takes NumPy arrays"):
+    with pytest.raises(InvalidArgumentError, match="takes NumPy arrays of numbers and frames"):
         pipeline(standardized)(split([["a"], ["b"]]))
     with pytest.raises(InvalidArgumentError, match="no rows"):
         pipeline(lambda x: x.max())(split([np.empty(0), np.empty(0)]))
+
+
+def received(client: Any) -> int:
+    counts = client.run(lambda dask_worker: dask_worker.state.transfer_incoming_count_total)
+    return int(sum(counts.values()))
 
 
 @pytest.mark.backend("dask")
@@ -113,15 +150,61 @@ def test_on_dask_there_is_one_task_per_partition_and_nothing_moves(client: Any) 
     y = da.from_array(WEIGHTS, chunks=4).persist()
     parts = split(x, y)
 
-    def received() -> int:
-        counts = client.run(lambda dask_worker: dask_worker.state.transfer_incoming_count_total)
-        return int(sum(counts.values()))
-
-    before = received()
+    before = received(client)
     found = pipeline(lambda x, y: np.exp(x) * y[:, None] + 1)(parts)
     assert found.chunks == x.chunks
-    assert received() == before
+    assert received(client) == before
     close(found.compute(), np.exp(TABLE) * WEIGHTS[:, None] + 1)
     kept = pipeline(lambda x, y: (x[y > 1.5], (x - x.mean(axis=0)).std()))(parts)
     close(kept[0].compute(), TABLE[WEIGHTS > 1.5])
     close(kept[1], (TABLE - TABLE.mean(axis=0)).std())
+
+
+@pytest.mark.backend("dask")
+def test_on_dask_frames_stay_where_they_are(client: Any) -> None:
+    import dask.dataframe as dd
+
+    frame = workloads.make_cities(2_000, 1)[0]
+    collection = dd.from_pandas(frame, npartitions=9).persist()
+    parts = split(collection)
+
+    def body(cities: Any) -> Any:
+        large = cities[cities["population"] > 500_000]
+        return large, cities["adults"] / cities["population"], workloads.crime_index(cities)
+
+    before = received(client)
+    large, shares, index = pipeline(body)(parts)
+    assert received(client) - before <= len(parts) - 1  # sums, which are combined at a worker
+    expected = body(frame)
+    assert (large.npartitions, shares.npartitions) == (9, 9)
+    pd.testing.assert_frame_equal(large.compute(), expected[0])
+    pd.testing.assert_series_equal(shares.compute(), expected[1])
+    assert index == pytest.approx(expected[2], rel=1e-12)
+
+
+@splittable(x=Rows(), returns=Reduction(merge=operator.add))
+def as_text(x: Any) -> str:
+    """Return the numbers as text, whose order is that of the rows."""
+    return "".join(f"{number:.0f}" for number in x)
+
+
+@pytest.mark.parametrize("schedule", [None, "STATIC", "SS", "FAC2"])
+def test_partial_results_are_combined_in_the_order_of_the_rows(schedule: Any) -> None:
+    numbers = [np.arange(at, at + at % 3, dtype="f8") for at in range(12)]
+    whole = np.concatenate(numbers)
+    with split(numbers, schedule=schedule) as parts:
+        assert pipeline(as_text)(parts) == as_text(whole)
+    series = [pd.Series(each % 7) for each in numbers]
+    with split(series, schedule=schedule) as parts:
+        found = pipeline(lambda s: (s.unique(), s.value_counts()))(parts)
+    expected = pd.Series(whole % 7)
+    np.testing.assert_array_equal(found[0], expected.unique())
+    pd.testing.assert_series_equal(found[1], expected.value_counts())
+
+
+def test_times_and_places_over_a_split() -> None:
+    times = np.arange(100).astype("m8[s]")
+    with split(np.split(times, [30, 60])) as parts:
+        assert pipeline(lambda x: x.mean())(parts) == times.mean()
+        with pytest.raises(WholeArrayError, match="searchsorted"):
+            pipeline(lambda x: np.searchsorted(x, np.timedelta64(3, "s")))(parts)

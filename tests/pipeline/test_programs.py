@@ -130,12 +130,12 @@ def arguments(n: int, order: str) -> list[Any]:
 @given(
     program=calls,
     n=st.sampled_from([1, 3, 64, 301]),
-    batch=st.sampled_from([1, 7, 64, 1000]),
+    batch=st.sampled_from([1, 7, 64, 1000, "auto"]),
     threads=st.sampled_from([1, 2]),
     order=st.sampled_from(["C", "F"]),
 )
 def test_random_programs_equal_the_plain_ones_to_the_bit(
-    program: list[Call], n: int, batch: int, threads: int, order: str
+    program: list[Call], n: int, batch: Any, threads: int, order: str
 ) -> None:
     plain, cut = arguments(n, order), arguments(n, order)
     expected = run(program, *plain)

@@ -8,6 +8,7 @@ from spliter_experiments.pipelines import (
     arrays,
     frames,
     libraries,
+    mkl,
     pictures,
     polars_frames,
     tagging,
@@ -78,6 +79,10 @@ CATALOG: Final = {
     "ten-adds": Workload(
         arrays.TERMS, 8_000_000, _fused_ways(arrays.ten_adds, ten_adds_expression)
     ),
+    "mkl-black-scholes": Workload(arrays.OPTIONS, 8_000_000, mkl.ways(mkl.black_scholes)),
+    "mkl-haversine": Workload(arrays.PLACES, 8_000_000, mkl.ways(mkl.haversine)),
+    "mkl-nbody": Workload(arrays.BODIES, 4_000, mkl.ways(mkl.nbody)),
+    "mkl-shallow-water": Workload(arrays.make_water, 1_500, mkl.ways(mkl.shallow_water)),
     "data-cleaning": Workload(frames.make_zips, 3_000_000, _frame_ways(frames.clean_zips)),
     "crime-index": Workload(
         frames.make_cities, 8_000_000, _frame_ways(frames.crime_index), exact=False

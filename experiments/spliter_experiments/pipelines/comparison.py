@@ -33,7 +33,7 @@ PIP: Final = 'pip install "pyspliter[pipelines]"'
 
 NOT_WRITTEN: Final = "the program is not written for it"
 
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8
 """Parameters of glibc's ``mallopt``, from its ``malloc.h``."""
 
 
@@ -195,8 +195,10 @@ def retain_memory() -> None:
     """Tell glibc to keep memory that is freed, for all ways alike.
 
     Else each large temporary of NumPy is new memory that the system clears page by page, which
-    takes longer than the arithmetic, and differs from one system to the next.
+    takes longer than the arithmetic, and differs from one system to the next. A new thread may
+    take an arena that has kept nothing yet; with one per core it takes one that others used.
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         libc.mallopt(M_MMAP_MAX, 0)
         libc.mallopt(M_TRIM_THRESHOLD, -1)
+        libc.mallopt(M_ARENA_MAX, cores())

@@ -4,169 +4,139 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
+from spliter.pipeline._annotations.arguments import FunctionAnnotation
 from spliter.pipeline._elementwise import Elementwise, meta_by_example
-from spliter.pipeline._graph import Annotation, ArrayMeta, Call, Meta, Node, Typing
+from spliter.pipeline._graph import ArrayMeta, Call, Meta, Node, Typing
 from spliter.pipeline._types import Axis, Reduction, SplitType, Unknown
 
 
-def axes_of(call: Call, default: int | None) -> tuple[int, ...] | None:
-    """Return the axes that a call works along, from 0 on; ``None`` if they are not plain numbers.
+class Along:
+    """Functions that work along some axes, so that the argument may be cut along the others.
 
     Parameters
     ----------
-    call : Call
-        With an array as the first argument; the second one, or the keyword `axis`, is the axis.
     default : int or None
-        Axis without an argument; ``None`` for all of them.
+        Axis without an argument; ``None`` for all of them, which only reductions may be.
+    options : str
+        Names of other arguments that a call may have besides `axis`, between spaces.
+    drops : bool
+        Whether the result lacks the axes.
+    reduction : Reduction, optional
+        Combines results along the axis that is cut; without it, that is none of the function's own.
+        If it takes the position of the first item, several axes are cut along the first one alone,
+        and not at all for the rows of a filter.
     """
-    ndim = len(_shape(call))
-    axis = call.kwargs.get("axis", call.args[1] if len(call.args) > 1 else default)
-    if axis is None:
-        return tuple(range(ndim))
-    try:
-        numbers = tuple(axis) if isinstance(axis, tuple) else (operator.index(axis),)
-        return tuple(number + ndim if number < 0 else number for number in numbers)
-    except TypeError:
-        return None
+
+    scratch = True
+    data: tuple[str | int, ...] = (0,)
+    positional = 1
+
+    def __init__(
+        self,
+        default: int | None,
+        options: str = "",
+        *,
+        drops: bool = False,
+        reduction: Reduction | None = None,
+    ) -> None:
+        self.default = default
+        self.options = frozenset({"axis", *options.split()})
+        self.drops = drops
+        self.reduction = reduction
+
+    def axes(self, call: Call) -> tuple[int, ...] | None:
+        """Return the axes, from 0 on; ``None`` if the shape of the result does not follow.
+
+        Raises
+        ------
+        numpy.exceptions.AxisError
+            If the array has no such axis.
+        """
+        if isinstance(call.kwargs.get("q"), _SEVERAL):  # several percentiles
+            return None
+        ndim = len(_shape(call))
+        axis = call.kwargs.get("axis", self.default)
+        if axis is None:
+            return tuple(range(ndim)) if self.reduction else None
+        try:
+            numbers = axis if isinstance(axis, tuple) else (operator.index(axis),)
+        except TypeError:
+            return None
+        return normalize_axis_tuple(numbers, ndim)
+
+    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
+        """Return one typing for each axis along which the argument may be cut."""
+        axes = self.axes(call)
+        if axes is None or len(call.inputs) != 1:
+            return
+        for kind in self._cuts(call, known[0], axes):
+            typing = self._cut_along(kind, call, axes)
+            if typing is not None:
+                yield typing
+
+    def _cuts(
+        self, call: Call, known: SplitType | None, axes: tuple[int, ...]
+    ) -> Iterable[Axis | Unknown]:
+        """Return how the argument may be cut, the best way first."""
+        shape = _shape(call)
+        takes_start = self.reduction is not None and self.reduction.takes_start
+        if isinstance(known, Unknown):
+            return () if takes_start and 0 in axes and not known.has_positions else (known,)
+        if None in shape or 0 in shape:
+            return ()
+        if takes_start and len(axes) > 1:
+            return (Axis(0),)
+        data = cast(Node, call.args[0]).data
+        fortran = isinstance(data, np.ndarray) and data.flags.f_contiguous and len(shape) > 1
+        backwards = fortran and not data.flags.c_contiguous
+        return map(Axis, reversed(range(len(shape))) if backwards else range(len(shape)))
+
+    def _cut_along(self, kind: Axis | Unknown, call: Call, axes: tuple[int, ...]) -> Typing | None:
+        """Return the typing for an argument that is cut in a way; ``None`` if there is none."""
+        at = kind.axis if isinstance(kind, Axis) else 0
+        result: SplitType | None = kind
+        if at in axes:
+            result = self.reduction
+        elif isinstance(kind, Axis) and self.drops and not call.kwargs.get("keepdims", False):
+            result = Axis(at - sum(each < at for each in axes))
+        return None if result is None else Typing((kind,), (result,), _shape(call)[at])
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return the shape, without the axes if they are dropped."""
+        axes = self.axes(call)
+        if axes is None:
+            return (None,)
+        kept: tuple[int, ...] = (1,) if call.kwargs.get("keepdims", False) else ()
+        shape: list[int | None] = []
+        for at, extent in enumerate(_shape(call)):
+            shape += kept if self.drops and at in axes else (extent,)
+        return (meta_by_example(call, tuple(shape)),)
+
+
+_SEVERAL: Final = (Node, list, tuple, np.ndarray)
 
 
 def _shape(call: Call) -> tuple[int | None, ...]:
     return cast(ArrayMeta, cast(Node, call.args[0]).meta).shape
 
 
-def _result_axis(axis: int, axes: tuple[int, ...], kept: bool) -> int:
-    """Return the axis of the result along which it is cut if the argument is along `axis`."""
-    return axis if kept else axis - sum(each < axis for each in axes)
-
-
-class Reduce:
-    """Reductions along axes: combined over the axis that is cut, or one result for each item.
-
-    Parameters
-    ----------
-    partial, merge, finish
-        As of :class:`spliter.pipeline.Reduction`.
-    default : int or None
-        Axis without an argument.
-    takes_start : bool
-        Whether `partial` gets the position of its first item. Over several axes such an array is
-        cut along the first one alone, and not at all if its length is unknown.
-    """
-
-    scratch = True
-    keywords: Final = frozenset({"axis", "dtype", "keepdims", "ddof"})
-
-    def __init__(
-        self,
-        merge: Callable[[Any, Any], Any],
-        partial: Callable[..., Any] | None = None,
-        finish: Callable[[Any], Any] | None = None,
-        *,
-        default: int | None = None,
-        takes_start: bool = False,
-    ) -> None:
-        self.kind = Reduction(partial, merge, finish, takes_start=takes_start)
-        self.default = default
-
-    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-        """Return one typing for each axis of the argument."""
-        axes = axes_of(call, self.default)
-        if axes is None or len(call.inputs) != 1 or call.kwargs.keys() - self.keywords:
-            return
-        shape = _shape(call)
-        kept = bool(call.kwargs.get("keepdims", False))
-        kind: SplitType
-        if isinstance(known[0], Unknown):
-            kind = self.kind if 0 in axes else known[0]
-            if not (0 in axes and self.kind.takes_start):
-                yield Typing((known[0],), (kind,), None)
-            return
-        if None in shape or 0 in shape:
-            return
-        for axis in self._axes(call, len(shape), axes):
-            kind = self.kind if axis in axes else Axis(_result_axis(axis, axes, kept))
-            yield Typing((Axis(axis),), (kind,), shape[axis])
-
-    def _axes(self, call: Call, ndim: int, axes: tuple[int, ...]) -> Iterable[int]:
-        if self.kind.takes_start and len(axes) > 1:
-            return (0,)
-        data = cast(Node, call.args[0]).data
-        fortran = isinstance(data, np.ndarray) and data.flags.f_contiguous and ndim > 1
-        return reversed(range(ndim)) if fortran and not data.flags.c_contiguous else range(ndim)
-
-    def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return the shape without the reduced axes."""
-        axes = axes_of(call, self.default)
-        shape = _shape(call)
-        if axes is None:
-            return (None,)
-        for axis in axes:
-            if not 0 <= axis < len(shape):
-                raise np.exceptions.AxisError(axis - (axis < 0) * len(shape), len(shape))
-        if call.kwargs.get("keepdims", False):
-            rest = [1 if at in axes else extent for at, extent in enumerate(shape)]
-        else:
-            rest = [extent for at, extent in enumerate(shape) if at not in axes]
-        return (meta_by_example(call, tuple(rest)),)
-
-
-class Along:
-    """Functions that work along one axis, so that the argument may be cut along the others.
-
-    Parameters
-    ----------
-    default : int
-        Axis without an argument.
-    position : int
-        Position of the argument `axis`.
-    drops : bool
-        Whether the result lacks the axis.
-    """
-
-    scratch = True
-    keywords: Final = frozenset({"axis", "dtype", "kind", "keepdims"})
-
-    def __init__(self, default: int | None, *, position: int = 1, drops: bool = False) -> None:
-        self.default = default
-        self.position = position
-        self.drops = drops
-
-    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-        """Return one typing for each other axis."""
-        axis, shape = self._axis(call), _shape(call)
-        if axis is None or len(call.inputs) != 1 or call.kwargs.keys() - self.keywords:
-            return
-        dropped = (axis,) if self.drops and not call.kwargs.get("keepdims", False) else ()
-        if isinstance(known[0], Unknown) and axis != 0:
-            yield Typing((known[0],), (known[0],), None)
-        for at in range(len(shape)):
-            if at != axis and None not in shape and 0 not in shape:
-                kind = Axis(_result_axis(at, dropped, kept=not dropped))
-                yield Typing((Axis(at),), (kind,), shape[at])
-
-    def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return the shape, without the axis if it is dropped."""
-        axis, shape = self._axis(call), _shape(call)
-        if axis is None or not isinstance(call.inputs[0].meta, ArrayMeta):
-            return (None,)
-        if self.drops:
-            kept = (1,) if call.kwargs.get("keepdims", False) else ()
-            shape = shape[:axis] + kept + shape[axis + 1 :]
-        return (meta_by_example(call, shape),)
-
-    def _axis(self, call: Call) -> int | None:
-        given = call.args[self.position] if len(call.args) > self.position else self.default
-        axis = call.kwargs.get("axis", given)
-        ndim = len(_shape(call))
-        if not isinstance(axis, int) or isinstance(axis, bool) or not -ndim <= axis < ndim:
-            return None
-        return axis % ndim
+def _reduce(
+    merge: Callable[[Any, Any], Any],
+    partial: Callable[..., Any] | None = None,
+    finish: Callable[[Any], Any] | None = None,
+    *,
+    default: int | None = None,
+    takes_start: bool = False,
+) -> Along:
+    kind = Reduction(partial, merge, finish, takes_start=takes_start, commutative=True)
+    return Along(default, "dtype keepdims ddof", drops=True, reduction=kind)
 
 
 @dataclass(frozen=True)
@@ -195,7 +165,8 @@ class Shifted(SplitType):
         piece = whole.split(value, first, first + stop - start - wrapped)
         if not wrapped:
             return piece
-        return np.concatenate([piece, whole.split(value, 0, wrapped)], self.axis)
+        parts = piece, whole.split(value, 0, wrapped)
+        return np.concatenate(parts, self.axis, dtype=value.dtype)  # else of native byte order
 
 
 class Roll(Along):
@@ -205,18 +176,28 @@ class Roll(Along):
     memory none that is reused.
     """
 
-    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-        """Return one typing for each axis."""
-        axis, shape = self._axis(call), _shape(call)
-        shift = call.args[1] if len(call.args) > 1 else None
-        if axis is not None and type(shift) is int and None not in shape and 0 not in shape:
-            moved = Typing((Shifted(axis, shift),), (Axis(axis),), shape[axis], _as_it_is)
-            typings = [each._replace(fn=_rolled) for each in super().typings(call, known)]
-            yield from (*typings[:axis], moved, *typings[axis:])
+    def __init__(self) -> None:
+        super().__init__(None, "shift")
+
+    def _cut_along(self, kind: Axis | Unknown, call: Call, axes: tuple[int, ...]) -> Typing | None:
+        """Return the typing for an argument that is cut along an axis."""
+        if isinstance(kind, Unknown) or not self._is_along_one(call, axes):
+            return None
+        if kind.axis in axes:
+            moved = Shifted(kind.axis, call.kwargs["shift"])
+            return Typing((moved,), (kind,), _shape(call)[kind.axis], _as_it_is)
+        typing = super()._cut_along(kind, call, axes)
+        return typing and typing._replace(fn=_rolled)
+
+    def _is_along_one(self, call: Call, axes: tuple[int, ...]) -> bool:
+        return type(call.kwargs.get("shift")) is int and len(axes) == 1
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the meta of the argument."""
-        return (call.inputs[0].meta,) if self._axis(call) is not None else super().metas(call)
+        axes = self.axes(call)
+        if axes is not None and self._is_along_one(call, axes):
+            return (call.inputs[0].meta,)
+        return super().metas(call)
 
 
 def _as_it_is(a: Any, *args: Any, **kwargs: Any) -> Any:
@@ -228,14 +209,8 @@ def _rolled(a: Any, shift: int, axis: int) -> Any:
     extent = a.shape[axis]
     first = -shift % extent
     whole = Axis(axis)
-    return np.concatenate([whole.split(a, first, extent), whole.split(a, 0, first)], axis)
-
-
-class Like(Elementwise):
-    """Functions such as ``zeros_like``: their result is like the first argument."""
-
-    def __init__(self) -> None:
-        super().__init__((0, "a", "prototype"))
+    parts = whole.split(a, first, extent), whole.split(a, 0, first)
+    return np.concatenate(parts, axis, dtype=a.dtype)
 
 
 def _count_along(piece: Any, axes: Any) -> int:
@@ -245,10 +220,16 @@ def _count_along(piece: Any, axes: Any) -> int:
     return int(np.prod([piece.shape[axis] for axis in numbers]))
 
 
+def _of_no_rows(fn: Callable[..., Any], like: Any) -> Any:
+    """Return the NaNs of a function for no rows, with its warnings."""
+    return fn(np.empty((0, *like.shape), np.result_type(like, np.float16)), axis=0)
+
+
 def _mean_partial(a: Any, axis: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
     result = np.dtype(dtype) if dtype is not None else np.mean(np.ones(1, a.dtype)).dtype
     wide = np.dtype("f4") if result == np.float16 and dtype is None else result
-    total = np.sum(a, axis=axis, dtype=wide, **kwargs)
+    # Times have units, which sums keep.
+    total = np.sum(a, axis=axis, dtype=None if wide.kind == "m" else wide, **kwargs)
     return total, _count_along(a, axis), result
 
 
@@ -258,6 +239,8 @@ def _mean_merge(one: Any, other: Any) -> Any:
 
 def _mean_finish(last: Any) -> Any:
     total, count, dtype = last
+    if not count:
+        return _of_no_rows(np.mean, total).astype(dtype)
     return (total / count).astype(dtype)
 
 
@@ -265,6 +248,8 @@ def _var_partial(
     a: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, **kwargs: Any
 ) -> Any:
     kept = {"axis": axis, "dtype": dtype, "keepdims": True}
+    if not _count_along(a, axis):
+        return 0, np.sum(a, **kept), np.sum(a, axis=axis, dtype=dtype, **kwargs), ddof
     mean = np.mean(a, **kept)
     squares = np.var(a, axis=axis, dtype=dtype, **kwargs) * _count_along(a, axis)
     if not kwargs.get("keepdims", False):
@@ -274,6 +259,8 @@ def _var_partial(
 
 def _var_merge(one: Any, other: Any) -> Any:
     """Merge as Chan, Golub and LeVeque, "Algorithms for computing the sample variance" (1983)."""
+    if not one[0] or not other[0]:
+        return one if one[0] else other
     count = one[0] + other[0]
     step = other[1] - one[1]
     mean = one[1] + step * (other[0] / count)
@@ -283,6 +270,8 @@ def _var_merge(one: Any, other: Any) -> Any:
 
 def _var_finish(last: Any) -> Any:
     count, _, squares, ddof = last
+    if not count:
+        return _of_no_rows(np.var, squares)
     return (squares / max(count - ddof, 0)).astype(squares.dtype)[()]
 
 
@@ -291,7 +280,7 @@ def _std_finish(last: Any) -> Any:
 
 
 def _arg_partial(
-    best: Callable[..., Any], a: Any, axis: Any = None, *, start: int, keepdims: bool = False
+    best: Callable[..., Any], a: Any, axis: Any = None, *, start: int = 0, keepdims: bool = False
 ) -> Any:
     at = best(a, axis=axis, keepdims=True)
     if axis is None:
@@ -303,11 +292,12 @@ def _arg_partial(
 
 
 def _arg_merge(better: Callable[..., Any], one: Any, other: Any) -> Any:
-    is_nan = one[0].dtype.kind in "fcmM"
-    later = better(other[0], one[0])
-    if is_nan:
-        later = (later | np.isnan(other[0])) & ~np.isnan(one[0])
-    return np.where(later, other[0], one[0]), np.where(later, other[1], one[1]), *one[2:]
+    """Merge in any order: of equal values, the first one counts; a NaN is better than any other."""
+    (value, at, *rest), (value2, at2, *_) = one, other
+    is_nan, is_nan2 = value != value, value2 != value2  # noqa: PLR0124 -- true for NaN and NaT
+    earlier = ((value2 == value) | (is_nan2 & is_nan)) & (at2 < at)
+    later = earlier | (is_nan2 & ~is_nan) | (better(value2, value) & ~is_nan)
+    return np.where(later, value2, value), np.where(later, at2, at), *rest
 
 
 def _arg_finish(last: Any) -> Any:
@@ -315,8 +305,8 @@ def _arg_finish(last: Any) -> Any:
     return at if keepdims else at.squeeze(axis)[()]
 
 
-def _arg(best: Callable[..., Any], better: Callable[..., Any]) -> Reduce:
-    return Reduce(
+def _arg(best: Callable[..., Any], better: Callable[..., Any]) -> Along:
+    return _reduce(
         functools.partial(_arg_merge, better),
         functools.partial(_arg_partial, best),
         _arg_finish,
@@ -324,81 +314,67 @@ def _arg(best: Callable[..., Any], better: Callable[..., Any]) -> Reduce:
     )
 
 
-FUNCTIONS: Final[dict[Any, Annotation]] = {
+_MERGEABLE: Final[tuple[Any, ...]] = (
+    *(np.add, np.multiply, np.minimum, np.maximum, np.logical_or, np.logical_and),
+    *(np.bitwise_or, np.bitwise_and, np.bitwise_xor),
+)
+"""Ufuncs that merge what they have reduced."""
+
+_OF_FIRST: Final[tuple[Any, ...]] = (
+    *(np.sinc, np.i0, np.fix, np.isneginf, np.isposinf, np.isreal, np.iscomplex),
+    np.copy,
+)
+"""Functions of the elements of their argument."""
+
+_DROPS_AXIS: Final[tuple[Any, ...]] = (
+    *(np.median, np.ptp, np.nanmedian, np.nanmin, np.nanmax, np.nanargmin, np.nanargmax),
+)
+"""Functions with one result for each line along an axis."""
+
+_DROPS_AND_ROUNDS: Final[tuple[Any, ...]] = (np.nanmean, np.nanvar, np.nanstd)
+"""Such ones whose result has a dtype of its own."""
+
+FUNCTIONS: Final[Mapping[Any, FunctionAnnotation]] = {
     # Reductions.
-    np.sum: Reduce(np.add),
-    np.prod: Reduce(np.multiply),
-    np.min: Reduce(np.minimum),
-    np.max: Reduce(np.maximum),
-    np.any: Reduce(np.logical_or),
-    np.all: Reduce(np.logical_and),
-    np.count_nonzero: Reduce(np.add),
-    np.nansum: Reduce(np.add),
-    np.nanprod: Reduce(np.multiply),
-    np.mean: Reduce(_mean_merge, _mean_partial, _mean_finish),
-    np.var: Reduce(_var_merge, _var_partial, _var_finish),
-    np.std: Reduce(_var_merge, _var_partial, _std_finish),
+    np.sum: _reduce(np.add),
+    np.prod: _reduce(np.multiply),
+    np.min: _reduce(np.minimum),
+    np.max: _reduce(np.maximum),
+    np.any: _reduce(np.logical_or),
+    np.all: _reduce(np.logical_and),
+    np.count_nonzero: _reduce(np.add),
+    np.nansum: _reduce(np.add),
+    np.nanprod: _reduce(np.multiply),
+    np.mean: _reduce(_mean_merge, _mean_partial, _mean_finish),
+    np.var: _reduce(_var_merge, _var_partial, _var_finish),
+    np.std: _reduce(_var_merge, _var_partial, _std_finish),
     np.argmin: _arg(np.argmin, np.less),
     np.argmax: _arg(np.argmax, np.greater),
     # Methods of ufuncs, along the first axis by default.
-    np.add.reduce: Reduce(np.add, default=0),
-    np.multiply.reduce: Reduce(np.multiply, default=0),
-    np.minimum.reduce: Reduce(np.minimum, default=0),
-    np.maximum.reduce: Reduce(np.maximum, default=0),
-    np.logical_or.reduce: Reduce(np.logical_or, default=0),
-    np.logical_and.reduce: Reduce(np.logical_and, default=0),
-    np.bitwise_or.reduce: Reduce(np.bitwise_or, default=0),
-    np.bitwise_and.reduce: Reduce(np.bitwise_and, default=0),
-    np.bitwise_xor.reduce: Reduce(np.bitwise_xor, default=0),
+    **{each.reduce: _reduce(each, default=0) for each in _MERGEABLE},
     # Element by element.
-    np.where: Elementwise((0, 1, 2)),
-    np.clip: Elementwise((0, 1, 2, "a_min", "a_max", "min", "max")),
-    np.round: Elementwise((0,)),
-    np.around: Elementwise((0,)),
-    np.nan_to_num: Elementwise((0,)),
-    np.isclose: Elementwise((0, 1)),
-    np.real: Elementwise((0,)),
-    np.imag: Elementwise((0,)),
-    np.angle: Elementwise((0,)),
-    np.sinc: Elementwise((0,)),
-    np.i0: Elementwise((0,)),
-    np.fix: Elementwise((0,)),
-    np.isneginf: Elementwise((0,)),
-    np.isposinf: Elementwise((0,)),
-    np.isreal: Elementwise((0,)),
-    np.iscomplex: Elementwise((0,)),
-    np.copy: Elementwise((0,)),
-    np.interp: Elementwise((0,)),
-    np.digitize: Elementwise((0,)),
-    np.searchsorted: Elementwise((1, "v")),
-    np.isin: Elementwise((0,)),
-    np.zeros_like: Like(),
-    np.ones_like: Like(),
-    np.full_like: Elementwise((0,)),
+    **dict.fromkeys(_OF_FIRST, Elementwise((0,))),
+    **dict.fromkeys((np.round, np.around), Elementwise((0,), "decimals")),
+    np.angle: Elementwise((0,), "deg"),
+    np.nan_to_num: Elementwise((0, "nan", "posinf", "neginf"), "nan posinf neginf"),
+    np.interp: Elementwise((0,), "left right period", positional=3),
+    np.digitize: Elementwise((0,), "right", positional=2),
+    np.isin: Elementwise((0,), "assume_unique invert kind", positional=2),
+    np.full_like: Elementwise((0, 1), "dtype", positional=2),
+    **dict.fromkeys((np.zeros_like, np.ones_like), Elementwise((0,), "dtype")),
+    np.where: Elementwise((0, 1, 2), positional=3),
+    np.clip: Elementwise((0, "a_min", "a_max", "min", "max"), "a_min a_max min max"),
+    np.isclose: Elementwise((0, 1, "rtol", "atol"), "rtol atol equal_nan", positional=2),
+    np.searchsorted: Elementwise((1,), "side sorter", positional=2),
     # Along one axis.
-    np.sort: Along(-1),
-    np.argsort: Along(-1),
-    np.cumsum: Along(None),
-    np.cumprod: Along(None),
-    np.nancumsum: Along(None),
-    np.nancumprod: Along(None),
-    np.median: Along(None, drops=True),
-    np.nanmedian: Along(None, drops=True),
-    np.nanmin: Along(None, drops=True),
-    np.nanmax: Along(None, drops=True),
-    np.nanmean: Along(None, drops=True),
-    np.nanvar: Along(None, drops=True),
-    np.nanstd: Along(None, drops=True),
-    np.nanargmin: Along(None, drops=True),
-    np.nanargmax: Along(None, drops=True),
-    np.ptp: Along(None, drops=True),
-    np.percentile: Along(None, position=2, drops=True),
-    np.quantile: Along(None, position=2, drops=True),
-    np.linalg.norm: Along(None, position=2, drops=True),
-    np.flip: Along(None),
-    np.roll: Roll(None, position=2),
-    np.fft.fft: Along(-1, position=2),
-    np.fft.ifft: Along(-1, position=2),
-    np.unwrap: Along(-1, position=3),
+    **dict.fromkeys((np.sort, np.argsort), Along(-1, "kind stable")),
+    **dict.fromkeys((np.cumsum, np.cumprod, np.nancumsum, np.nancumprod), Along(None, "dtype")),
+    **dict.fromkeys(_DROPS_AXIS, Along(None, "keepdims", drops=True)),
+    **dict.fromkeys(_DROPS_AND_ROUNDS, Along(None, "dtype ddof keepdims", drops=True)),
+    **dict.fromkeys((np.percentile, np.quantile), Along(None, "q method keepdims", drops=True)),
+    np.linalg.norm: Along(None, "ord keepdims", drops=True),
+    np.roll: Roll(),
+    **dict.fromkeys((np.fft.fft, np.fft.ifft), Along(-1, "norm")),
+    np.unwrap: Along(-1, "discont period"),
 }
-"""Functions that call ``__array_function__``, and methods of ufuncs."""
+"""By what NumPy passes to ``__array_function__``, and by methods ``reduce`` of ufuncs."""

@@ -7,239 +7,35 @@ pieces cannot do: their labels are replaced at the end, and rows filtered after 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
 
 import numpy as np
 
 from spliter.backend.contents import concatenate
-from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Meta, Typing
-from spliter.pipeline._types import Axis, Reduction, SplitType, Unknown, broadcast
-
-Check: TypeAlias = Callable[..., bool]
-"""Given the arguments of a call, frames among them without rows; returns whether it can be cut."""
-
-MAX_WHOLE: Final = 50_000
-"""Most rows of a frame that each batch gets whole, such as the right side of a merge: the hash
-table of its keys is built for each batch."""
-
-
-@dataclass(frozen=True)
-class Renumbered(Unknown):
-    """Rows of a merge, whose labels are their numbers."""
-
-    def merge(self, pieces: Sequence[Any]) -> Any:
-        """Concatenate pieces, and number the rows."""
-        return concatenate(pieces).reset_index(drop=True)
-
-
-@dataclass(frozen=True)
-class Unlabelled(Unknown):
-    """Rows chosen from those of a merge: their labels are known after it only."""
-
-    is_mergeable = False
-
-
-@dataclass(frozen=True, eq=False)
-class Aggregates(SplitType):
-    """One row per group of a frame; also the function that makes them.
-
-    Parameters
-    ----------
-    by : str or list of str
-        Columns of the keys.
-    selection : str, list of str, or None
-        Columns to aggregate; ``None`` for all others.
-    name : str
-        Method of pandas' group-by.
-    as_index : bool
-        Whether the keys are the index of the result.
-    """
-
-    by: Any
-    selection: Any
-    name: str
-    as_index: bool
-
-    @property
-    def __name__(self) -> str:
-        """Name of the method."""
-        return f"groupby.{self.name}"
-
-    @property
-    def keys(self) -> list[str]:
-        """Columns of the keys."""
-        return [self.by] if isinstance(self.by, str) else self.by
-
-    def columns(self, frame: Any) -> list[str]:
-        """Return the columns to aggregate."""
-        if self.selection is None:
-            return [each for each in frame.columns if each not in self.keys]
-        return [self.selection] if isinstance(self.selection, str) else self.selection
-
-    def __call__(self, frame: Any) -> Any:
-        """Aggregate, as pandas does."""
-        return self._aggregate(frame, self.name)
-
-    def _aggregate(self, frame: Any, name: str) -> Any:
-        grouped = frame.groupby(self.by, as_index=self.as_index)
-        return getattr(grouped if self.selection is None else grouped[self.selection], name)()
-
-    def partial(self, frame: Any) -> Any:
-        """Return frames with a row per group, in any order, and the keys as columns."""
-        grouped = frame.groupby(self.by, as_index=False, sort=False)[self.columns(frame)]
-        return tuple(getattr(grouped, name)() for name, _ in AGGREGATES[self.name])
-
-    def merge(self, pieces: Sequence[Any]) -> Any:
-        """Combine the rows of equal keys."""
-        partials = zip(concatenate(pieces), AGGREGATES[self.name], strict=True)
-        first, *counts = [self._aggregate(partial, name) for partial, (_, name) in partials]
-        return first / counts[0] if counts else first
-
-    def is_for(self, frame: Any) -> bool:
-        """Return whether aggregates of pieces give those of the frame."""
-        columns = self.columns(frame)
-        dtypes = [frame[each].dtype for each in columns]
-        return (
-            frame.columns.is_unique
-            and not {*columns} & {*self.keys}
-            and (self.name == "count" or all(map(_is_number, dtypes)))
-            and (self.name != "mean" or (self.as_index and np.dtype("f4") not in dtypes))
-        )
-
-
-AGGREGATES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
-    "sum": [("sum", "sum")],
-    "min": [("min", "min")],
-    "max": [("max", "max")],
-    "count": [("count", "sum")],
-    "mean": [("sum", "sum"), ("count", "sum")],
-}
-"""Methods of a group-by: those that pieces are aggregated with, each with the one that combines."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """How a method is cut.
-
-    Parameters
-    ----------
-    result : callable
-        Given the number of the call and the type of the frame, returns the type of the result.
-    is_for : callable
-        Given the arguments, without rows, returns whether the method can be cut for them.
-    names : tuple of str
-        Arguments that may be passed, by position or by name.
-    aligned : bool
-        Whether other frames among the arguments are cut like the first one.
-    mixed : bool
-        Whether a series or an array may stand by a frame, with a value for each row.
-    partial : callable, optional
-        Called with pieces in place of the method.
-    """
-
-    result: Callable[[int, SplitType], SplitType]
-    is_for: Check = lambda *args, **kwargs: True
-    names: tuple[str, ...] = ()
-    aligned: bool = True
-    mixed: bool = False
-    partial: Callable[..., Any] | None = None
-
-    @property
-    def keeps_rows(self) -> bool:
-        """Whether the result has the rows of the first argument."""
-        return self.result is _rows
-
-
-@dataclass(frozen=True, eq=False)
-class WholeCall:
-    """Annotation of a call that runs on whole values, of whose result nothing is known before."""
-
-    scratch = False
-
-    def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return nothing."""
-        return (None,)
-
-    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-        """Return none."""
-        return ()
-
-
-@dataclass(frozen=True, eq=False)
-class FrameCall:
-    """Annotation of one call.
-
-    Parameters
-    ----------
-    rule : Rule
-    is_cut : tuple of bool
-        For each input, in order.
-    meta : Meta
-        Of the result.
-    """
-
-    rule: Rule
-    is_cut: tuple[bool, ...]
-    meta: Meta
-    scratch = False
-
-    def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return what the method gives for no rows."""
-        return (self.meta,)
-
-    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-        """Return the typing by rows, if those of all inputs match."""
-        pairs = list(zip(call.inputs, self.is_cut, strict=True))
-        kinds = {kind for kind, is_cut in zip(known, self.is_cut, strict=True) if is_cut}
-        kind = next((each for each in kinds if each is not None), Axis(0))
-        lengths = {_length(node.meta) for node, is_cut in pairs if is_cut}
-        whole = [_length(node.meta) or 0 for node, is_cut in pairs if not is_cut]
-        if isinstance(kind, Unknown):
-            matches = len(kinds) == 1
-            length = None
-        else:
-            matches = kinds <= {None, Axis(0)} and len(lengths) == 1 and not lengths & {None, 0}
-            length = next(iter(lengths))
-        if matches and max(whole, default=0) <= MAX_WHOLE:
-            inputs = tuple(kind if is_cut else broadcast for is_cut in self.is_cut)
-            result = self.rule.result(call.number, kind)
-            yield Typing(inputs, (result,), length, self._piece_function(call.fn))
-
-    def _piece_function(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        if self.rule.partial is not None or not isinstance(self.meta, FrameMeta):
-            return self.rule.partial or fn
-        expected = _described(self.meta.empty)
-
-        def checked(*args: Any, **kwargs: Any) -> Any:
-            result = fn(*args, **kwargs)
-            if (found := _described(result)) != expected:
-                raise TypeError(f"a piece is {found} in place of {expected}")  # run on whole values
-            return result
-
-        return checked
-
-
-def _length(meta: Meta) -> int | None:
-    if isinstance(meta, FrameMeta):
-        return meta.length
-    return meta.shape[0] if isinstance(meta, ArrayMeta) and meta.shape else None
-
-
-def _described(frame: Any) -> tuple[Any, ...]:
-    """Return what pieces have in common: dtypes and names."""
-    if getattr(frame, "ndim", 0) == 1:
-        return type(frame), frame.dtype, getattr(frame, "name", None)
-    return type(frame), list(frame.columns), list(frame.dtypes)
+from spliter.pipeline._annotations.groups import (
+    Aggregates,
+    count_values,
+    has_double_mean,
+    is_number,
+    most_frequent_first,
+    sum_counts,
+)
+from spliter.pipeline._annotations.rows import (
+    Check,
+    Columns,
+    Renumbered,
+    Rule,
+    chosen_rows,
+    same_rows,
+)
+from spliter.pipeline._graph import Call, FrameMeta, Node
+from spliter.pipeline._types import Reduction, SplitType
 
 
 def _dtypes(frame: Any) -> list[Any]:
     return [frame.dtype] if frame.ndim == 1 else list(frame.dtypes)
-
-
-def _is_number(dtype: Any) -> bool:
-    return isinstance(dtype, np.dtype) and dtype.kind in "iufb"
 
 
 def _is_text(dtype: Any) -> bool:
@@ -251,11 +47,11 @@ def _has_text(frame: Any, *args: Any, **kwargs: Any) -> bool:
 
 
 def _has_numbers(series: Any) -> bool:
-    return series.ndim == 1 and _is_number(series.dtype)
+    return series.ndim == 1 and is_number(series.dtype)
 
 
-def _has_floats(series: Any) -> bool:
-    return _has_numbers(series) and series.dtype != np.dtype("f4")
+def _has_double_mean(series: Any) -> bool:
+    return series.ndim == 1 and has_double_mean(series.dtype)
 
 
 def _has_flags(series: Any) -> bool:
@@ -263,7 +59,7 @@ def _has_flags(series: Any) -> bool:
 
 
 def _can_be_unique(series: Any) -> bool:
-    return series.ndim == 1 and (_is_number(series.dtype) or _is_text(series.dtype))
+    return series.ndim == 1 and (is_number(series.dtype) or _is_text(series.dtype))
 
 
 def _holds(frame: Any, *values: Any) -> bool:
@@ -303,30 +99,20 @@ def _can_compute(one: Any, other: Any) -> bool:
     return has_floats or (isinstance(other, int | float) and other != 0)
 
 
-def _can_choose(frame: Any, mask: Any) -> bool:
-    return mask.ndim == 1 and bool(mask.dtype == np.dtype(bool))
-
-
 def _can_join(left: Any, right: Any, *, on: Any, how: str = "inner", **named: Any) -> bool:
     """Return whether a merge keeps the order of the left rows, and the dtypes of both sides."""
     if left.ndim != 2 or getattr(right, "ndim", 0) != 2 or how not in ("inner", "left"):
         return False
-    added = right.drop(columns=on)
-    return how == "inner" or all(_holds(added[each]) for each in added)
-
-
-def _rows(number: int, kind: SplitType) -> SplitType:
-    return kind
-
-
-def _chosen(number: int, kind: SplitType) -> SplitType:
-    if isinstance(kind, Renumbered | Unlabelled):
-        return Unlabelled(number)
-    return Unknown(number)
+    return how == "inner" or all(_holds(right[each]) for each in right.drop(columns=on))
 
 
 def _joined(number: int, kind: SplitType) -> SplitType:
     return Renumbered(number)
+
+
+def rows_at(frame: Any, mask: Any) -> Any:
+    """Return ``frame.loc[mask]``."""
+    return frame.loc[mask]
 
 
 def with_column(frame: Any, name: Any, value: Any) -> Any:
@@ -342,7 +128,7 @@ def _mean_parts(series: Any) -> Any:
 
 
 def _mean(parts: Any) -> Any:
-    return parts[0] / parts[1] if parts[1] else np.float64(np.nan)
+    return parts[0] / parts[1] if parts[1] else np.nan
 
 
 def _distinct(series: Any) -> Any:
@@ -358,24 +144,53 @@ def _reduction(
     merge: Callable[[Any, Any], Any],
     partial: Callable[..., Any] | None = None,
     finish: Callable[[Any], Any] | None = None,
+    *,
+    commutative: bool = True,
 ) -> Rule:
-    kind = Reduction(partial, merge, finish)
+    kind = Reduction(partial, merge, finish, commutative=commutative)
     return Rule(lambda number, rows: kind, is_for, partial=partial)
+
+
+def _extreme(name: str, ufunc: np.ufunc) -> Rule:
+    def partial(series: Any) -> list[Any]:
+        # The extreme of no rows is NaN, which would turn integers to floats.
+        return [getattr(series, name)()] if len(series) else []
+
+    def finish(values: list[Any]) -> Any:
+        return ufunc.reduce(values) if values else np.nan
+
+    return _reduction(_has_numbers, operator.add, partial, finish)
 
 
 def aggregation(kind: Aggregates) -> Rule:
     """Return the rule of an aggregation of groups."""
-    return Rule(lambda number, rows: kind, kind.is_for, partial=kind.partial)
+    reduction = _reduction(kind.is_for, kind.merge, kind.partial, kind.finish)
+    return replace(
+        reduction,
+        reads=lambda call, _: [frozenset(kind.keys + kind.columns(_empty(call.inputs[0])))],
+    )
 
 
-WHOLE: Final = WholeCall()
-COLUMNS: Final = Rule(_rows, names=("key",), aligned=False)
-CHOOSE: Final = Rule(_chosen, _can_choose, ("mask",), mixed=True)
-SET_COLUMN: Final = Rule(_rows, names=("name", "value"), mixed=True)
-OPERATOR: Final = Rule(_rows, names=("other",))
-DIVISION: Final = Rule(_rows, _can_compute, names=("other",))
+def _empty(node: Node) -> Any:
+    return cast(FrameMeta, node.meta).empty
+
+
+def _chosen_columns(call: Call, wanted: Columns) -> Sequence[Columns]:
+    key = call.args[1]
+    return [frozenset([key] if isinstance(key, str) else key)]
+
+
+def _joined_columns(call: Call, wanted: Columns) -> Sequence[Columns]:
+    """Return the columns to merge; those that both sides have decide on the names of the result."""
+    sides = [frozenset(_empty(node).columns) for node in call.inputs]
+    return [None if wanted is None else each & (wanted | sides[0] & sides[1]) for each in sides]
+
+
+COLUMNS: Final = Rule(same_rows, names=("key",), aligned=False, reads=_chosen_columns)
+SET_COLUMN: Final = Rule(same_rows, names=("name", "value"), mixed=True)
+DIVISION: Final = Rule(same_rows, _can_compute, names=("other",))
 TEXT: Final = Rule(
-    _rows,
+    same_rows,
     _has_text,
     ("pat", "case", "flags", "na", "regex", "start", "stop", "step", "width", "side", "fillchar"),
 )
@@ -386,26 +201,51 @@ TEXT_METHODS: Final = (
     *("contains", "startswith", "endswith", "isdigit", "isalpha", "isalnum", "isnumeric"),
     *("isspace", "islower", "isupper"),
 )
+DATES: Final = Rule(
+    same_rows, names=("freq", "date_format", "tz", "unit", "locale", "ambiguous", "nonexistent")
+)
+
+DATE_METHODS: Final = (
+    *("floor", "ceil", "round", "normalize", "strftime", "day_name", "month_name"),
+    *("tz_localize", "tz_convert", "as_unit", "isocalendar", "total_seconds"),
+)
+DATE_PROPERTIES: Final = (
+    *("year", "quarter", "month", "day", "hour", "minute", "second", "microsecond", "nanosecond"),
+    *("day_of_week", "day_of_year", "days_in_month", "is_leap_year", "date", "time", "timetz"),
+    *("is_month_start", "is_month_end", "is_quarter_start", "is_quarter_end", "is_year_start"),
+    *("is_year_end", "days", "seconds", "microseconds", "nanoseconds"),
+)
 METHODS: Final[Mapping[str, Rule]] = {
-    **dict.fromkeys(("abs", "isna", "isnull", "notna", "notnull", "copy"), Rule(_rows)),
-    **dict.fromkeys(("mask", "where"), Rule(_rows, _can_replace, ("cond", "other"))),
-    "round": Rule(_rows, names=("decimals",)),
-    "astype": Rule(_rows, _can_convert, ("dtype",)),
-    "isin": Rule(_rows, lambda frame, *values: frame.ndim == 1, ("values",), aligned=False),
-    "between": Rule(_rows, names=("left", "right", "inclusive")),
-    "clip": Rule(_rows, _can_fill, ("lower", "upper")),
-    "fillna": Rule(_rows, _can_fill, ("value",)),
-    "dropna": Rule(_chosen),
-    "merge": Rule(_joined, _can_join, ("right", "on", "how", "suffixes"), aligned=False),
-    "sum": _reduction(_has_numbers, operator.add),
+    **dict.fromkeys(("abs", "isna", "isnull", "notna", "notnull", "copy"), Rule(same_rows)),
+    **dict.fromkeys(("mask", "where"), Rule(same_rows, _can_replace, ("cond", "other"))),
+    "round": Rule(same_rows, names=("decimals",)),
+    "astype": Rule(same_rows, _can_convert, ("dtype",)),
+    "isin": Rule(same_rows, lambda frame, *values: frame.ndim == 1, ("values",), aligned=False),
+    "between": Rule(same_rows, names=("left", "right", "inclusive")),
+    "clip": Rule(same_rows, _can_fill, ("lower", "upper")),
+    "fillna": Rule(same_rows, _can_fill, ("value",)),
+    "dropna": Rule(chosen_rows),
+    "merge": Rule(
+        *(_joined, _can_join, ("right", "on", "how", "suffixes")),
+        aligned=False,
+        reads=_joined_columns,
+    ),
+    "sum": _reduction(_has_numbers, np.add),  # which wraps around without a warning, as pandas
     "count": _reduction(lambda series: series.ndim == 1, operator.add),
-    "min": _reduction(_has_numbers, np.fmin),
-    "max": _reduction(_has_numbers, np.fmax),
-    "mean": _reduction(_has_floats, operator.add, _mean_parts, _mean),
+    "min": _extreme("min", np.fmin),
+    "max": _extreme("max", np.fmax),
+    "mean": _reduction(_has_double_mean, operator.add, _mean_parts, _mean),
     "any": _reduction(_has_flags, np.logical_or),
     "all": _reduction(_has_flags, np.logical_and),
-    "unique": _reduction(_can_be_unique, _both, _distinct, lambda series: series.unique()),
+    # In the order in which values appear.
+    "unique": _reduction(
+        _can_be_unique, _both, _distinct, lambda series: series.unique(), commutative=False
+    ),
     "nunique": _reduction(_can_be_unique, _both, _distinct, lambda series: series.nunique()),
+    "value_counts": _reduction(
+        _can_be_unique, sum_counts, count_values, most_frequent_first, commutative=False
+    ),
     **{f"str.{name}": TEXT for name in TEXT_METHODS},
+    **{f"dt.{name}": DATES for name in (*DATE_METHODS, *DATE_PROPERTIES)},
 }
-"""Rules of methods by name; those of an accessor with its name before a dot."""
+"""Rules of methods and properties by name; those of an accessor with its name before a dot."""

@@ -7,31 +7,15 @@ from typing import Any, Final
 
 from spliter.pipeline._types import Rows
 
-_CONVERSIONS: Final = {
-    "rgb2hsv": "rgb",
-    "hsv2rgb": "hsv",
-    "rgb2lab": "rgb",
-    "lab2rgb": "lab",
-    "rgb2xyz": "rgb",
-    "xyz2rgb": "xyz",
-    "xyz2lab": "xyz",
-    "lab2xyz": "lab",
-    "rgb2gray": "rgb",
-    "rgb2yuv": "rgb",
-    "yuv2rgb": "yuv",
-    "rgb2ycbcr": "rgb",
-    "ycbcr2rgb": "ycbcr",
-    "rgb2luv": "rgb",
-    "luv2rgb": "luv",
-    "rgb2hed": "rgb",
-    "hed2rgb": "hed",
-    "lab2lch": "lab",
-    "lch2lab": "lch",
-}
-"""Functions of ``skimage.color`` and their arguments."""
+_CONVERSIONS: Final = (
+    *("rgb2hsv", "hsv2rgb", "rgb2lab", "lab2rgb", "rgb2xyz", "xyz2rgb", "xyz2lab", "lab2xyz"),
+    *("rgb2gray", "rgb2yuv", "yuv2rgb", "rgb2ycbcr", "ycbcr2rgb", "rgb2luv", "luv2rgb"),
+    *("rgb2hed", "hed2rgb", "lab2lch", "lch2lab"),
+)
+"""Functions of ``skimage.color``; the argument has the name of what is converted."""
 
 FUNCTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
-    f"skimage.color.{name}": {argument: Rows(), "returns": Rows()}
-    for name, argument in _CONVERSIONS.items()
+    f"skimage.color.{name}": {name.partition("2")[0]: Rows(), "returns": Rows()}
+    for name in _CONVERSIONS
 }
 """Functions by their full names."""

@@ -1,0 +1,86 @@
+"""Forms in which a function of NumPy may be called: by position, by name, with defaults."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from spliter.pipeline._graph import Annotation
+
+
+class FunctionAnnotation(Annotation, Protocol):
+    """How a function of NumPy may be cut, in the calls of which that is known."""
+
+    data: tuple[str | int, ...]
+    """Positions and names of the arguments that are cut."""
+
+    positional: int
+    """Number of the first arguments, which a call must have."""
+
+    options: frozenset[str]
+    """Names of the other arguments that a call may have."""
+
+
+def arguments_of(
+    fn: Callable[..., Any],
+    annotation: FunctionAnnotation,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Return the arguments of a call as its annotation reads them; ``None`` if it reads no such.
+
+    Parameters
+    ----------
+    fn : callable
+    annotation : FunctionAnnotation
+    args, kwargs
+        Arguments, as the program passes them.
+
+    Returns
+    -------
+    args, kwargs
+        The first ones by position, and the others by name, without those that are the default.
+
+    Examples
+    --------
+    >>> from spliter.pipeline._annotations.numpy import FUNCTIONS
+    >>> arguments_of(np.sum, FUNCTIONS[np.sum], ("array", 0), {"keepdims": True})
+    (('array',), {'axis': 0, 'keepdims': True})
+    >>> arguments_of(np.sum, FUNCTIONS[np.sum], ("array",), {"initial": 1}) is None
+    True
+    """
+    if len(args) == annotation.positional and not kwargs:
+        return _with_arrays(annotation, args), kwargs
+    names, defaults = _parameters(fn)
+    if len(args) > len(names) or kwargs.keys() & set(names[: len(args)]):
+        return None
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    first = names[: annotation.positional]
+    others = {
+        name: value
+        for name, value in given.items()
+        if name not in first and value is not defaults.get(name, inspect.Parameter.empty)
+    }
+    if any(name not in given for name in first) or others.keys() - annotation.options:
+        return None
+    return _with_arrays(annotation, tuple(given[name] for name in first)), others
+
+
+def _with_arrays(annotation: FunctionAnnotation, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return arguments with arrays in place of the lists that are cut."""
+    return tuple(
+        np.asarray(value) if type(value) in (list, tuple) and at in annotation.data else value
+        for at, value in enumerate(args)
+    )
+
+
+@functools.cache
+def _parameters(fn: Callable[..., Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return the names of the parameters that may be passed by position, and all defaults."""
+    parameters = inspect.signature(fn).parameters.values()
+    names = [each.name for each in parameters if each.kind <= each.POSITIONAL_OR_KEYWORD]
+    return tuple(names), {each.name: each.default for each in parameters}

@@ -1,0 +1,228 @@
+"""Annotations of calls on frames and arrays that are cut by rows; imports nothing of pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
+
+import numpy as np
+
+from spliter.backend.contents import concatenate
+from spliter.pipeline._graph import Call, FrameMeta, Meta, Typing, meta_of
+from spliter.pipeline._types import Axis, SplitType, Unknown, axis, broadcast
+
+Check: TypeAlias = Callable[..., bool]
+"""Given the arguments of a call, frames among them without rows; returns whether it can be cut."""
+
+Columns: TypeAlias = frozenset[Any] | None
+"""Columns that are read; ``None`` for all of them, and for what has none."""
+
+Reads: TypeAlias = Callable[[Call, Columns], Sequence[Columns]]
+
+MAX_WHOLE: Final = 50_000
+"""Most rows of a frame that each batch gets whole, such as the right side of a merge: the hash
+table of its keys is built for each batch."""
+
+
+ROWS: Final = axis(0)
+
+
+@dataclass(frozen=True)
+class Renumbered(Unknown):
+    """Rows of a merge, whose labels are their numbers."""
+
+    def merge(self, pieces: Sequence[Any]) -> Any:
+        """Concatenate pieces, and number the rows."""
+        return concatenate(pieces).reset_index(drop=True)
+
+
+@dataclass(frozen=True)
+class Unlabelled(Unknown):
+    """Rows chosen from those of a merge: their labels are known after it only."""
+
+    is_mergeable = False
+
+
+class Labelled(Axis):
+    """Rows whose labels exist before: pandas aligns by labels that are equal but not the same."""
+
+    def __init__(self, index: Any) -> None:
+        super().__init__()
+        self.index = index
+
+    def merge(self, pieces: Sequence[Any]) -> Any:
+        """Concatenate pieces, and give them the labels."""
+        return super().merge(pieces).set_axis(self.index.view())
+
+
+@dataclass(frozen=True)
+class Chosen(Unknown):
+    """Rows of a filter, with labels of the dtype of all."""
+
+    def merge(self, pieces: Sequence[Any]) -> Any:
+        """Concatenate pieces; pandas would infer another dtype from labels that are objects."""
+        rows = super().merge(pieces)
+        if isinstance(rows, np.ndarray):
+            return rows
+        dtype = pieces[0].index.dtype
+        return rows if rows.index.dtype == dtype else rows.set_axis(rows.index.astype(dtype))
+
+
+def _all_columns(call: Call, wanted: Columns) -> Sequence[Columns]:
+    return [None for _ in call.inputs]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a method is cut.
+
+    Parameters
+    ----------
+    result : callable
+        Given the number of the call and the type of the frame, returns the type of the result.
+    is_for : callable
+        Given the arguments, without rows, returns whether the method can be cut for them.
+    names : tuple of str
+        Arguments that may be passed, by position or by name.
+    aligned : bool
+        Whether other frames among the arguments are cut like the first one.
+    mixed : bool
+        Whether a series or an array may stand by a frame, with a value for each row.
+    partial : callable, optional
+        Called with pieces in place of the method.
+    reads : callable
+        Given a call and the columns of its result that are read, returns those of each input that
+        the call reads; ``None`` stands for all.
+    """
+
+    result: Callable[[int, SplitType], SplitType]
+    is_for: Check = lambda *args, **kwargs: True
+    names: tuple[str, ...] = ()
+    aligned: bool = True
+    mixed: bool = False
+    partial: Callable[..., Any] | None = None
+    reads: Reads = _all_columns
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the result has the rows of the first argument."""
+        return self.result is same_rows
+
+
+@dataclass(frozen=True, eq=False)
+class WholeCall:
+    """Annotation of a call that runs on whole values, of whose result nothing is known before."""
+
+    scratch = False
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return nothing."""
+        return (None,)
+
+    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
+        """Return none."""
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
+class RowsCall:
+    """Annotation of one call, on frames or arrays, that is cut by rows.
+
+    Parameters
+    ----------
+    rule : Rule
+    is_cut : tuple of bool
+        For each input, in order.
+    meta : Meta
+        Of the result.
+    """
+
+    rule: Rule
+    is_cut: tuple[bool, ...]
+    meta: Meta
+    scratch = False
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return what the method gives for no rows; the labels are those of the first argument."""
+        if not self.rule.keeps_rows or not isinstance(self.meta, FrameMeta):
+            return (self.meta,)
+        frames = (node for node in call.inputs if isinstance(node.meta, FrameMeta))
+        first = next(frames)
+        main = cast(FrameMeta, first.meta if first.is_pending else meta_of(first.data))
+        # A view has a name of its own, and pandas still knows that the labels are the same.
+        index = main.index.view() if hasattr(main.index, "view") else main.index
+        return (FrameMeta(self.meta.empty, main.length, index),)
+
+    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
+        """Return the typing by rows, if those of all inputs match."""
+        kind: SplitType = ROWS
+        cut: list[SplitType | None] = []
+        lengths: list[int | None] = []
+        for node, have, is_cut in zip(call.inputs, known, self.is_cut, strict=True):
+            length = None if node.meta is None else node.meta.length
+            if is_cut:
+                kind = kind if have in (None, ROWS) else have
+                cut.append(have)
+                lengths.append(length)
+            elif (length or 0) > MAX_WHOLE:
+                return
+        if isinstance(kind, Unknown):
+            length, matches = None, cut.count(kind) == len(cut)
+        else:
+            length = lengths[0]
+            matches = bool(length) and lengths.count(length) == len(lengths) and kind == ROWS
+        if matches:
+            inputs = tuple([kind if is_cut else broadcast for is_cut in self.is_cut])
+            result = self._labelled(call, self.rule.result(call.number, kind))
+            yield Typing(inputs, (result,), length, self._piece_function(call.fn))
+
+    def _labelled(self, call: Call, kind: SplitType) -> SplitType:
+        (meta,) = self.metas(call)
+        index = meta.index if isinstance(meta, FrameMeta) else None
+        return Labelled(index) if kind == ROWS and hasattr(index, "identical") else kind
+
+    def _piece_function(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        if self.rule.partial is not None or not isinstance(self.meta, FrameMeta):
+            return self.rule.partial or fn
+        expected = _described(self.meta.empty)
+
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            result = fn(*args, **kwargs)
+            if (found := _described(result)) != expected:
+                raise TypeError(f"a piece is {found} in place of {expected}")  # run on whole values
+            return result
+
+        return checked
+
+
+def _described(frame: Any) -> tuple[Any, ...]:
+    """Return what pieces have in common: dtypes and names."""
+    if getattr(frame, "ndim", 0) == 1:
+        return type(frame), frame.dtype, getattr(frame, "name", None)
+    return type(frame), list(frame.columns), list(frame.dtypes)
+
+
+def same_rows(number: int, kind: SplitType) -> SplitType:
+    """Return the type of a result with the rows of the first argument."""
+    return kind
+
+
+def chosen_rows(number: int, kind: SplitType) -> SplitType:
+    """Return the type of a result with some of the rows of the first argument."""
+    if isinstance(kind, Renumbered | Unlabelled):
+        return Unlabelled(number)
+    return Chosen(number)
+
+
+def _can_choose(frame: Any, mask: Any) -> bool:
+    return mask.ndim == 1 and bool(mask.dtype == np.dtype(bool))
+
+
+def _filtered_columns(call: Call, wanted: Columns) -> Sequence[Columns]:
+    return [wanted, None]
+
+
+WHOLE: Final = WholeCall()
+CHOOSE: Final = Rule(chosen_rows, _can_choose, ("mask",), mixed=True, reads=_filtered_columns)
+OPERATOR: Final = Rule(same_rows, names=("other",))

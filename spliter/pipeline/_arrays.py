@@ -1,0 +1,411 @@
+"""Arrays of NumPy as lazy values: their operators, methods and functions are captured."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any, Final, cast
+
+import numpy as np
+
+from spliter.pipeline._annotations.arguments import arguments_of
+from spliter.pipeline._annotations.numpy import FUNCTIONS
+from spliter.pipeline._annotations.rows import CHOOSE, OPERATOR, RowsCall, Rule
+from spliter.pipeline._capture import LAZY_CLASSES, capture, plain, plain_into, rewrapped, wrap
+from spliter.pipeline._elementwise import (
+    ASSIGN,
+    ASTYPE,
+    ELEMENTWISE,
+    UFUNC,
+    assign,
+    assigned,
+)
+from spliter.pipeline._evaluate import evaluate
+from spliter.pipeline._graph import (
+    ArrayMeta,
+    Shape,
+    common_graph,
+)
+from spliter.pipeline._lazy import (
+    BINARY,
+    Lazy,
+    compute,
+    computed,
+    is_array,
+    lazies_in,
+)
+
+_CONSTANTS = (bool, int, float, complex, str, bytes, np.generic, type(None), type(...))
+_OPERANDS = (*_CONSTANTS, np.dtype, type)
+_USUAL = {int, float, np.ndarray}
+"""Most frequent classes of operands: arrays of objects are refused later."""
+
+
+class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
+    """A NumPy array that is evaluated when it is needed; its shape and dtype are known before."""
+
+    __slots__ = ()
+
+    @property
+    def _meta(self) -> ArrayMeta:
+        """Shape, as far as it is known, and dtype."""
+        return cast(ArrayMeta, self._node.meta)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents; evaluates if the length is unknown."""
+        if not self._meta.is_known:
+            compute(self)
+        return cast(tuple[int, ...], self._meta.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the elements."""
+        return self._meta.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self._meta.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self.size * self.itemsize
+
+    def __len__(self) -> int:
+        """Return the extent along the first axis."""
+        if not self.ndim:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield rows: views, lazy in a decorated function."""
+        return (self[at] for at in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Evaluate, and return the array."""
+        self._graph.root().has_escaped = True
+        return np.array(compute(self), dtype, copy=copy)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method that evaluates, or evaluate and return another attribute."""
+        if name.startswith("__"):
+            raise AttributeError(f"'LazyArray' object has no attribute {name!r}")
+        if not self.ndim:  # a number, of NumPy's class
+            return getattr(compute(self), name)
+        found = getattr(np.ndarray, name)
+        if callable(found):
+            return functools.partial(_call_method, found, self)
+        return rewrapped(getattr(compute(self), name), self._graph.root())
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """Capture a call of a ufunc."""
+        return capture_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Capture a call of another function of NumPy, or evaluate its arguments."""
+        return capture_function(func, args, kwargs)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return a view for a basic index, a copy for others."""
+        meta = self._meta
+        if not meta.shape:
+            return compute(self)[computed(key)]
+        if _is_mask(key) and meta.shape[:1] == key._meta.shape != ():
+            return self._by_rows(key, CHOOSE, (None, *meta.shape[1:]))
+        if not _is_basic(key):
+            return plain(operator.getitem, (self, key), {})
+        if isinstance(key, tuple) and key[0] == slice(None) and not meta.is_known:
+            return self._by_rows(key, OPERATOR, (meta.length, *meta.empty[key].shape[1:]))
+        data = self._real()
+        view = data[computed(key)]
+        if isinstance(view, np.ndarray):
+            return wrap(self._graph.root().source(view), self._graph.root())
+        return compute(self)[computed(key)]
+
+    def _by_rows(self, key: Any, rule: Rule, shape: Shape) -> Any:
+        is_cut = (True, True) if isinstance(key, Lazy) else (True,)
+        annotation = RowsCall(rule, is_cut, ArrayMeta(shape, self.dtype, exact=False))
+        return capture(operator.getitem, (self, key), {}, annotation)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Change elements, before anything later reads them."""
+        if _is_mask(key) and key.shape == self.shape and _is_number(value):
+            self._assign(self, value, {"where": key})
+        elif key is Ellipsis or (isinstance(key, slice) and key == slice(None)):
+            self._assign(self, value, {})
+        elif _is_basic(key) and isinstance(self._real()[computed(key)], np.ndarray):
+            view = self._graph.root().source(self._real()[computed(key)])
+            self._assign(wrap(view, self._graph.root()), value, {})
+        else:
+            before = compute(self)
+            before[computed(key)] = computed(value)
+
+    def _assign(self, target: Lazy, value: Any, where: dict[str, Any]) -> None:
+        if type(value) in (int, float, complex):
+            with np.errstate(all="ignore"):
+                np.empty(1, self.dtype)[0] = value  # raises, if the dtype cannot hold it
+        elif isinstance(value, Lazy) and not isinstance(value._node.meta, ArrayMeta):
+            value = compute(value)
+        if not isinstance(value, (*_CONSTANTS, Lazy)):
+            value = np.asarray(value)
+            extra = max(value.ndim - len(cast(ArrayMeta, target._node.meta).shape), 0)
+            if value.shape[:extra] == (1,) * extra:
+                value = value.reshape(value.shape[extra:])
+        if target._node.is_pending:
+            self._replace(capture(assigned, (target, value), where, ELEMENTWISE))
+        else:
+            capture(assign, (target, value), where, ASSIGN, writes=(target._node,))
+
+    def _real(self) -> Any:
+        """Return the memory of the value; pending changes of it need not have happened."""
+        return compute(self) if self._node.is_pending else self._node.data
+
+    def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return a copy with another dtype; evaluates if it need not be one, or has texts."""
+        if args or kwargs.keys() - {"casting"} or not (np.dtype(dtype).itemsize and self.ndim):
+            return plain(_astype, (self, dtype, *args), kwargs)
+        return capture(np.ndarray.astype, (self, dtype), kwargs, ASTYPE)
+
+    def copy(self, order: Any = "C") -> Any:
+        """Return a copy."""
+        if order != "C" or not self.ndim:
+            return plain(_copy, (self, order), {})
+        return capture(np.copy, (self,), {"order": order}, ELEMENTWISE)
+
+    __hash__ = Lazy.__hash__
+
+    def _repeats(self, other: Any) -> bool:
+        """Return whether a product with a value repeats it, as numbers of NumPy's classes do."""
+        return isinstance(other, str | bytes | list | tuple) and not self._meta.shape
+
+    def __mul__(self, other: Any) -> Any:
+        """Multiply."""
+        repeats = self._repeats(other)
+        return plain(operator.mul, (self, other), {}) if repeats else super().__mul__(other)
+
+    def __rmul__(self, other: Any) -> Any:
+        """Multiply."""
+        repeats = self._repeats(other)
+        return plain(operator.mul, (other, self), {}) if repeats else super().__rmul__(other)
+
+    def __pow__(self, other: Any) -> Any:
+        """Raise to a power; NumPy's operator differs from its ufunc for some exponents."""
+        return self._power(other) if type(other) in (int, float) else np.power(self, other)
+
+    def _power(self, exponent: float) -> Any:
+        return capture(operator.pow, (self, exponent), {}, ELEMENTWISE)
+
+    def __ipow__(self, other: Any) -> Any:
+        """Raise to a power, in place."""
+        if type(other) in (int, float):
+            power = self._power(other)
+            if not np.can_cast(power.dtype, self.dtype, "same_kind"):
+                return plain(operator.ipow, (self, other), {})  # raises
+            self[...] = power
+            return self
+        return capture_ufunc(np.power, "__call__", (self, other), {"out": (self,)})
+
+    def __copy__(self) -> Any:
+        """Return a copy."""
+        return self.copy()
+
+
+def _astype(value: Any, *args: Any, **kwargs: Any) -> Any:
+    return value.astype(*args, **kwargs)
+
+
+def _copy(value: Any, order: Any) -> Any:
+    return value.copy(order)
+
+
+LAZY_CLASSES[ArrayMeta] = LazyArray
+
+
+def _operator(name: str) -> Callable[[LazyArray, Any], Any]:
+    """Return an operator that leaves operands their own: matrices and sparse arrays have products.
+
+    Parameters
+    ----------
+    name : str
+        Of a method that the class inherits.
+    """
+    captured, applied = getattr(LazyArray, name), getattr(operator, name)
+    compares = name in ("__eq__", "__ne__")
+
+    def operate(self: LazyArray, other: Any) -> Any:
+        if not self._meta.shape and isinstance(other, str | bytes | list | tuple):
+            return plain(applied, (self, other), {})  # a number of NumPy's class repeats these
+        if type(other) in _USUAL or _is_operand(other):
+            if not compares:
+                return captured(self, other)
+            with contextlib.suppress(TypeError):  # of other dtypes, of which no element is equal
+                return captured(self, other)
+        return plain(applied, (self, other), {})
+
+    return operate
+
+
+def _in_place(name: str) -> Callable[[LazyArray, Any], Any]:
+    """Return an operator in place; a number, which NumPy does not change, gives a new one."""
+    captured, applied = getattr(LazyArray, f"__i{name}__"), getattr(operator, f"__{name}__")
+
+    def change(self: LazyArray, other: Any) -> Any:
+        return captured(self, other) if self._meta.shape else applied(self, other)
+
+    return change
+
+
+_USUAL.add(LazyArray)
+for _name in (
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "matmul", "lshift", "rshift"),
+    *("and", "or", "xor", "lt", "le", "gt", "ge", "eq", "ne"),
+):
+    setattr(LazyArray, f"__{_name}__", _operator(f"__{_name}__"))
+for _name in (*BINARY, "lshift", "rshift"):
+    setattr(LazyArray, f"__i{_name}__", _in_place(_name))
+
+
+def _attribute(name: str) -> property:
+    """Return an attribute of arrays that a program may set; both evaluate."""
+
+    def get(self: LazyArray) -> Any:
+        return rewrapped(getattr(compute(self), name), self._graph.root())
+
+    def change(self: LazyArray, value: Any) -> None:
+        setattr(compute(self), name, computed(value))
+
+    return property(get, change)
+
+
+for _name in ("flat", "real", "imag"):
+    setattr(LazyArray, _name, _attribute(_name))
+
+
+def _clip(value: Any, min: Any = None, max: Any = None, **kwargs: Any) -> Any:
+    """Call ``numpy.clip``, which must get both bounds, as the method need not."""
+    return np.clip(value, min, max, **kwargs)
+
+
+METHODS: Final[dict[str, Callable[..., Any] | None]] = {"clip": _clip, "sort": None}
+"""Methods of arrays that differ from the function of the same name: ``sort`` is in place."""
+
+
+def _call_method(method: Callable[..., Any], value: LazyArray, *args: Any, **kwargs: Any) -> Any:
+    """Call a method of arrays: by the function of the same name, if that is annotated."""
+    function = METHODS.get(method.__name__, getattr(np, method.__name__, None))
+    if function is _clip or (function is not None and function in FUNCTIONS):
+        return function(value, *args, **kwargs)
+    return plain(method, (value, *args), kwargs)
+
+
+def _is_mask(key: Any) -> bool:
+    return isinstance(key, LazyArray) and key.dtype == bool
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, Lazy) and np.ndim(value) == 0
+
+
+def _is_basic(key: Any) -> bool:
+    """Return whether an index makes a view."""
+    keys = key if isinstance(key, tuple) else (key,)
+    return all(
+        each is None
+        or each is Ellipsis
+        or isinstance(each, slice)
+        or (isinstance(each, int | np.integer) and not isinstance(each, bool))
+        for each in keys
+    )
+
+
+def capture_ufunc(
+    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Capture a call of a ufunc or of one of its methods, or run it on evaluated arguments.
+
+    Parameters
+    ----------
+    ufunc : numpy.ufunc
+    method : str
+        ``"__call__"``, ``"reduce"``, ...
+    inputs, kwargs
+        Arguments of ``__array_ufunc__``.
+    """
+    fn = ufunc if method == "__call__" else getattr(ufunc, method)
+    outs = kwargs.get("out", ())
+    if len(outs) > 1 or not all(map(_is_operand, (*inputs, *outs, kwargs.get("where", True)))):
+        return plain_into(fn, inputs, kwargs)
+    if method == "reduce":
+        return capture_function(fn, inputs, kwargs)
+    if fn is not ufunc or ufunc.signature or kwargs.keys() - {"out", "where", "dtype", "casting"}:
+        return plain_into(fn, inputs, kwargs)
+    inputs = tuple([np.asarray(each) if type(each) in (list, tuple) else each for each in inputs])
+    if not outs:
+        return capture(ufunc, inputs, kwargs, UFUNC)
+    del kwargs["out"]
+    return _capture_into(ufunc, inputs, kwargs, outs[0])
+
+
+def _capture_into(
+    ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+) -> Any:
+    """Capture a call with ``out``; return what was passed as ``out``."""
+    if isinstance(out, LazyArray):
+        node = out._node
+        if node.is_pending:
+            out._replace(capture(ufunc, inputs, kwargs, UFUNC, into=node))
+        else:
+            capture(ufunc, inputs, kwargs, UFUNC, writes=(node,), into=node)
+        return out
+    if not is_array(out):
+        return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
+    lazies = lazies_in(inputs) + lazies_in(kwargs)
+    graph = common_graph(each._graph for each in lazies)
+    node = graph.source(out)
+    capture(ufunc, inputs, kwargs, UFUNC, writes=(node,), into=node)
+    # The program may read its own array at any time.
+    evaluate(graph.root())
+    return out
+
+
+def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Capture a call of an annotated function of NumPy, or run it on evaluated arguments.
+
+    Parameters
+    ----------
+    fn : callable
+    args, kwargs
+        Its arguments.
+    """
+    annotation = FUNCTIONS.get(fn)
+    operands = (*args, *kwargs.values())
+    if annotation is None or not all(map(_is_operand, operands)):
+        return plain_into(fn, args, kwargs)
+    if any(lazies_in(each) for each in operands if not isinstance(each, Lazy)):
+        return plain_into(fn, args, kwargs)
+    known = arguments_of(fn, annotation, args, kwargs)
+    return plain_into(fn, args, kwargs) if known is None else capture(fn, *known, annotation)
+
+
+def _is_operand(value: Any) -> bool:
+    """Return whether a value does not take part in calls in its own way, as masked arrays do."""
+    if type(value) is LazyArray or isinstance(value, _OPERANDS):
+        return True
+    if type(value) is np.ndarray:
+        return is_array(value) or value.ndim == 0
+    return type(value) in (list, tuple)

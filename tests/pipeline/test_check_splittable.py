@@ -1,0 +1,147 @@
+"""``check_splittable`` finds wrong annotations, says what is wrong, and passes right ones."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+from spliter import AnnotationError
+from spliter.pipeline import Reduction, Rows, broadcast, mut, pipeline, splittable
+from spliter.testing import check_splittable
+
+NUMBERS = np.arange(9.0)
+DATES = np.array(["2020-01-01", "NaT", "2020-03-01", "2020-04-01"], "M8[D]")
+RECORDS = np.array([(1.0, 2), (np.nan, 3), (-0.0, 4)], [("a", "f8"), ("b", "i4")])
+SERIES = pd.Series([1.0, np.nan, -0.0, 4.0], name="s")
+FRAME = pd.DataFrame({"a": SERIES, "b": ["x", None, "y", "z"]})
+SPARSE: Any = scipy.sparse.random_array((9, 4), density=0.4, format="csr", rng=1)
+
+
+def by_rows(fn: Any) -> Any:
+    return splittable(fn, **dict.fromkeys([*inspect.signature(fn).parameters, "returns"], Rows()))
+
+
+def doubled(x: Any) -> Any:
+    x *= 2
+    return x + 1
+
+
+def test_an_argument_that_changes_must_be_marked() -> None:
+    with pytest.raises(AnnotationError, match=r"changes its argument 'x'.*mut\(Rows\(\)\)"):
+        check_splittable(splittable(doubled, x=Rows(), returns=Rows()), NUMBERS)
+    check_splittable(splittable(doubled, x=mut(Rows()), returns=Rows()), NUMBERS)
+    check_splittable(pipeline(doubled), NUMBERS)  # the body's own changes need no annotation
+
+
+def test_the_argument_that_changes_is_named() -> None:
+    def moved(x: Any, *others: Any, by: Any) -> None:
+        x += by
+        by[:] = 0
+
+    wrong = splittable(moved, x=mut(Rows()), others=Rows(), returns=None)
+    with pytest.raises(AnnotationError, match=r"argument 'by'.*mut\(broadcast\)"):
+        check_splittable(wrong, NUMBERS, NUMBERS, by=np.ones(1))
+
+
+@pytest.mark.parametrize(
+    "short",
+    [
+        by_rows(lambda x: x if len(x) > 2 else 1 / 0),
+        splittable(
+            lambda x: x.sum() if len(x) > 2 else 1 / 0, x=Rows(), returns=Reduction(merge=max)
+        ),
+        pipeline(by_rows(lambda x: x if len(x) > 2 else 1 / 0)),
+    ],
+    ids=["rows", "reduction", "pipeline"],
+)
+def test_a_function_that_raises_on_a_batch_is_not_splittable(short: Any) -> None:
+    with pytest.raises(AnnotationError, match=r"ZeroDivisionError.*items 0 to 1 of 9") as raised:
+        check_splittable(short, NUMBERS)
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+
+
+def test_a_batch_that_raises_after_a_change_in_place() -> None:
+    def change(x: Any) -> None:
+        x[:2] += 1 if len(x) > 2 else 1 // 0
+
+    with pytest.raises(AnnotationError, match=r"ZeroDivisionError.*items 0 to 1 of 9"):
+        check_splittable(splittable(change, x=mut(Rows()), returns=None), NUMBERS)
+
+
+def test_errors_of_the_whole_call_are_its_own() -> None:
+    with pytest.raises(ZeroDivisionError):
+        check_splittable(by_rows(lambda x: 1 / 0), NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("fn", "value"),
+    [
+        (lambda d: d + np.timedelta64(1, "D"), DATES),
+        (lambda d: d - DATES[0], DATES),
+        (lambda s: s.copy(), RECORDS),
+        (lambda s: s * 2, SPARSE),
+        (lambda s: s * 2, SPARSE.tocsc()),
+        (lambda s: s * 2, scipy.sparse.csr_matrix(SPARSE)),
+        (lambda x: x * (1 + 0j), np.array([1.0, np.nan, -0.0, 2.0])),
+        (lambda x: x.copy(), np.array([1, None, np.nan, "a"], object)),
+        (lambda s: -s, SERIES),
+        (lambda s: s.rename("other"), SERIES),
+        (lambda f: f.rename_axis(index="row", columns="column"), FRAME),
+        (lambda s: s + 1, pd.Series([1, None, 3], dtype="Int64")),
+    ],
+)
+def test_right_rows_pass(fn: Any, value: Any) -> None:
+    check_splittable(by_rows(fn), value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), np.float32("nan"), np.datetime64("NaT"), pd.NA])
+def test_missing_values_equal_themselves(value: Any) -> None:
+    returned = splittable(lambda x, other: other, x=Rows(), other=broadcast, returns=broadcast)
+    check_splittable(returned, NUMBERS, type(value)(value) if value is not pd.NA else value)
+
+
+def first_differs(x: Any, value: Any, other: Any) -> Any:
+    return np.where(np.arange(len(x)) == 0, value, other)
+
+
+@pytest.mark.parametrize(
+    ("fn", "value"),
+    [
+        (lambda x: first_differs(x, -0.0, 0.0), NUMBERS),
+        (lambda x: first_differs(x, complex(0, -0.0), 0j), NUMBERS),
+        (lambda x: first_differs(x, np.nan, 0.0), NUMBERS),
+        (lambda x: first_differs(x, np.datetime64("NaT"), DATES[0]), NUMBERS),
+        (lambda x: np.array([(len(x), 1.0)] * len(x), "i8, f8"), NUMBERS),
+        (lambda s: s * s.shape[0], SPARSE),
+        (lambda s: s.rename(str(len(s))), SERIES),
+        (lambda s: s.rename_axis(str(len(s))), SERIES),
+        (lambda f: f.rename_axis(columns=str(len(f))), FRAME),
+        (lambda f: f.rename(columns={"a": str(len(f))}), FRAME),
+        (lambda f: f.assign(a=first_differs(f, -0.0, 0.0)), FRAME),
+        (lambda f: f.reset_index(drop=True), FRAME),
+    ],
+)
+def test_wrong_rows_are_found(fn: Any, value: Any) -> None:
+    with pytest.raises(AnnotationError):
+        check_splittable(by_rows(fn), value)
+
+
+def total(x: Any) -> float:
+    return float(x.sum())
+
+
+def test_tolerance() -> None:
+    numbers = np.random.default_rng(1).uniform(size=1000)
+    added = splittable(total, x=Rows(), returns=Reduction(merge=lambda a, b: a + b))
+    with pytest.raises(AnnotationError, match="another result"):
+        check_splittable(added, numbers)
+    check_splittable(added, numbers, rtol=1e-12)
+    mean = by_rows(lambda s: s - s.mean() * 1e-15)
+    check_splittable(mean, pd.Series(numbers + 1), rtol=1e-12)
+    with pytest.raises(AnnotationError, match="another result"):
+        check_splittable(mean, pd.Series(numbers + 1))

@@ -1,0 +1,72 @@
+"""Annotations, options and functions that are refused, with what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spliter import AnnotationError, InvalidArgumentError
+from spliter.pipeline import (
+    Reduction,
+    Rows,
+    SplitType,
+    options,
+    pipeline,
+    splittable,
+)
+
+pytestmark = pytest.mark.usefixtures("small_batches")
+
+N = 100
+
+
+def numbers() -> Any:
+    return np.arange(1.0, N + 1)
+
+
+class NoMerge(SplitType):
+    def split(self, value: Any, start: int, stop: int) -> Any:
+        return value[start:stop]
+
+
+class WrongLength(SplitType):
+    def length(self, value: Any) -> Any:
+        return float("nan")
+
+    def merge(self, pieces: Any) -> Any:
+        return pieces
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: splittable(len, obj=Rows(), returns=NoMerge()), "NoMerge has no method merge"),
+        (Reduction, "Reduction has no merge"),
+        (
+            lambda: pipeline(splittable(len, obj=WrongLength(), returns=Rows()))(numbers()),
+            "has no length",
+        ),
+    ],
+)
+def test_types_that_lack_something(make: Any, message: str) -> None:
+    with pytest.raises(AnnotationError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "all"])
+@pytest.mark.parametrize("name", ["threads", "batch"])
+def test_wrong_options(name: str, wrong: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=name), options(**{name: wrong}):
+        pass
+
+
+def test_functions_that_cannot_be_pipelines() -> None:
+    def generator(x: Any) -> Any:
+        yield x
+
+    with pytest.raises(InvalidArgumentError, match="generator function"):
+        pipeline(generator)
+    with pytest.raises(InvalidArgumentError, match="must be a function"):
+        pipeline(3)  # type: ignore[arg-type]
