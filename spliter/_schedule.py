@@ -114,9 +114,7 @@ class Schedule:
         if kind not in (*FORMULAS, AUTO):
             raise _unknown(self.kind)
         object.__setattr__(self, "kind", kind)
-        least = self.min_blocks
-        if isinstance(least, bool) or not isinstance(least, int | np.integer) or least < 1:
-            raise InvalidArgumentError(f"min_blocks must be an int >= 1, got {least!r}")
+        check_count("min_blocks", self.min_blocks, 1)
         if self.order is not None and str(self.order) not in get_args(Order):
             raise InvalidArgumentError(
                 f'order must be "contiguous", "strided" or None, got {self.order!r}'
@@ -130,6 +128,8 @@ class Schedule:
         if kind == AUTO:
             cut = "FAC2" if self.weights is None else "STATIC by weights"
             kind = f"AUTO ({cut} now; not reproducible)"
+        elif self.weights is not None:
+            kind = f"{kind} by weights"
         return f"{kind}, {self.order}" if self.order else kind
 
     def with_order(self, order: Order) -> Schedule:
@@ -148,7 +148,16 @@ class Schedule:
         -------
         list of int
             At least 1 each; they add up to `blocks`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `blocks` is not an int of at least 0, or `cores` one of at least 1.
         """
+        check_count("blocks", blocks, 0)
+        check_count("cores", cores, 1)
+        if not blocks:
+            return []
         found: list[int] = []
         kind = self.kind
         if kind == AUTO:
@@ -194,9 +203,23 @@ class Schedule:
             unequal weights a chunk has about its share of the weight, not of the blocks.
         """
         blocks = len(weights)
+        if not blocks:
+            return []
         order = _spread(blocks) if self.order == "strided" else np.arange(blocks)
         bounds = cut_in_proportion(weights[order], self.sizes(blocks, cores)).tolist()
         return [np.sort(order[start:stop]) for start, stop in itertools.pairwise(bounds)]
+
+
+def check_count(name: str, value: object, least: int) -> None:
+    """Reject what is not an int of at least `least`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InvalidArgumentError(f"{name} must be an int >= {least}, got {value!r}")
 
 
 def named(schedule: object) -> Schedule | None:
@@ -273,7 +296,7 @@ def _spread(blocks: int) -> IntArray:
 def _checked_weights(weights: npt.ArrayLike) -> npt.NDArray[np.float64]:
     try:
         found = np.array(weights, np.float64)  # a copy: later changes would escape these checks
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"weights are not numbers: {error}") from error
     if found.ndim != 1:
         raise InvalidArgumentError(f"weights must be one per block, got shape {found.shape}")
@@ -283,7 +306,9 @@ def _checked_weights(weights: npt.ArrayLike) -> npt.NDArray[np.float64]:
             f"weights must be finite and at least 0, got {found[wrong[0]]} for block {wrong[0]}"
         )
     largest = found.max(initial=0)
-    return found / largest if largest > 0 else found  # their sum must not overflow
+    found /= largest if largest > 0 else 1.0  # their sum must not overflow
+    found.flags.writeable = False
+    return found
 
 
 # --- the schedules: endless sizes of successive chunks ------------------------------------------

@@ -36,16 +36,33 @@ def check_task_function(fn: object, name: str = "a task") -> None:
     Raises
     ------
     InvalidArgumentError
-        If it is not callable, or is a coroutine function: iterating a partition reads
-        memory and may wait, which would stop an event loop.
+        If it is not callable, or a call of it only makes a coroutine or generator: iterating a
+        partition reads memory and may wait, which would stop an event loop.
     """
     if not callable(fn):
         raise InvalidArgumentError(f"{name} must be a function, got {fn!r}")
-    if inspect.iscoroutinefunction(fn):
+    kind = lazy_kind(fn)
+    if kind is not None:
         raise InvalidArgumentError(
-            f"{name_of(fn)} is a coroutine function; a task that iterates a "
-            "partition must be a plain function, which the engine runs in a thread"
+            f"{name_of(fn)} is a {kind} function, which does nothing when it is called; {name} "
+            "must be a plain function, which the engine runs in a thread"
         )
+
+
+def lazy_kind(fn: Callable[..., Any]) -> str | None:
+    """Return what a call of a function makes instead of running it, if anything.
+
+    Examples
+    --------
+    >>> async def later(): ...
+    >>> lazy_kind(later), lazy_kind(len)
+    ('coroutine', None)
+    """
+    functions = fn, type(fn).__call__
+    if any(map(inspect.iscoroutinefunction, functions)):
+        return "coroutine"
+    generators = inspect.isgeneratorfunction, inspect.isasyncgenfunction
+    return "generator" if any(found(each) for found in generators for each in functions) else None
 
 
 def check_keywords(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:

@@ -28,6 +28,7 @@ from spliter._errors import InvalidArgumentError
 from spliter._pace import FOLLOWING, Pace
 from spliter._partition import Partition
 from spliter._planner import Location
+from spliter._task_checks import name_of
 from spliter.metrics._records import STOLEN
 
 Queues: TypeAlias = Literal["central", "core", "group"]
@@ -46,7 +47,7 @@ _threads = ThreadPoolExecutor(MAX_THREADS, "spliter-team")
 
 @dataclass(frozen=True)
 class Team:
-    """What the threads of a location do; sent with the task.
+    """The body of a task that runs a function on the partitions of a location.
 
     Parameters
     ----------
@@ -58,12 +59,40 @@ class Team:
         Number of threads.
     queues : {"central", "core", "group"}
         How the partitions are distributed among the threads.
+    partitions : int
+        Number of partitions.
     """
 
     fn: Callable[..., Any]
     combine: Callable[[Any, Any], Any]
     threads: int
     queues: Queues
+    partitions: int
+
+    @property
+    def __name__(self) -> str:
+        """Name of the function, for errors and the tools of the engine."""
+        return name_of(self.fn)
+
+    def __call__(self, cores: Callable[[], int], /, *given: Any) -> Any:
+        """Run the function on partitions, and return the combined result.
+
+        Parameters
+        ----------
+        cores : callable
+            Returns how many threads may run now; 0 if the task was cancelled.
+        *given
+            The partitions, and the further arguments of the function.
+
+        Raises
+        ------
+        Exception
+            The error of the first partition, in the order of the collection, that has failed. Once
+            one has failed no other begins.
+        CancelledError
+            If the task was cancelled.
+        """
+        return _Run(self, given[: self.partitions], given[self.partitions :], cores).run()
 
 
 def check_queues(value: object) -> None:
@@ -98,36 +127,6 @@ def team_size(threads: int | None, location: Location, cores: int) -> int:
     return int(threads)
 
 
-def run_team(cores: Callable[[], int], team: Team, partitions: int, /, *given: Any) -> Any:
-    """Run a function on partitions and combine the results; the body of a task.
-
-    Parameters
-    ----------
-    cores : callable
-        Returns how many threads may run now; 0 if the task was cancelled.
-    team : Team
-        The function, and how to run it.
-    partitions : int
-        Number of partitions.
-    *given
-        The partitions, and the further arguments of the function.
-
-    Returns
-    -------
-    object
-        The combined result.
-
-    Raises
-    ------
-    Exception
-        The error of the first partition, in the order of the collection, that has failed. Once one
-        has failed no other begins.
-    CancelledError
-        If the task was cancelled.
-    """
-    return _Run(team, given[:partitions], given[partitions:], cores).run()
-
-
 class _Run:
     """Partitions that are run by threads, and their results combined so far."""
 
@@ -142,7 +141,7 @@ class _Run:
         self._partitions = partitions
         self._arguments = arguments
         self._cores = cores
-        self._waiting = WorkQueues.of(team, len(partitions), numa_nodes())
+        self._waiting = WorkQueues.of(team, numa_nodes())
         self._order = sorted(range(len(partitions)), key=self._first_block)
         self._ended = threading.Event()
         self._started: deque[Future[None]] = deque()
@@ -264,7 +263,7 @@ class WorkQueues:
         self._order = order
 
     @classmethod
-    def of(cls, team: Team, partitions: int, nodes: int) -> WorkQueues:
+    def of(cls, team: Team, nodes: int) -> WorkQueues:
         """Distribute partitions in turn, for a machine with so many NUMA nodes."""
         threads = team.threads
         count = {"central": 1, "core": threads, "group": min(nodes, threads)}[team.queues]
@@ -276,7 +275,7 @@ class WorkQueues:
             )
             for at in own
         ]
-        return cls([range(queue, partitions, count) for queue in range(count)], order)
+        return cls([range(queue, team.partitions, count) for queue in range(count)], order)
 
     def __bool__(self) -> bool:
         """Whether a number is left."""

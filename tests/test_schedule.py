@@ -137,7 +137,7 @@ def test_files_are_cut_into_neighbours(tmp_path: Path) -> None:
         ({"schedule": "FAC2", "partitions_per_location": 2}, "not both"),
         ({"schedule": "FAC2", "steal": 1}, "True or False"),
         ({"steal": True}, "pass a schedule"),
-        ({"schedule": "FAC2", "steal": True}, "only Dask does, and LocalExecutor does not"),
+        ({"schedule": "FAC2", "steal": True}, "which only Dask does"),
         ({"schedule": "FAC2", "steal": True, "materialize": "auto"}, "one of them"),
     ],
 )
@@ -156,11 +156,32 @@ def test_refused(wrong: dict[str, Any], says: str) -> None:
         {"weights": [1.0, -1.0]},
         {"weights": [[1.0], [1.0]]},
         {"weights": ["a", "b"]},
+        {"weights": [10**400]},
     ],
 )
 def test_schedules_that_cannot_be(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError):
         Schedule("FAC2", **wrong)
+
+
+@pytest.mark.parametrize("sizes", [(-3, 2), (5.5, 2), (True, 2), (8, 0), (8, 1.5)])
+def test_sizes_that_cannot_be(sizes: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="must be an int >="):
+        Schedule("GSS").sizes(*sizes)
+
+
+@pytest.mark.parametrize("kind", [*FORMULAS, "AUTO"])
+@pytest.mark.parametrize("order", ["contiguous", "strided"])
+def test_no_blocks(kind: str, order: Any) -> None:
+    assert Schedule(kind).sizes(0, 4) == []
+    assert Schedule(kind, order=order).cut(np.array([]), 2) == []
+
+
+def test_weights_are_told_and_cannot_be_changed() -> None:
+    schedule = Schedule("STATIC", weights=[1.0, 2.0])
+    assert "by weights" in repr(split([np.ones(1)] * 2, schedule=schedule))
+    with pytest.raises(ValueError, match="read-only"):
+        np.asarray(schedule.weights)[0] = 5
 
 
 def test_the_first_wrong_weight_is_named() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator
 import pickle
 import string
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -184,9 +186,28 @@ async def _coroutine(partition: Partition) -> None:
     """Not a task."""
 
 
-@pytest.mark.parametrize("fn", [_coroutine, 42])
+def _generator(partition: Partition) -> Iterator[Any]:
+    yield from partition
+
+
+async def _asynchronous_generator(partition: Partition) -> AsyncIterator[int]:
+    yield 1
+
+
+class _Later:
+    async def __call__(self, partition: Partition) -> None:
+        """Not a task."""
+
+
+@pytest.mark.parametrize(
+    "fn", [_coroutine, _generator, _asynchronous_generator, _Later(), partial(_generator), 42]
+)
 def test_only_plain_functions_are_tasks(fn: Any) -> None:
     parts = split([np.ones(3)])
+    with pytest.raises(InvalidArgumentError, match="function"):
+        parts.map_reduce(fn, operator.add)
+    with pytest.raises(InvalidArgumentError, match=r"combine.* must be a (plain )?function"):
+        parts.map_reduce(len, fn)
     with pytest.raises(InvalidArgumentError, match="function"):
         task(fn)
     with pytest.raises(InvalidArgumentError, match="function"):

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from spliter import Partition, Schedule, SplitClosedError, gather, reduce, split
 from spliter._read_ahead import Fetches
 from spliter._schedule import FORMULAS
-from spliter._team import Queues, Team, WorkQueues, run_team
+from spliter._team import Queues, Team, WorkQueues
 from spliter_backends.local import executor as local
 
 QUEUES = st.sampled_from(["central", "core", "group"])
@@ -34,8 +34,8 @@ def numbers(waiting: WorkQueues, threads: Sequence[int]) -> list[int]:
     return [found[0] for found in taken if found is not None]
 
 
-def team(fn: Any, threads: int = 2, queues: Queues = "central") -> Team:
-    return Team(fn, operator.add, threads, queues)
+def team(fn: Any, threads: int = 2, queues: Queues = "central", *, partitions: int) -> Team:
+    return Team(fn, operator.add, threads, queues, partitions)
 
 
 def at_location(blocks: Sequence[Any], schedule: str | Schedule = "SS") -> list[Partition]:
@@ -46,7 +46,7 @@ def at_location(blocks: Sequence[Any], schedule: str | Schedule = "SS") -> list[
 def test_every_partition_is_taken_once(
     queues: Queues, threads: int, partitions: int, nodes: int, data: st.DataObject
 ) -> None:
-    waiting = WorkQueues.of(team(None, threads, queues), partitions, nodes)
+    waiting = WorkQueues.of(team(None, threads, queues, partitions=partitions), nodes)
     taken = [
         waiting.take(data.draw(st.integers(0, threads - 1), label="thread"))
         for _ in range(partitions)
@@ -56,14 +56,14 @@ def test_every_partition_is_taken_once(
 
 
 def test_a_thread_takes_from_the_tail_of_its_own_group_first() -> None:
-    waiting = WorkQueues.of(team(None, 4, "core"), 8, nodes=2)
+    waiting = WorkQueues.of(team(None, 4, "core", partitions=8), nodes=2)
     # Thread 0 has 0 and 4; thread 1, of its NUMA node, has 1 and 5; then 2 and 6, 3 and 7.
     assert numbers(waiting, [0] * 8) == [0, 4, 5, 1, 6, 2, 7, 3]
     assert waiting.take(0) is None
 
 
 def test_threads_of_a_node_share_a_queue() -> None:
-    waiting = WorkQueues.of(team(None, 4, "group"), 8, nodes=2)
+    waiting = WorkQueues.of(team(None, 4, "group", partitions=8), nodes=2)
     assert numbers(waiting, [0, 1, 2, 3]) == [0, 2, 1, 3]
     assert numbers(waiting, [0] * 4) == [4, 6, 7, 5]
 
@@ -107,7 +107,7 @@ def test_first_error_in_the_order_of_the_collection() -> None:
 
     partitions = sorted(at_location([ONE] * 2), key=lambda part: part.get_indexes())
     with pytest.raises(ValueError, match="0"):
-        run_team(lambda: 2, team(fail), 2, *partitions)
+        team(fail, partitions=2)(lambda: 2, *partitions)
 
 
 def test_no_partition_begins_after_an_error() -> None:
@@ -118,7 +118,7 @@ def test_no_partition_begins_after_an_error() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run_team(lambda: 1, team(fail), 5, *at_location([ONE] * 5))
+        team(fail, partitions=5)(lambda: 1, *at_location([ONE] * 5))
     assert len(begun) == 1
 
 
@@ -131,7 +131,7 @@ def test_system_exit_of_a_thread_is_an_error_of_the_task() -> None:
             raise SystemExit(3)
 
     with pytest.raises(SystemExit):
-        run_team(lambda: 2, team(leave), 2, *at_location([ONE] * 2))
+        team(leave, partitions=2)(lambda: 2, *at_location([ONE] * 2))
 
 
 def test_a_thread_rests_while_its_core_is_needed_elsewhere() -> None:
@@ -146,7 +146,7 @@ def test_a_thread_rests_while_its_core_is_needed_elsewhere() -> None:
         return 1
 
     partitions = at_location([ONE] * 40)
-    assert run_team(lambda: cores, team(run), 40, *partitions) == 40
+    assert team(run, partitions=40)(lambda: cores, *partitions) == 40
     assert set(ran[:10]) == {threading.current_thread().name}
     assert 5 < sum(name.startswith("spliter-team") for name in ran) < 25
 
@@ -178,7 +178,7 @@ def test_results_are_combined_as_soon_as_they_can_be() -> None:
 
     in_order = Schedule("SS", order="contiguous")
     partitions = at_location([ONE] * 30, in_order)
-    assert run_team(lambda: 1, team(make, 1), 30, *partitions) == 30
+    assert team(make, 1, partitions=30)(lambda: 1, *partitions) == 30
     assert most <= 2
 
 
@@ -231,7 +231,7 @@ def test_each_thread_has_one_block_and_one_that_is_read(
         return total
 
     assert len(partitions) == 4
-    assert run_team(lambda: 2, team(work), 4, *partitions) == sum(range(40))
+    assert team(work, partitions=4)(lambda: 2, *partitions) == sum(range(40))
     assert len(alive) == 40
     assert 2 <= max(found) <= most
 
@@ -240,7 +240,7 @@ def test_a_cancelled_task_begins_no_further_partition() -> None:
     cores = iter([1, 1, 0])
     begun: list[Partition] = []
     with pytest.raises(CancelledError):
-        run_team(partial(next, cores), team(begun.append, 1), 5, *at_location([ONE] * 5))
+        team(begun.append, 1, partitions=5)(partial(next, cores), *at_location([ONE] * 5))
     assert len(begun) == 2
 
 
@@ -265,5 +265,5 @@ def test_teams_use_idle_threads_of_the_teams_before() -> None:
     together = threading.Barrier(4, timeout=30)
     before = set(threading.enumerate())
     for _ in range(50):  # each needs three other threads
-        run_team(lambda: 4, team(lambda part: together.wait() >= 0, 4), 4, *at_location([ONE] * 4))
+        team(lambda part: together.wait() >= 0, 4, partitions=4)(lambda: 4, *at_location([ONE] * 4))
     assert len(set(threading.enumerate()) - before) < 30

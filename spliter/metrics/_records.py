@@ -138,7 +138,7 @@ class MeasuredBlocks(Iterator[Any]):
             return next(self._blocks)
         except StopIteration:
             if not self._has_ended:
-                RECORDS.add(self._end(asked))
+                RECORDS.add(self._end())
             raise
         except BaseException:
             self._has_ended = True  # nothing to learn from it
@@ -149,13 +149,14 @@ class MeasuredBlocks(Iterator[Any]):
 
     def __del__(self) -> None:
         if self._begun and not self._has_ended:  # the program has left the loop early
-            now = time.perf_counter()
-            self._seconds.append(now - self._given)
-            RECORDS.add_later(self._end(now))
+            self._seconds.append(time.perf_counter() - self._given)
+            RECORDS.add_later(self._end())
 
-    def _end(self, now: float) -> Pass:
+    def _end(self) -> Pass:
         self._has_ended = True
-        duration = now - self._begun
+        # Between the two readings of the other clock, so that no thread computes longer.
+        cpu = time.thread_time()
+        duration = time.perf_counter() - self._begun
         here = threading.get_ident()
         ahead = self._blocks if isinstance(self._blocks, LookAhead) else None
         if ahead is not None:
@@ -166,7 +167,7 @@ class MeasuredBlocks(Iterator[Any]):
             begun=time.time() - duration,
             duration=duration,
             # The clock of a thread says nothing to another one.
-            cpu=time.thread_time() - self._cpu if here == self._thread else 0.0,
+            cpu=cpu - self._cpu if here == self._thread else 0.0,
             seconds=np.array(self._seconds, np.float32),
             waiting=self._waiting,
             stolen=STOLEN.get(),
