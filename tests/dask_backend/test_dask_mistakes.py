@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -81,6 +83,27 @@ def test_a_task_that_uses_what_stays_here(
     parts = split(spread(client, 4))
     with pytest.raises(TaskNotSerializableError, match=says):
         parts.map(closure(parts, client))
+
+
+def test_a_team_that_uses_what_stays_here(client: Client) -> None:
+    parts = split(spread(client, 4), schedule="SS")
+    lock = threading.Lock()
+
+    def locked(partition: Partition) -> Any:
+        return lock
+
+    def plain(partition: Partition, *args: Any) -> Any:
+        return (each for each in args)
+
+    with pytest.raises(TaskNotSerializableError, match=r"^locked cannot .* lock is a _thread.lock"):
+        parts.map_reduce(locked, operator.add)
+    with pytest.raises(TaskNotSerializableError, match=r"^plain cannot .* lock is a _thread.lock"):
+        parts.map_reduce(plain, lambda one, other: lock)
+    with pytest.raises(TaskNotSerializableError, match=r"^plain cannot .* is a _thread.lock"):
+        parts.map_reduce(plain, operator.add, lock)
+    parts = split(spread(client, 1), schedule="SS")
+    with pytest.raises(TaskNotSerializableError, match=r"^plain returned a generator"):
+        parts.map_reduce(plain, operator.add).result()
 
 
 def test_a_split_as_an_argument(client: Client) -> None:

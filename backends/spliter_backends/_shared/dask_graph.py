@@ -86,14 +86,12 @@ def block_values(collection: Any) -> BlockValues:
     Raises
     ------
     UnsupportedCollectionError
-        For an array without axes.
+        For an array without axes, or if Dask has lost a block.
     """
-    keys = list(flatten(collection.__dask_keys__()))
-    graph = ensure_dict(collection.__dask_graph__())
-    values = [_follow(graph, key) for key in keys]
+    values = _values(collection)
     if not is_array(collection):
         meta = collection._meta if hasattr(type(collection), "_meta") else None
-        return BlockValues(BlockGrid.of_unknown_sizes(len(keys)), values, None, meta)
+        return BlockValues(BlockGrid.of_unknown_sizes(len(values)), values, None, meta)
     if not collection.chunks:
         raise UnsupportedCollectionError(
             "a Dask array without axes has no blocks; split an array of at least one axis"
@@ -174,8 +172,7 @@ def needs_computing(collection: Any) -> bool:
         return any(is_dask_collection(value) and needs_computing(value) for value in collection)
     if not is_dask_collection(collection):
         return False
-    graph = ensure_dict(collection.__dask_graph__())
-    values = (_follow(graph, key) for key in flatten(collection.__dask_keys__()))
+    values = _values(collection)
     if _has_client():
         return not all(isinstance(value, TaskRef) for value in values)
     return any(value is LAZY for value in values)
@@ -235,9 +232,35 @@ def _dense_sizes(array: Any, grid: BlockGrid) -> IntArray | None:
     return grid.block_sizes(array.dtype.itemsize)
 
 
+def _values(collection: Any) -> list[Any]:
+    """Return for each block a future, the block itself, or :data:`LAZY`."""
+    graph = ensure_dict(collection.__dask_graph__())
+    keys = list(flatten(collection.__dask_keys__()))
+    found = [key for key in keys if key in graph]
+    if len(found) < len(keys) and _are_all_blocks(graph, found):
+        keys = found
+    return [_follow(graph, key) for key in keys]
+
+
+def _are_all_blocks(graph: Mapping[Any, Any], keys: Sequence[Hashable]) -> bool:
+    """Return whether keys of a persisted frame lead to all blocks, so that none is lost.
+
+    Dask fuses small Parquet files while it persists a frame, and still gives the frame a key for
+    each file: the first keys are aliases of the fused blocks, the others are not in the graph.
+    """
+    blocks = sum(not isinstance(node, Alias) for node in graph.values())
+    return len(keys) == blocks and all(isinstance(graph[key], Alias) for key in keys)
+
+
 def _follow(graph: Mapping[Any, Any], key: Hashable) -> Any:
     """Follow aliases from a key to a future, a value, or an uncomputed task."""
     for _ in range(len(graph) + 1):
+        if key not in graph:
+            raise UnsupportedCollectionError(
+                f"Dask has lost block {key} of this collection, as it does when it fuses small "
+                "Parquet files while it persists a frame; call "
+                "frame.map_partitions(lambda block: block).persist() and select from that"
+            )
         value = graph[key]
         if isinstance(value, TaskRef):  # a future: the most frequent case
             return value

@@ -76,7 +76,8 @@ class ErrorCodec:
         chain: list[tuple[BaseException, list[_Line]]] = []
         current: BaseException | None = error
         while current is not None and len(chain) < MAX_CAUSES:
-            chain.append((self._picklable(current), self._task_lines(current.__traceback__)))
+            sent = as_picklable(current, self.dumps, self.loads)
+            chain.append((sent, self._task_lines(current.__traceback__)))
             current = current.__cause__
         return self.dumps(chain)
 
@@ -94,21 +95,6 @@ class ErrorCodec:
             effect.__cause__ = cause
         return errors[0]
 
-    def _picklable(self, error: BaseException) -> BaseException:
-        """Return the error if it survives pickling, else a `TaskFailedError` that describes it."""
-        if not isinstance(error, Exception):
-            return as_task_failure(error)
-        text = "".join(traceback.format_exception(error)).rstrip()
-        try:
-            if type(self.loads(self.dumps(error))) is type(error):
-                return error
-            why = "unpickling gives another type"
-        except Exception as reason:  # noqa: BLE001 -- a class's own pickling may raise anything
-            why = repr(reason)
-        return TaskFailedError(
-            f"the task raised {type(error).__name__}, which cannot be pickled ({why}):\n{text}"
-        )
-
     def _task_lines(self, trace: TracebackType | None) -> list[_Line]:
         """Return the lines of the task, without those of the calling backend."""
         frames = list(traceback.walk_tb(trace))
@@ -117,6 +103,41 @@ class ErrorCodec:
             _Line(frame.f_code.co_filename, number, frame.f_code.co_name)
             for frame, number in of_task or frames
         ]
+
+
+def as_picklable(
+    error: BaseException, dumps: Callable[[Any], Any], loads: Callable[[Any], Any]
+) -> BaseException:
+    """Return the error if it survives pickling, else a ``TaskFailedError`` that describes it.
+
+    Parameters
+    ----------
+    error : BaseException
+        As caught.
+    dumps, loads : callable
+        Pickle and unpickle an object.
+
+    Examples
+    --------
+    >>> import pickle
+    >>> as_picklable(ValueError("by mistake"), pickle.dumps, pickle.loads)
+    ValueError('by mistake')
+    >>> print(as_picklable(KeyError(lambda: 0), pickle.dumps, pickle.loads))
+    the task raised KeyError, which cannot be pickled (...):
+    KeyError: ...
+    """
+    if not isinstance(error, Exception):
+        return as_task_failure(error)
+    text = "".join(traceback.format_exception(error)).rstrip()
+    try:
+        if type(loads(dumps(error))) is type(error):
+            return error
+        why = "unpickling gives another type"
+    except Exception as reason:  # noqa: BLE001 -- a class's own pickling may raise anything
+        why = repr(reason)
+    return TaskFailedError(
+        f"the task raised {type(error).__name__}, which cannot be pickled ({why}):\n{text}"
+    )
 
 
 def as_task_failure(error: BaseException) -> TaskFailedError:

@@ -6,6 +6,7 @@ import functools
 import inspect
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
@@ -115,6 +116,8 @@ def _parts_of(path: str, value: Any, module: str | None) -> Iterator[NamedValue]
         yield from ((f"{path}[{at}]", one) for at, one in enumerate(value))
     elif isinstance(value, dict):
         yield from ((f"{path}[{reprlib.repr(key)}]", one) for key, one in value.items())
+    elif is_dataclass(value) and callable(value):
+        yield from ((field.name, getattr(value, field.name)) for field in fields(value))
     elif type(value).__module__ == module:
         attributes = getattr(value, "__dict__", {})
         yield from ((f"{path or 'self'}.{name}", one) for name, one in attributes.items())

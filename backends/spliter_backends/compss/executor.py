@@ -92,7 +92,6 @@ class CompssExecutor(ExecutorBase):
         args: Sequence[Any],
         location: Location,
         threads: int,
-        name: str,
     ) -> CompssFuture:
         """Start a task that reserves one computing unit for each thread.
 

@@ -36,7 +36,7 @@ from spliter_backends.dask.client.watch import UnfinishedTasks
 from spliter_backends.dask.scheduler.client_keys import release_client_keys
 from spliter_backends.dask.worker.calls import PickledPartition, run_call
 from spliter_backends.dask.worker.fetch import identity
-from spliter_backends.dask.worker.idle import run_on_idle_threads
+from spliter_backends.dask.worker.idle import OnIdleThreads
 from spliter_backends.dask.worker.materialize import MaterializableSource, materialize_blocks
 
 
@@ -139,7 +139,7 @@ class DaskExecutor(ExecutorBase):
         location: Location | None = None,
     ) -> Future[Any]:
         """Submit a task; see :class:`spliter.backend.Executor`."""
-        return self._submit(funcname(fn), fn, args, kwargs, () if location is None else (location,))
+        return self._submit(fn, args, kwargs, () if location is None else (location,))
 
     def submit_among(
         self,
@@ -149,11 +149,10 @@ class DaskExecutor(ExecutorBase):
         locations: Sequence[Location],
     ) -> Future[Any]:
         """Submit a task that any of some workers may steal; see `SupportsSteal`."""
-        return self._submit(funcname(fn), fn, args, kwargs, locations)
+        return self._submit(fn, args, kwargs, locations)
 
     def _submit(
         self,
-        name: str,
         fn: Callable[..., Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
@@ -165,7 +164,7 @@ class DaskExecutor(ExecutorBase):
         sent_kwargs = {name: self._replace_partition(value, keep) for name, value in kwargs.items()}
         call = pickle_call(fn, sent_args, sent_kwargs)
         future = self._sender.add(
-            name,
+            funcname(fn),
             locations,
             run_call,
             (call.function, call.arguments, call.partitions, *call.inputs),
@@ -183,10 +182,9 @@ class DaskExecutor(ExecutorBase):
         args: Sequence[Any],
         location: Location,
         threads: int,
-        name: str,
     ) -> Future[Any]:
         """Submit a task that uses the idle threads of its worker."""
-        return self._submit(name, run_on_idle_threads, (fn, threads, *args), {}, (location,))
+        return self._submit(OnIdleThreads(fn, threads), args, {}, (location,))
 
     def _replace_partition(self, value: Any, keep: list[Any]) -> Any:
         """Return what is sent in place of a partition, and add what it needs to `keep`."""

@@ -100,8 +100,9 @@ def _open(collection: Any) -> CollectionBlocks:
         return CollectionBlocks(BlockGrid.of_unknown_sizes(len(parts)), parts, None)
     if not is_dask_collection(collection):
         raise UnsupportedCollectionError(
-            f"{type(collection).__name__} is not a Dask collection; pass aligned collections of "
-            "the same engine"
+            f"{type(collection).__name__} is not a Dask collection, list of futures or of lists; "
+            "pass collections of one engine only (Dask workers read a Zarr array x as "
+            "spliter_backends.zarr.on_workers(x))"
         )
     found = block_values(collection)
     if found.lazy:

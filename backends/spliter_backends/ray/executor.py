@@ -127,7 +127,7 @@ class RayExecutor(ExecutorBase):
         location: Location | None = None,
     ) -> RayFuture:
         """Submit a task; see :class:`spliter.backend.Executor`."""
-        return self._submit(getattr(fn, "__name__", "task"), fn, args, kwargs, location)
+        return self._submit(fn, args, kwargs, location)
 
     def submit_team(
         self,
@@ -135,7 +135,6 @@ class RayExecutor(ExecutorBase):
         args: Sequence[Any],
         location: Location,
         threads: int,
-        name: str,
     ) -> RayFuture:
         """Submit a task that reserves one CPU for each thread.
 
@@ -143,11 +142,10 @@ class RayExecutor(ExecutorBase):
         """
         given = (functools.partial(int, threads), *args)
         cpus = min([threads, *usable_nodes().values()])
-        return self._submit(name, fn, given, {}, location, num_cpus=cpus)
+        return self._submit(fn, given, {}, location, num_cpus=cpus)
 
     def _submit(
         self,
-        name: str,
         fn: Callable[..., Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
@@ -160,7 +158,7 @@ class RayExecutor(ExecutorBase):
         sent_kwargs = {name: packed.argument(value, self) for name, value in kwargs.items()}
         count = len(packed.sources)
         remote = RUN.options(
-            name=name,
+            name=getattr(fn, "__name__", "task"),
             num_returns=count + 2 if count else 1,
             scheduling_strategy="DEFAULT" if location is None else affinity(location),
             **resources,

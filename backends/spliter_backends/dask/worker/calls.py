@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from distributed.protocol.pickle import loads
+from distributed.protocol.pickle import dumps, loads
+from tblib import pickling_support
 
-from spliter_backends._shared.error_codec import as_task_failure
+from spliter_backends._shared.error_codec import as_picklable
 from spliter_backends.dask.worker.binding import MaterializedPartition, run_at_location
 from spliter_backends.dask.worker.results import check_picklable
 
@@ -63,19 +64,31 @@ def run_call(function: bytes, arguments: bytes, partitions: bytes, *inputs: Any)
     ------
     TaskFailedError
         If the function calls ``sys.exit``, which would end the worker, or raises another
-        ``BaseException``. ``KeyboardInterrupt`` ends the worker, as usual in Dask.
+        ``BaseException``, or an error that cannot be pickled. ``KeyboardInterrupt`` ends the
+        worker, as usual in Dask.
     TaskNotSerializableError
         If the result cannot be pickled.
     """
+    failure: BaseException | None = None
     try:
         fn = loads(function)
         result = _call(fn, arguments, loads(partitions), inputs)
-    except (Exception, KeyboardInterrupt):
+    except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - it would end the worker
-        raise as_task_failure(error) from None
+    except BaseException as error:
+        failure = as_picklable(error, _dumps_error, loads)
+        if failure is error:
+            raise
+    if failure is not None:  # raised here, without the error as its context, which Dask pickles
+        raise failure
     check_picklable(fn, result)
     return result
+
+
+def _dumps_error(error: BaseException) -> Any:
+    """Pickle an error as Dask does, which also can pickle those with other arguments."""
+    pickling_support.install(error)
+    return dumps(error)
 
 
 def _call(

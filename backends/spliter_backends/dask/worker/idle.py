@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from dask.typing import Key
 from distributed import Worker, get_worker
 
+from spliter.backend import name_of
 
-def run_on_idle_threads(fn: Callable[..., Any], threads: int, /, *args: Any) -> Any:
-    """Call ``fn(cores, *args)``; the body of a task.
+
+@dataclass(frozen=True)
+class OnIdleThreads:
+    """The body of a task: calls ``fn(cores, *args)``.
 
     Parameters
     ----------
@@ -19,16 +23,21 @@ def run_on_idle_threads(fn: Callable[..., Any], threads: int, /, *args: Any) -> 
         Its first argument, `cores`, is a function that returns how many threads it may use now.
     threads : int
         Maximum number of threads.
-    *args
-        Its other arguments.
-
-    Returns
-    -------
-    object
-        Result of the function.
     """
-    worker = get_worker()
-    return fn(functools.partial(idle_threads, worker, worker.get_current_task(), threads), *args)
+
+    fn: Callable[..., Any]
+    threads: int
+
+    @property
+    def __name__(self) -> str:
+        """Name of the function, for errors and Dask's dashboard."""
+        return name_of(self.fn)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function."""
+        worker = get_worker()
+        key = worker.get_current_task()
+        return self.fn(functools.partial(idle_threads, worker, key, self.threads), *args)
 
 
 def idle_threads(worker: Worker, key: Key, threads: int) -> int:
