@@ -117,11 +117,7 @@ class _Others:
             if self.columns is None
             else label_numbers(labels, self.columns)
         )
-        for block in self.blocks:
-            if not block.columns.equals(labels):
-                raise InvalidArgumentError(
-                    f"blocks differ in their columns: {list(labels)} and {list(block.columns)}"
-                )
+        self.blocks = [self._aligned(block, labels) for block in self.blocks]
         arrays = {number: self._column(number) for number in numbers}
         if self.as_columns:
             names = labels[numbers]
@@ -135,12 +131,24 @@ class _Others:
         made.columns = labels[numbers]
         return made
 
+    def _aligned(self, block: Any, labels: Any) -> Any:
+        """Return a block with its columns in the order of the first block's, as pandas does."""
+        if block.columns.equals(labels):
+            return block
+        same = len(block.columns) == len(labels) and set(block.columns) == set(labels)
+        if not (same and labels.is_unique):
+            raise InvalidArgumentError(
+                f"blocks differ in their columns: {list(labels)} and {list(block.columns)}; give "
+                "all of them the same, for instance with map_blocks"
+            )
+        return block[list(labels)]
+
     def _column(self, number: int) -> Any:
         """Return one column: a NumPy array, or one of the library's own if its dtype is."""
         columns = [block.iloc[:, number] for block in self.blocks]
         dtypes = {column.dtype for column in columns}
         if len(dtypes) == 1 and isinstance(columns[0].dtype, np.dtype):
-            return np.concatenate([column.to_numpy() for column in columns])
+            return np.concatenate([column.to_numpy() for column in columns], dtype=dtypes.pop())
         found = concatenate(columns).array
         return found.copy() if len(columns) == 1 else found
 

@@ -38,16 +38,19 @@ def check_columns(columns: Iterable[Hashable] | None) -> list[Hashable] | None:
         raise InvalidArgumentError(
             f"columns must be a list, got {columns!r}; for a single column pass [{columns!r}]"
         )
-    listed = list(columns)
     try:
+        listed = list(columns)
         repeated = [column for at, column in enumerate(listed) if column in listed[:at]]
-    except ValueError:  # nested arrays
+    except (TypeError, ValueError):  # arrays of no dimension, nested ones
         raise InvalidArgumentError(
             f"columns must be a list of numbers or names, got {columns!r}"
         ) from None
     if repeated:
+        advice = "name each column once"
+        if isinstance(repeated[0], bool | np.bool_):
+            advice = "of a mask, pass numpy.flatnonzero(mask)"
         raise InvalidArgumentError(
-            f"column {repeated[0]!r} is repeated in columns={listed!r}; name each column once"
+            f"column {repeated[0]!r} is repeated in columns={listed!r}; {advice}"
         )
     return listed
 
@@ -79,7 +82,10 @@ def select(block: Any, columns: list[Hashable] | None) -> Any:
     if isinstance(block, tuple):
         return (select(block[0], columns), *block[1:])
     if is_structured(block):
-        return block[field_names(block.dtype, columns)].astype(packed(block.dtype, columns))
+        dtype = packed(block.dtype, columns)
+        return (
+            block[list(dtype.names or ())].astype(dtype) if columns else np.empty(len(block), dtype)
+        )
     if hasattr(block, "iloc") and block.ndim == 2:
         return block.iloc[:, label_numbers(block.columns, columns)]
     numbers = column_numbers(block, columns)
@@ -111,8 +117,10 @@ def label_numbers(labels: Any, columns: list[Hashable]) -> list[int]:
     found = [labels.get_loc(column) for column in columns]
     for column, at in zip(columns, found, strict=True):
         if not isinstance(at, int):
+            levels = labels.nlevels
+            advice = "rename them" if levels == 1 else f"pass tuples of {levels} labels"
             raise InvalidArgumentError(
-                f"several columns have the label {column!r}; rename them, or select by position "
+                f"several columns have the label {column!r}; {advice}, or select by position "
                 "inside a task"
             )
     return found
@@ -129,7 +137,11 @@ def column_numbers(block: Any, columns: list[Hashable]) -> list[int]:
     width = shape[1]
     known = range(-width, width)
     _refuse(
-        [one for one in columns if isinstance(one, bool | np.bool_) or one not in known],
+        [
+            one
+            for one in columns
+            if not (type(one) is int or isinstance(one, np.integer)) or one not in known
+        ],
         range(width),
         "columns",
     )

@@ -122,6 +122,10 @@ class TaskFailedError(SplIterError, RuntimeError):
     """A task failed with an error that cannot be sent to the client; the text is its traceback."""
 
 
+class ForkedError(SplIterError, RuntimeError):
+    """A pipeline ran when this process was forked, so that a part of its results is missing."""
+
+
 class AnnotationError(SplIterError, TypeError):
     """A split annotation names unknown arguments, or its pieces or results do not match it."""
 

@@ -25,7 +25,7 @@ import numpy as np
 from spliter._errors import InvalidArgumentError
 from spliter._pace import MAX_DEPTH, Pace, Prefetch, check_prefetch
 from spliter._read_ahead import LookAhead, ReadAhead, TimedRead, start_read, timed
-from spliter._task_checks import name_of
+from spliter._task_checks import lazy_kind, name_of
 from spliter._unsupported import describe_type
 
 Keys: TypeAlias = Callable[[Any], Iterable[Hashable]]
@@ -309,7 +309,7 @@ class LookupAhead(LookAhead[BlockLookup]):
 
 
 def _check_plain(fn: Any, name: str) -> None:
-    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
+    if lazy_kind(fn) == "coroutine":
         raise InvalidArgumentError(
             f"{name} is a coroutine function; it must be a plain one, which threads can run"
         )

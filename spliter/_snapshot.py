@@ -50,7 +50,7 @@ class Snapshot(Sequence[Partition]):
         if steal and not isinstance(executor, SupportsSteal):
             raise InvalidArgumentError(
                 "steal=True lets the engine choose among the locations that hold a block, which "
-                f"only Dask does, and {type(executor).__name__} does not; leave it out"
+                "only Dask does; leave it out"
             )
         self._blocks = blocks
         self._executor = executor

@@ -17,8 +17,8 @@ from spliter._planner import Location
 from spliter._results import check_may_wait, reduce
 from spliter._snapshot import Snapshot
 from spliter._take import Rows, check_items, pick, plan_rows
-from spliter._task_checks import check_task_function, name_of
-from spliter._team import Queues, Team, check_queues, run_team, team_size
+from spliter._task_checks import check_task_function
+from spliter._team import Queues, Team, check_queues, team_size
 from spliter.backend.contents import concatenate, take_rows
 from spliter.backend.protocols import ResultBlocks, SupportsExample
 from spliter.metrics import Metrics, report
@@ -104,9 +104,9 @@ class Split(Snapshot):
 
         Notes
         -----
-        If `fn` raises, no other partition of the location begins, and the error of the first
-        partition in the order of the collection is raised. If a location is lost, the engine runs
-        its task again from the start.
+        If `fn` raises, no other partition of its location begins, and the error of the first
+        partition there in the order of the collection is raised; if several locations fail, that
+        of any of them. If a location is lost, the engine runs its task again from the start.
 
         Examples
         --------
@@ -129,11 +129,10 @@ class Split(Snapshot):
         }
         futures = [
             self._executor.submit_team(
-                run_team,
-                (Team(fn, combine, size, queues), len(here[location]), *here[location], *args),
+                Team(fn, combine, size, queues, len(here[location])),
+                (*here[location], *args),
                 location,
                 size,
-                name_of(fn),
             )
             for location, size in sizes.items()
         ]
@@ -202,7 +201,7 @@ class Split(Snapshot):
 
         Measured where the partitions are iterated over, from the request of the first block to the
         end of the loop; collected with one small task per location. Wait for the tasks of the pass
-        first.
+        first. A task that calls :meth:`Partition.materialize` in place of a loop is not measured.
 
         Returns
         -------

@@ -100,6 +100,20 @@ def test_aligned_collections_keep_all_their_columns() -> None:
     assert numbers == list(range(ROWS))
 
 
+def test_frames_are_aligned_by_label() -> None:
+    blocks = [pd.DataFrame({"a": [1], "b": [2]}), pd.DataFrame({"b": [3], "a": [4]})]
+    same(materialized(blocks, columns=["b"]), materialized(blocks)[["b"]])
+    for labels in (["a", "c"], ["a", "b", "b"], ["a"]):
+        other = pd.DataFrame([range(len(labels))], columns=labels)
+        with pytest.raises(InvalidArgumentError, match="blocks differ in their columns"):
+            materialized([*blocks, other], columns=["b"])
+
+
+def test_no_fields() -> None:
+    found = split(cut(RECORDS)).take([0, 3], columns=[])
+    assert found.dtype == np.dtype([]) and len(found) == 2
+
+
 def test_unknown_sizes() -> None:
     grid = BlockGrid.of_unknown_sizes(len(LENGTHS))
     parts, _, _ = fake_split(cut(TABLE), ["A"] * len(LENGTHS), grid)

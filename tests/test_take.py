@@ -90,6 +90,18 @@ def test_fields_are_packed() -> None:
         np.testing.assert_array_equal(found[name], RECORDS[WANTED][name])
 
 
+def test_byte_order_does_not_depend_on_the_rows() -> None:
+    for whole in (
+        TABLE.astype(">f4"),
+        MASKED.astype(">f4"),
+        RECORDS.astype(RECORDS.dtype.newbyteorder(">")),
+    ):
+        parts = split(cut(whole), partitions_per_location=2)
+        dtypes = {parts.take(rows).dtype for rows in ([0], WANTED)}
+        dtypes.add(parts[0].at_location().materialize().dtype)
+        assert dtypes == {whole.dtype}
+
+
 def test_aligned_collections_give_a_tuple() -> None:
     parts = split(cut(TABLE), cut(FRAME), cut(list(range(ROWS))), partitions_per_location=2)
     points, frame, numbers = parts.take(WANTED, [1])
@@ -177,7 +189,12 @@ def test_indices_that_are_no_list_of_integers(indices: Any, named: str) -> None:
         (RECORDS, [0], "column 0 is unknown"),
         (FRAME, ["q"], "column 'q' is unknown"),
         (FRAME, ["a", "a"], "column 'a' is repeated"),
-        (pd.concat([FRAME, FRAME], axis=1), ["a"], "several columns"),
+        (pd.concat([FRAME, FRAME], axis=1), ["a"], "several columns.*rename them"),
+        (pd.concat([FRAME], axis=1, keys=["x"]), ["x"], "pass tuples of 2 labels"),
+        (TABLE, [0.0], "column 0.0 is unknown"),
+        (TABLE, np.array([[0]]), r"column array\(\[0\]\) is unknown"),
+        (TABLE, np.array(0), "must be a list"),
+        (TABLE, [True, False, True, False], r"of a mask, pass numpy.flatnonzero\(mask\)"),
     ],
 )
 def test_columns_that_cannot_be_used(whole: Any, columns: Any, named: str) -> None:

@@ -174,7 +174,6 @@ class ExecutorBase(ABC):
         args: Sequence[Any],
         location: Location,
         threads: int,
-        name: str,
     ) -> Any:
         """Submit an ordinary task, whose threads may all run until it ends."""
         # Called without arguments it returns the number; unlike a lambda it can be pickled.

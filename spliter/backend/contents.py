@@ -97,12 +97,21 @@ def _kinds(blocks: Sequence[Any]) -> str:
 
 def _arrays(blocks: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """Concatenate plain arrays; subclasses (memory maps, matrices) become plain arrays."""
-    return np.concatenate([np.asarray(block) for block in blocks])
+    arrays = [np.asarray(block) for block in blocks]
+    # Of equal dtypes, NumPy alone would give the one in the byte order of the machine.
+    return np.concatenate(arrays, dtype=_common_dtype(arrays))
+
+
+def _common_dtype(arrays: Sequence[Any]) -> np.dtype[Any] | None:
+    """Return the dtype that all arrays have, if there is one."""
+    dtypes = {array.dtype for array in arrays}
+    return dtypes.pop() if len(dtypes) == 1 else None
 
 
 def _masked(blocks: list[Any]) -> Any:
     """Concatenate masked arrays; keep a fill value that all of them share."""
     result = np.ma.concatenate(blocks)  # type: ignore[no-untyped-call]
+    result = result.astype(_common_dtype(blocks) or result.dtype, copy=False)
     fill_values = {repr(getattr(block, "fill_value", None)) for block in blocks}
     if len(fill_values) == 1:
         result.fill_value = blocks[0].fill_value

@@ -289,12 +289,11 @@ class Executor(Protocol):
         args: Sequence[Any],
         location: Location,
         threads: int,
-        name: str,
     ) -> Any:
         """Run ``fn(cores, *args)`` at a location, in one task that may use several threads.
 
         `cores` is a function that returns how many of the `threads` may run at the moment, and 0
-        once the task has been cancelled. The engine's tools show the task by its `name`.
+        once the task has been cancelled.
 
         Returns
         -------
