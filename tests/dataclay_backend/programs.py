@@ -22,6 +22,7 @@ from dataclay.exceptions import DataClayException
 
 from spliter import Partition
 from spliter._read_ahead import _abandoned, wait_for_abandoned, window_of
+from spliter_backends.dataclay.objects import Block
 from spliter_backends.dataclay.worker import tasks
 from spliter_backends.dataclay.worker.source import on_loop
 
@@ -99,7 +100,8 @@ def read(
     found: list[int] = []
 
     async def counted(self: Any, instance: Any) -> None:
-        loaded.append(instance)
+        if isinstance(instance, Block):  # partition objects of earlier loops are freed meanwhile
+            loaded.append(instance)
         await load(self, instance)
 
     if lost is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,27 +28,27 @@ def summed(futures: Sequence[Any]) -> int:
     return sum(future.result(timeout=60) for future in futures)
 
 
-def eventually_flushed(session: Any, backend: Any) -> None:
-    """Have a backend write all objects to disk, again if one goes away under its hands.
-
-    It looks up each by a list of ids made before, which ends in a KeyError for one that is gone.
-    """
-    for left in reversed(range(10)):
-        try:
-            session.wait(backend.flush_all())
-            return
-        except DataClayException as error:
-            if not left or "UUID(" not in str(error):
-                raise
-
-
 def flush(cluster: EmbeddedDataClay) -> None:
-    """Have all backends write all objects to disk."""
+    """Have all backends write all objects to disk.
+
+    What is still freed from earlier calls loads its object anew, or takes one away that a backend
+    is about to write, which that answers with the KeyError of its id: so they are asked again.
+    """
     total_over(cluster, programs.objects)  # the first request to a backend makes an object there
     session = current_executor().session
-    for one in cluster.backend_ids:
-        eventually_flushed(session, session.runtime.backend_clients[one])
-    assert total_over(cluster, programs.objects) == 0
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            for one in cluster.backend_ids:
+                session.wait(session.runtime.backend_clients[one].flush_all())
+        except DataClayException as error:
+            if "UUID(" not in str(error) or time.monotonic() > deadline:
+                raise
+        else:
+            left = total_over(cluster, programs.objects)
+            if not left:
+                return
+            assert time.monotonic() < deadline, f"{left} objects stay in memory"
 
 
 def test_blocks_and_partitions_are_loaded(cluster: EmbeddedDataClay) -> None:
