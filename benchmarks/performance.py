@@ -43,7 +43,7 @@ OURS = ("spliter", "pipeline")
 BASES = (*OURS, IDEAL, "llvm", "mpich-packed", "openmpi-packed")
 """Ways that the others are divided by; the first one that was measured."""
 
-LAST_LINES = 12
+LAST_LINES = 30
 LIMIT_SECONDS = 3 * 3600
 NOT_MEASURED = "not measured"
 VARIABLE = re.compile(r"[A-Z_]+=")

@@ -81,6 +81,14 @@ prepare_postgres() {
     _apt_install postgresql
 }
 
+# A page of the documentation cuts pictures of ImageMagick. Fails where it cannot be installed: its
+# examples are skipped then.
+prepare_imagemagick() {
+    if .venv/bin/python -c 'import wand.image' 2>/dev/null; then return; fi
+    command -v apt-get >/dev/null || return 1
+    _apt_install imagemagick
+}
+
 # The tests of the SLURM part start a SLURM of their own. Fails where it cannot be installed: these
 # tests are skipped then.
 prepare_slurm() {

@@ -109,7 +109,7 @@ MEANINGS: Final = {
     "numexpr": "one expression, evaluated by numexpr",
     "blosc2": "the program, fused by blosc2.jit",
     "polars": "the program, written for polars",
-    "processes": "the library's own processes",
+    "processes": "the program on parts of its data, in a process per core",
     WORK: "the work alone on one core, without reading",
     SKLEARN: "scikit-learn in one process on this machine",
     FLOOR: "the same kernel in plain processes, no engine: the least it can take",
