@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import socket
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +24,9 @@ from sklearn.datasets import make_classification
 from sklearn.metrics import roc_auc_score
 
 from spliter import AlignmentError, InvalidArgumentError, split
-from spliter_apps.boosting import TrainersMissingError, train_xgboost
+from spliter_apps import boosting
+from spliter_apps.boosting import TrainersMissingError, xgboost_training
+from spliter_apps.boosting.xgboost_training import _tracker
 from spliter_experiments.compare.engines.dask_meter import ClusterMeter
 from tests.dask_workers import workers_of
 
@@ -29,6 +34,8 @@ pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask")]
 
 PARAMS = {"objective": "binary:logistic", "max_depth": 4, "eta": 0.3, "nthread": 1}
 ROUNDS = 15
+
+train_xgboost = partial(boosting.train_xgboost, timeout=60)  # less than a test may take
 TRAIN = 6000
 
 
@@ -161,6 +168,32 @@ def test_a_trainer_that_cannot_start_is_waited_for_within_bounds(
         over.set()
     blocker.result(timeout=60)
     free(client)
+
+
+def test_a_silent_stranger_at_the_port_of_the_tracker_is_waited_for_within_bounds(
+    client: Client, collections: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strangers = []
+
+    @contextlib.contextmanager
+    def tracker(*args: Any) -> Iterator[dict[str, Any]]:
+        with _tracker(*args) as joining:
+            address = joining["dmlc_tracker_uri"], joining["dmlc_tracker_port"]
+            strangers.append(socket.create_connection(address))
+            yield joining
+
+    monkeypatch.setattr(xgboost_training, "_tracker", tracker)
+    monkeypatch.setattr(xgboost_training, "ROUND_TIMEOUT", 2)
+    try:
+        with pytest.raises(TrainersMissingError, match="could not all start within 2 s"):
+            train_xgboost(PARAMS, *collections, timeout=2)
+    finally:
+        for stranger in strangers:
+            stranger.close()
+    assert len(strangers) == 1
+    monkeypatch.undo()
+    free(client)
+    assert train_xgboost(PARAMS, *collections, num_boost_round=1, timeout=60).trainers == 2
 
 
 def test_two_trainings_at_once_take_turns(client: Client, collections: tuple[Any, Any]) -> None:

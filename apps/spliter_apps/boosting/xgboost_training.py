@@ -61,6 +61,9 @@ _COLUMNS = {
 }
 """Row columns passed to XGBoost, under its own names."""
 
+ROUND_TIMEOUT = 300
+"""Seconds for which a trainer waits for others in a round; by itself XGBoost waits 30 minutes."""
+
 _training_lock = threading.Lock()
 
 
@@ -168,8 +171,8 @@ def train_xgboost(
         Address of this machine that is reachable from the locations. By default that of the
         network interface with the route to the first location, if locations have addresses.
     timeout : int
-        Seconds within which all trainers must start, at least 1. XGBoost itself limits later
-        waits.
+        Seconds within which all trainers must start, at least 1. Later a trainer waits for the
+        others for the same time, but at least for 300 seconds.
     **options
         Further arguments of :func:`xgboost.train`, the same for each location:
         ``early_stopping_rounds``, ``obj``, ``callbacks``, ``xgb_model``, ...
@@ -313,7 +316,9 @@ def _tracker(trainers: int, host: str | None, timeout: int) -> Iterator[dict[str
     tracker = RabitTracker(n_workers=trainers, host_ip=host, sortby="task", timeout=timeout)
     tracker.start()
     try:
-        yield dict(tracker.worker_args())
+        # By the trainers' own limit they end, too, if the tracker hangs: it does as long as a
+        # stranger that has connected to its port sends nothing.
+        yield {**tracker.worker_args(), "dmlc_timeout": max(timeout, ROUND_TIMEOUT)}
     finally:
         # free() repeats the errors of trainers that waited for others.
         with contextlib.suppress(XGBoostError):
