@@ -255,7 +255,7 @@ def _operator(name: str) -> Callable[[LazyArray, Any], Any]:
                 return captured(self, other)
             with contextlib.suppress(TypeError):  # of other dtypes, of which no element is equal
                 return captured(self, other)
-        return plain(applied, (self, other), {})
+        return plain_into(applied, (self, other), {})
 
     return operate
 

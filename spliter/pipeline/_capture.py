@@ -26,6 +26,7 @@ from spliter.pipeline._lazy import (
     computed,
     define_operators,
     is_array,
+    is_capturable,
     lazies_in,
 )
 from spliter.pipeline._options import CURRENT
@@ -49,7 +50,7 @@ class LazyObject(Lazy):
         return np.array(compute(self), dtype, copy=copy)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Evaluate the arguments of a ufunc, and run it."""
+        """Evaluate, and run the ufunc or capture it for another argument."""
         return plain_into(getattr(ufunc, method), inputs, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -80,12 +81,15 @@ def plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     object
         In a decorated function, a lazy value in place of an array: calls on it are captured.
     """
-    graphs = [each._graph for each in lazies_in((args, kwargs))]
-    result = fn(*computed(args), **computed(kwargs))
-    return rewrapped(result, common_graph(graphs))
+    graph = _graph_of(args, kwargs)
+    return rewrapped(fn(*computed(args), **computed(kwargs)), graph)
 
 
-define_operators(LazyObject, lambda function, operands: plain(function, operands, {}))
+def _graph_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Graph:
+    return common_graph([each._graph for each in lazies_in((args, kwargs))])
+
+
+define_operators(LazyObject, lambda function, operands: run_known(function, operands, {}))
 
 
 def _in_place(function: Callable[[Any, Any], Any]) -> Callable[[LazyObject, Any], Any]:
@@ -108,8 +112,41 @@ for _name, _function in (
     setattr(LazyObject, f"__r{_name}__", lambda one, two, by=_function: plain(by, (two, one), {}))
 
 
+def run_known(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a call once the values of which nothing is known are evaluated.
+
+    If another argument is lazy then, the call may be captured.
+    """
+    graph = _graph_of(args, kwargs)
+    args = tuple([_known(each) for each in args])
+    kwargs = {name: _known(each) for name, each in kwargs.items()}
+    if any(isinstance(each, Lazy) for each in (*args, *kwargs.values())):
+        return fn(*args, **kwargs)
+    return rewrapped(fn(*computed(args), **computed(kwargs)), graph)
+
+
+def _known(value: Any) -> Any:
+    """Evaluate a value of which nothing is known; return one of the class that it turns out to be.
+
+    Once evaluated, an array or a number is not evaluated again: changes of it may be pending.
+    """
+    if type(value) is not LazyObject:
+        return value
+    if value._node.is_pending:
+        compute(value)
+    data = value._node.data
+    if is_capturable(data) or (isinstance(data, np.generic) and data.dtype.kind in "biufcmM"):
+        return wrap(value._node, value._graph.root())
+    return compute(value)
+
+
 def plain_into(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a call on evaluated arguments; return what was passed as ``out``, if anything."""
+    """Run a call on evaluated arguments; return what was passed as ``out``, if anything.
+
+    It is captured after all if nothing was known of an argument, and now is.
+    """
+    if any(type(each) is LazyObject for each in (*args, *kwargs.values())):
+        return run_known(fn, args, kwargs)
     result = plain(fn, args, kwargs)
     outs = kwargs.get("out")
     if outs is None:

@@ -60,6 +60,17 @@ def test_a_value_needed_whole_ends_a_stage() -> None:
         assert "needs the whole result of mean" in explain(centred, x)
 
 
+def test_calls_on_a_result_of_which_nothing_was_known_are_captured() -> None:
+    (x,) = uniform((0, 1))
+
+    @pipeline
+    def spread(x: Any) -> Any:
+        middle = np.median(x)
+        return np.sqrt(np.square(x - middle) / (middle + x))
+
+    assert stages(spread, x) == ["median", "subtract square add divide sqrt"]
+
+
 def test_small_operands_needed_whole_are_computed_before() -> None:
     (mass,) = uniform((0, 1))
     large = np.outer(mass, mass)

@@ -46,6 +46,29 @@ def flipped(x: Any) -> None:
     backwards += np.arange(len(x))
 
 
+def around_median(x: Any) -> Any:
+    middle = np.median(x)
+    parts = [middle + x, x - middle, np.add(middle, x), np.where(x > middle, x, middle)]
+    parts += [np.clip(x, middle, 2 * middle), x**middle, middle**2 * x, middle < x, x == middle]
+    return parts, middle / 2 + 1, middle - np.percentile(x, 3), divmod(x, middle)
+
+
+def changed_between(x: Any) -> Any:
+    sums = np.cumsum(x)
+    before = sums + x
+    sums += 100
+    between = x * sums
+    sums[0] = -1
+    after = np.add(sums, x, out=sums)
+    after -= sums[::-1]
+    return before, between, sums, after, sums - x
+
+
+def masked_between(x: Any) -> Any:
+    masked = np.ma.masked_less(np.cumsum(x), 5)
+    return (masked + x).filled(-1), (x * masked).sum(), np.add(x, masked).filled(0)
+
+
 def total(x: Any) -> Any:
     found, first = 0.0, x.sum()
     kept = first
@@ -106,6 +129,9 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
     "number before texts": lambda x: [(1,) * x.astype(int).max(), x.astype(int).max() * b"a"],
     "number as a key": lambda x: [{x.max(): 1}, x.max() in {7}, hash(x.sum()), {x.min(), x.max()}],
     "hash of an array": hash,
+    "around a median": around_median,
+    "changed between": changed_between,
+    "masked between": masked_between,
     "mean of times": lambda x: x.astype("m8[s]").mean(),
     "flat": lambda x: setattr(x, "flat", 3),
     "real parts": lambda x: setattr(x.reshape(2, 4), "real", 3),
@@ -127,6 +153,12 @@ FRAMES: dict[str, Callable[[Any], Any]] = {
     ],
     "query with names": lambda df: df.query("a > @OTHER.n.min() and a < @df.a.max()"),
     "expression with names": lambda df: df.eval("b = a * @df.n.max() + n"),
+    "around a description": lambda df: [
+        df.describe() + df["a"].max(),
+        df["a"] - df["a"].median(),
+        df["a"] > df["n"].quantile(0.3),
+        df[["a", "n"]] - df[["a", "n"]].median(),
+    ],
     "rows up to a number": lambda df: df.iloc[: df["n"].max()],
 }
 
