@@ -24,6 +24,11 @@ TRACE: Final[contextvars.ContextVar[list[tuple[str, Plan]] | None]] = contextvar
 )
 """Where ``explain`` collects the plans of evaluations, with the lines that needed them."""
 
+FAILURES: Final[contextvars.ContextVar[list[Failure] | None]] = contextvars.ContextVar(
+    "spliter_pipeline_failures", default=None
+)
+"""Where ``check_splittable`` collects the batches that failed, as whole values may not."""
+
 
 def evaluate(graph: Graph) -> None:
     """Run all pending calls of a graph whose results somebody holds, or that change arrays.
@@ -90,6 +95,8 @@ def _handle(failure: Failure, stage: Stage, recorder: WarningRecorder) -> None:
     """Run the calls of a stage again, on whole values, so that errors are the plain program's."""
     if isinstance(failure.error, SplIterError):
         raise failure.error from failure.error.__cause__
+    if (failures := FAILURES.get()) is not None:
+        failures.append(failure)
     if stage.writes:
         failure.error.add_note(
             f"{failure.call.name} ({failure.call.site}) failed on items {failure.start} to "

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
-from unittest import mock
+from typing import Any
 
 from spliter._errors import AnnotationError, SplIterError
 from spliter._task_checks import name_of
-from spliter.pipeline import _evaluate, options, pipeline
-from spliter.pipeline._planner import Stage
+from spliter.pipeline import options, pipeline
+from spliter.pipeline._evaluate import FAILURES
 from spliter.pipeline._runner import Failure
 from spliter.pipeline._splittable import Annotated, annotated_of
 from spliter.pipeline._types import Mut, broadcast
@@ -65,8 +64,8 @@ def check_splittable(
         _check_unmarked(annotated, (args, kwargs), whole)
     for batch in batches:
         given = _copied((args, kwargs))
-        with options(batch=batch, threads=2), _no_second_run():
-            found = pipeline(fn)(*given[0], **given[1])
+        with options(batch=batch, threads=2):
+            found = _run_in_batches(fn, *given)
         if not equal((found, given), (expected, whole), rtol):
             raise AnnotationError(
                 f"{name_of(fn)} gives another result in batches of {batch} than on whole "
@@ -92,19 +91,30 @@ def _check_unmarked(annotated: Annotated, before: Any, after: Any) -> None:
             )
 
 
-def _no_second_run() -> Any:
-    """Raise when a batch fails, where a pipeline would run the stage again on whole values."""
-    return mock.patch.object(_evaluate, "_handle", _refuse)
+def _run_in_batches(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a function as a pipeline; raise if that fails, also where whole values would not."""
+    failures: list[Failure] = []
+    token = FAILURES.set(failures)
+    try:
+        found = pipeline(fn)(*args, **kwargs)
+    except SplIterError:
+        raise
+    except Exception as error:
+        raise _wrong(fn, error, failures) from error
+    finally:
+        FAILURES.reset(token)
+    if failures:
+        raise _wrong(fn, failures[0].error, failures) from failures[0].error
+    return found
 
 
-def _refuse(failure: Failure, stage: Stage, _: object) -> NoReturn:
-    error = failure.error
-    if isinstance(error, SplIterError):
-        raise error from error.__cause__
-    raise AnnotationError(
-        f"{failure.call.name} raised {error!r} on items {failure.start} to {failure.stop} of "
-        f"{stage.length}, but not on whole arguments; correct its annotation"
-    ) from error
+def _wrong(fn: Callable[..., Any], error: Exception, failures: list[Failure]) -> AnnotationError:
+    where, name = "", name_of(fn)
+    for failure in failures[:1]:
+        where, name = f" on items {failure.start} to {failure.stop}", failure.call.name
+    return AnnotationError(
+        f"{name} raised {error!r}{where}, but not on whole arguments; correct its annotation"
+    )
 
 
 def _copied(value: Any) -> Any:

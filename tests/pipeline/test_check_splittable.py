@@ -60,16 +60,29 @@ def test_the_argument_that_changes_is_named() -> None:
     ids=["rows", "reduction", "pipeline"],
 )
 def test_a_function_that_raises_on_a_batch_is_not_splittable(short: Any) -> None:
-    with pytest.raises(AnnotationError, match=r"ZeroDivisionError.*items 0 to 1 of 9") as raised:
+    with pytest.raises(AnnotationError, match=r"ZeroDivisionError.*items 0 to 1") as raised:
         check_splittable(short, NUMBERS)
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
+
+
+def failing_merge(one: Any, other: Any) -> Any:
+    raise KeyError("no such part")
+
+
+def test_a_merge_that_raises_is_named_with_its_function() -> None:
+    total = splittable(np.sum, a=Rows(), returns=Reduction(merge=failing_merge))
+    with pytest.raises(
+        AnnotationError, match=r"sum raised KeyError\('no such part'\), but"
+    ) as raised:
+        check_splittable(total, np.arange(9.0))
+    assert isinstance(raised.value.__cause__, KeyError)
 
 
 def test_a_batch_that_raises_after_a_change_in_place() -> None:
     def change(x: Any) -> None:
         x[:2] += 1 if len(x) > 2 else 1 // 0
 
-    with pytest.raises(AnnotationError, match=r"ZeroDivisionError.*items 0 to 1 of 9"):
+    with pytest.raises(AnnotationError, match=r"ZeroDivisionError.*items 0 to 1"):
         check_splittable(splittable(change, x=mut(Rows()), returns=None), NUMBERS)
 
 
