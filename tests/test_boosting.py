@@ -16,7 +16,7 @@ pytest.importorskip("distributed")
 
 import dask.array as da
 from dask.highlevelgraph import HighLevelGraph
-from distributed import Client, Event, wait
+from distributed import Client, Event, get_worker, wait
 
 from spliter import AlignmentError, InvalidArgumentError, gather
 from spliter_apps.boosting import LocalRows, colocate
@@ -106,6 +106,47 @@ def test_parts_are_blocks_in_order_where_they_are(
             whole = np.split(column, cuts)
             for block, position in zip(local.parts[name], positions, strict=True):
                 np.testing.assert_array_equal(block, whole[position])
+
+
+def meet(rows: LocalRows, names: Sequence[str]) -> tuple[str, float]:
+    """Wait until the task of each other location runs; return where this one does."""
+    Event(names[rows.number]).set()
+    for name in names:
+        assert Event(name).wait(timeout=30)
+    return get_worker().address, float(sum(block.sum() for block in rows.parts["data"]))
+
+
+def drop_copies(client: Client, futures: Sequence[Any], address: str) -> None:
+    """Remove what a worker holds of blocks that others hold, too, as Dask's memory manager does."""
+
+    def drop(dask_scheduler: Any) -> None:
+        keys = [future.key for future in futures]
+        dask_scheduler.request_remove_replicas(address, keys, stimulus_id="test")
+
+    client.run_on_scheduler(drop)
+    deadline = time.monotonic() + 30
+    while any(address in holders for holders in client.who_has(futures).values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_tasks_that_wait_for_each_other_stay_where_their_blocks_were(
+    client: Client, workers: list[str]
+) -> None:
+    client.amm.stop()  # it would drop the replicas when it likes to
+    blocks = [client.submit(np.full, (4, 1), n, workers=workers[:1]) for n in range(4)]
+    wait(blocks)
+    client.replicate(blocks, workers=workers[:2])
+    with colocate(blocks) as rows:
+        planned = list(rows.blocks_at)
+        assert set(planned) == set(workers[:2])
+        drop_copies(client, blocks, workers[1])
+        names = [uuid.uuid4().hex for _ in range(2)]
+        found = gather(rows.map(meet, names))
+        assert [address for address, _ in found] == planned
+        assert sum(total for _, total in found) == 4 * (0 + 1 + 2 + 3)
+        assert rows.moved.fetched_blocks == 2
+    client.amm.start()
 
 
 def test_columns_elsewhere_are_brought_and_counted(

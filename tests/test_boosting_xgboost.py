@@ -81,6 +81,7 @@ def test_as_good_as_its_own_front_end_with_fewer_tasks(
     assert ours.booster.num_boosted_rounds() == ROUNDS
     losses = ours.history["train"]["logloss"]
     assert len(losses) == ROUNDS and losses[-1] < losses[0]
+    assert {type(loss) for loss in losses} == {float}
     auc, their_auc = quality(ours.booster, points), quality(theirs["booster"], points)
     assert auc > 0.9
     assert abs(auc - their_auc) < 0.005 * their_auc
@@ -122,6 +123,16 @@ def test_ranking_takes_whole_queries(client: Client) -> None:
             train_xgboost(params, x, relevance, qid=torn, num_boost_round=5)
         again = train_xgboost(params, x, relevance, qid=torn, num_boost_round=2, split_queries=True)
         assert again.booster.num_boosted_rounds() == 2
+
+
+@pytest.mark.parametrize("kind", [np.asarray, pd.Series])
+def test_text_as_labels_is_refused_with_the_name_of_the_column(kind: Any) -> None:
+    x = [np.zeros((0, 1)), np.array([[0.0], [1.0]])]
+    labels = [kind([])[:0], kind(["no", "yes"])]
+    with pytest.raises(InvalidArgumentError, match=r"label must be numbers, got text such as 'no'"):
+        train_xgboost(PARAMS, x, labels)
+    with pytest.raises(InvalidArgumentError, match="weight must be numbers"):
+        train_xgboost(PARAMS, x[1:], [np.zeros(2)], weight=labels[1:])
 
 
 def refuse_on_second(prediction: Any, matrix: Any) -> tuple[Any, Any]:

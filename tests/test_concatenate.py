@@ -118,6 +118,27 @@ def test_categories_are_united() -> None:
     assert series.dtype == pd.CategoricalDtype(["a", "b", "z"])
 
 
+def test_categories_of_blocks_without_rows_do_not_count() -> None:
+    full = pd.DataFrame({"c": pd.Categorical(["a", "b"]), "v": [1, 2]})
+    empty = pd.DataFrame({"c": pd.Categorical([]), "v": np.array([], int)})
+    assert empty["c"].cat.categories.dtype != full["c"].cat.categories.dtype
+    for blocks in ([full, empty], [empty, full], [full[:0], full, empty, full]):
+        whole = concatenate(blocks)
+        assert whole["c"].dtype == pd.CategoricalDtype(["a", "b"])
+        pd.testing.assert_series_equal(whole["c"], concatenate([block["c"] for block in blocks]))
+        assert whole["c"].tolist() == [each for block in blocks for each in block["c"]]
+    assert concatenate([empty, full[:0]])["c"].dtype == empty["c"].dtype
+
+
+def test_categories_of_several_dtypes_are_refused_with_the_way_out() -> None:
+    names = pd.Series(["a"], name="c", dtype="category")
+    numbers: Any = pd.Series([1], name="c", dtype="category")
+    with pytest.raises(InvalidArgumentError, match=r"'c' are of several dtypes .*int64.*rename"):
+        concatenate([names, numbers])
+    converted = concatenate([names, numbers.cat.rename_categories(str)])
+    assert converted.tolist() == ["a", "1"]
+
+
 def test_series_index_and_lists() -> None:
     assert concatenate([pd.Series([1, 2], name="a"), pd.Series([3], name="a")]).name == "a"
     assert concatenate([pd.Index([1]), pd.Index([2, 3])]).tolist() == [1, 2, 3]

@@ -24,6 +24,8 @@ from spliter.backend.bases import (
     MovementCounter,
     blocks_of,
     futures_in,
+    may_move,
+    stays_at_location,
     with_results,
 )
 from spliter.backend.contents import (
@@ -98,8 +100,10 @@ __all__ = [
     "load",
     "locator_for",
     "log_event",
+    "may_move",
     "name_of",
     "plan",
+    "stays_at_location",
     "take_passes",
     "take_rows",
     "with_results",

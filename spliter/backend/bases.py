@@ -27,6 +27,7 @@ from spliter.backend.protocols import (
 
 ValueT = TypeVar("ValueT")
 ExecutorT = TypeVar("ExecutorT", bound=Executor)
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def blocks_of(source: BlockSource) -> Iterator[Any]:
@@ -228,6 +229,30 @@ class CachedValue(Generic[ValueT]):
             if self._made is None:
                 self._made = (make(),)
             return self._made[0]
+
+
+def stays_at_location(fn: FunctionT) -> FunctionT:
+    """Mark a task function whose tasks wait for each other; usable as a decorator.
+
+    A task is restarted elsewhere if most of its blocks have moved there. One that waits for others
+    may find its thread occupied by one of these then; so marked ones read the blocks from there.
+
+    Parameters
+    ----------
+    fn : callable
+
+    Returns
+    -------
+    callable
+        The same function.
+    """
+    fn.__dict__["spliter_stays"] = True
+    return fn
+
+
+def may_move(fn: Callable[..., Any]) -> bool:
+    """Return whether tasks of a function may be restarted at another location."""
+    return not getattr(fn, "spliter_stays", False)
 
 
 def futures_in(argument: Any, kind: type) -> Iterator[Any]:

@@ -148,12 +148,23 @@ def _frames(blocks: list[Any]) -> Any:
 
 def unite_categories(library: Any, columns: list[Any]) -> list[Any]:
     """Give columns of unordered categories the union of these, in order of appearance."""
-    if len({column.dtype for column in columns}) == 1 or not all(
-        hasattr(column.dtype, "categories") and not column.dtype.ordered for column in columns
-    ):
+    # A column without rows often has categories of another dtype: those of an empty list.
+    full = [column for column in columns if len(column)] or columns[:1]
+    dtypes = {column.dtype for column in columns}
+    if len(dtypes) == 1 or not all(_is_unordered(dtype) for dtype in dtypes):
         return columns
-    united = library.api.types.union_categoricals(columns).categories
-    return [column.cat.set_categories(united) for column in columns]
+    kinds = sorted({str(column.cat.categories.dtype) for column in full})
+    if len(kinds) > 1:
+        raise TypeError(
+            f"the categories of {full[0].name!r} are of several dtypes ({', '.join(kinds)}); "
+            "convert them to one, as by .cat.rename_categories(str)"
+        )
+    united = library.api.types.union_categoricals(full).dtype
+    return [column.astype(united) for column in columns]
+
+
+def _is_unordered(dtype: Any) -> bool:
+    return hasattr(dtype, "categories") and not dtype.ordered
 
 
 def count_rows(block: Any) -> int:

@@ -29,7 +29,7 @@ from spliter import (
     gather,
     split,
 )
-from spliter.backend import concatenate, count_rows, take_rows
+from spliter.backend import concatenate, count_rows, stays_at_location, take_rows
 from spliter_apps._row_values import block_like, check_columns
 
 DATA = "data"
@@ -204,8 +204,8 @@ class ColocatedCollections:
     def map(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[Any]:
         """Start one task at each location that has blocks, all in one message.
 
-        On Dask each worker starts the tasks of earlier calls first, so that tasks that wait for
-        each other, like trainers, are not delayed by those of a later call.
+        The tasks may wait for each other, as trainers do: each runs at its location, also if blocks
+        have left it, and on Dask each worker starts the tasks of earlier calls first.
 
         Parameters
         ----------
@@ -418,6 +418,7 @@ def _threads_at(partition: Partition, locations: Sequence[Location]) -> Mapping[
     return executor.capacities(locations)
 
 
+@stays_at_location
 def _with_rows(
     partition: Partition,
     place: _TaskArguments,

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from spliter import BackendNotUsableError
+from spliter import BackendNotUsableError, InvalidArgumentError
 from spliter_apps.boosting.colocated import DATA, QUERY, LocalRows
 
 Categories: TypeAlias = Mapping[str, Sequence[Any]]
@@ -230,6 +230,29 @@ def _with_categories(block: Any, categories: Categories) -> Any:
         if block[name].cat.categories.tolist() != categories[name]
     }
     return block.assign(**other) if other else block
+
+
+def check_numbers(rows: LocalRows) -> None:
+    """Refuse labels and other columns that are text, which XGBoost reports from its C++ code.
+
+    Parameters
+    ----------
+    rows : LocalRows
+        The rows of one location.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Names the column.
+    """
+    for name in rows.parts.keys() - {DATA}:
+        for block in rows.parts[name]:
+            for value in np.asarray(block[:1]).ravel().tolist():
+                if isinstance(value, str | bytes):
+                    raise InvalidArgumentError(
+                        f"{name} must be numbers, got text such as {value!r}; encode it first, as "
+                        "by sklearn.preprocessing.LabelEncoder"
+                    )
 
 
 def import_xgboost() -> Any:

@@ -39,6 +39,7 @@ from spliter_apps.boosting.colocated import (
 from spliter_apps.boosting.xgboost_matrices import (
     Categories,
     Features,
+    check_numbers,
     empty_like,
     import_xgboost,
     local_categories,
@@ -187,8 +188,9 @@ def train_xgboost(
     BackendNotUsableError
         If XGBoost is not installed.
     InvalidArgumentError
-        If `timeout` is less than 1, `data` has several blocks along axis 1, a set in `evals` is
-        invalid, or ``booster`` is "gblinear", which XGBoost does not train in parallel.
+        If `timeout` is less than 1, `data` has several blocks along axis 1, labels or other
+        columns are text, a set in `evals` is invalid, or ``booster`` is "gblinear", which
+        XGBoost does not train in parallel.
     AlignmentError
         If a query has rows at several locations; and as for :func:`spliter.split`.
     TrainersMissingError
@@ -349,6 +351,8 @@ def _train_local(*several: LocalRows | None, job: _Job) -> Any:
     """
     xgboost = import_xgboost()
     some = next(rows for rows in several if rows is not None)
+    for rows in filter(None, several):
+        check_numbers(rows)
     here = [
         with_categories(empty_like(some) if rows is None else rows, job.categories)
         for rows in several
@@ -372,7 +376,12 @@ def _train_local(*several: LocalRows | None, job: _Job) -> Any:
             **{"verbose_eval": False, **job.options},
         )
         first = _first_with_rows(some, matrix.num_row())
-    return (booster, history) if some.number == first else None
+    # XGBoost averages over trainers to numbers of NumPy's class.
+    plain = {
+        name: {metric: [float(value) for value in values] for metric, values in found.items()}
+        for name, found in history.items()
+    }
+    return (booster, plain) if some.number == first else None
 
 
 def _first_with_rows(here: LocalRows, trained_on: int) -> int:

@@ -110,12 +110,13 @@ class DataSummary:
         positive = np.sum(list(positive_of.values()), axis=0)
         if len(classes) < 2:
             raise InvalidArgumentError(
-                f"The number of classes has to be greater than one; got 1 class: {classes[0]!r}"
+                "The number of classes has to be greater than one; got 1 class: "
+                f"{classes.tolist()[0]!r}"
             )
         if not positive.all():
             raise InvalidArgumentError(
-                f"no item of class {classes[positive == 0][0]!r} has a positive weight; remove "
-                "the class"
+                f"no item of class {classes[positive == 0].tolist()[0]!r} has a positive weight; "
+                "remove the class"
             )
         moments = [found.moments for found in ordered if found.moments is not None]
         total = functools.reduce(Moments.merged, moments) if moments else None

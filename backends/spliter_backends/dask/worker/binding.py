@@ -12,7 +12,7 @@ import numpy as np
 from distributed import Worker, get_worker
 
 from spliter import Partition
-from spliter.backend import BlockSource
+from spliter.backend import BlockSource, may_move
 from spliter_backends.dask.worker.source import PartitionReader, WorkerSource
 
 
@@ -48,7 +48,8 @@ def run_at_location(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
         Result of the function.
     """
     worker = get_worker()
-    _ensure_local(worker, [*args, *kwargs.values()])
+    if may_move(fn):
+        _ensure_local(worker, [*args, *kwargs.values()])
     bound = {name: _bind_argument(worker, value) for name, value in kwargs.items()}
     return fn(*[_bind_argument(worker, value) for value in args], **bound)
 
