@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from spliter.pipeline._annotations.groups import AGGREGATES, Aggregates
+from spliter.pipeline._annotations.groups import AGGREGATES, GROUP_OPTIONS, Aggregates
 from spliter.pipeline._annotations.pandas import (
     COLUMNS,
     DIVISION,
@@ -248,17 +248,19 @@ def _item(value: Any, indexer: str, key: Any) -> Any:
 class LazyGroupBy:
     """Groups of a lazy frame; commutative aggregates are captured, the rest evaluates."""
 
-    def __init__(self, value: LazyFrame, by: Any, as_index: bool, selection: Any = None) -> None:
+    def __init__(
+        self, value: LazyFrame, by: Any, options: dict[str, bool], selection: Any = None
+    ) -> None:
         self._value = value
         self._by = by
-        self._as_index = as_index
+        self._options = options
         self._selection = selection
 
     def __getitem__(self, key: Any) -> Any:
         """Select columns."""
         if self._selection is not None or not _are_columns(key):
             return self._evaluated()[key]
-        return LazyGroupBy(self._value, self._by, self._as_index, key)
+        return LazyGroupBy(self._value, self._by, self._options, key)
 
     def __getattr__(self, name: str) -> Any:
         """Return an aggregate that is captured, or evaluate."""
@@ -275,22 +277,22 @@ class LazyGroupBy:
         return len(self._evaluated())
 
     def _evaluated(self) -> Any:
-        grouped = compute(self._value).groupby(self._by, as_index=self._as_index)
+        grouped = compute(self._value).groupby(self._by, **self._options)
         return grouped if self._selection is None else grouped[self._selection]
 
     def _aggregate(self, name: str, *args: Any, **kwargs: Any) -> Any:
         if args or kwargs:
             return getattr(self._evaluated(), name)(*args, **kwargs)
-        kind = Aggregates(self._by, self._selection, name, self._as_index)
+        kind = Aggregates(self._by, self._selection, name, self._options)
         return capture_frame(kind, aggregation(kind), (self._value,), {})
 
 
 def _group(value: LazyFrame, by: Any = None, **kwargs: Any) -> Any:
     empty = value._meta.empty
-    if empty.ndim == 1 or not _are_columns(by) or kwargs.keys() - {"as_index"}:
+    if empty.ndim == 1 or not _are_columns(by) or kwargs.keys() - GROUP_OPTIONS:
         return plain(method_of("groupby"), (value, by), kwargs)
-    empty.groupby(by)  # raises the error of a missing column
-    return LazyGroupBy(value, by, **{"as_index": True, **kwargs})
+    empty.groupby(by, **kwargs)  # raises the error of a missing column
+    return LazyGroupBy(value, by, kwargs)
 
 
 def _are_columns(key: Any) -> bool:

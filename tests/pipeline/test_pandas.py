@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from spliter import WholeArrayError, split
 from spliter.pipeline import Groups, Rows, explain, lazy, options, pipeline, splittable, unknown
+from spliter.pipeline._annotations.groups import AGGREGATES
 from spliter.pipeline._annotations.pandas import (
     DATE_METHODS,
     DATE_PROPERTIES,
@@ -142,6 +143,8 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "groups": lambda df: df.groupby("key")["x"].sum(),
     "groups of two": lambda df: df.groupby(["key", "flag"])[["x", "n"]].max(),
     "groups as columns": lambda df: df.groupby(["key", "n"], as_index=False)["y"].min(),
+    "groups as they appear": lambda df: df.groupby("text", sort=False)["n"].sum(),
+    "groups of missing keys": lambda df: df.groupby(["x", "text"], dropna=False)[["n"]].mean(),
     "counts": lambda df: df.groupby("text").count(),
     "means": lambda df: df.groupby("key")[["x", "n"]].mean().unstack(),
 }
@@ -191,6 +194,23 @@ def test_annotated_methods_are_cut(name: str) -> None:
         shown = explain(PROGRAMS[name], FRAME)
     assert "23 items in batches of 5" in shown
     assert "evaluated at" not in shown or name == "array"
+
+
+@pytest.mark.parametrize("observed", [False, True])
+@pytest.mark.parametrize("name", AGGREGATES)
+@pytest.mark.parametrize("batch", [1, 5, ROWS])
+def test_groups_of_categories(observed: bool, name: str, batch: int) -> None:
+    kinds = FRAME["text"].astype("category").cat.set_categories(["x1", "none", " Ab", ""])
+    assert kinds.hasnans
+    frame = FRAME.assign(kind=kinds)
+
+    def program(df: Any) -> Any:
+        groups = df.groupby(["kind", "flag"], observed=observed)
+        return getattr(groups[["n", "y"]], name)()
+
+    with options(batch=batch, threads=2):
+        assert "evaluated at" not in explain(program, frame)
+        same(pipeline(program)(frame), program(frame))
 
 
 WORKLOADS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -22,14 +23,14 @@ class Aggregates:
         Columns to aggregate; ``None`` for all others.
     name : str
         Method of pandas' group-by.
-    as_index : bool
-        Whether the keys are the index of the result.
+    options : mapping of str to bool
+        Of ``groupby``: ``as_index``, ``sort``, ``observed`` and ``dropna``, if given.
     """
 
     by: Any
     selection: Any
     name: str
-    as_index: bool
+    options: Mapping[str, bool]
 
     @property
     def __name__(self) -> str:
@@ -54,7 +55,7 @@ class Aggregates:
 
     def __call__(self, frame: Any) -> Any:
         """Aggregate, as pandas does."""
-        grouped = frame.groupby(self.by, as_index=self.as_index)
+        grouped = frame.groupby(self.by, **self.options)
         return getattr(grouped if self.selection is None else grouped[self.selection], self.name)()
 
     def partial(self, frame: Any) -> Any:
@@ -62,7 +63,7 @@ class Aggregates:
         columns = self.columns(frame)
         if self.name == "mean":
             frame = as_doubles(frame, columns)
-        grouped = frame.groupby(self.by, as_index=False, sort=False)[columns]
+        grouped = self._as_columns(frame)[columns]
         if self.name != "mean":
             return getattr(grouped, self.name)()
         return grouped.sum().join(grouped.count()[columns].add_suffix(COUNT))
@@ -72,13 +73,18 @@ class Aggregates:
         both = concatenate([one, other])
         if len(both) <= MAX_UNCOMBINED:
             return both
-        return getattr(both.groupby(self.by, as_index=False, sort=False), self.combining)()
+        return getattr(self._as_columns(both), self.combining)()
+
+    def _as_columns(self, frame: Any) -> Any:
+        """Group for rows that are combined later: in order of appearance, without empty groups."""
+        options = {**self.options, "as_index": False, "sort": False, "observed": True}
+        return frame.groupby(self.by, **options)
 
     def finish(self, partial: Any) -> Any:
         """Combine and sort the rows, and make the result of pandas."""
         if self.name != "mean":
             return replace(self, name=self.combining)(partial)
-        grouped = partial.groupby(self.by)
+        grouped = partial.groupby(self.by, **self.options)
         counts = [each for each in partial.columns if each.endswith(COUNT)]
         sums = grouped[self.selection or self.columns(partial.drop(columns=counts))].sum()
         return sums / grouped[counts].sum().to_numpy().reshape(sums.shape)
@@ -92,12 +98,17 @@ class Aggregates:
             and all(isinstance(each, str) for each in frame.columns)
             and len({*self.keys, *columns}) == len(self.keys) + len(columns)
             and (self.name == "count" or all(map(is_number, dtypes)))
-            and (self.name != "mean" or (self.as_index and all(map(has_double_mean, dtypes))))
+            and (self.name != "mean" or self._has_mean(dtypes))
         )
+
+    def _has_mean(self, dtypes: Sequence[Any]) -> bool:
+        return self.options.get("as_index", True) and all(map(has_double_mean, dtypes))
 
 
 AGGREGATES: Final = ("sum", "min", "max", "count", "mean")
 """Methods of a group-by that are computed from those of pieces."""
+
+GROUP_OPTIONS: Final = {"as_index", "sort", "observed", "dropna"}
 
 COUNT: Final = "\0count"
 """Suffix of the columns with the number of values; NUL keeps it apart from names of users."""
