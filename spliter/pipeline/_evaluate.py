@@ -14,7 +14,7 @@ from spliter.pipeline._graph import Call, Graph, Node, Site
 from spliter.pipeline._options import CURRENT, Options
 from spliter.pipeline._planner import Plan, Stage, needed, plan_for
 from spliter.pipeline._program import compile_stage
-from spliter.pipeline._results import Arrays, Pieces
+from spliter.pipeline._results import Arrays, Pieces, check_nothing
 from spliter.pipeline._runner import Failure, run_batches
 from spliter.pipeline._types import Axis
 from spliter.pipeline._warnings import WarningRecorder
@@ -133,6 +133,8 @@ def run_whole(calls: Iterable[Call], recorder: WarningRecorder) -> None:
                 f"{call.name} returned {len(results)} results, and its annotation names "
                 f"{len(call.outputs)}; correct returns="
             )
+        if not call.outputs:
+            check_nothing(result, call)
         for number, node in call.live_outputs():
             node.finish(results[number] if len(call.outputs) > 1 else result)
 

@@ -14,6 +14,7 @@ from spliter.pipeline._elementwise import stand_in
 from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Node, Typing
 from spliter.pipeline._inner_loops import addresses_of
 from spliter.pipeline._planner import Stage
+from spliter.pipeline._results import check_nothing
 from spliter.pipeline._types import (
     Axis,
     Broadcast,
@@ -389,3 +390,5 @@ def run_step(step: Step, values: list[Any], start: int) -> None:
     elif step.results:
         for register, value in zip(step.results, result, strict=True):
             values[register] = value
+    else:
+        check_nothing(result, step.call)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from spliter._errors import AnnotationError
+from spliter.pipeline._graph import Call
 from spliter.pipeline._types import Axis, SplitType
 
 
@@ -72,6 +73,15 @@ class Arrays(Pieces):
         shape[self.kind.axis] = self.length
         fortran = piece.ndim > 1 and self.kind.axis == piece.ndim - 1
         return np.empty(shape, piece.dtype, order="F" if fortran else "C")
+
+
+def check_nothing(result: Any, call: Call) -> None:
+    """Refuse the result of a call that is annotated to return nothing: it would be lost."""
+    if result is not None:
+        raise AnnotationError(
+            f"{call.name} ({call.site}) returned {type(result).__name__}, and its annotation says "
+            "returns=None; name the split type of the result, or let the function return nothing"
+        )
 
 
 def check_length(kind: SplitType, piece: Any, expected: int, name: str) -> None:

@@ -272,6 +272,16 @@ def test_groups_keep_missing_keys() -> None:
         pd.testing.assert_series_equal(ours(frame), sums(frame))
 
 
+@pytest.mark.parametrize("rows", [1, 20])
+def test_a_result_of_a_function_annotated_without_one_is_not_dropped(rows: int) -> None:
+    doubled = splittable(lambda x: x * 2, x=Rows(), returns=None)
+    with (
+        options(batch=3),
+        pytest.raises(AnnotationError, match=r"py:\d+\) returned ndarray.*returns=None"),
+    ):
+        pipeline(doubled)(np.arange(rows))
+
+
 def test_annotations_of_more_results_than_there_are_are_refused() -> None:
     two = splittable(lambda x: x + 1, x=Rows(), returns=(Rows(), Rows()))
     with options(batch=3), pytest.raises(AnnotationError, match="returned 1 results"):
