@@ -119,8 +119,17 @@ class Axis(SplitType):
         return take_rows(value, slice(start, stop))
 
     def merge(self, pieces: Sequence[Any]) -> Any:
-        """Concatenate pieces along the axis."""
-        return np.concatenate(pieces, axis=self.axis) if self.axis else concatenate(pieces)
+        """Concatenate pieces along the axis; a subclass of arrays is kept as by slicing."""
+        first = pieces[0]
+        is_masked = isinstance(first, np.ma.MaskedArray)
+        if is_masked and self.axis:  # numpy.concatenate drops the mask
+            rows = [piece.swapaxes(0, self.axis) for piece in pieces]
+            return concatenate(rows).swapaxes(0, self.axis)
+        merged = np.concatenate(pieces, axis=self.axis) if self.axis else concatenate(pieces)
+        if isinstance(first, np.ndarray) and type(first) is not np.ndarray and not is_masked:
+            merged = merged.view(type(first))
+            merged.__array_finalize__(first)
+        return merged
 
 
 @functools.cache

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from spliter import AnnotationError, InvalidArgumentError, split
-from spliter.pipeline import Groups, Rows, SplitType, lazy, options, pipeline, splittable
+from spliter.pipeline import Axis, Groups, Rows, SplitType, lazy, options, pipeline, splittable
 
 
 def scale(values: Any) -> None:
@@ -235,6 +235,29 @@ def test_changes_before_an_error_are_those_of_the_plain_program(kind: type[BaseE
     same(x, np.arange(1.0, 9.0))
     assert out == [0.0, 36.0]
     same(named["new"], x * 2)
+
+
+class Measured(np.ndarray[Any, Any]):
+    """An array with a unit."""
+
+    def __array_finalize__(self, other: Any) -> None:
+        self.unit = getattr(other, "unit", None)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_annotated_functions_keep_subclasses_of_arrays(axis: int) -> None:
+    values = np.arange(48.0).reshape(6, 8)
+    measured = values.view(Measured)
+    measured.unit = "m"
+    double = splittable(lambda x: x * 2, x=Axis(axis), returns=Axis(axis))
+    with options(batch=3, threads=2):
+        found = pipeline(double)(measured)
+        assert (type(found), found.unit) == (Measured, "m")
+        np.testing.assert_array_equal(np.asarray(found), values * 2)
+        masked = pipeline(double)(np.ma.masked_greater(values, 30))
+        assert type(masked) is np.ma.MaskedArray
+        assert masked.count() == 31
+        np.testing.assert_array_equal(masked.filled(-1), np.where(values > 30, -1, values * 2))
 
 
 def test_a_copy_of_a_lazy_array_is_another_array() -> None:
