@@ -130,7 +130,10 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         if not _is_basic(key):
             return plain(operator.getitem, (self, key), {})
         if isinstance(key, tuple) and key[0] == slice(None) and not meta.is_known:
-            return self._by_rows(key, OPERATOR, (meta.length, *meta.empty[key].shape[1:]))
+            view = self._by_rows(key, OPERATOR, (meta.length, *meta.empty[key].shape[1:]))
+            if isinstance(view, LazyArray):
+                self._graph.root().add_view(view, self, computed(key))
+            return view
         data = self._real()
         view = data[computed(key)]
         if isinstance(view, np.ndarray):
@@ -155,7 +158,15 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
             before = compute(self)
             before[computed(key)] = computed(value)
 
+    def _before_change(self) -> None:
+        """Evaluate if it is a view of a pending value, or there is one of it: both will change."""
+        for view, base, _ in self._graph.root().views:
+            if self is view() or self is base():
+                compute(self)
+                return
+
     def _assign(self, target: Lazy, value: Any, where: dict[str, Any]) -> None:
+        self._before_change()
         if type(value) in (int, float, complex):
             with np.errstate(all="ignore"):
                 np.empty(1, self.dtype)[0] = value  # raises, if the dtype cannot hold it
@@ -366,6 +377,7 @@ def _capture_into(
 ) -> Any:
     """Capture a call with ``out``; return what was passed as ``out``."""
     if isinstance(out, LazyArray):
+        out._before_change()
         node = out._node
         if node.is_pending:
             out._replace(capture(ufunc, inputs, kwargs, UFUNC, into=node))

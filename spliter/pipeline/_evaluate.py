@@ -66,6 +66,7 @@ def evaluate(graph: Graph) -> None:
         finally:
             # A failed call fails again if its result is used; arrays are not changed twice.
             graph.pending = [call for call in pending if call not in done]
+            graph.settle_views()
             graph.end()
         recorder.warn()
 

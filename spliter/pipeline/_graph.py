@@ -301,6 +301,8 @@ class Graph:
         self.lock: Any = threading.RLock()
         self.sources: dict[int, Node] = {}
         self.locked: list[Any] = []
+        self.views: list[tuple[weakref.ref[Any], Callable[[], Any], Any]] = []
+        """Lazy views of pending values, functions that return these values, and the indexes."""
         self.has_escaped = False
         """Whether the program has got an array as it is, so that later changes must not wait."""
         self.was_planned = False
@@ -329,6 +331,26 @@ class Graph:
             self.sources[id(data)] = node
         return node
 
+    def add_view(self, view: Any, base: Any, index: Any) -> None:
+        """Remember that a lazy value is a view of another one, if the program still holds that."""
+        is_view = any(each() is base for each, *_ in self.views)
+        # Between two views that are held there may be one that only they refer to.
+        find: Callable[[], Any] = (lambda: base) if is_view else weakref.ref(base)
+        self.views.append((weakref.ref(view), find, index))
+
+    def settle_views(self) -> None:
+        """Make evaluated views share the memory of what they are views of, for later changes."""
+        pending = []
+        for entry in self.views:
+            view, base, index = entry[0](), entry[1](), entry[2]
+            if view is None or base is None:
+                continue
+            if base._node.is_pending:
+                pending.append(entry)
+            else:
+                view._take_over(self.source(base._node.data[index]))
+        self.views = pending
+
     def lock_inputs(self, call: Call) -> None:
         """Make inputs of a call read-only while calls are pending, unless a call writes them."""
         written = {id(node.data) for each in self.pending for node in each.writes}
@@ -354,9 +376,11 @@ class Graph:
             self.pending = sorted(self.pending + other.pending, key=lambda call: call.number)
             self.sources.update(other.sources)
             self.locked += other.locked
+            self.views += other.views
             self.has_escaped |= other.has_escaped
             self.was_planned |= other.was_planned
             other.pending, other.sources, other.locked, other.merged_into = [], {}, [], self
+            other.views = []
 
 
 _evaluated: Final[set[Graph]] = set()

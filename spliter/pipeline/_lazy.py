@@ -33,10 +33,14 @@ class Lazy:
         """Take over a newer version of the value, lazy or not."""
         if not isinstance(newer, Lazy):
             self._node.finish(newer)
-            return
+        else:
+            self._take_over(newer._node)
+
+    def _take_over(self, node: Node) -> None:
+        """Be the value of another node."""
         self._node.lazy = None
-        self._node = newer._node
-        self._node.lazy = weakref.ref(self)
+        self._node = node
+        node.lazy = weakref.ref(self)
 
     def __getattr__(self, name: str) -> Any:
         """Evaluate, and return an attribute of the value."""

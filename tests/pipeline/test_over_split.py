@@ -208,3 +208,13 @@ def test_times_and_places_over_a_split() -> None:
         assert pipeline(lambda x: x.mean())(parts) == times.mean()
         with pytest.raises(WholeArrayError, match="searchsorted"):
             pipeline(lambda x: np.searchsorted(x, np.timedelta64(3, "s")))(parts)
+
+
+def test_changes_of_a_view_of_a_distributed_array_are_refused() -> None:
+    def body(x: Any) -> Any:
+        column = x[:, 0]
+        column += 1
+        return x * 1
+
+    with pytest.raises(WholeArrayError, match="needs all rows"):
+        pipeline(body)(split([np.ones((2, 2)), np.ones((1, 2))]))

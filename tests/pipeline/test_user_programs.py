@@ -64,6 +64,36 @@ def changed_between(x: Any) -> Any:
     return before, between, sums, after, sums - x
 
 
+def chosen(x: Any) -> Any:
+    table = x.reshape(4, 2)
+    return table[table[:, 0] > 1]
+
+
+def views_of_chosen(x: Any) -> Any:
+    one, other, third = chosen(x), chosen(x), chosen(x)
+    first, second = one[:, 0], other[:, 1]
+    first += 1
+    other += 1
+    third[:, ::-1][:, :1][...] = 5
+    np.multiply(third[:, 0], 3, out=third[:, 0])
+    return one, first, other, second, third, third[:, 1]
+
+
+def views_of_views(x: Any) -> Any:
+    backwards = chosen(x)[:, ::-1]
+    last = backwards[:, :1]
+    last -= 7
+    rows = chosen(x)
+    right = rows[:, 1:]
+    column = right[:, 0]
+    total = float(column.sum())
+    column += 1
+    rows[rows[:, 1] > 4] = 0
+    right **= 2
+    np.asarray(rows[:, 0])[...] += 10
+    return backwards, last, rows, right, column, total, chosen(x)[:, None] - 1
+
+
 def masked_between(x: Any) -> Any:
     masked = np.ma.masked_less(np.cumsum(x), 5)
     return (masked + x).filled(-1), (x * masked).sum(), np.add(x, masked).filled(0)
@@ -132,6 +162,8 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
     "around a median": around_median,
     "changed between": changed_between,
     "masked between": masked_between,
+    "views of chosen rows": views_of_chosen,
+    "views of views": views_of_views,
     "mean of times": lambda x: x.astype("m8[s]").mean(),
     "flat": lambda x: setattr(x, "flat", 3),
     "real parts": lambda x: setattr(x.reshape(2, 4), "real", 3),
