@@ -137,7 +137,7 @@ class CallTypes:
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return the one typing of the annotation, unless lengths differ."""
         cut = self._cut(call, known)
-        if cut is None:
+        if cut is None or any(map(_loses_changes, self.inputs, call.inputs)):
             return
         inputs, outputs = cut
         lengths = {
@@ -193,6 +193,12 @@ class CallTypes:
             None,
         )
         return _metas_on_empty(call, Typing(*cut, length)) or nothing
+
+
+def _loses_changes(kind: AnyType, node: Node) -> bool:
+    """Return whether an argument that is changed is cut into copies, as frames and lists are."""
+    is_rows = isinstance(kind, Mut) and isinstance(kind.type, Axis | Generic)
+    return is_rows and not isinstance(node.data, np.ndarray)
 
 
 def _metas_on_empty(call: Call, typing: Typing) -> tuple[Meta, ...] | None:

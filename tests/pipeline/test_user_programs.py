@@ -13,7 +13,18 @@ import pandas as pd
 import pytest
 
 from spliter import AnnotationError, InvalidArgumentError, split
-from spliter.pipeline import Axis, Groups, Rows, SplitType, lazy, options, pipeline, splittable
+from spliter.pipeline import (
+    Axis,
+    Generic,
+    Groups,
+    Rows,
+    SplitType,
+    lazy,
+    mut,
+    options,
+    pipeline,
+    splittable,
+)
 
 
 def scale(values: Any) -> None:
@@ -325,6 +336,24 @@ def test_groups_keep_missing_keys() -> None:
     ours = pipeline(splittable(sums, frame=Rows(), returns=Groups("sum")))
     with options(batch=2):
         pd.testing.assert_series_equal(ours(frame), sums(frame))
+
+
+def double_first(m: Any) -> None:
+    if isinstance(m, pd.DataFrame):
+        m["a"] = m["a"] * 2
+    else:
+        m[0] = m[0] * 2
+
+
+@pytest.mark.parametrize("kind", [Rows(), Generic("S")])
+def test_values_that_are_not_cut_into_views_are_changed_whole(kind: Any) -> None:
+    changed = pipeline(splittable(double_first, m=mut(kind), returns=None))
+    for value in (pd.DataFrame({"a": np.ones(20)}), [1.0] * 20, pd.Series(np.ones(20))):
+        ours, plain = copy.deepcopy(value), copy.deepcopy(value)
+        double_first(plain)
+        with options(batch=3):
+            changed(ours)
+        same(ours, plain)
 
 
 @pytest.mark.parametrize("rows", [1, 20])
