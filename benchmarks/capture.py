@@ -37,7 +37,7 @@ def measure() -> tuple[float, float, float]:
     """Return the seconds of capture, of planning and of the whole, for all calls of all runs."""
     run, graphs = pipeline(body), [Graph(returns=True) for _ in range(RUNS)]
     at = [time.process_time()]
-    results = [captured(body, graph, (NUMBERS,), {}, []) for graph in graphs]
+    results = [captured(body, graph, (NUMBERS,), {}, {}) for graph in graphs]
     at.append(time.process_time())
     for graph in graphs:
         plan(needed(graph.pending))

@@ -8,7 +8,7 @@ import inspect
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -83,7 +83,7 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
         if nbytes <= plain_nbytes and CURRENT.get().runs_plain(nbytes):
             return fn(*args, **kwargs)
         graph = Graph(returns=True)
-        containers: list[tuple[Any, Any]] = []
+        containers: Containers = {}
         result = captured(fn, graph, args, kwargs, containers)
         evaluate(graph.root())
         given_of = _written_back(containers)
@@ -96,14 +96,18 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
     return run
 
 
-def _written_back(containers: list[tuple[Any, Any]]) -> dict[int, Any]:
+Containers: TypeAlias = dict[int, tuple[Any, Any]]
+"""Lists and dicts among the arguments by their `id`, each with what the function gets for it."""
+
+
+def _written_back(containers: Containers) -> dict[int, Any]:
     """Change the caller's lists and dicts as the body has; return them, by the body's own."""
     given_of: dict[int, Any] = {}
 
     def final(item: Any) -> Any:
         return given_of[id(item)] if id(item) in given_of else computed(item)
 
-    for given, made in containers:  # inner ones first
+    for given, made in containers.values():  # inner ones first
         if isinstance(given, dict):
             items = {key: final(item) for key, item in made.items()}
             if list(items) != list(given) or any(items[key] is not given[key] for key in items):
@@ -122,7 +126,7 @@ def captured(
     graph: Graph,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    containers: list[tuple[Any, Any]],
+    containers: Containers,
 ) -> Any:
     """Run a function on lazy arguments; return what it returns, not evaluated.
 
@@ -133,7 +137,7 @@ def captured(
         Of the arguments.
     args, kwargs
         Plain arguments.
-    containers : list of (object, object)
+    containers : dict of int to (object, object)
         To which each list and dict among the arguments is added, and what the function gets for it.
     """
     annotated = annotated_of(fn)
@@ -151,17 +155,20 @@ def captured(
         raise
 
 
-def wrapped(value: Any, graph: Graph, containers: list[tuple[Any, Any]]) -> Any:
+def wrapped(value: Any, graph: Graph, containers: Containers) -> Any:
     """Return a value with arrays and frames made lazy, also in lists, tuples and dicts."""
     if is_capturable(value):
-        return wrap(graph.source(value), graph)
+        node = graph.source(value)
+        return node.lazy() if node.is_held and node.lazy else wrap(node, graph)
+    if id(value) in containers:  # passed twice, it is one object for the function, too
+        return containers[id(value)][1]
     made: Any = value
     if type(value) is dict:
         made = {key: wrapped(item, graph, containers) for key, item in value.items()}
     elif type(value) in (list, tuple):
         made = type(value)(wrapped(item, graph, containers) for item in value)
     if type(value) in (list, dict):
-        containers.append((value, made))
+        containers[id(value)] = value, made
     return made
 
 

@@ -50,7 +50,7 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
     evaluated: list[tuple[str, Plan]] = []
     token = TRACE.set(evaluated)
     try:
-        result = captured(getattr(fn, "__wrapped__", fn), graph, args, kwargs, [])
+        result = captured(getattr(fn, "__wrapped__", fn), graph, args, kwargs, {})
     finally:
         TRACE.reset(token)
     last = plan_for(options, needed(graph.root().pending))

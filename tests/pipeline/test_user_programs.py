@@ -250,6 +250,24 @@ def test_results_of_frames_are_those_of_the_plain_program(name: str) -> None:
     same(found, expected)
 
 
+def test_an_object_passed_twice_is_one_object() -> None:
+    def body(items: Any, more: Any, named: Any, frame: Any, other: Any) -> Any:
+        items.append(1)
+        more.append(2)
+        named["a"].append(3)
+        frame["z"] = frame["n"] * 2
+        other["w"] = 1
+        return items is more, named["a"] is named["b"], list(frame.columns), list(other.columns)
+
+    outcomes = []
+    for run in (body, pipeline(body)):
+        items, shared, frame = [np.ones(20)], [np.zeros(20)], pd.DataFrame({"n": np.arange(20)})
+        with options(batch=3):
+            found = run(items, items, {"a": shared, "b": shared}, frame, frame)
+        outcomes.append((found, len(items), len(shared), list(frame.columns)))
+    assert outcomes[0] == outcomes[1]
+
+
 def test_lists_and_dicts_of_the_caller_change_as_in_the_plain_program() -> None:
     x, untouched = np.arange(8.0), np.ones(3)
     out: list[Any] = [1.0]
