@@ -28,6 +28,7 @@ from spliter.pipeline._graph import (
     ArrayMeta,
     Shape,
     common_graph,
+    meta_of,
 )
 from spliter.pipeline._lazy import (
     BINARY,
@@ -61,10 +62,24 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
             compute(self)
         return cast(tuple[int, ...], self._meta.shape)
 
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        self._describe_anew("shape", computed(value))
+
     @property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of the elements."""
         return self._meta.dtype
+
+    @dtype.setter
+    def dtype(self, value: Any) -> None:
+        self._describe_anew("dtype", value)
+
+    def _describe_anew(self, name: str, value: Any) -> None:
+        """Evaluate, and set the shape or the dtype of the array itself."""
+        data = compute(self)
+        setattr(data, name, value)
+        self._node.meta = meta_of(data)
 
     @property
     def ndim(self) -> int:
@@ -100,6 +115,15 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         """Evaluate, and return the array."""
         self._graph.root().has_escaped = True
         return np.array(compute(self), dtype, copy=copy)
+
+    def __bytes__(self) -> bytes:
+        """Evaluate, and return a copy of the memory."""
+        return bytes(compute(self))
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """Evaluate, and return the memory; asked for since Python 3.12."""
+        self._graph.root().has_escaped = True
+        return memoryview(compute(self))
 
     def __getattr__(self, name: str) -> Any:
         """Return a method that evaluates, or evaluate and return another attribute."""

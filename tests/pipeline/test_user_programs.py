@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -73,6 +74,23 @@ def changed_between(x: Any) -> Any:
     after = np.add(sums, x, out=sums)
     after -= sums[::-1]
     return before, between, sums, after, sums - x
+
+
+def reshaped(x: Any) -> Any:
+    first, last = x * 2, x
+    first.shape = (2, -1)
+    first += [[1], [2]]
+    last.shape = (4, 2)
+    other = (x + 1).astype("i8")
+    other.dtype = np.dtype("u4")
+    return first, first.sum(axis=0), last * 2, other, other.shape
+
+
+def written_buffer(x: Any) -> Any:
+    twice = x * 2
+    view: Any = memoryview(twice)
+    view[3] = 99.0
+    return twice, bytearray(x), memoryview(x).tolist()
 
 
 def chosen(x: Any) -> Any:
@@ -181,6 +199,9 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
     "ordered": lambda x: collections.OrderedDict(b=x * 2, a=x + 1),
     "by default": lambda x: collections.defaultdict(list, a=x + 1),
     "method": Filter().run,
+    "reshaped in place": reshaped,
+    "bytes": lambda x: bytes(x.astype(np.uint16)),
+    **({"buffer": written_buffer} if sys.version_info >= (3, 12) else {}),
 }
 
 
