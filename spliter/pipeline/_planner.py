@@ -9,8 +9,9 @@ a call needs whole was made by an earlier stage::
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -88,7 +89,7 @@ LAST: Final = 2**62
 """Number of the stage of postponed calls, which is after all others."""
 
 SMALL: Final = 64
-"""Times that a result has the elements of an operand which is small: less than 2% of the work."""
+"""Times that the largest value has the elements of one that is small: less than 2% of the work."""
 
 
 def needed(pending: Sequence[Call]) -> list[Call]:
@@ -136,65 +137,87 @@ def _nbytes(node: Node) -> int:
     return 0
 
 
-def plan(calls: Sequence[Call], first: Sequence[Call] = ()) -> Plan:
+def plan(calls: Sequence[Call]) -> Plan:
     """Place each call in the earliest stage that its inputs and its memory allow.
 
     Parameters
     ----------
     calls : sequence of Call
         In program order; inputs of pending calls are results of calls before them.
-    first : sequence of Call
-        Those to run on whole values, before all others.
     """
-    stages = [Stage(None, "its small result is needed whole")] if first else []
-    for call in first:
-        stages[0].add(call, _whole(call))
-    stage_of = dict.fromkeys(first, 0)
+    stages: list[Stage] = []
+    stage_of: dict[Call, int] = {}
     postponed: list[Call] = []
     writers = any(call.writes for call in calls)
-    for at, call in enumerate(calls):
-        if call in first:
-            continue
+    reduced, small = _reduced_and_small(calls)
+    for at, call in enumerate(_with_first(reduced, calls) if small and not writers else calls):
         before = [node.call for node in call.inputs if node.call is not None]
         if writers:
             before += [each for each in calls[:at] if next(conflicts(each, call), None)]
         numbers = [stage_of.get(each, LAST) for each in before]
         earliest = max(numbers, default=0)
-        found = None if earliest == LAST else _place(stages, earliest, call)
+        found = None
+        if earliest != LAST:
+            found = (_place_whole if call in small else _place)(stages, earliest, call)
         if found is None:
             postponed.append(call)
             continue
         number, typing = found
-        if number > earliest and not writers and (small := _small_makers(call, first)):
-            return plan(calls, sorted({*first, *small}, key=lambda call: call.number))
         stage_of[call] = number
         stages[number].add(call, typing)
     _mark_stored(stages, postponed)
     return Plan(stages, postponed)
 
 
-def _small_makers(call: Call, first: Sequence[Call]) -> set[Call]:
-    """Return the calls that make small operands of a large call from small values that exist.
+def _reduced_and_small(calls: Sequence[Call]) -> tuple[set[Call], set[Call]]:
+    """Return the calls whose results are small beside other values, and those all of whose are.
 
-    Run before, they leave the large call in the stage of its other operands.
+    To cut the latter would cut large values at the same, few items.
     """
-    limit = max([_size(node) or 0 for _, node in call.live_outputs()], default=0) // SMALL
-    return {each for node in call.inputs for each in _makers(node, limit, first)}
+    sizes = {node: _size(node) for call in calls for node in call.inputs}
+    limit = max((size or 0 for size in sizes.values()), default=0) // SMALL
+    few = {node for node, size in sizes.items() if size is not None and size <= limit}
+    if not few:
+        return set(), set()
+    reduced = {
+        call
+        for call in calls
+        if not call.writes
+        and all((_size(node) or LAST) <= limit for _, node in call.live_outputs())
+    }
+    return reduced, {call for call in reduced if few.issuperset(call.inputs)}
 
 
-def _makers(node: Node, limit: int, first: Sequence[Call]) -> set[Call]:
-    """Return the calls that make a value, and its operands; none if one of the values is large."""
-    found: set[Call] = set()
-    nodes = [node]
-    while nodes:
-        each = nodes.pop()
-        size = _size(each)
-        if size is None or size > limit:
-            return set()
-        if each.call is not None and each.call not in first:
-            found.add(each.call)
-            nodes += each.call.inputs
-    return found
+def _with_first(chosen: set[Call], calls: Sequence[Call]) -> Iterator[Call]:
+    """Yield calls after those they need, some of them as early as possible.
+
+    A large call that needs a small value then joins the stage of its other operands.
+    """
+    waiting: dict[Call, int] = {}
+    users: dict[Call, list[Call]] = {}
+    for call in calls:
+        makers = {node.call for node in call.inputs if node.call is not None}
+        waiting[call] = len(makers)
+        for each in makers:
+            users.setdefault(each, []).append(call)
+    ready = [(call not in chosen, call.number, call) for call in calls if not waiting[call]]
+    heapq.heapify(ready)
+    while ready:
+        *_, call = heapq.heappop(ready)
+        yield call
+        for user in users.get(call, ()):
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(ready, (user not in chosen, user.number, user))
+
+
+def _place_whole(stages: list[Stage], first: int, call: Call) -> tuple[int, Typing]:
+    """Return a stage in which a call runs once, a new one if need be."""
+    for number in range(first, len(stages)):
+        if stages[number].is_whole:
+            return number, _whole(call)
+    stages.append(Stage(None, "its values are small"))
+    return len(stages) - 1, _whole(call)
 
 
 def _size(node: Node) -> int | None:

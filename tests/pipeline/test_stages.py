@@ -71,6 +71,17 @@ def test_calls_on_a_result_of_which_nothing_was_known_are_captured() -> None:
     assert stages(spread, x) == ["median", "subtract square add divide sqrt"]
 
 
+def test_calls_on_small_values_neither_cut_large_ones_nor_part_them() -> None:
+    (x,) = uniform((0, 1), n=64 * 150)
+    table = x.reshape(-1, 4)
+    standardized = pipeline(lambda x: (x - x.mean(axis=0)) / (x.std(axis=0) + 1e-9))
+    assert stages(standardized, table) == ["mean std", "add", "subtract divide"]
+    weighted = pipeline(lambda x, w: ((x * (w * 2)) ** 2).sum(axis=1))
+    assert stages(weighted, table, np.ones(4)) == ["multiply", "multiply pow sum"]
+    with options(batch=99, threads=2):
+        np.testing.assert_array_equal(weighted(table, np.ones(4)), ((table * 2) ** 2).sum(axis=1))
+
+
 def test_small_operands_needed_whole_are_computed_before() -> None:
     (mass,) = uniform((0, 1))
     large = np.outer(mass, mass)
