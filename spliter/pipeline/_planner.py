@@ -9,7 +9,9 @@ a call needs whole was made by an earlier stage::
 
 from __future__ import annotations
 
+import collections
 import heapq
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +19,7 @@ from typing import Final, cast
 
 from spliter.pipeline._graph import ArrayMeta, Call, Node, Typing
 from spliter.pipeline._options import Options
-from spliter.pipeline._overlap import conflicts, same_view
+from spliter.pipeline._overlap import Access, Accesses, Key, Memory
 from spliter.pipeline._types import Reduction, SplitType, broadcast, nbytes_of
 
 
@@ -43,8 +45,8 @@ class Stage:
     stored: list[Node] = field(default_factory=list)
     """Results that the program holds or a later stage needs."""
 
-    has_writes: bool = False
-    """Whether a call changes a value in place."""
+    accesses: Accesses = field(default_factory=Accesses)
+    """Of memory that a call of the program writes."""
 
     @property
     def is_whole(self) -> bool:
@@ -61,11 +63,12 @@ class Stage:
         """Values that exist and that its calls change in place."""
         return [node for call, _ in self.calls for node in call.writes]
 
-    def add(self, call: Call, typing: Typing) -> None:
+    def add(self, call: Call, typing: Typing, accesses: Iterable[Access] = ()) -> None:
         """Append a call."""
         self.calls.append((call, typing))
         self.results.append(call.live_outputs())
-        self.has_writes |= bool(call.writes)
+        for access in accesses:
+            self.accesses.add(access, typing.inputs[access.at])
         for number, node in self.results[-1]:
             self.made[node] = typing.outputs[number]
 
@@ -148,23 +151,30 @@ def plan(calls: Sequence[Call]) -> Plan:
     stages: list[Stage] = []
     stage_of: dict[Call, int] = {}
     postponed: list[Call] = []
+    memory = Memory(calls)
+    last: dict[Key, int] = collections.defaultdict(int)
     writers = any(call.writes for call in calls)
     reduced, small = _reduced_and_small(calls)
-    for at, call in enumerate(_with_first(reduced, calls) if small and not writers else calls):
-        before = [node.call for node in call.inputs if node.call is not None]
-        if writers:
-            before += [each for each in calls[:at] if next(conflicts(each, call), None)]
-        numbers = [stage_of.get(each, LAST) for each in before]
+    for call in _with_first(reduced, calls) if small and not writers else calls:
+        accesses = memory.accesses(call)
+        numbers = [stage_of.get(node.call, LAST) for node in call.inputs if node.call is not None]
+        numbers += [last[key] for access in accesses for key in access.opposed]
         earliest = max(numbers, default=0)
-        found = None
-        if earliest != LAST:
-            found = (_place_whole if call in small else _place)(stages, earliest, call)
+        if earliest == LAST:
+            found = None
+        elif call in small:
+            found = _place_whole(stages, earliest, call)
+        else:
+            found = _place(stages, earliest, call, accesses)
         if found is None:
+            number = LAST
             postponed.append(call)
-            continue
-        number, typing = found
+        else:
+            number, typing = found
+            stages[number].add(call, typing, accesses)
         stage_of[call] = number
-        stages[number].add(call, typing)
+        for key in (key for access in accesses for key in access.keys):
+            last[key] = max(last[key], number)
     _mark_stored(stages, postponed)
     return Plan(stages, postponed)
 
@@ -227,42 +237,42 @@ def _size(node: Node) -> int | None:
     return math.prod(cast(tuple[int, ...], node.meta.shape))
 
 
-def _place(stages: list[Stage], first: int, call: Call) -> tuple[int, Typing] | None:
+def _place(
+    stages: list[Stage], first: int, call: Call, accesses: Sequence[Access]
+) -> tuple[int, Typing] | None:
     """Return a stage for a call, a new one if need be; ``None`` if its inputs must run before."""
     for number in range(first, len(stages)):
-        if typing := _fitting(stages[number], call):
+        if typing := _fitting(stages[number], call, accesses):
             return number, typing
     if not all(map(_is_plannable, call.inputs)):
         return None
-    reason = _why_not(stages[-1], call) if stages else ""
-    options = _typings_alone(call)
-    typing = next((each for each in options if _is_free_of_conflicts(call, each)), None)
-    if typing is None:
-        typing = _whole(call)
+    reason = _why_not(stages[-1], call, accesses) if stages else ""
+    typing = next(_typings_alone(call, accesses), None) or _whole(call)
     stages.append(Stage(typing.length, reason))
     return len(stages) - 1, typing
 
 
-def _fitting(stage: Stage, call: Call) -> Typing | None:
+def _fitting(stage: Stage, call: Call, accesses: Sequence[Access]) -> Typing | None:
     known = tuple([stage.made.get(node) for node in call.inputs])
     if not all(node in stage.made or _is_plannable(node) for node in call.inputs):
         return None
     if stage.is_whole:
-        cut = any(_is_free_of_conflicts(call, each) for each in _typings_alone(call))
-        return None if cut else _whole(call)
+        return None if any(_typings_alone(call, accesses)) else _whole(call)
     for typing in call.annotation.typings(call, known):
         if (
             typing.agrees_with(known)
             and typing.length in (None, stage.length)
-            and _is_aligned(stage, call, typing)
+            and _is_aligned(accesses, typing, stage.accesses)
         ):
             return typing
     return None
 
 
-def _typings_alone(call: Call) -> Iterable[Typing]:
-    """Return the ways to cut a call at the begin of a stage."""
-    return call.annotation.typings(call, (None,) * len(call.inputs))
+def _typings_alone(call: Call, accesses: Sequence[Access]) -> Iterator[Typing]:
+    """Yield the ways to cut a call at the begin of a stage."""
+    for typing in call.annotation.typings(call, (None,) * len(call.inputs)):
+        if _is_aligned(accesses, typing, Accesses()):
+            yield typing
 
 
 def _is_plannable(node: Node) -> bool:
@@ -274,34 +284,20 @@ def _whole(call: Call) -> Typing:
     return Typing((broadcast,) * len(call.inputs), (broadcast,) * len(call.outputs), None)
 
 
-def _is_free_of_conflicts(call: Call, typing: Typing) -> bool:
-    """Return whether a call does not write memory that it reads elsewhere."""
-    return _cut_alike(call, typing, call, typing)
-
-
-def _is_aligned(stage: Stage, call: Call, typing: Typing) -> bool:
+def _is_aligned(accesses: Iterable[Access], typing: Typing, others: Accesses) -> bool:
     """Return whether pieces of a call share memory with pieces of the same items only."""
-    if not call.writes and not stage.has_writes:
-        return True
-    return _is_free_of_conflicts(call, typing) and all(
-        _cut_alike(each, of_each, call, typing) for each, of_each in stage.calls
-    )
-
-
-def _cut_alike(one: Call, of_one: Typing, other: Call, of_other: Typing) -> bool:
-    for first, second in conflicts(one, other):
-        kinds = {
-            *_types_of(one, of_one, first),
-            *_types_of(other, of_other, second),
-        }
-        if len(kinds) > 1 or broadcast in kinds or not same_view(first, second):
+    own = Accesses()
+    for access in accesses:
+        kind = typing.inputs[access.at]
+        if others.has(access, kind):  # compared when it was added
+            continue
+        conflicts = itertools.chain(own.conflicts(access), others.conflicts(access))
+        if any(found != (access.view, kind) for found in conflicts):
             return False
-    return all(broadcast not in _types_of(one, of_one, node) for node in one.writes)
-
-
-def _types_of(call: Call, typing: Typing, node: Node) -> list[SplitType]:
-    """Return the types that a call uses for an input, which may be several arguments."""
-    return [kind for each, kind in zip(call.inputs, typing.inputs, strict=True) if each is node]
+        if access.is_written and kind is broadcast:
+            return False
+        own.add(access, kind)
+    return True
 
 
 def _mark_stored(stages: list[Stage], postponed: list[Call]) -> None:
@@ -312,15 +308,15 @@ def _mark_stored(stages: list[Stage], postponed: list[Call]) -> None:
             used_later.update(call.inputs)
 
 
-def _why_not(stage: Stage, call: Call) -> str:
+def _why_not(stage: Stage, call: Call, accesses: Iterable[Access]) -> str:
     """Say why a call cannot be part of a stage."""
     for node in call.inputs:
         kind = stage.made.get(node)
         if node.call is not None and isinstance(kind, Reduction):
             return f"{call.name} needs the whole result of {node.call.name} ({node.call.site})"
-    if next(iter(_typings_alone(call)), None) is None:
+    if not any(call.annotation.typings(call, (None,) * len(call.inputs))):
         return f"{call.name} is not annotated for these arguments, and runs on whole values"
-    if any(next(conflicts(each, call), None) for each, _ in stage.calls):
+    if any(any(stage.accesses.conflicts(access)) for access in accesses):
         return f"{call.name} accesses memory that is written in another order"
     for node in call.inputs:
         kind = stage.made.get(node)

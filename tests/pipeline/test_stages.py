@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -157,3 +159,50 @@ def test_functions_annotated_whole() -> None:
     np.testing.assert_array_equal(angle, np.arctan2(y, x))
     assert unit == "rad"
     assert by_batches(3.0, 4.0, "rad")[0] == 5.0
+
+
+def counts_up(x: Any, y: Any, steps: int) -> None:
+    for _ in range(steps):
+        x += 1
+
+
+def diffuses(x: Any, y: Any, steps: int) -> None:
+    for _ in range(steps):
+        x[1:-1] += 0.1 * (x[2:] - 2 * x[1:-1] + x[:-2])
+
+
+def alternates(x: Any, y: Any, steps: int) -> None:
+    for _ in range(steps):
+        np.multiply(x, 0.5, out=y)
+        np.add(y, 1, out=x)
+
+
+def recurs(x: Any, y: Any, steps: int) -> None:
+    table = x.reshape(100, 10)
+    for row in range(1, steps):
+        table[row] += table[row - 1]
+    y += x
+
+
+@pytest.mark.parametrize("body", [counts_up, diffuses, alternates, recurs])
+def test_planning_takes_time_proportional_to_the_changes(body: Callable[..., None]) -> None:
+    def counted(steps: int) -> int:
+        found = 0
+
+        def count(frame: Any, event: str, argument: Any) -> None:
+            nonlocal found
+            found += event in ("call", "c_call")
+
+        ours, plain = [np.arange(1000.0), np.zeros(1000)], [np.arange(1000.0), np.zeros(1000)]
+        body(*plain, steps)
+        with options(batch=500, threads=1):
+            sys.setprofile(count)
+            try:
+                pipeline(body)(*ours, steps)
+            finally:
+                sys.setprofile(None)
+        np.testing.assert_array_equal(ours, plain)
+        return found
+
+    counted(50)  # fills the caches
+    assert counted(50) < counted(100) < 2.2 * counted(50)
