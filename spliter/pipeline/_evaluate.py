@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, Final
 
 import numpy as np
@@ -63,6 +63,7 @@ def evaluate(graph: Graph) -> None:
                     done.update(call for call, _ in stage.calls if call.writes)
                     _run_stage(stage, options, recorder)
                     done.update(call for call, _ in stage.calls)
+                    _free(stage.last_read)
         finally:
             # A failed call fails again if its result is used; arrays are not changed twice.
             graph.pending = [call for call in pending if call not in done]
@@ -73,7 +74,7 @@ def evaluate(graph: Graph) -> None:
 
 def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> None:
     if stage.is_whole or not stage.is_mergeable:
-        run_whole([call for call, _ in stage.calls], recorder)
+        run_whole([call for call, _ in stage.calls], recorder, stage.last_read)
         return
     program = compile_stage(stage)
     collectors = [
@@ -114,15 +115,27 @@ def _described(node: Node) -> str:
     return f"an array of shape {value.shape}" if hasattr(value, "shape") else type(value).__name__
 
 
-def run_whole(calls: Iterable[Call], recorder: WarningRecorder) -> None:
+def _free(nodes: Iterable[Node]) -> None:
+    """Release the memory of values that no call reads any more, unless the program holds them."""
+    for node in nodes:
+        if not node.is_held:
+            node.data = None
+
+
+def run_whole(
+    calls: Sequence[Call], recorder: WarningRecorder, last_read: Set[Node] = frozenset()
+) -> None:
     """Run calls one after the other on whole values.
 
     Parameters
     ----------
-    calls : iterable of Call
+    calls : sequence of Call
         In program order.
     recorder : WarningRecorder
+    last_read : set of Node
+        Values to free after their last use.
     """
+    last_of = {node: call for call in calls for node in call.inputs}
     for call in calls:
         args, kwargs = call.filled(lambda node: node.data)
         out = _target(call)
@@ -138,6 +151,7 @@ def run_whole(calls: Iterable[Call], recorder: WarningRecorder) -> None:
             check_nothing(result, call)
         for number, node in call.live_outputs():
             node.finish(results[number] if len(call.outputs) > 1 else result)
+        _free(node for node in call.inputs if node in last_read and last_of[node] is call)
 
 
 def _target(call: Call) -> Any:

@@ -45,6 +45,9 @@ class Stage:
     stored: list[Node] = field(default_factory=list)
     """Results that the program holds or a later stage needs."""
 
+    last_read: set[Node] = field(default_factory=set)
+    """Results of earlier stages that it reads, and no later one."""
+
     accesses: Accesses = field(default_factory=Accesses)
     """Of memory that a call of the program writes."""
 
@@ -301,11 +304,13 @@ def _is_aligned(accesses: Iterable[Access], typing: Typing, others: Accesses) ->
 
 
 def _mark_stored(stages: list[Stage], postponed: list[Call]) -> None:
+    """Note what a stage must store for others, and what no stage after it reads."""
     used_later = {node for call in postponed for node in call.inputs}
     for stage in reversed(stages):
         stage.stored = [node for node in stage.made if node.is_held or node in used_later]
-        for call, _ in stage.calls:
-            used_later.update(call.inputs)
+        read = {node for call, _ in stage.calls for node in call.inputs if node.is_pending}
+        stage.last_read = read - used_later
+        used_later |= read
 
 
 def _why_not(stage: Stage, call: Call, accesses: Iterable[Access]) -> str:

@@ -279,6 +279,35 @@ def test_results_that_nobody_holds_are_not_stored() -> None:
     assert peak - 2**20 < 2 * MAX_TEMPORARY_NBYTES < x.nbytes - 2**20
 
 
+def diffuse(x: Any) -> Any:
+    for _ in range(20):
+        x[1:-1] += 0.1 * (x[2:] - 2 * x[1:-1] + x[:-2])
+    return x
+
+
+def accumulate(x: Any) -> Any:
+    for _ in range(20):
+        x = np.cumsum(x)
+    return x
+
+
+def centre(x: Any) -> Any:
+    for _ in range(20):
+        x = x - x.mean()
+    return x
+
+
+@pytest.mark.parametrize("body", [diffuse, accumulate, centre])
+def test_results_are_freed_after_the_last_stage_that_reads_them(body: Any) -> None:
+    x = np.linspace(0, 1, 1 << 17)
+    with options(threads=2, batch=1 << 13):
+        tracemalloc.start()
+        pipeline(body)(x)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 4 * x.nbytes
+
+
 def test_pedantic_locks_sources_until_the_return() -> None:
     x = numbers()
 
