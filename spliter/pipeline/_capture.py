@@ -31,6 +31,9 @@ from spliter.pipeline._lazy import (
 )
 from spliter.pipeline._options import CURRENT
 
+MAX_PENDING: Final = 10_000
+"""Most calls that wait, each in some 2 kB; longer programs are evaluated on the way."""
+
 
 class LazyObject(Lazy):
     """A result of which nothing is known before it is evaluated, which every operator does."""
@@ -207,7 +210,8 @@ def capture(
         if CURRENT.get().pedantic:
             graph.lock_inputs(call)
     lazies = tuple([wrap(node, graph) for node in nodes])
-    if writes and (graph.has_escaped or not graph.returns):
+    must_write = writes and (graph.has_escaped or not graph.returns)
+    if must_write or len(graph.pending) >= MAX_PENDING:
         evaluate(graph)
     if len(lazies) == 1:
         return lazies[0]

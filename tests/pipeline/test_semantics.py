@@ -17,6 +17,7 @@ from spliter import AnnotationError
 from spliter.pipeline import (
     Generic,
     Rows,
+    _capture,
     explain,
     lazy,
     mut,
@@ -277,6 +278,20 @@ def test_results_that_nobody_holds_are_not_stored() -> None:
         tracemalloc.stop()
     # Two threads; beside arrays there are Python's own objects.
     assert peak - 2**20 < 2 * MAX_TEMPORARY_NBYTES < x.nbytes - 2**20
+
+
+def test_long_loops_are_evaluated_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_capture, "MAX_PENDING", 10)
+    waiting = []
+
+    def body(x: Any) -> Any:
+        for _ in range(30):
+            x = x + 1
+            waiting.append(len(x._graph.pending))
+        return x
+
+    same(pipeline(body)(numbers()), numbers() + 30)
+    assert max(waiting) == 9
 
 
 def diffuse(x: Any) -> Any:
