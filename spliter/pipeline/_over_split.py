@@ -35,7 +35,7 @@ from spliter.pipeline._pass import (
     Run,
     Unfinished,
     combine_runs,
-    dtypes_of,
+    layout_of,
     run_pass,
 )
 from spliter.pipeline._planner import needed
@@ -159,7 +159,7 @@ class SplitGraph(Graph):
                     rows.append(node)
         spec = Pass(
             tuple(numbers[node] for node in self.members),
-            tuple(dtypes_of(getattr(node.meta, "empty", node.meta)) for node in self.members),
+            tuple(layout_of(getattr(node.meta, "empty", node.meta)) for node in self.members),
             tuple(numbers[node] for node in self.carried),
             {
                 number: node.data

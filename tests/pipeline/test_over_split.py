@@ -137,6 +137,12 @@ def test_wrong_splits() -> None:
         pipeline(lambda x: x.max())(split([np.empty(0), np.empty(0)]))
 
 
+@pytest.mark.parametrize("other", [np.ones((3, 1)), np.ones(3), np.ones((3, 2), "f4")])
+def test_blocks_must_have_the_dtype_and_width_of_the_first(other: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"block \(1,\) .*planned for .*shape \(2,\)"):
+        pipeline(lambda x: x.sum())(split([np.ones((3, 2)), other, np.empty(0)]))
+
+
 def received(client: Any) -> int:
     counts = client.run(lambda dask_worker: dask_worker.state.transfer_incoming_count_total)
     return int(sum(counts.values()))
