@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from spliter._errors import InvalidArgumentError, WholeArrayError
+from spliter._errors import AnnotationError, InvalidArgumentError, WholeArrayError
 from spliter._partition import Partition
 from spliter._results import gather, reduce
 from spliter._split import Split
@@ -209,6 +209,12 @@ class SplitGraph(Graph):
         else:
             first = self.partitions[0].submit(_example_of_result, self.futures[0], output)
             (example,) = gather([first])
+            if isinstance(example, str):
+                raise AnnotationError(
+                    f"{cast(Call, node.call).name} returned {example} for a block, and results "
+                    "with rows over a Split are arrays or frames; let it return one of these, or "
+                    "correct its annotation"
+                )
         return self.split.assemble(
             zip(self.partitions, self.futures, strict=True),
             meta=example,
@@ -226,7 +232,7 @@ def _sent(
     for _, node in call.live_outputs():
         numbers.setdefault(node, len(numbers))
     outputs = [None if (made := each()) is None else numbers[made] for each in call.outputs]
-    fn = call.fn
+    fn = (typing.is_checked and typing.fn) or call.fn
     annotation: Any = call.annotation
     for kind in typing.outputs:
         if isinstance(kind, Reduction):
@@ -247,8 +253,9 @@ def _partials(partition: Partition, result: tuple[Any, ...], first: int) -> Any:
 
 
 def _example_of_result(partition: Partition, result: tuple[Any, ...], output: int) -> Any:
-    """Return no rows of a result of a pass; runs where it is."""
-    return result[output][0][:0]
+    """Return no rows of a result of a pass, or its type if it has none; runs where it is."""
+    block = result[output][0]
+    return block[:0] if getattr(block, "ndim", 0) else type(block).__name__
 
 
 def _combine(

@@ -185,6 +185,27 @@ def test_wrong_annotations_are_found(fn: Any, returns: Any) -> None:
         check_splittable(splittable(fn, x=Rows(), returns=returns), np.arange(10.0)[::-1])
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda f, x: f(x) + x,
+        lambda f, x: f(y := x[x > 1]) + y,
+        lambda f, x: f(x)[:, None] + np.ones(3),
+        lambda f, x: f(x + 1).sum(),
+    ],
+)
+@pytest.mark.parametrize("result", [lambda x: x[:1], lambda x: None, lambda x: [1.0]])
+def test_results_of_another_length_are_found_where_the_next_call_takes_them(
+    body: Any, result: Any
+) -> None:
+    def wrong(x: Any) -> Any:
+        return result(x)
+
+    fn = splittable(wrong, x=Rows(), returns=Rows())
+    with options(batch=5), pytest.raises(AnnotationError, match=r"wrong returned .* batch of"):
+        pipeline(lambda x: body(fn, x))(np.arange(8.0))
+
+
 def test_right_annotations_pass() -> None:
     check_splittable(
         splittable(counted, x=Rows(), returns=Reduction(merge=lambda a, b: a + b)), np.arange(10.0)

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spliter import InvalidArgumentError, WholeArrayError, split
-from spliter.pipeline import Reduction, Rows, options, pipeline, splittable
+from spliter import AnnotationError, InvalidArgumentError, WholeArrayError, split
+from spliter.pipeline import Reduction, Rows, options, pipeline, splittable, unknown
 from spliter_experiments.pipelines import frames as workloads
 
 LENGTHS = [5, 0, 40, 1, 30]
@@ -65,6 +65,24 @@ def test_annotated_functions_and_broadcast_arguments() -> None:
     by = np.arange(3.0)
     found = pipeline(lambda x, by: shifted(x, by) + by)(split(blocks(TABLE)), by)
     close(np.concatenate(found), np.hypot(TABLE, by) + by)
+
+
+@pytest.mark.parametrize("returns", [Rows(), unknown, (Rows(), unknown)])
+@pytest.mark.parametrize(
+    "result", [lambda x: x[:1], lambda x: None, lambda x: 1.0, lambda x: [1.0], lambda x: [*x, 1]]
+)
+def test_results_that_are_no_rows_of_a_block_are_refused(result: Any, returns: Any) -> None:
+    def wrong(x: Any) -> Any:
+        found = result(x)
+        return (found, x) if isinstance(returns, tuple) else found
+
+    body = pipeline(splittable(wrong, x=Rows(), returns=returns))
+    parts = split([np.ones(5), np.ones(3)])
+    if returns is unknown and isinstance(result(np.ones(5)), np.ndarray):
+        assert list(map(len, body(parts))) == [1, 1]
+        return
+    with pytest.raises(AnnotationError, match=r"wrong returned .* (batch of|for a block)"):
+        body(parts)
 
 
 def test_reductions_of_annotated_functions_reach_later_calls() -> None:
