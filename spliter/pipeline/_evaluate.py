@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -113,7 +114,11 @@ def _described(node: Node) -> str:
     return f"an array of shape {value.shape}" if hasattr(value, "shape") else type(value).__name__
 
 
-def run_whole(calls: Iterable[Call], recorder: WarningRecorder) -> None:
+def run_whole(
+    calls: Iterable[Call],
+    recorder: WarningRecorder,
+    value_of: Callable[[Node], Any] = operator.attrgetter("data"),
+) -> None:
     """Run calls one after the other on whole values.
 
     Parameters
@@ -121,9 +126,11 @@ def run_whole(calls: Iterable[Call], recorder: WarningRecorder) -> None:
     calls : iterable of Call
         In program order.
     recorder : WarningRecorder
+    value_of : callable, optional
+        Returns the value of an input; by default its data.
     """
     for call in calls:
-        args, kwargs = call.filled(lambda node: node.data)
+        args, kwargs = call.filled(value_of)
         out = _target(call)
         with recorder.errstate(call.errstate, lambda call=call: call):  # type: ignore[misc]
             result = call.fn(*args, **kwargs) if out is None else call.fn(*args, **kwargs, out=out)

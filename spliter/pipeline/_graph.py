@@ -317,6 +317,10 @@ class Graph:
     def check_at_client(self, node: Node) -> None:
         """Raise if a value is not to be had in this process."""
 
+    def length_of(self, node: Node) -> int | None:
+        """Return the number of rows of a value, if that is known by other means than its meta."""
+        return None
+
     def root(self) -> Graph:
         """Return the graph that this one has been merged into, or itself."""
         graph = self
