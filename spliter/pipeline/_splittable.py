@@ -401,6 +401,13 @@ def _annotated(fn: Callable[..., Any], types: Mapping[str, Any], returns: Any) -
                 f"{name} is annotated with {kind!r}, which is not a split type; pass Rows(), "
                 "broadcast, or another one of spliter.pipeline"
             )
+        try:
+            hash(kind)
+        except TypeError as error:
+            raise AnnotationError(
+                f"{name} is annotated with {kind!r}, which has no hash ({error}); make its class a "
+                "dataclass with frozen=True and parameters that have one"
+            ) from error
         if isinstance(kind, SplitType) and type(kind).merge is SplitType.merge and kind in results:
             kind.merge(())  # says that it has none
     return Annotated(fn, types, results, signature)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -146,6 +148,8 @@ def test_other_packages_bring_annotations(monkeypatch: pytest.MonkeyPatch) -> No
     with options(batch=2):
         assert pipeline(statistics.fmean)([1.0, 2.0, 3.0, 5.0]) == 4.0
     assert statistics.median([1, 2, 3]) == 2
+    for other in (copy.copy(statistics), pickle.loads(pickle.dumps(statistics))):
+        assert other.median([1, 2, 3]) == 2
     functions_of.cache_clear()
 
 
