@@ -59,6 +59,9 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
     def shape(self) -> tuple[int, ...]:
         """Extents; evaluates if the length is unknown."""
         if not self._meta.is_known:
+            length = self._graph.root().length_of(self._node)
+            if length is not None:
+                return (length, *cast(tuple[int, ...], self._meta.shape[1:]))
             compute(self)
         return cast(tuple[int, ...], self._meta.shape)
 

@@ -231,6 +231,9 @@ class AnnotatedModule:
         setattr(self, name, made)
         return made
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AnnotatedModule, (self._name,)
+
     def __repr__(self) -> str:
         return f"<annotated module {self._name}>"
 

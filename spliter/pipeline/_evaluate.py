@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Iterable, Sequence, Set
+import operator
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any, Final
 
 import numpy as np
@@ -123,7 +124,10 @@ def _free(nodes: Iterable[Node]) -> None:
 
 
 def run_whole(
-    calls: Sequence[Call], recorder: WarningRecorder, last_read: Set[Node] = frozenset()
+    calls: Sequence[Call],
+    recorder: WarningRecorder,
+    last_read: Set[Node] = frozenset(),
+    value_of: Callable[[Node], Any] = operator.attrgetter("data"),
 ) -> None:
     """Run calls one after the other on whole values.
 
@@ -134,10 +138,12 @@ def run_whole(
     recorder : WarningRecorder
     last_read : set of Node
         Values to free after their last use.
+    value_of : callable, optional
+        Returns the value of an input; by default its data.
     """
     last_of = {node: call for call in calls for node in call.inputs}
     for call in calls:
-        args, kwargs = call.filled(lambda node: node.data)
+        args, kwargs = call.filled(value_of)
         out = _target(call)
         with recorder.errstate(call.errstate, lambda call=call: call):  # type: ignore[misc]
             result = call.fn(*args, **kwargs) if out is None else call.fn(*args, **kwargs, out=out)

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from spliter._errors import WholeArrayError
 from spliter.pipeline._annotations.groups import AGGREGATES, GROUP_OPTIONS, Aggregates
 from spliter.pipeline._annotations.pandas import (
     COLUMNS,
@@ -18,6 +19,7 @@ from spliter.pipeline._annotations.pandas import (
     METHODS,
     SET_COLUMN,
     aggregation,
+    assigned,
     rows_at,
     with_column,
 )
@@ -76,6 +78,8 @@ class LazyFrame(Lazy):
     def __len__(self) -> int:
         """Return the number of rows; evaluates if it is not known."""
         length = self._meta.length
+        if length is None:
+            length = self._graph.root().length_of(self._node)
         return len(compute(self)) if length is None else length
 
     def __getattr__(self, name: str) -> Any:
@@ -97,7 +101,14 @@ class LazyFrame(Lazy):
             return functools.partial(call_method, self, name)
         if empty.ndim == 2 and name in empty and not hasattr(type(empty), name):
             return self[name]
-        found = getattr(compute(self), name)
+        if name == "assign" and empty.ndim == 2:
+            return functools.partial(_assign, self)
+        try:
+            found = getattr(compute(self), name)
+        except WholeArrayError:
+            if empty.ndim == 2 or empty.index.dtype.kind != "O":  # texts are attributes, too
+                getattr(empty, name)  # raises what the plain program raises
+            raise
         if name.startswith("_"):  # for pandas' own functions
             return found
         if name in ("eval", "query"):  # they look names up in the frame of their caller's caller
@@ -249,23 +260,31 @@ class LazyGroupBy:
     """Groups of a lazy frame; commutative aggregates are captured, the rest evaluates."""
 
     def __init__(
-        self, value: LazyFrame, by: Any, options: dict[str, bool], selection: Any = None
+        self,
+        value: LazyFrame,
+        by: Any,
+        options: dict[str, bool],
+        empty: Any,
+        selection: Any = None,
     ) -> None:
         self._value = value
         self._by = by
         self._options = options
+        self._empty = empty  # groups of no rows
         self._selection = selection
 
     def __getitem__(self, key: Any) -> Any:
         """Select columns."""
         if self._selection is not None or not _are_columns(key):
             return self._evaluated()[key]
-        return LazyGroupBy(self._value, self._by, self._options, key)
+        return LazyGroupBy(self._value, self._by, self._options, self._empty[key], key)
 
     def __getattr__(self, name: str) -> Any:
         """Return an aggregate that is captured, or evaluate."""
         if name in AGGREGATES:
             return functools.partial(self._aggregate, name)
+        if name in self._value.columns and not hasattr(type(self._empty), name):
+            return self[name]
         return getattr(self._evaluated(), name)
 
     def __iter__(self) -> Iterator[Any]:
@@ -287,12 +306,22 @@ class LazyGroupBy:
         return capture_frame(kind, aggregation(kind), (self._value,), {})
 
 
+def _assign(value: Any, /, **columns: Any) -> Any:
+    """Set columns of a copy, one after the other."""
+    for name, given in columns.items():
+        column = given(value) if callable(given) else given
+        if isinstance(value, LazyFrame):
+            value = capture_frame(assigned, SET_COLUMN, (value, name, column), {})
+        else:
+            value = assigned(value, name, computed(column))
+    return value if columns else value.copy()
+
+
 def _group(value: LazyFrame, by: Any = None, **kwargs: Any) -> Any:
     empty = value._meta.empty
     if empty.ndim == 1 or not _are_columns(by) or kwargs.keys() - GROUP_OPTIONS:
         return plain(method_of("groupby"), (value, by), kwargs)
-    empty.groupby(by, **kwargs)  # raises the error of a missing column
-    return LazyGroupBy(value, by, kwargs)
+    return LazyGroupBy(value, by, kwargs, empty.groupby(by, **kwargs))  # raises of missing columns
 
 
 def _are_columns(key: Any) -> bool:
@@ -337,18 +366,23 @@ def capture_frame(
         Its arguments, a lazy frame among them.
     """
     try:
-        annotation = None if rule is None else _annotation(fn, rule, args, kwargs)
+        is_cut = None if rule is None else _is_cut(rule, args, kwargs)
     except Exception:  # noqa: BLE001 -- the call itself raises the error of the plain program
-        annotation = None
-    if annotation is None:
+        is_cut = None
+    if rule is None or is_cut is None:
         return plain(fn, args, kwargs)
+    try:
+        annotation = RowsCall(rule, is_cut, _meta_without_rows(fn, args, kwargs))
+    except Exception as error:  # noqa: BLE001
+        try:
+            return plain(fn, args, kwargs)
+        except WholeArrayError:
+            raise error from None
     return capture(fn, args, kwargs, annotation)
 
 
-def _annotation(
-    fn: Callable[..., Any], rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> RowsCall | None:
-    """Return the annotation of a call; ``None`` if it cannot be cut."""
+def _is_cut(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, ...] | None:
+    """Return whether each input of a call is cut; ``None`` if the call cannot be cut."""
     operands = (*args, *kwargs.values())
     main = next(each for each in operands if isinstance(each, LazyFrame))._meta
     is_first = True
@@ -364,16 +398,22 @@ def _annotation(
             is_first = False
         elif not _is_plain(each, rule):
             return None
-    empty_args = tuple(map(_empty, args))
-    empty_kwargs = {name: _empty(each) for name, each in kwargs.items()}
-    if not rule.is_for(*empty_args, **empty_kwargs):
-        return None
+    named = {name: _empty(each) for name, each in kwargs.items()}
+    return tuple(is_cut) if rule.is_for(*map(_empty, args), **named) else None
+
+
+def _meta_without_rows(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Meta:
+    """Return the meta of a result, from a call on no rows; raises what the call raises."""
+    first, *others = map(_empty, args)
+    named = {name: _empty(each) for name, each in kwargs.items()}
     with np.errstate(all="ignore"):
-        result = fn(*empty_args, **empty_kwargs)
+        result = fn(first, *others, **named)
         if isinstance(result, float):  # NaN, whose dtype is not that of an extreme of rows
-            one = main.empty.dtype.type(1)
-            result = fn(main.empty.reset_index(drop=True).reindex([0], fill_value=one))
-    return RowsCall(rule, tuple(is_cut), _result_meta(meta_of(result)))
+            one = first.dtype.type(1)
+            result = fn(first.reset_index(drop=True).reindex([0], fill_value=one))
+    return _result_meta(meta_of(result))
 
 
 def _is_aligned(main: FrameMeta, meta: Meta, rule: Rule) -> bool | None:
@@ -401,7 +441,9 @@ def _is_plain(value: Any, rule: Rule) -> bool:
     """Return whether an argument is the same for all pieces."""
     if np.isscalar(value) or isinstance(value, SCALARS):
         return True
-    return not rule.aligned and isinstance(value, list | tuple | set) and not lazies_in(value)
+    return (
+        not rule.aligned and isinstance(value, list | tuple | set | dict) and not lazies_in(value)
+    )
 
 
 def _meta_of(value: Any) -> Meta:

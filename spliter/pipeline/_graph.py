@@ -132,12 +132,15 @@ class Typing(NamedTuple):
         Items of all inputs that are cut; ``None`` if that follows from an input of unknown length.
     fn : callable or None
         Called with the pieces in place of the function, with the same other arguments.
+    is_checked : bool
+        Whether the annotation is a user's, so that the lengths of results must be checked.
     """
 
     inputs: tuple[SplitType, ...]
     outputs: tuple[SplitType, ...]
     length: int | None
     fn: Callable[..., Any] | None = None
+    is_checked: bool = False
 
     def agrees_with(self, known: tuple[SplitType | None, ...]) -> bool:
         """Return whether it cuts the inputs as they are cut already, where they are."""
@@ -315,6 +318,10 @@ class Graph:
 
     def check_at_client(self, node: Node) -> None:
         """Raise if a value is not to be had in this process."""
+
+    def length_of(self, node: Node) -> int | None:
+        """Return the number of rows of a value, if that is known by other means than its meta."""
+        return None
 
     def root(self) -> Graph:
         """Return the graph that this one has been merged into, or itself."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from spliter._errors import InvalidArgumentError, WholeArrayError
+from spliter._errors import AnnotationError, InvalidArgumentError, WholeArrayError
 from spliter._partition import Partition
 from spliter._results import gather, reduce
 from spliter._split import Split
@@ -26,7 +26,7 @@ from spliter.pipeline._columns import narrow
 from spliter.pipeline._elementwise import ELEMENTWISE
 from spliter.pipeline._evaluate import run_whole
 from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Graph, Meta, Node, Site, Typing
-from spliter.pipeline._lazy import Lazy, is_array, is_frame
+from spliter.pipeline._lazy import Lazy, is_array, is_frame, lazies_in
 from spliter.pipeline._options import CURRENT
 from spliter.pipeline._pass import (
     Pass,
@@ -35,7 +35,7 @@ from spliter.pipeline._pass import (
     Run,
     Unfinished,
     combine_runs,
-    dtypes_of,
+    layout_of,
     run_pass,
 )
 from spliter.pipeline._planner import needed
@@ -65,6 +65,7 @@ class SplitGraph(Graph):
         self.carried: tuple[Node, ...] = ()
         self.futures: list[Any] = []
         self.kinds: dict[Node, SplitType] = {}
+        self.recorder = WarningRecorder(None)
         self.members = [self._member(each) for each in _examples(split)]
 
     def _member(self, example: Any) -> Node:
@@ -97,12 +98,23 @@ class SplitGraph(Graph):
             "collection, or pass arrays or frames instead of the Split"
         )
 
+    def length_of(self, node: Node) -> int | None:
+        """Return the number of rows of a value that has those of the Split."""
+        if node not in self.kinds:
+            self.evaluate()
+        if self.kinds.get(node) != ROWS:
+            return None
+        self.split.resolve_item_indexes()
+        return sum(cast(int, partition.shape[0]) for partition in self.partitions)
+
     def evaluate(self) -> bool:
         """Run all pending calls, in as many passes as they need."""
         pending, self.pending = needed(self.pending), []
         narrow(pending)
+        self.recorder = WarningRecorder(np.geterrcall())
         while pending:
             pending = self._run_pass(pending)
+        self.recorder.warn()
         return True
 
     def _run_pass(self, pending: list[Call]) -> list[Call]:
@@ -113,7 +125,7 @@ class SplitGraph(Graph):
             if waiting:
                 postponed.append(call)
             elif not any(node in self.kinds for node in call.inputs):
-                run_whole([call], WarningRecorder(np.geterrcall()))
+                run_whole([call], self.recorder)
             else:
                 typing = self._typing(call)
                 chosen.append((call, typing))
@@ -135,7 +147,12 @@ class SplitGraph(Graph):
             "frames instead of the Split"
         )
 
-    def _submit(self, chosen: Sequence[tuple[Call, Typing]], postponed: Sequence[Call]) -> None:
+    def _submit(
+        self,
+        chosen: Sequence[tuple[Call, Typing]],
+        postponed: Sequence[Call],
+        returned: Sequence[Node] = (),
+    ) -> None:
         numbers: dict[Node, int] = {}
 
         def number_of(node: Node) -> Ref:
@@ -144,7 +161,7 @@ class SplitGraph(Graph):
         for node in (*self.members, *self.carried):
             number_of(node)
         wanted = {node for call in postponed for node in call.inputs}
-        calls, rows, reductions = [], list(self.carried), []
+        calls, rows, reductions = [], [*self.carried, *returned], []
         for call, typing in chosen:
             calls.append(_sent(call, typing, number_of, numbers))
             for at, node in call.live_outputs():
@@ -159,7 +176,7 @@ class SplitGraph(Graph):
                     rows.append(node)
         spec = Pass(
             tuple(numbers[node] for node in self.members),
-            tuple(dtypes_of(getattr(node.meta, "empty", node.meta)) for node in self.members),
+            tuple(layout_of(getattr(node.meta, "empty", node.meta)) for node in self.members),
             tuple(numbers[node] for node in self.carried),
             {
                 number: node.data
@@ -190,18 +207,27 @@ class SplitGraph(Graph):
         ]
         (merged,) = gather([reduce(functools.partial(_combine, kinds), parts)])
         for (node, kind), ((_, _, value),) in zip(reductions, merged, strict=True):
-            if value is None:
-                raise InvalidArgumentError(
-                    f"a reduction over {self.split!r} has no rows; pass a collection with rows"
-                )
-            node.finish(value if kind.finish is None else kind.finish(value))
+            if value is not None:
+                node.finish(value if kind.finish is None else kind.finish(value))
+            elif node.call is not None:
+                self._run_on_no_rows(node.call)
+
+    def _run_on_no_rows(self, call: Call) -> None:
+        """Run a reduction of a collection without rows at the client."""
+        if any(node in self.kinds and node.meta is None for node in call.inputs):
+            raise InvalidArgumentError(
+                f"{call.name} over {self.split!r} has no rows; pass a collection with rows"
+            )
+        run_whole(
+            [call],
+            self.recorder,
+            value_of=lambda node: cast(Any, node.meta).empty if node in self.kinds else node.data,
+        )
 
     def collection_of(self, node: Node) -> Any:
         """Return the collection of a result with rows, blocked like the Split."""
-        if node not in self.carried:
-            raise InvalidArgumentError(
-                "the pipeline returns an argument unchanged; return the collection itself instead"
-            )
+        if node not in self.carried:  # an argument, whose blocks are at the partitions
+            self._submit((), (), (node,))
         output = self.carried.index(node)
         meta = node.meta
         if isinstance(meta, FrameMeta) or (meta is not None and meta.exact):
@@ -209,6 +235,12 @@ class SplitGraph(Graph):
         else:
             first = self.partitions[0].submit(_example_of_result, self.futures[0], output)
             (example,) = gather([first])
+            if isinstance(example, str):
+                raise AnnotationError(
+                    f"{cast(Call, node.call).name} returned {example} for a block, and results "
+                    "with rows over a Split are arrays or frames; let it return one of these, or "
+                    "correct its annotation"
+                )
         return self.split.assemble(
             zip(self.partitions, self.futures, strict=True),
             meta=example,
@@ -226,7 +258,7 @@ def _sent(
     for _, node in call.live_outputs():
         numbers.setdefault(node, len(numbers))
     outputs = [None if (made := each()) is None else numbers[made] for each in call.outputs]
-    fn = call.fn
+    fn = (typing.is_checked and typing.fn) or call.fn
     annotation: Any = call.annotation
     for kind in typing.outputs:
         if isinstance(kind, Reduction):
@@ -247,8 +279,9 @@ def _partials(partition: Partition, result: tuple[Any, ...], first: int) -> Any:
 
 
 def _example_of_result(partition: Partition, result: tuple[Any, ...], output: int) -> Any:
-    """Return no rows of a result of a pass; runs where it is."""
-    return result[output][0][:0]
+    """Return no rows of a result of a pass, or its type if it has none; runs where it is."""
+    block = result[output][0]
+    return block[:0] if getattr(block, "ndim", 0) else type(block).__name__
 
 
 def _combine(
@@ -307,24 +340,36 @@ def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     spread: list[Any] = []
     for each in args:
         spread += lazies if isinstance(each, Split) else [each]
-    if any(isinstance(each, Split) for each in kwargs.values()):
-        if len(lazies) > 1:
-            raise InvalidArgumentError(
-                f"a Split of {len(lazies)} aligned collections is {len(lazies)} arguments; pass it "
-                "by position"
-            )
-        kwargs = {k: lazies[0] if isinstance(v, Split) else v for k, v in kwargs.items()}
-    result = fn(*spread, **kwargs)
+    if len(lazies) > 1 and any(isinstance(each, Split) for each in kwargs.values()):
+        raise InvalidArgumentError(
+            f"a Split of {len(lazies)} aligned collections is {len(lazies)} arguments; pass it "
+            "by position"
+        )
+    named = {k: lazies[0] if isinstance(v, Split) else v for k, v in kwargs.items()}
+    try:
+        result = fn(*spread, **named)
+    except Exception:
+        if lazies_in((args, kwargs)):  # lists and dicts that the body has changed up to there
+            graph.evaluate()
+            _with_collections((args, kwargs), graph)
+        raise
     graph.evaluate()
-    return _with_collections(result, graph)
+    return _with_collections((result, args, kwargs), graph)[0]
 
 
 def _with_collections(value: Any, graph: SplitGraph) -> Any:
+    """Return a value with plain values and collections in place of lazy ones.
+
+    Lists and dicts are changed themselves, as the caller may hold them.
+    """
     if isinstance(value, Lazy):
         node = value._node
         return graph.collection_of(node) if node in graph.kinds else node.data
-    if isinstance(value, dict):
-        return {key: _with_collections(each, graph) for key, each in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_with_collections(each, graph) for each in value)
+    if isinstance(value, list | dict):
+        for key, each in [*(value.items() if isinstance(value, dict) else enumerate(value))]:
+            if lazies_in(each):
+                value[key] = _with_collections(each, graph)
+    elif isinstance(value, tuple) and lazies_in(value):
+        items = [_with_collections(each, graph) for each in value]
+        return value._make(items) if hasattr(value, "_make") else type(value)(items)
     return value

@@ -49,8 +49,8 @@ class Pass:
     ----------
     members : tuple of int
         Numbers of the collections of the Split.
-    dtypes : tuple of dtype or dict
-        Their dtypes, by which the calls were planned; of frames those of the columns.
+    layouts : tuple of str or dict
+        Their dtypes and widths, by which the calls were planned.
     carried : tuple of int
         Numbers of the values that the pass before has kept at the partition.
     wholes : dict of int to object
@@ -63,7 +63,7 @@ class Pass:
     """
 
     members: tuple[int, ...]
-    dtypes: tuple[Any, ...]
+    layouts: tuple[Any, ...]
     carried: tuple[int, ...]
     wholes: dict[int, Any]
     calls: tuple[PassCall, ...]
@@ -134,7 +134,7 @@ def run_pass(partition: Partition, spec: Pass, options: Options, carried: Any = 
     try:
         for number, (index, block) in enumerate(partition.items()):
             members = block if isinstance(block, tuple) else (block,)
-            _check_dtypes(members, spec.dtypes, index)
+            _check_layouts(members, spec.layouts, index)
             values = spec.wholes | dict(zip(spec.members, members, strict=True))
             kept_before = zip(spec.carried, carried or (), strict=False)
             values.update((at, kept[number]) for at, kept in kept_before)
@@ -150,10 +150,10 @@ def run_pass(partition: Partition, spec: Pass, options: Options, carried: Any = 
     return (*rows, *map(combine_runs, kinds, partials))
 
 
-def dtypes_of(value: Any) -> Any:
-    """Return the dtype of an array, or names of dtypes: that of a series, those of columns."""
+def layout_of(value: Any) -> Any:
+    """Return what all blocks have in common, as text; of frames the dtype of each column."""
     if not hasattr(type(value), "dtypes"):
-        return value.dtype
+        return f"{value.dtype} and rows of shape {value.shape[1:]}"
     if value.ndim == 1:
         return _without_categories(value.dtype)
     return dict(zip(value.columns, map(_without_categories, value.dtypes), strict=True))
@@ -163,10 +163,10 @@ def _without_categories(dtype: Any) -> str:
     return "category" if hasattr(dtype, "categories") else str(dtype)
 
 
-def _check_dtypes(members: tuple[Any, ...], dtypes: tuple[Any, ...], index: Any) -> None:
-    for member, planned in zip(members, dtypes, strict=True):
-        found = dtypes_of(member)
-        if not count_rows(member) or found == planned:
+def _check_layouts(members: tuple[Any, ...], layouts: tuple[Any, ...], index: Any) -> None:
+    for member, planned in zip(members, layouts, strict=True):
+        found = layout_of(member)
+        if 0 in member.shape or found == planned:
             continue
         here, there = found, planned
         if isinstance(planned, dict) and isinstance(found, dict):
@@ -174,7 +174,7 @@ def _check_dtypes(members: tuple[Any, ...], dtypes: tuple[Any, ...], index: Any)
             here, there = ({name: each.get(name) for name in names} for each in (found, planned))
         raise InvalidArgumentError(
             f"block {index} has dtype {here}, the pipeline was planned for {there}, that of the "
-            "first block; convert the blocks to one dtype"
+            "first block; convert the blocks to one dtype and width"
         )
 
 

@@ -69,6 +69,8 @@ class Step(NamedTuple):
         Of the results.
     last_used : tuple of int
         Registers of results of earlier calls that no later step needs.
+    checked : tuple of (int, Axis)
+        Registers of results that must have as many items as the batch.
     """
 
     fn: Callable[..., Any]
@@ -81,6 +83,7 @@ class Step(NamedTuple):
     call: Call
     kinds: tuple[SplitType, ...]
     last_used: tuple[int, ...]
+    checked: tuple[tuple[int, Axis], ...]
 
 
 class Scratch(NamedTuple):
@@ -231,8 +234,13 @@ class _Compiler:
             self.at[node] = results[number]
             if not outs:
                 self._allocate(node, typing.outputs[number])
+        made = typing.outputs
+        checked: tuple[tuple[int, Axis], ...] = ()
+        if typing.is_checked:
+            pairs = zip(results, made, strict=True)
+            checked = tuple([(at, kind) for at, kind in pairs if isinstance(kind, Axis)])
         self.program.steps.append(
-            Step(fn, args, kwargs, results, outs, preset, takes_start, call, typing.outputs, ())
+            Step(fn, args, kwargs, results, outs, preset, takes_start, call, made, (), checked)
         )
 
     def _allocate(self, node: Node, kind: SplitType) -> None:

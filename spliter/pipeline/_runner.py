@@ -128,6 +128,8 @@ class _Run:
             for step in group.steps[done:]:
                 thread.call = step.call
                 run_step(step, thread.values, start)
+                for register, kind in step.checked:
+                    check_length(kind, thread.values[register], stop - start, step.call.name)
                 for register in step.last_used:
                     thread.values[register] = None
                 if self.options.pedantic:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from spliter._errors import AnnotationError
 from spliter._task_checks import check_task_function, name_of
+from spliter.backend.contents import count_rows
 from spliter.pipeline._capture import capture, plain
 from spliter.pipeline._elementwise import stand_in
 from spliter.pipeline._graph import (
@@ -27,6 +28,7 @@ from spliter.pipeline._graph import (
     meta_of,
 )
 from spliter.pipeline._lazy import Lazy, compute, is_capturable, lazies_in
+from spliter.pipeline._results import check_length
 from spliter.pipeline._types import (
     AnyType,
     Axis,
@@ -123,6 +125,39 @@ def _as_node(value: Any, kind: AnyType, graph: Graph) -> Any:
 
 
 @dataclass(frozen=True)
+class Checked:
+    """A function whose results must have the rows of an argument.
+
+    Parameters
+    ----------
+    fn : callable
+    key : int or str
+        Position or name of the argument.
+    has_rows : tuple of bool
+        For each result.
+    """
+
+    fn: Callable[..., Any]
+    key: int | str
+    has_rows: tuple[bool, ...]
+
+    @property
+    def __name__(self) -> str:
+        """Name of the function."""
+        return str(getattr(self.fn, "__name__", self.fn))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, and check its results."""
+        result = self.fn(*args, **kwargs)
+        expected = count_rows(args[self.key] if isinstance(self.key, int) else kwargs[self.key])
+        several = len(self.has_rows) > 1 and isinstance(result, tuple | list)
+        for value, has_rows in zip(result if several else (result,), self.has_rows, strict=False):
+            if has_rows:
+                check_length(DEFAULT, value, expected, self.__name__)
+        return result
+
+
+@dataclass(frozen=True)
 class CallTypes:
     """Annotation of one call: the types of its inputs, in their order, and of its results."""
 
@@ -147,7 +182,19 @@ class CallTypes:
         }
         is_cut = any(not isinstance(kind, Broadcast) for kind in inputs)
         if is_cut and len(lengths) <= 1 and 0 not in lengths:
-            yield Typing(inputs, outputs, next(iter(lengths), None))
+            fn = self._checked(call, inputs, outputs)
+            yield Typing(inputs, outputs, next(iter(lengths), None), fn, is_checked=True)
+
+    def _checked(
+        self, call: Call, inputs: Sequence[SplitType], outputs: Sequence[SplitType]
+    ) -> Callable[..., Any] | None:
+        """Return the function with a check, if the rows of a batch are counted in its pieces."""
+        given: tuple[tuple[Any, Any], ...] = (*enumerate(call.args), *call.kwargs.items())
+        keys = [key for key, value in given if isinstance(value, Node)]
+        for key, kind in zip(keys, inputs, strict=True):
+            if isinstance(kind, Unknown):
+                return Checked(call.fn, key, tuple(each == kind for each in outputs))
+        return None
 
     def _cut(
         self, call: Call, known: tuple[SplitType | None, ...]
@@ -360,6 +407,13 @@ def _annotated(fn: Callable[..., Any], types: Mapping[str, Any], returns: Any) -
                 f"{name} is annotated with {kind!r}, which is not a split type; pass Rows(), "
                 "broadcast, or another one of spliter.pipeline"
             )
+        try:
+            hash(kind)
+        except TypeError as error:
+            raise AnnotationError(
+                f"{name} is annotated with {kind!r}, which has no hash ({error}); make its class a "
+                "dataclass with frozen=True and parameters that have one"
+            ) from error
         if isinstance(kind, SplitType) and type(kind).merge is SplitType.merge and kind in results:
             kind.merge(())  # says that it has none
     return Annotated(fn, types, results, signature)

@@ -336,10 +336,18 @@ def mut(type: SplitType | Generic) -> Mut:
 
 def nbytes_of(value: Any, type: SplitType | None = None) -> int:
     """Return the approximate bytes of a value, by its rows if not by a type; 0 if it has none."""
+    if type is None or isinstance(type, Axis):
+        try:
+            return (type or axis(0)).nbytes(value)
+        except (TypeError, IndexError):
+            return 0
     try:
-        return (type or axis(0)).nbytes(value)
-    except (TypeError, IndexError):
-        return 0
+        return int(type.nbytes(value))
+    except Exception as error:
+        raise AnnotationError(
+            f"{type!r} gives no number of bytes of a value: {error}; correct its methods nbytes "
+            "and length, which must return numbers"
+        ) from error
 
 
 def item_nbytes(type: SplitType, value: Any) -> float:
@@ -349,4 +357,4 @@ def item_nbytes(type: SplitType, value: Any) -> float:
     if isinstance(type, Axis) and isinstance(value, np.ndarray):
         axis = type.axis % value.ndim
         return float(value.itemsize * math.prod(value.shape[:axis] + value.shape[axis + 1 :]))
-    return type.nbytes(value) / max(type.length(value), 1)
+    return nbytes_of(value, type) / max(type.length(value), 1)

@@ -41,8 +41,9 @@ def check_splittable(
     Raises
     ------
     AnnotationError
-        If results or changed arguments differ, if an argument changes that is not marked
-        :func:`~spliter.pipeline.mut`, or if the function raises on a batch only.
+        If the function has no annotation, if results or changed arguments differ, if an argument
+        changes that is not marked :func:`~spliter.pipeline.mut`, or if the function raises on a
+        batch only.
 
     Examples
     --------
@@ -58,6 +59,10 @@ def check_splittable(
     ...     print(error)
     <lambda> gives another result in batches of 1 than on whole arguments; correct its annotation
     """
+    if not hasattr(fn, "__wrapped__"):
+        raise AnnotationError(
+            f"{name_of(fn)} has no annotation; pass what splittable or pipeline makes of it"
+        )
     whole = _copied((args, kwargs))
     expected = _plain(fn)(*whole[0], **whole[1])
     if annotated := annotated_of(fn):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -146,6 +148,8 @@ def test_other_packages_bring_annotations(monkeypatch: pytest.MonkeyPatch) -> No
     with options(batch=2):
         assert pipeline(statistics.fmean)([1.0, 2.0, 3.0, 5.0]) == 4.0
     assert statistics.median([1, 2, 3]) == 2
+    for other in (copy.copy(statistics), pickle.loads(pickle.dumps(statistics))):
+        assert other.median([1, 2, 3]) == 2
     functions_of.cache_clear()
 
 
@@ -183,6 +187,27 @@ def counted(x: Any) -> Any:
 def test_wrong_annotations_are_found(fn: Any, returns: Any) -> None:
     with pytest.raises(AnnotationError):
         check_splittable(splittable(fn, x=Rows(), returns=returns), np.arange(10.0)[::-1])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda f, x: f(x) + x,
+        lambda f, x: f(y := x[x > 1]) + y,
+        lambda f, x: f(x)[:, None] + np.ones(3),
+        lambda f, x: f(x + 1).sum(),
+    ],
+)
+@pytest.mark.parametrize("result", [lambda x: x[:1], lambda x: None, lambda x: [1.0]])
+def test_results_of_another_length_are_found_where_the_next_call_takes_them(
+    body: Any, result: Any
+) -> None:
+    def wrong(x: Any) -> Any:
+        return result(x)
+
+    fn = splittable(wrong, x=Rows(), returns=Rows())
+    with options(batch=5), pytest.raises(AnnotationError, match=r"wrong returned .* batch of"):
+        pipeline(lambda x: body(fn, x))(np.arange(8.0))
 
 
 def test_right_annotations_pass() -> None:

@@ -22,6 +22,11 @@ FRAME = pd.DataFrame({"a": SERIES, "b": ["x", None, "y", "z"]})
 SPARSE: Any = scipy.sparse.random_array((9, 4), density=0.4, format="csr", rng=1)
 
 
+def test_a_function_needs_an_annotation() -> None:
+    with pytest.raises(AnnotationError, match="<lambda> has no annotation"):
+        check_splittable(lambda x: x, NUMBERS)
+
+
 def by_rows(fn: Any) -> Any:
     return splittable(fn, **dict.fromkeys([*inspect.signature(fn).parameters, "returns"], Rows()))
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spliter import InvalidArgumentError, WholeArrayError, split
-from spliter.pipeline import Reduction, Rows, options, pipeline, splittable
+from spliter import AnnotationError, InvalidArgumentError, WholeArrayError, split
+from spliter.pipeline import Reduction, Rows, options, pipeline, splittable, unknown
 from spliter_experiments.pipelines import frames as workloads
 
 LENGTHS = [5, 0, 40, 1, 30]
@@ -67,6 +67,24 @@ def test_annotated_functions_and_broadcast_arguments() -> None:
     close(np.concatenate(found), np.hypot(TABLE, by) + by)
 
 
+@pytest.mark.parametrize("returns", [Rows(), unknown, (Rows(), unknown)])
+@pytest.mark.parametrize(
+    "result", [lambda x: x[:1], lambda x: None, lambda x: 1.0, lambda x: [1.0], lambda x: [*x, 1]]
+)
+def test_results_that_are_no_rows_of_a_block_are_refused(result: Any, returns: Any) -> None:
+    def wrong(x: Any) -> Any:
+        found = result(x)
+        return (found, x) if isinstance(returns, tuple) else found
+
+    body = pipeline(splittable(wrong, x=Rows(), returns=returns))
+    parts = split([np.ones(5), np.ones(3)])
+    if returns is unknown and isinstance(result(np.ones(5)), np.ndarray):
+        assert list(map(len, body(parts))) == [1, 1]
+        return
+    with pytest.raises(AnnotationError, match=r"wrong returned .* (batch of|for a block)"):
+        body(parts)
+
+
 def test_reductions_of_annotated_functions_reach_later_calls() -> None:
     longest = splittable(lambda x: float(np.abs(x).max()), x=Rows(), returns=Reduction(merge=max))
     scaled = splittable(lambda x, by: x / by, x=Rows(), returns=Rows())
@@ -117,7 +135,7 @@ def test_positions_on_dask_and_blocks_with_parts_of_rows(client: Any) -> None:
         lambda x: np.sort(x, axis=0),
         lambda x: np.asarray(x),  # noqa: PLW0108 -- a lazy value
         lambda x: x[3],
-        lambda x: x.shape,
+        lambda x: x[x > 1].shape,
         lambda x: x[x[:, 0] > 0].argmin(),
         lambda x: x + np.ones((sum(LENGTHS), 3)),
     ],
@@ -133,8 +151,70 @@ def test_wrong_splits() -> None:
         pipeline(operator.add)(parts, split(blocks(TABLE)))
     with pytest.raises(InvalidArgumentError, match="takes NumPy arrays of numbers and frames"):
         pipeline(standardized)(split([["a"], ["b"]]))
-    with pytest.raises(InvalidArgumentError, match="no rows"):
-        pipeline(lambda x: x.max())(split([np.empty(0), np.empty(0)]))
+
+
+@pytest.mark.filterwarnings("ignore:.*(Mean of empty|invalid value)")
+def test_reductions_of_no_rows_are_those_of_numpy() -> None:
+    empty = split([np.empty((0, 2)), np.empty((0, 2))])
+    found = pipeline(lambda x: (x.sum(axis=0), (x + 1).mean(), x - x.sum()))(empty)
+    np.testing.assert_array_equal(found[0], [0.0, 0.0])
+    assert np.isnan(found[1])
+    assert [block.shape for block in found[2]] == [(0, 2), (0, 2)]
+    with pytest.raises(ValueError, match="zero-size array"):
+        pipeline(lambda x: x.max())(empty)
+    unknown_rows = splittable(lambda x: x[0], x=Rows(), returns=Rows())
+    with pytest.raises(InvalidArgumentError, match=r"sums over .* has no rows"):
+        pipeline(lambda x: sums(unknown_rows(x)))(empty)
+
+
+def test_errors_of_floats_at_the_client_warn() -> None:
+    with pytest.warns(RuntimeWarning, match="divide by zero encountered in divide"):
+        assert pipeline(lambda x: x.sum() / 0)(split(blocks(WEIGHTS))) == np.inf
+
+
+def test_the_number_of_rows_is_known() -> None:
+    def body(x: Any) -> Any:
+        return x.sum(axis=0) / len(x), (x + 1).shape, x.size
+
+    found = pipeline(body)(split(blocks(TABLE)))
+    close(found[0], body(TABLE)[0])
+    assert found[1:] == body(TABLE)[1:]
+
+
+def test_arguments_that_are_returned_are_collections_of_their_blocks() -> None:
+    table, weights = blocks(TABLE), blocks(WEIGHTS)
+    found = pipeline(lambda x, y: (y, x * 2, x, {"y": y}))(split(table, weights))
+    for one, other in zip(found[2], table, strict=True):
+        assert one is other
+    for each in (found[0], found[3]["y"]):
+        np.testing.assert_array_equal(np.concatenate(each), WEIGHTS)
+    assert np.concatenate(pipeline(lambda x: x)(split(table))).shape == TABLE.shape
+
+
+def test_lists_and_dicts_of_the_caller_get_values() -> None:
+    def body(x: Any, seen: Any, error: Any = None) -> Any:
+        seen["sums"].append(x.sum())
+        seen["pair"] = x.max(), (x * 2)[:, 0]
+        if error:
+            raise error
+        return seen
+
+    for error in (None, KeyError("of the body")):
+        seen: Any = {"sums": [1.0]}
+        try:
+            found = pipeline(body)(split(blocks(TABLE)), seen, error=error)
+        except KeyError:
+            found = seen
+        assert found is seen
+        assert type(seen["sums"][1]) is np.float64
+        close([*seen["sums"], seen["pair"][0]], [1.0, TABLE.sum(), TABLE.max()])
+        close(np.concatenate(seen["pair"][1]), TABLE[:, 0] * 2)
+
+
+@pytest.mark.parametrize("other", [np.ones((3, 1)), np.ones(3), np.ones((3, 2), "f4")])
+def test_blocks_must_have_the_dtype_and_width_of_the_first(other: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"block \(1,\) .*planned for .*shape \(2,\)"):
+        pipeline(lambda x: x.sum())(split([np.ones((3, 2)), other, np.empty(0)]))
 
 
 def received(client: Any) -> int:
@@ -186,6 +266,12 @@ def test_on_dask_frames_stay_where_they_are(client: Any) -> None:
 def as_text(x: Any) -> str:
     """Return the numbers as text, whose order is that of the rows."""
     return "".join(f"{number:.0f}" for number in x)
+
+
+@splittable(x=Rows(), returns=Reduction(merge=operator.add))
+def sums(x: Any) -> Any:
+    """Return the sum."""
+    return x.sum()
 
 
 @pytest.mark.parametrize("schedule", [None, "STATIC", "SS", "FAC2"])

@@ -61,6 +61,8 @@ ELEMENTWISE: dict[str, Callable[[Any], Any]] = {
     "between": lambda df: df["x"].between(-1, df["y"], inclusive="left"),
     "clip": lambda df: df["x"].clip(lower=-1.0, upper=2.0),
     "fillna": lambda df: df["text"].fillna("none"),
+    "drop": lambda df: (df.drop(columns=["x", "key"]), df.drop("x", axis=1)),
+    "rename": lambda df: (df.rename(columns={"x": "y2"}), df["x"].rename("z")),
     "dropna": lambda df: df.dropna(),
     "merge": lambda df: df.merge(PLACES, on="key", how="left"),
 }
@@ -134,6 +136,10 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "after a merge": lambda df: df.merge(PLACES, on=["key"])["height"] * 2,
     "filtered after a merge": lambda df: (m := df.merge(PLACES, on="key"))[m["height"] > 2],
     "array": lambda df: df["x"] + df["y"].to_numpy() * 2,
+    "assigned": lambda df: df.assign(
+        value=df["x"] * 2, w=lambda made: made.value + 1, top=df["y"].max(), one=1
+    ),
+    "mean for missing": lambda df: df["x"].fillna(df["y"].max()),
     "global": lambda df: (df["n"] - df["n"].min()) / (df["y"].mean() * df["n"].max()),
     "columns of a filter": lambda df: (m := df[df["n"] > 1])[["y", "x"]] * m[["x", "y"]].abs(),
     "column set after a filter": lambda df: total_of_set(df[df["n"] > 1]),
@@ -141,6 +147,7 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "groups after a merge": busiest,
     "extremes of few": lambda df: (df[df["n"] > 3]["n"].max(), df[df["flag"]]["n"].min()),
     "groups": lambda df: df.groupby("key")["x"].sum(),
+    "groups of an attribute": lambda df: df.groupby("key").x.max(),
     "groups of two": lambda df: df.groupby(["key", "flag"])[["x", "n"]].max(),
     "groups as columns": lambda df: df.groupby(["key", "n"], as_index=False)["y"].min(),
     "groups as they appear": lambda df: df.groupby("text", sort=False)["n"].sum(),
@@ -330,6 +337,9 @@ UNKNOWN: dict[str, Callable[[Any], Any]] = {
     "first character": lambda df: df["text"].str[0],
     "plain series": lambda df: FRAME["y"] + df["x"],
     "array": lambda df: np.where(df["x"] > 0, df["y"], 0.0),
+    "assigned arrays": lambda df: df.assign(z=np.arange(len(FRAME)), w=lambda made: made.z + 1),
+    "dropped rows": lambda df: df.drop([3, 5]),
+    "renamed rows": lambda df: df.rename(index={3: 4}),
     "concatenated": lambda df: pd.concat([df["x"], df["y"]]),
     "missing": lambda df: pd.isna(df["x"]),
     "sum of floats of a frame": lambda df: df[["y", "n"]].sum(axis=1),
@@ -388,7 +398,7 @@ def test_small_frames_run_plain() -> None:
 def test_lazy_frames_and_annotated_functions() -> None:
     doubled = lazy(FRAME)["x"] * 2
     assert type(doubled) is not pd.Series
-    same(doubled.rename("z"), (FRAME["x"] * 2).rename("z"))
+    same(doubled.cumsum(), (FRAME["x"] * 2).cumsum())
     keep = splittable(lambda df: df[df["n"] > 1], df=Rows(), returns=unknown)
     with options(batch=4):
         same(pipeline(lambda df: keep(df)["x"] + 1)(FRAME), FRAME[FRAME["n"] > 1]["x"] + 1)
@@ -433,6 +443,27 @@ def test_over_a_split_columns_are_set_in_results_only() -> None:
     found = gathered(pipeline(body)(split(cut(frame))))
     same(frame, FRAME)
     same(found, body(frame), index="equiv")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda df: df["missing"],
+        lambda df: df[["x", "missing"]],
+        lambda df: df.missing,
+        lambda df: df["x"].missing(),
+        lambda df: df["text"] - 1,
+        lambda df: df.merge(PLACES, on="x"),
+        lambda df: df.drop(columns="missing"),
+        lambda df: df.groupby("key")["missing"].sum(),
+    ],
+)
+def test_over_a_split_errors_are_those_of_pandas(wrong: Any) -> None:
+    with pytest.raises((KeyError, AttributeError, TypeError)) as plain:
+        wrong(FRAME)
+    with pytest.raises(type(plain.value)) as found:
+        pipeline(wrong)(split(cut(FRAME)))
+    assert str(found.value) == str(plain.value)
 
 
 @pytest.mark.parametrize("name", UNKNOWN)

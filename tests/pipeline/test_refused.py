@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,35 @@ class WrongLength(SplitType):
 
     def merge(self, pieces: Any) -> Any:
         return pieces
+
+
+@dataclass(frozen=True)
+class Lists(SplitType):
+    """Lists, with a wrong length or wrong bytes, or with a parameter that has no hash."""
+
+    items: Any = 8
+    size: Any = 64
+
+    def length(self, value: Any) -> Any:
+        return self.items
+
+    def nbytes(self, value: Any) -> Any:
+        return super().nbytes(value) if self.size is Ellipsis else self.size
+
+    def split(self, value: Any, start: int, stop: int) -> Any:
+        return value[start:stop]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(Lists(items="x"), Lists(items=None), Lists(items=-1), Lists(items="x", size=...)),
+        *(Lists(size=None), Lists(size=float("nan")), Lists(size="x"), Lists(items=[])),
+    ],
+)
+def test_types_with_wrong_numbers_are_named(kind: Any) -> None:
+    with pytest.raises(AnnotationError, match="Lists"):
+        pipeline(splittable(len, obj=kind, returns=Reduction(merge=max)))([1.0] * 8)
 
 
 @pytest.mark.parametrize(

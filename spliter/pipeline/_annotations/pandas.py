@@ -72,7 +72,7 @@ def _holds(frame: Any, *values: Any) -> bool:
     texts = all(map(_is_text, dtypes))
     return (floats or texts) and all(
         _dtypes(value) == dtypes
-        if hasattr(value, "dtype") or hasattr(value, "dtypes")
+        if getattr(value, "ndim", 0)
         else isinstance(value, (int, float) if floats else str)
         for value in values
     )
@@ -120,6 +120,21 @@ def with_column(frame: Any, name: Any, value: Any) -> Any:
     result = frame.copy(deep=False)
     result[name] = value
     return result
+
+
+def assigned(frame: Any, name: Any, value: Any) -> Any:
+    """Return a copy of a frame with a column set."""
+    return frame.assign(**{name: value})
+
+
+def _is_of_columns(frame: Any, labels: Any = None, *, axis: Any = 0, columns: Any = None) -> bool:
+    """Return whether columns are dropped, and no rows."""
+    return (labels is None) != (columns is None) and (columns is not None or axis in (1, "columns"))
+
+
+def _renames(value: Any, name: Any = None, *, columns: Any = None) -> bool:
+    """Return whether a series gets a name, or columns get names."""
+    return isinstance(name, str) if value.ndim == 1 else columns is not None
 
 
 def _mean_parts(series: Any) -> Any:
@@ -224,6 +239,8 @@ METHODS: Final[Mapping[str, Rule]] = {
     "between": Rule(same_rows, names=("left", "right", "inclusive")),
     "clip": Rule(same_rows, _can_fill, ("lower", "upper")),
     "fillna": Rule(same_rows, _can_fill, ("value",)),
+    "drop": Rule(same_rows, _is_of_columns, ("labels", "axis", "columns"), aligned=False),
+    "rename": Rule(same_rows, _renames, ("index", "columns"), aligned=False),
     "dropna": Rule(chosen_rows),
     "merge": Rule(
         *(_joined, _can_join, ("right", "on", "how", "suffixes")),
