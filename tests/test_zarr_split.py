@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import shutil
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -23,6 +24,7 @@ from distributed import Client, get_worker
 from spliter import (
     AlignmentError,
     BackendNotUsableError,
+    BlockLostError,
     InvalidArgumentError,
     UnsupportedCollectionError,
     gather,
@@ -231,6 +233,38 @@ def test_objects_in_a_store_in_memory() -> None:
         assert len(parts.locations) == 2
         assert sum(gather(parts.map(total))) == values.sum()
         assert client.status == "running"
+
+
+@pytest.mark.parametrize("where", ["here", "workers"])
+@pytest.mark.parametrize(
+    ("dtype", "fill", "layout"),
+    [
+        ("f8", np.nan, {"chunks": (10, 2)}),
+        ("i4", 7, {"chunks": (5, 2), "shards": (10, 2)}),
+        ("U2", "", {"chunks": (10, 2)}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The data type")
+def test_a_deleted_store_is_not_taken_for_blocks_that_were_never_written(
+    client: Client, tmp_path: Path, where: str, dtype: str, fill: Any, layout: dict[str, Any]
+) -> None:
+    array = zarr.create_array(
+        tmp_path / "x", shape=(40, 2), dtype=np.dtype(dtype), fill_value=fill, **layout
+    )
+    array[:20] = np.ones((20, 2)).astype(dtype)  # the other half is never written
+    marked = array if where == "here" else on_workers(array, client)
+
+    def filled(partition: Any) -> list[bool]:
+        return [block[0, 0] != np.ones(1).astype(dtype)[0] for block in partition]
+
+    with split(marked) as parts:
+        found = [each for blocks in gather(parts.map(filled)) for each in blocks]
+        assert sorted(found) == [False, False, True, True]
+        shutil.rmtree(tmp_path / "x")
+        with pytest.raises(BlockLostError, match=r"block \(\d, 0\) cannot be read.*write it again"):
+            gather(parts.map(filled))
+    with split(marked) as again, pytest.raises(BlockLostError):
+        gather(again.map(filled))
 
 
 def test_what_cannot_be_split_says_why(client: Client) -> None:

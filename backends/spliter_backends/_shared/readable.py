@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import mmap
 import sys
+import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -16,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from spliter import BlockGrid, Partition, UnsupportedCollectionError
+from spliter import BlockGrid, BlockLostError, Partition, UnsupportedCollectionError
 from spliter.backend import (
     UNKNOWN,
     WINDOW_NBYTES,
@@ -32,6 +34,8 @@ MEMMAP_BLOCK_BYTES = 32 * 2**20
 """Approximate size of a block cut from a memory map: large enough to read at disk speed, small
 enough that every thread can hold some in memory."""
 
+_WARNINGS_LOCK = threading.Lock()
+"""Threads must not leave `warnings.catch_warnings` in another order than they enter it."""
 
 ADVISED_NBYTES = 2**17
 """Bytes of one call of ``madvise``: with its usual settings Linux reads no more for one call."""
@@ -304,11 +308,37 @@ def open_zarr(array: Any) -> ReadableCollection:
 
     def read(position: int) -> Any:
         index = grid.index(position)
-        return array[tuple(slice(at[i], at[i + 1]) for at, i in zip(starts, index, strict=True))]
+        part = tuple(slice(at[i], at[i + 1]) for at, i in zip(starts, index, strict=True))
+        block = array[part]
+        if _may_be_absent(block, array.fill_value):
+            _check_stored(array, index)
+        return block
 
     return ReadableCollection(
         grid, _known(grid, array.dtype.itemsize), read, stored=True, slow=True
     )
+
+
+def _may_be_absent(block: Any, fill: Any) -> bool:
+    """Return whether a block begins and ends as one that was never written, or is deleted."""
+    ends = block.ravel()[[0, -1]].tolist() if block.size else []
+    absent = np.full(1, 0 if fill is None else fill, block.dtype).tolist()[0]
+    return set(map(repr, ends)) == {repr(absent)}  # NaN, too
+
+
+def _check_stored(array: Any, index: tuple[int, ...]) -> None:
+    """Raise if the store of an array was deleted, in place of which Zarr reads fill values."""
+    zarr: Any = sys.modules["zarr"]
+    try:
+        # Zarr warned of texts and records when the user opened the array.
+        with _WARNINGS_LOCK, warnings.catch_warnings(action="ignore"):
+            zarr.open_array(store=array.store, path=array.path, mode="r")
+    except (FileNotFoundError, KeyError) as error:
+        raise BlockLostError(
+            f"block {index} cannot be read: there is no array {array.path or '/'!r} in "
+            f"{array.store} any more; write it again, open it and split it",
+            (index,),
+        ) from error
 
 
 def open_values(grid: BlockGrid, values: Sequence[Any]) -> ReadableCollection:
