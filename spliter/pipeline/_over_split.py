@@ -14,8 +14,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from spliter._errors import InvalidArgumentError, WholeArrayError
 from spliter._partition import Partition
 from spliter._results import gather, reduce
@@ -99,6 +97,7 @@ class SplitGraph(Graph):
 
     def evaluate(self) -> bool:
         """Run all pending calls, in as many passes as they need."""
+        self.unlock()
         pending, self.pending = needed(self.pending), []
         narrow(pending)
         while pending:
@@ -113,7 +112,9 @@ class SplitGraph(Graph):
             if waiting:
                 postponed.append(call)
             elif not any(node in self.kinds for node in call.inputs):
-                run_whole([call], WarningRecorder(np.geterrcall()))
+                recorder = WarningRecorder()
+                run_whole([call], recorder)
+                recorder.report()
             else:
                 typing = self._typing(call)
                 chosen.append((call, typing))
@@ -314,8 +315,11 @@ def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
                 "by position"
             )
         kwargs = {k: lazies[0] if isinstance(v, Split) else v for k, v in kwargs.items()}
-    result = fn(*spread, **kwargs)
-    graph.evaluate()
+    try:
+        result = fn(*spread, **kwargs)
+        graph.evaluate()
+    finally:
+        graph.unlock()
     return _with_collections(result, graph)
 
 
