@@ -47,28 +47,39 @@ def evaluate(graph: Graph) -> None:
         options = CURRENT.get()
         recorder = WarningRecorder()
         trace = TRACE.get()
-        pending, graph.pending = needed(graph.pending), []
-        narrow(pending)
+        waiting, graph.pending = dict.fromkeys(needed(graph.pending)), []
+        narrow([*waiting])
         graph.sources.clear()
-        done: set[Call] = set()
         try:
-            while remaining := [call for call in pending if call not in done]:
-                made = plan_for(options, remaining)
+            while waiting:
+                made = plan_for(options, [*waiting])
                 graph.was_planned |= not all(stage.is_whole for stage in made.stages)
                 if trace is not None:
                     trace.append((str(Site.of_caller()), made))
-                for stage in made.stages:
-                    done.update(call for call, _ in stage.calls if call.writes)
-                    _run_stage(stage, options, recorder)
-                    done.update(call for call, _ in stage.calls)
+                stages = made.stages[::-1]
+                del made  # values that no later stage needs are freed
+                while stages:
+                    _run_stage(stages.pop(), waiting, options, recorder)
         finally:
             # A failed call fails again if its result is used; arrays are not changed twice.
-            graph.pending = [call for call in pending if call not in done]
+            graph.pending = [*waiting]
             graph.end()
         recorder.report()
 
 
-def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> None:
+def _run_stage(
+    stage: Stage, waiting: dict[Call, None], options: Options, recorder: WarningRecorder
+) -> None:
+    """Run a stage, and remove its calls from those that wait: those that write before they run."""
+    for call, _ in stage.calls:
+        if call.writes:
+            del waiting[call]
+    _run_calls(stage, options, recorder)
+    for call, _ in stage.calls:
+        waiting.pop(call, None)
+
+
+def _run_calls(stage: Stage, options: Options, recorder: WarningRecorder) -> None:
     if stage.is_whole or not stage.is_mergeable:
         run_whole([call for call, _ in stage.calls], recorder)
         return
