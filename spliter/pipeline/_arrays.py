@@ -26,6 +26,7 @@ from spliter.pipeline._elementwise import (
 from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._graph import (
     ArrayMeta,
+    Node,
     Shape,
     common_graph,
     meta_of,
@@ -33,6 +34,7 @@ from spliter.pipeline._graph import (
 from spliter.pipeline._lazy import (
     BINARY,
     Lazy,
+    as_argument,
     compute,
     computed,
     is_array,
@@ -156,7 +158,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
             return self._by_rows(key, CHOOSE, (None, *meta.shape[1:]))
         if not _is_basic(key):
             return plain(operator.getitem, (self, key), {})
-        if isinstance(key, tuple) and key[0] == slice(None) and not meta.is_known:
+        if isinstance(key, tuple) and key[:1] == (slice(None),) and not meta.is_known:
             view = self._by_rows(key, OPERATOR, (meta.length, *meta.empty[key].shape[1:]))
             if isinstance(view, LazyArray):
                 self._graph.root().add_view(view, self, computed(key))
@@ -164,7 +166,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         data = self._real()
         view = data[computed(key)]
         if isinstance(view, np.ndarray):
-            return wrap(self._graph.root().source(view), self._graph.root())
+            return wrap(self._graph.root().source(view, data), self._graph.root())
         return compute(self)[computed(key)]
 
     def _by_rows(self, key: Any, rule: Rule, shape: Shape) -> Any:
@@ -179,8 +181,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         elif key is Ellipsis or (isinstance(key, slice) and key == slice(None)):
             self._assign(self, value, {})
         elif _is_basic(key) and isinstance(self._real()[computed(key)], np.ndarray):
-            view = self._graph.root().source(self._real()[computed(key)])
-            self._assign(wrap(view, self._graph.root()), value, {})
+            self._assign(self[key], value, {})
         else:
             before = compute(self)
             before[computed(key)] = computed(value)
@@ -206,6 +207,8 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
                 value = value.reshape(value.shape[extra:])
         if target._node.is_pending:
             self._replace(capture(assigned, (target, value), where, ELEMENTWISE))
+        elif target._graph.root().is_read_only(target._node.data):
+            plain(assign, (target, value), where)  # raises
         else:
             capture(assign, (target, value), where, ASSIGN, writes=(target._node,))
 
@@ -405,20 +408,16 @@ def _capture_into(
     """Capture a call with ``out``; return what was passed as ``out``."""
     if isinstance(out, LazyArray):
         out._before_change()
-        node = out._node
-        if node.is_pending:
-            out._replace(capture(ufunc, inputs, kwargs, UFUNC, into=node))
-        else:
-            capture(ufunc, inputs, kwargs, UFUNC, writes=(node,), into=node)
-        return out
-    if not is_array(out):
+    graph = common_graph(each._graph for each in lazies_in((inputs, kwargs, out)))
+    node = as_argument(out, graph)
+    if not isinstance(node, Node) or (not node.is_pending and graph.is_read_only(node.data)):
         return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
-    lazies = lazies_in(inputs) + lazies_in(kwargs)
-    graph = common_graph(each._graph for each in lazies)
-    node = graph.source(out)
-    capture(ufunc, inputs, kwargs, UFUNC, writes=(node,), into=node)
-    # The program may read its own array at any time.
-    evaluate(graph.root())
+    if node.is_pending:
+        out._replace(capture(ufunc, inputs, kwargs, UFUNC, into=node, graph=graph))
+        return out
+    capture(ufunc, inputs, kwargs, UFUNC, writes=(node,), into=node, graph=graph)
+    if not isinstance(out, Lazy):  # the program may read its own array at any time
+        evaluate(graph)
     return out
 
 

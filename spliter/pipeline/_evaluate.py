@@ -7,8 +7,6 @@ import operator
 from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any, Final
 
-import numpy as np
-
 from spliter._errors import AnnotationError, SplIterError
 from spliter.pipeline._columns import narrow
 from spliter.pipeline._graph import Call, Graph, Node, Site
@@ -48,7 +46,7 @@ def evaluate(graph: Graph) -> None:
             return
         graph.begin()
         options = CURRENT.get()
-        recorder = WarningRecorder(np.geterrcall())
+        recorder = WarningRecorder()
         trace = TRACE.get()
         pending, graph.pending = needed(graph.pending), []
         narrow(pending)
@@ -70,7 +68,7 @@ def evaluate(graph: Graph) -> None:
             graph.pending = [call for call in pending if call not in done]
             graph.settle_views()
             graph.end()
-        recorder.warn()
+        recorder.report()
 
 
 def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> None:
@@ -107,7 +105,7 @@ def _handle(failure: Failure, stage: Stage, recorder: WarningRecorder) -> None:
             + ", ".join(_described(node) for node in dict.fromkeys(stage.writes))
         )
         raise failure.error
-    recorder.found.clear()  # the whole calls warn again
+    recorder.found.clear()  # the whole calls are recorded again
     run_whole([call for call, _ in stage.calls], recorder)
 
 

@@ -220,8 +220,8 @@ class Call:
     """
 
     __slots__ = (
-        "annotation", "args", "errstate", "fn", "inputs", "into", "kwargs", "number", "outputs",
-        "site", "writes",
+        "annotation", "args", "errcall", "errstate", "fn", "inputs", "into", "kwargs", "number",
+        "outputs", "site", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -244,6 +244,7 @@ class Call:
         self.number = next(NUMBERS)
         self.site = Site.of_caller()
         self.errstate = np.geterr()
+        self.errcall: Any = np.geterrcall()
         self.outputs: tuple[weakref.ref[Node], ...] = ()
 
     @property
@@ -303,7 +304,8 @@ class Graph:
         self.pending: list[Call] = []
         self.lock: Any = threading.RLock()
         self.sources: dict[int, Node] = {}
-        self.locked: list[Any] = []
+        self.locked: dict[int, Any] = {}
+        """Arrays that are read-only as long as calls are pending, by their identities."""
         self.views: list[tuple[weakref.ref[Any], Callable[[], Any], Any]] = []
         """Lazy views of pending values, functions that return these values, and the indexes."""
         self.has_escaped = False
@@ -330,8 +332,21 @@ class Graph:
             graph = graph.merged_into
         return graph
 
-    def source(self, data: Any) -> Node:
-        """Return the node of an object that exists; one node for each object."""
+    def __del__(self) -> None:
+        """Unlock arrays that pending calls would have read."""
+        self.unlock()
+
+    def source(self, data: Any, whole: Any = None) -> Node:
+        """Return the node of an object that exists; one node for each object.
+
+        Parameters
+        ----------
+        data : object
+        whole : ndarray, optional
+            Of which `data` is a view, read-only if `whole` is locked.
+        """
+        if id(whole) in self.locked:
+            self.locked[id(data)] = data
         node = self.sources.get(id(data))
         if node is None or node.data is not data:
             node = Node(data, None, meta_of(data))
@@ -359,35 +374,52 @@ class Graph:
         self.views = pending
 
     def lock_inputs(self, call: Call) -> None:
-        """Make inputs of a call read-only while calls are pending, unless a call writes them."""
-        written = {id(node.data) for each in self.pending for node in each.writes}
+        """Make inputs of a call read-only until pending calls run."""
         for array in (node.data for node in call.inputs):
-            if id(array) not in written and isinstance(array, np.ndarray) and array.flags.writeable:
+            if not isinstance(array, np.ndarray) or not array.flags.writeable:
+                continue
+            if _bases(array)[-1].flags.owndata:  # other arrays may stay read-only
                 array.flags.writeable = False
-                self.locked.append(array)
+                self.locked[id(array)] = array
+
+    def unlock(self) -> None:
+        """Make the locked arrays writeable again, each after those of which it is a view."""
+        for array in sorted(self.locked.values(), key=lambda array: len(_bases(array))):
+            array.flags.writeable = True
+        self.locked.clear()
+
+    def is_read_only(self, data: Any) -> bool:
+        """Return whether the program must not change an array."""
+        return id(data) not in self.locked and not data.flags.writeable
 
     def begin(self) -> None:
         """Count as one that is evaluated."""
+        self.unlock()
         _evaluated.add(self)
 
     def end(self) -> None:
-        """End an evaluation: make the locked arrays writeable again."""
+        """End an evaluation."""
         _evaluated.discard(self)
-        for array in self.locked:
-            array.flags.writeable = True
-        self.locked.clear()
 
     def absorb(self, other: Graph) -> None:
         """Take over the pending calls of another graph."""
         with self.lock, other.lock:
             self.pending = sorted(self.pending + other.pending, key=lambda call: call.number)
             self.sources.update(other.sources)
-            self.locked += other.locked
+            self.locked.update(other.locked)
             self.views += other.views
             self.has_escaped |= other.has_escaped
             self.was_planned |= other.was_planned
-            other.pending, other.sources, other.locked, other.merged_into = [], {}, [], self
+            other.pending, other.sources, other.locked, other.merged_into = [], {}, {}, self
             other.views = []
+
+
+def _bases(array: Any) -> list[Any]:
+    """Return an array, and the arrays of which it is a view."""
+    found = [array]
+    while isinstance(found[-1].base, np.ndarray):
+        found.append(found[-1].base)
+    return found
 
 
 _evaluated: Final[set[Graph]] = set()

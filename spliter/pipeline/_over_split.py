@@ -14,8 +14,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import numpy as np
-
 from spliter._errors import AnnotationError, InvalidArgumentError, WholeArrayError
 from spliter._partition import Partition
 from spliter._results import gather, reduce
@@ -65,7 +63,7 @@ class SplitGraph(Graph):
         self.carried: tuple[Node, ...] = ()
         self.futures: list[Any] = []
         self.kinds: dict[Node, SplitType] = {}
-        self.recorder = WarningRecorder(None)
+        self.recorder = WarningRecorder()
         self.members = [self._member(each) for each in _examples(split)]
 
     def _member(self, example: Any) -> Node:
@@ -109,12 +107,13 @@ class SplitGraph(Graph):
 
     def evaluate(self) -> bool:
         """Run all pending calls, in as many passes as they need."""
+        self.unlock()
         pending, self.pending = needed(self.pending), []
         narrow(pending)
-        self.recorder = WarningRecorder(np.geterrcall())
+        self.recorder = WarningRecorder()
         while pending:
             pending = self._run_pass(pending)
-        self.recorder.warn()
+        self.recorder.report()
         return True
 
     def _run_pass(self, pending: list[Call]) -> list[Call]:
@@ -348,12 +347,14 @@ def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     named = {k: lazies[0] if isinstance(v, Split) else v for k, v in kwargs.items()}
     try:
         result = fn(*spread, **named)
+        graph.evaluate()
     except Exception:
         if lazies_in((args, kwargs)):  # lists and dicts that the body has changed up to there
             graph.evaluate()
             _with_collections((args, kwargs), graph)
         raise
-    graph.evaluate()
+    finally:
+        graph.unlock()
     return _with_collections((result, args, kwargs), graph)[0]
 
 

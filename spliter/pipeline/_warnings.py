@@ -1,7 +1,11 @@
-"""Floating-point warnings of a call: once, at the user's line, however many batches it ran on."""
+"""Floating-point warnings of a call: once, at the user's line, however many batches it ran on.
+
+What the program has set by ``numpy.errstate(call=...)`` is called once per call, too.
+"""
 
 from __future__ import annotations
 
+import functools
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -21,17 +25,10 @@ KINDS: Final = {
 
 
 class WarningRecorder:
-    """Records floating-point errors of calls in place of warning of them.
+    """Records floating-point errors of calls in place of warning of them."""
 
-    Parameters
-    ----------
-    handler : callable, object with a method ``write``, or None
-        What the program has set with ``numpy.seterrcall``.
-    """
-
-    def __init__(self, handler: Any) -> None:
-        self.handler = handler
-        self.found: dict[Call, dict[str, None]] = {}
+    def __init__(self) -> None:
+        self.found: dict[Call, dict[str, Callable[[], Any]]] = {}
         self.lock = threading.Lock()
 
     def errstate(self, modes: Mapping[str, Any], current: Callable[[], Call]) -> Any:
@@ -49,24 +46,28 @@ class WarningRecorder:
         }
         return np.errstate(call=_Handler(self, modes, current), **recorded)
 
-    def record(self, call: Call, kind: str) -> None:
-        """Record a floating-point error."""
+    def record(self, call: Call, error: str, report: Callable[[], Any]) -> None:
+        """Record what reports a floating-point error."""
         with self.lock:
-            self.found.setdefault(call, {})[kind] = None
+            self.found.setdefault(call, {}).setdefault(error, report)
 
-    def warn(self) -> None:
-        """Warn of everything recorded, in the order of the calls."""
+    def report(self) -> None:
+        """Report everything recorded, in the order of the calls."""
         found, self.found = self.found, {}
         for call in sorted(found, key=lambda call: call.number):
-            for kind in found[call]:
-                warnings.warn_explicit(
-                    f"{kind} encountered in {call.name}",
-                    RuntimeWarning,
-                    call.site.filename,
-                    call.site.lineno,
-                    module=call.site.namespace.get("__name__", "<string>"),
-                    registry=call.site.namespace.setdefault("__warningregistry__", {}),
-                )
+            for report in found[call].values():
+                report()
+
+
+def _warn(call: Call, kind: str) -> None:
+    warnings.warn_explicit(
+        f"{kind} encountered in {call.name}",
+        RuntimeWarning,
+        call.site.filename,
+        call.site.lineno,
+        module=call.site.namespace.get("__name__", "<string>"),
+        registry=call.site.namespace.setdefault("__warningregistry__", {}),
+    )
 
 
 class _Handler:
@@ -80,11 +81,14 @@ class _Handler:
         self.current = current
 
     def __call__(self, kind: str, flag: int) -> None:
+        call = self.current()
         if self.modes[KINDS[kind]] == "warn":
-            self.recorder.record(self.current(), kind)
-        elif self.recorder.handler is not None:
-            self.recorder.handler(kind, flag)
+            self.recorder.record(call, kind, functools.partial(_warn, call, kind))
+        elif call.errcall is not None:
+            self.recorder.record(call, kind, functools.partial(call.errcall, kind, flag))
 
     def write(self, message: str) -> None:
-        """Forward to what the program has set."""
-        self.recorder.handler.write(message)
+        """Record a line of a log."""
+        call = self.current()
+        if call.errcall is not None:
+            self.recorder.record(call, message, functools.partial(call.errcall.write, message))

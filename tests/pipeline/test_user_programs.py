@@ -194,6 +194,7 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
     "views of chosen rows": views_of_chosen,
     "views of views": views_of_views,
     "mean of times": lambda x: x.astype("m8[s]").mean(),
+    "empty index": lambda x: (x[()], x.__setitem__((), 3)),
     "flat": lambda x: setattr(x, "flat", 3),
     "real parts": lambda x: setattr(x.reshape(2, 4), "real", 3),
     "ordered": lambda x: collections.OrderedDict(b=x * 2, a=x + 1),
