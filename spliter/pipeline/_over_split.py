@@ -196,6 +196,8 @@ class SplitGraph(Graph):
         self.carried = tuple(rows)
         if reductions:
             self._merge(reductions, len(rows))
+        elif not rows:
+            gather(self.futures)  # raises what the tasks have raised
 
     def _merge(self, reductions: Sequence[tuple[Node, Reduction]], first: int) -> None:
         """Combine the partial results of all partitions."""

@@ -304,3 +304,12 @@ def test_changes_of_a_view_of_a_distributed_array_are_refused() -> None:
 
     with pytest.raises(WholeArrayError, match="needs all rows"):
         pipeline(body)(split([np.ones((2, 2)), np.ones((1, 2))]))
+
+
+def test_errors_of_functions_without_a_result_are_raised() -> None:
+    def refuse(x: Any) -> None:
+        raise KeyError("no such row")
+
+    refused = splittable(refuse, x=Rows(), returns=None)
+    with pytest.raises(KeyError, match="no such row"):
+        pipeline(refused)(split([np.ones(3), np.ones(2)]))
