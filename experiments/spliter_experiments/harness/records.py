@@ -204,8 +204,14 @@ class ResultsFolder:
         except OSError as error:
             raise ResultsError(
                 f"cannot write {file}: {error.strerror or error}; nothing else is lost: make room "
-                f"and go on with spliter experiment resume {self.path}"
+                f"and {_repeat(self.path)}"
             ) from error
+
+
+def _repeat(folder: Path) -> str:
+    """Return how to do the missing runs of a folder; that of ``spliter compare`` has no plans."""
+    resume = (folder / PLANS).is_dir()
+    return f"run {f'spliter experiment resume {folder}' if resume else 'the same command again'}"
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -214,7 +220,7 @@ def _read(file: Path) -> dict[str, Any]:
         version = content.pop("schema_version")
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise ResultsError(
-            f"{file} cannot be read ({error!r}); remove it and run spliter experiment resume"
+            f"{file} cannot be read ({error!r}); remove it and {_repeat(file.parent.parent)}"
         ) from error
     if version != SCHEMA_VERSION:
         raise IncompatibleResultsError(
@@ -230,8 +236,8 @@ def _record(content: Mapping[str, Any], file: Path) -> Record:
         return Record(**content)
     except TypeError as error:
         raise ResultsError(
-            f"{file} is not a record of a run ({error}); remove it and run spliter experiment "
-            "resume"
+            f"{file} is not a record of a run ({error}); remove it and "
+            f"{_repeat(file.parent.parent)}"
         ) from error
 
 
