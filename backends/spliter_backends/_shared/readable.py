@@ -304,7 +304,12 @@ def open_zarr(array: Any) -> ReadableCollection:
 
     def read(position: int) -> Any:
         index = grid.index(position)
-        return array[tuple(slice(at[i], at[i + 1]) for at, i in zip(starts, index, strict=True))]
+        bounds = tuple(slice(at[i], at[i + 1]) for at, i in zip(starts, index, strict=True))
+        try:
+            return array[bounds]
+        except Exception as error:
+            error.add_note(f"while block {index} of {array.store_path} was read")
+            raise
 
     return ReadableCollection(
         grid, _known(grid, array.dtype.itemsize), read, stored=True, slow=True
