@@ -225,7 +225,7 @@ def _row_nbytes(block: Any, height: int) -> float:
         return float(block.data.nbytes) * 2 / height  # values and their indices
     if hasattr(block, "memory_usage"):
         return float(np.sum(block.memory_usage())) / height
-    if not isinstance(block, list) and hasattr(block, "nbytes"):
+    if hasattr(block, "nbytes"):
         return float(block.nbytes) / height
     return UNKNOWN_ROW_NBYTES
 

@@ -90,6 +90,8 @@ def select(block: Any, columns: list[Hashable] | None) -> Any:
         return block.iloc[:, label_numbers(block.columns, columns)]
     if is_table(block):
         names = block.column_names
+        if not names:  # Ray Data has such tables in place of blocks without rows
+            return block
         _refuse([column for column in columns if names.count(column) != 1], names, "columns")
         return block.select(columns)
     numbers = column_numbers(block, columns)

@@ -10,6 +10,7 @@ import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -73,6 +74,10 @@ def test_fields(whole: Any, columns: list[str] | None) -> None:
         assert column.flags.c_contiguous
         same(column, whole[name])
         same(found[name], whole[name])
+
+
+def test_tables_without_rows_may_have_no_columns() -> None:
+    same(materialized([pa.table({}), ARROW], columns=["c"]), ARROW.select(["c"]))
 
 
 def test_frames_as_columns() -> None:
