@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import resource
-import shutil
 import socket
 import subprocess
 import sys
@@ -70,11 +69,9 @@ def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, content: str) -> 
     file = sorted((results.path / "runs").iterdir())[0]
     file.write_text(content)
     with pytest.raises(
-        ResultsError, match=f"{file.name}.*remove it and run spliter experiment resume {tmp_path}"
+        ResultsError,
+        match=f"{file.name}.*remove it and .*experiment resume`, or the same `spliter compare`",
     ):
-        results.records()
-    shutil.rmtree(results.path / "plans")  # as in a folder of spliter compare
-    with pytest.raises(ResultsError, match=f"{file.name}.*remove it and run the same command"):
         results.records()
 
 
