@@ -225,6 +225,8 @@ def _row_nbytes(block: Any, height: int) -> float:
         return float(block.data.nbytes) * 2 / height  # values and their indices
     if hasattr(block, "memory_usage"):
         return float(np.sum(block.memory_usage())) / height
+    if hasattr(block, "nbytes"):
+        return float(block.nbytes) / height
     return UNKNOWN_ROW_NBYTES
 
 

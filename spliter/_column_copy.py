@@ -106,7 +106,7 @@ class _Others:
         if self.as_columns:
             kind = f"sparse {first.format}" if is_sparse(first) else type(first).__name__
             raise InvalidArgumentError(
-                f"blocks of type {kind} have no columns in memory; leave as_columns out"
+                f"blocks of type {kind} cannot be returned as columns; leave as_columns out"
             )
         return concatenate([select(block, self.columns) for block in self.blocks])
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from spliter._errors import InvalidArgumentError
-from spliter.backend.contents import is_sparse
+from spliter.backend.contents import is_sparse, is_table
 
 Columns: TypeAlias = Sequence[Hashable]
 """Numbers of columns of arrays and sparse matrices, or names of fields, or labels of a frame."""
@@ -60,7 +60,7 @@ def select(block: Any, columns: list[Hashable] | None) -> Any:
 
     Parameters
     ----------
-    block : ndarray, sparse matrix or DataFrame, or tuple whose first element is one
+    block : ndarray, sparse matrix, table or DataFrame, or tuple whose first element is one
         Structured arrays have fields, other arrays at least two axes.
     columns : list or None
         Result of :func:`check_columns`; ``None`` returns the block itself.
@@ -88,6 +88,12 @@ def select(block: Any, columns: list[Hashable] | None) -> Any:
         )
     if hasattr(block, "iloc") and block.ndim == 2:
         return block.iloc[:, label_numbers(block.columns, columns)]
+    if is_table(block):
+        names = block.column_names
+        if not names:  # Ray Data has such tables in place of blocks without rows
+            return block
+        _refuse([column for column in columns if names.count(column) != 1], names, "columns")
+        return block.select(columns)
     numbers = column_numbers(block, columns)
     return (
         block.tocsr()[:, numbers].asformat(block.format) if is_sparse(block) else block[:, numbers]

@@ -9,8 +9,8 @@ partition) are stored as ``-1``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -55,6 +55,8 @@ class BlockGrid:
     chunks : tuple of tuple of int
         Sizes of the blocks along each axis, as in Dask and Zarr; ``-1`` if unknown. Sizes of
         zero are allowed.
+    dim : hashable, optional
+        Name of axis 0, of blocks that are Datasets of xarray: they do not say it themselves.
 
     Raises
     ------
@@ -71,6 +73,7 @@ class BlockGrid:
     """
 
     chunks: tuple[tuple[int, ...], ...]
+    dim: Hashable | None = None
 
     def __post_init__(self) -> None:
         if not self.chunks:
@@ -192,7 +195,7 @@ class BlockGrid:
         BlockGrid
             The grid with known item indexes.
         """
-        return BlockGrid((tuple(int(count) for count in counts), *self.chunks[1:]))
+        return replace(self, chunks=(tuple(int(count) for count in counts), *self.chunks[1:]))
 
     def block_sizes(self, itemsize: int) -> IntArray | None:
         """Return the bytes of each block for a fixed item size.
@@ -230,6 +233,8 @@ class BlockIndexes:
     trailing_shape : tuple of (int or None)
         Extent of the collection along the further axes, ``None`` where the axis has several
         blocks or its size is unknown.
+    dim : hashable, optional
+        As for `BlockGrid`.
     """
 
     grid_shape: tuple[int, ...]
@@ -237,6 +242,7 @@ class BlockIndexes:
     item_starts: IntArray | None
     item_counts: IntArray | None
     trailing_shape: tuple[int | None, ...]
+    dim: Hashable | None = None
 
     @classmethod
     def of(cls, grid: BlockGrid, positions: IntArray) -> BlockIndexes:
@@ -252,6 +258,7 @@ class BlockIndexes:
                 extent if blocks == 1 else None
                 for extent, blocks in zip(grid.extent[1:], grid.shape[1:], strict=True)
             ),
+            grid.dim,
         )
 
     def check_whole_rows(self, done: str) -> None:

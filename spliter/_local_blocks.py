@@ -19,7 +19,7 @@ from spliter._pace import FOLLOWING, Pace, Prefetch
 from spliter._planner import Location
 from spliter._read_ahead import ReadAhead
 from spliter.backend.bases import read_ahead
-from spliter.backend.contents import count_rows, cut_rows
+from spliter.backend.contents import along, bare, count_rows, cut_rows
 from spliter.backend.protocols import BlockSource
 from spliter.metrics._records import MeasuredBlocks
 
@@ -112,8 +112,8 @@ class LocalBlocks(IndexedBlocks):
         ----------
         columns : sequence, optional
             Columns to copy, in this order: numbers for arrays and sparse matrices, names of fields
-            for structured arrays, labels for DataFrames. All columns by default. Aligned blocks,
-            after the first one, keep all theirs.
+            for structured arrays, labels for DataFrames and tables. All columns by default. Aligned
+            blocks, after the first one, keep all theirs.
         as_columns : bool, default False
             Whether to return each column in contiguous memory: a dict of arrays for structured
             arrays and DataFrames, an array in Fortran order for others.
@@ -122,8 +122,8 @@ class LocalBlocks(IndexedBlocks):
         -------
         block, or tuple of block
             A tuple if collections are aligned. Arrays, masked arrays, sparse matrices, data
-            frames and lists keep their type. The block of a partition with a single block is
-            returned without a copy.
+            frames, tables and lists keep their type. The block of a partition with a single block
+            is returned without a copy.
 
         Raises
         ------
@@ -196,7 +196,9 @@ class LocalBlocks(IndexedBlocks):
         """
         self._check_open()
         self._indexes.check_whole_rows("cut into batches")
-        return self._measured(batches(self._iterated(), nbytes, columns))
+        dim = self._indexes.dim
+        found = batches(along(self._iterated(), dim), nbytes, columns)
+        return self._measured(found if dim is None else map(bare, found))
 
     def cut(self, values: Any) -> list[Any]:
         """Split an array with one entry per row into one part per block.

@@ -19,7 +19,7 @@ from spliter._snapshot import Snapshot
 from spliter._take import Rows, check_items, pick, plan_rows
 from spliter._task_checks import check_task_function
 from spliter._team import Queues, Team, check_queues, team_size
-from spliter.backend.contents import concatenate, take_rows
+from spliter.backend.contents import along, bare, concatenate, take_rows
 from spliter.backend.protocols import ResultBlocks, SupportsExample
 from spliter.metrics import Metrics, report
 
@@ -151,8 +151,8 @@ class Split(Snapshot):
             from the end.
         columns : sequence, optional
             Columns to return, in this order: numbers for arrays and sparse matrices, names of
-            fields for structured arrays, labels for DataFrames. All columns by default. Aligned
-            collections, after the first one, keep all theirs.
+            fields for structured arrays, labels for DataFrames and tables. All columns by default.
+            Aligned collections, after the first one, keep all theirs.
 
         Returns
         -------
@@ -194,7 +194,8 @@ class Split(Snapshot):
             partitions[number].submit(pick, some, selected)
             for number, some in (rows or {0: Rows(items, items)}).items()
         ]
-        return take_rows(concatenate(self._executor.gather(answers)), order)
+        found = concatenate(along(self._executor.gather(answers), self._grid.dim))
+        return bare(take_rows(found, order))
 
     def metrics(self) -> Metrics:
         """Return what the last pass took: seconds, CPU seconds and waiting of each partition.

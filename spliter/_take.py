@@ -23,7 +23,7 @@ from spliter._errors import InvalidArgumentError, ItemIndexError
 from spliter._grid import BlockGrid, IntArray
 from spliter._partition import Partition
 from spliter.backend.bases import some_blocks
-from spliter.backend.contents import concatenate, take_rows
+from spliter.backend.contents import along, bare, concatenate, take_rows
 
 
 def check_items(indices: Any, n_items: int) -> IntArray:
@@ -146,6 +146,6 @@ def pick(partition: Partition, rows: Rows, columns: list[Hashable] | None) -> An
     Reads only the blocks with these rows, if they are stored.
     """
     numbers, of_block = rows.by_block()
-    blocks = some_blocks(partition.source, numbers)
+    blocks = along(some_blocks(partition.source, numbers), partition.indexes.dim)
     picked = [take_rows(block, some) for block, some in zip(blocks, of_block, strict=True)]
-    return select(concatenate(picked), columns)
+    return select(bare(concatenate(picked)), columns)

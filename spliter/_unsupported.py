@@ -81,6 +81,10 @@ def explain_not_a_collection(value: Any, backends: Sequence[str]) -> str:
             f"{name} is one object in memory, not a collection of blocks; pass a list of parts, "
             "such as numpy.array_split(x, 8), or a Dask or Zarr array"
         )
+    if name == "zarr.core.group.Group":
+        return "a Zarr group is not one collection; pass one of its arrays: group['name']"
+    if name.startswith("zarr.") and getattr(value, "shape", None) == ():
+        return "this Zarr array has no axis, so it has no rows; pass one of at least one axis"
     return (
         f"{name} is not a collection supported by a backend ({', '.join(backends)}); pass a "
         "Dask collection, a list of futures or of NumPy arrays, a NumPy memory map, a Zarr array, "

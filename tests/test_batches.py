@@ -24,7 +24,7 @@ from spliter import (
 from spliter._batches import MAX_AUTO_NBYTES
 from spliter.backend import concatenate
 from tests.fake_engine import fake_split
-from tests.test_take import FRAME, MASKED, RECORDS, TABLE, cut, same
+from tests.test_take import ARROW, FRAME, MASKED, RECORDS, TABLE, cut, same
 
 
 def partition_of(*collections: Any, **options: Any) -> Partition:
@@ -73,6 +73,13 @@ def test_blocks_of_any_kind(whole: Any, nbytes: Any) -> None:
 @pytest.mark.parametrize("nbytes", ["auto", 50])
 def test_columns_of_other_kinds(whole: Any, columns: Any, expected: Any, nbytes: Any) -> None:
     same(concatenate(map(copied, partition_of(cut(whole)).batches(nbytes, columns))), expected)
+
+
+@pytest.mark.parametrize("nbytes", [80, 10_000])
+def test_tables(nbytes: int) -> None:
+    found = list(partition_of(cut(ARROW)).batches(nbytes))
+    assert all(batch.nbytes <= nbytes for batch in found)
+    same(concatenate(found), ARROW)
 
 
 @pytest.mark.parametrize("nbytes", ["auto", 60])

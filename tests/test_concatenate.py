@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -137,6 +138,11 @@ def test_categories_of_several_dtypes_are_refused_with_the_way_out() -> None:
         concatenate([names, numbers])
     converted = concatenate([names, numbers.cat.rename_categories(str)])
     assert converted.tolist() == ["a", "1"]
+
+
+def test_tables_with_columns_that_are_null_or_missing() -> None:
+    blocks = [pa.table({"a": [1], "b": ["x"]}), pa.table({"b": [None]}), pa.table({})]
+    assert concatenate(blocks).equals(pa.table({"a": [1, None], "b": ["x", None]}))
 
 
 def test_series_index_and_lists() -> None:

@@ -241,8 +241,13 @@ def test_zarr_array_without_rows(tmp_path: Path) -> None:
 
 def test_zarr_array_without_axes_is_refused(tmp_path: Path) -> None:
     array = zarr.create_array(tmp_path / "z", shape=(), dtype="int64")
-    with pytest.raises(UnsupportedCollectionError):
+    with pytest.raises(UnsupportedCollectionError, match=r"has no axis, .*of at least one axis"):
         split(array)
+
+
+def test_zarr_group_is_refused() -> None:
+    with pytest.raises(UnsupportedCollectionError, match=r"one of its arrays: group\['name'\]"):
+        split(zarr.group())
 
 
 # Dask collections without a cluster

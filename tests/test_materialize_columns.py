@@ -10,6 +10,7 @@ import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -19,7 +20,7 @@ from spliter._cache import USUAL_NBYTES, cache_nbytes
 from spliter._column_copy import copy_columns
 from spliter.backend import take_rows
 from tests.fake_engine import fake_split
-from tests.test_take import FRAME, LENGTHS, MASKED, RECORDS, ROWS, TABLE, cut, same
+from tests.test_take import ARROW, FRAME, LENGTHS, MASKED, RECORDS, ROWS, TABLE, cut, same
 
 
 def materialized(*collections: Any, **options: Any) -> Any:
@@ -42,6 +43,8 @@ def materialized(*collections: Any, **options: Any) -> Any:
         (FRAME, [3, "a"], FRAME[[3, "a"]]),
         (FRAME.astype({"b": "category"}), ["b"], FRAME.astype({"b": "category"})[["b"]]),
         (FRAME.set_index("b"), [3], FRAME.set_index("b")[[3]]),
+        (ARROW, ["c", "a"], ARROW.select(["c", "a"])),
+        (ARROW, None, ARROW),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, list) else str(value),
 )
@@ -71,6 +74,10 @@ def test_fields(whole: Any, columns: list[str] | None) -> None:
         assert column.flags.c_contiguous
         same(column, whole[name])
         same(found[name], whole[name])
+
+
+def test_tables_without_rows_may_have_no_columns() -> None:
+    same(materialized([pa.table({}), ARROW], columns=["c"]), ARROW.select(["c"]))
 
 
 def test_frames_as_columns() -> None:
@@ -186,6 +193,8 @@ def test_memory(whole: Any, columns: list[Any], as_columns: bool) -> None:
         ([TABLE[:, 0]], {"as_columns": True}, "no columns"),
         ([sp.csr_array(TABLE)], {"as_columns": True}, "sparse csr"),
         ([[1, 2]], {"columns": [0]}, "no columns"),
+        ([ARROW], {"columns": [0]}, "column 0 is unknown; .* are 'a', 'b', 'c'"),
+        ([ARROW], {"as_columns": True}, "type Table cannot be returned as columns"),
         ([pd.concat([FRAME, FRAME], axis=1)], {"as_columns": True}, "same label"),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -24,6 +25,7 @@ RECORDS = np.zeros(ROWS, dtype=[("t", "f8"), ("name", "U3"), ("v", "i2", (2,))])
 RECORDS["t"], RECORDS["v"] = TABLE[:, 0], TABLE[:, :2]
 FRAME = pd.DataFrame({"a": np.arange(ROWS), "b": list("abcdefghi"), 3: TABLE[:, 1]})
 MASKED = np.ma.masked_where(TABLE % 5 == 0, TABLE)
+ARROW = pa.table({"a": np.arange(ROWS), "b": list("abcdefghi"), "c": TABLE[:, 1]})
 
 
 def cut(whole: Any) -> list[Any]:
@@ -35,7 +37,7 @@ def cut(whole: Any) -> list[Any]:
 
 def same(found: Any, expected: Any) -> None:
     assert type(found) is type(expected)
-    if isinstance(expected, pd.DataFrame | pd.Series):
+    if isinstance(expected, pd.DataFrame | pd.Series | pa.Table):
         assert found.equals(expected)
     elif hasattr(expected, "toarray"):
         np.testing.assert_array_equal(found.toarray(), expected.toarray())
@@ -58,13 +60,14 @@ def same(found: Any, expected: Any) -> None:
         sp.csc_matrix(TABLE),
         FRAME,
         FRAME["b"],
+        ARROW,
     ],
-    ids=lambda whole: f"{type(whole).__name__}{whole.ndim}",
+    ids=lambda whole: f"{type(whole).__name__}{len(whole.shape)}",
 )
 @pytest.mark.parametrize("wanted", [WANTED, [], range(ROWS)], ids=["some", "none", "all"])
 def test_rows_of_blocks_of_any_kind(whole: Any, wanted: Any) -> None:
     with split(cut(whole), partitions_per_location=2) as parts:
-        same(parts.take(wanted), take_rows(whole, np.array(wanted, np.int64)))
+        same(parts.take(wanted), take_rows(whole, np.arange(ROWS)[np.array(wanted, np.int64)]))
 
 
 @pytest.mark.parametrize(
@@ -76,8 +79,9 @@ def test_rows_of_blocks_of_any_kind(whole: Any, wanted: Any) -> None:
         (MASKED, [2, 1], MASKED[WANTED][:, [2, 1]]),
         (sp.csr_array(TABLE), [3, 0], sp.csr_array(TABLE[WANTED][:, [3, 0]])),
         (FRAME, [3, "a"], FRAME.iloc[WANTED][[3, "a"]]),
+        (ARROW, ["c", "a"], ARROW.take(np.arange(ROWS)[WANTED]).select(["c", "a"])),
     ],
-    ids=["integers", "negative", "n-D", "masked", "sparse", "labels"],
+    ids=["integers", "negative", "n-D", "masked", "sparse", "labels", "table"],
 )
 def test_columns(whole: Any, columns: Any, expected: Any) -> None:
     same(split(cut(whole), partitions_per_location=2).take(WANTED, columns), expected)

@@ -22,9 +22,11 @@ from spliter import (
     LazyCollectionError,
     Split,
     UnsupportedCollectionError,
+    batches,
     gather,
     split,
 )
+from spliter.backend import concatenate, count_rows, has_rows
 from spliter_backends.xarray import along
 from tests.dask_workers import workers_of
 
@@ -182,6 +184,69 @@ def test_materialized_partitions_are_one_object(client: Client | None) -> None:
     assert counts == [1] * len(parts)
     for one, at in zip(ones, rows, strict=True):
         xr.testing.assert_identical(one, whole.isel(time=at))
+
+
+def as_dataset(whole: Any) -> Any:
+    """Return a Dataset whose variables are not all along latitude."""
+    daily = whole.isel(lat=0, drop=True).drop_vars("height")
+    return xr.Dataset({"value": whole, "daily": daily})
+
+
+@pytest.mark.parametrize("make", [lambda whole: whole, as_dataset], ids=["array", "dataset"])
+@pytest.mark.parametrize("wanted", [[3], [5, 0, -1, 5], []])
+def test_rows_by_their_number(client: Client | None, make: Any, wanted: list[int]) -> None:
+    whole = make(measurements())
+    data = persisted(whole.chunk(lat=2), client)
+    with split(along(data, "lat")) as parts:
+        found = parts.take(wanted).compute()
+        with pytest.raises(InvalidArgumentError, match="column"):
+            parts.take(wanted, columns=["value"])
+    expected = whole.isel(lat=np.array(wanted, np.int64)).transpose("lat", ...)
+    xr.testing.assert_identical(found, expected)
+
+
+def batches_of(partition: Any, nbytes: int) -> list[Any]:
+    return list(partition.batches(nbytes))
+
+
+@pytest.mark.parametrize("make", [lambda whole: whole, as_dataset], ids=["array", "dataset"])
+@pytest.mark.parametrize(("nbytes", "most"), [(1, 1), (700, 2), (10_000, 6)])
+def test_batches(client: Client | None, make: Any, nbytes: int, most: int) -> None:
+    """A row of one latitude has 320 bytes, and a few in its coordinates."""
+    whole = make(measurements())
+    data = persisted(whole.chunk(lat=3), client)
+    with split(along(data, "lat"), partitions_per_location=1) as parts:
+        found = [one for made in gather(parts.map(batches_of, nbytes)) for one in made]
+    assert max(batch.sizes["lat"] for batch in found) <= most
+    for batch in found:
+        xr.testing.assert_identical(batch.compute(), whole.sel(lat=batch.lat).transpose("lat", ...))
+    assert sorted(lat for batch in found for lat in batch.lat.values) == whole.lat.values.tolist()
+
+
+def test_arrays_by_themselves_have_their_rows_first() -> None:
+    whole = measurements()
+    cut = [whole[:4], whole[4:5], whole[5:]]
+    found = list(batches(cut, nbytes=500))
+    assert all(batch.nbytes <= 500 for batch in found)
+    for blocks in (cut, found):
+        xr.testing.assert_identical(concatenate(blocks), whole)
+    with pytest.raises(InvalidArgumentError, match="first dimensions differ"):
+        concatenate([whole, whole.transpose("lat", ...)])
+    with pytest.raises(InvalidArgumentError, match="'exact'"):
+        concatenate([whole, whole.assign_coords(lat=whole.lat + 1)])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [count_rows, lambda block: list(batches([block])), lambda block: concatenate([block] * 2)],
+)
+def test_a_dataset_by_itself_does_not_say_what_its_rows_are(use: Any) -> None:
+    block = measurements().to_dataset()
+    assert not has_rows(block)
+    with pytest.raises(
+        InvalidArgumentError, match=r"does not say .*split\(along\(dataset, dim\)\)"
+    ):
+        use(block)
 
 
 def test_partitions_carry_the_labels_of_their_own_rows_only(cluster: Client) -> None:

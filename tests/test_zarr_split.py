@@ -267,6 +267,18 @@ def test_a_deleted_store_is_not_taken_for_blocks_that_were_never_written(
         gather(again.map(filled))
 
 
+@pytest.mark.parametrize("where", ["here", "workers"])
+def test_a_damaged_chunk_is_named(client: Client, tmp_path: Path, where: str) -> None:
+    array = zarr.create_array(tmp_path / "t.zarr", data=np.arange(9.0), chunks=(3,))
+    (tmp_path / "t.zarr" / "c" / "1").write_bytes(b"not compressed")
+    parts = split(
+        array if where == "here" else on_workers(array, client), partitions_per_location=1
+    )
+    with pytest.raises(RuntimeError, match="Zstd") as raised:
+        gather(parts.map(total))
+    assert raised.value.__notes__ == [f"while block (1,) of {array.store_path} was read"]
+
+
 def test_what_cannot_be_split_says_why(client: Client) -> None:
     array = zarr.create_array(
         "memory://spliter-refused", shape=(4,), chunks=(2,), dtype="i4", overwrite=True

@@ -2,13 +2,15 @@
 
 Types are kept: masked arrays keep their mask, sparse matrices their format, DataFrames their
 columns and dtypes. The result is allocated once at its final size and each block is copied
-into it once, so the memory needed beyond the blocks is one copy.
+into it once, so the memory needed beyond the blocks is one copy. Tables of pyarrow, which nobody
+can change, are not copied.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,9 +26,9 @@ def concatenate(blocks: Iterable[Any]) -> Any:
     ----------
     blocks : iterable of block, or of tuple of block
         At least one, all of one kind: arrays (also masked), SciPy sparse matrices or arrays,
-        pandas DataFrames, Series or indexes, lists, or arrays of other libraries that
-        ``numpy.concatenate`` dispatches to (CuPy, sparse). Tuples are concatenated element by
-        element.
+        pandas DataFrames, Series or indexes, tables of pyarrow, DataArrays of xarray (along the
+        first dimension), lists, or arrays of other libraries that ``numpy.concatenate`` dispatches
+        to (CuPy, sparse). Tuples are concatenated element by element.
 
     Returns
     -------
@@ -75,11 +77,17 @@ def _function_for(first: Any, blocks: Sequence[Any]) -> Callable[[list[Any]], An
         raise TypeError("their kinds differ")
     if isinstance(first, list):
         return _lists
-    # The library of a block is already imported, so no import is needed here.
-    package = type(first).__module__.partition(".")[0]
     if is_sparse(first):
         return _sparse
-    if hasattr(sys.modules[package], "concat"):  # pandas and libraries with its API
+    if is_table(first):
+        return _tables
+    if isinstance(first, DatasetAlong):
+        return _datasets
+    _refuse_dataset(first)
+    if _package(first) == "xarray":
+        return _data_arrays
+    # The library of a block is already imported, so no import is needed here.
+    if hasattr(sys.modules[_package(first)], "concat"):  # pandas and libraries with its API
         return _frames
     if hasattr(type(first), "__array_function__"):
         return np.concatenate
@@ -89,6 +97,73 @@ def _function_for(first: Any, blocks: Sequence[Any]) -> Callable[[list[Any]], An
 def is_sparse(value: Any) -> bool:
     """Return whether a value is a sparse matrix or array of SciPy."""
     return type(value).__module__.startswith("scipy.sparse.")
+
+
+def is_table(value: Any) -> bool:
+    """Return whether a value is a table of pyarrow."""
+    return _package(value) == "pyarrow" and isinstance(value, sys.modules["pyarrow"].Table)
+
+
+def _package(value: Any) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
+@dataclass(frozen=True, eq=False)
+class DatasetAlong:
+    """A Dataset of xarray as a block with rows, which it has along one dimension only.
+
+    Parameters
+    ----------
+    data : Dataset
+    dim : hashable
+        One of its dimensions.
+    """
+
+    data: Any
+    dim: Hashable
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of rows."""
+        return (self.data.sizes[self.dim],)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the rows, without those of variables that have none."""
+        variables = self.data.variables.values()
+        return sum(variable.nbytes for variable in variables if self.dim in variable.dims)
+
+    def __getitem__(self, rows: Any) -> DatasetAlong:
+        return DatasetAlong(self.data.isel({self.dim: rows}), self.dim)
+
+
+def along(blocks: Iterable[Any], dim: Hashable | None) -> Iterable[Any]:
+    """Return blocks that know their rows: Datasets, of which `dim` is the dimension, or others.
+
+    Parameters
+    ----------
+    blocks : iterable of block
+    dim : hashable or None
+        ``BlockGrid.dim`` of their collection.
+    """
+    return blocks if dim is None else (DatasetAlong(block, dim) for block in blocks)
+
+
+def bare(block: Any) -> Any:
+    """Return the block itself of one of :func:`along`."""
+    return block.data if isinstance(block, DatasetAlong) else block
+
+
+def _is_dataset(value: Any) -> bool:
+    return _package(value) == "xarray" and hasattr(type(value), "data_vars")
+
+
+def _refuse_dataset(value: Any) -> None:
+    if _is_dataset(value):
+        raise InvalidArgumentError(
+            "a Dataset does not say which dimension its rows are along; pass DataArrays, or use "
+            "Split.take and Partition.batches of split(along(dataset, dim))"
+        )
 
 
 def _kinds(blocks: Sequence[Any]) -> str:
@@ -127,10 +202,33 @@ def _sparse(blocks: list[Any]) -> Any:
     return sys.modules["scipy.sparse"].vstack(blocks, format=blocks[0].format)
 
 
+def _tables(blocks: list[Any]) -> Any:
+    """Concatenate tables; columns that are null or missing in some get the type of the others."""
+    return sys.modules["pyarrow"].concat_tables(blocks, promote_options="default")
+
+
+def _data_arrays(blocks: list[Any]) -> Any:
+    if len(dims := {block.dims[0] for block in blocks}) > 1:
+        raise TypeError(f"their first dimensions differ ({', '.join(sorted(map(repr, dims)))})")
+    return _labelled(blocks, dims.pop())
+
+
+def _datasets(blocks: list[DatasetAlong]) -> DatasetAlong:
+    dim = blocks[0].dim
+    joined = _labelled([block.data for block in blocks], dim, data_vars="minimal")
+    return DatasetAlong(joined, dim)
+
+
+def _labelled(blocks: list[Any], dim: Hashable, **options: Any) -> Any:
+    """Concatenate along a dimension; what does not have it must be equal in all blocks."""
+    concat = sys.modules["xarray"].concat
+    return concat(blocks, dim, coords="minimal", compat="equals", join="exact", **options)
+
+
 def _frames(blocks: list[Any]) -> Any:
     """Concatenate data frames or series; categories are united."""
     first = blocks[0]
-    library = sys.modules[type(first).__module__.partition(".")[0]]
+    library = sys.modules[_package(first)]
     if not hasattr(first, "iloc"):  # an index, or a frame of another library
         return first.append(blocks[1:]) if hasattr(first, "append") else library.concat(blocks)
     if first.ndim == 1:
@@ -181,6 +279,11 @@ def count_rows(block: Any) -> int:
         ``block.shape[0]`` if it has a shape (sparse matrices refuse ``len``), else its
         length; for a tuple, that of its first block.
 
+    Raises
+    ------
+    InvalidArgumentError
+        If it is a Dataset of xarray.
+
     Examples
     --------
     >>> count_rows([1, 2, 3]), count_rows(([1, 2], ["a", "b"]))
@@ -189,7 +292,10 @@ def count_rows(block: Any) -> int:
     if isinstance(block, tuple):
         return count_rows(block[0])
     shape = getattr(block, "shape", None)
-    return int(shape[0]) if shape else len(block)
+    if shape:
+        return int(shape[0])
+    _refuse_dataset(block)
+    return len(block)
 
 
 def take_rows(block: Any, rows: npt.NDArray[Any] | slice) -> Any:
@@ -198,7 +304,7 @@ def take_rows(block: Any, rows: npt.NDArray[Any] | slice) -> Any:
     Parameters
     ----------
     block : block or tuple of block
-        An array, DataFrame, sparse matrix or list; of a tuple, the rows of each.
+        An array, table, DataFrame, sparse matrix or list; of a tuple, the rows of each.
     rows : ndarray of int, shape (n,), or slice
         Row numbers, in any order and repeated.
 
@@ -214,6 +320,9 @@ def take_rows(block: Any, rows: npt.NDArray[Any] | slice) -> Any:
         return block[rows] if isinstance(rows, slice) else [block[row] for row in rows.tolist()]
     if is_sparse(block):  # not all formats can be indexed
         return block.tocsr()[rows].asformat(block.format)
+    if is_table(block) and not isinstance(rows, slice):
+        return block.take(rows)
+    _refuse_dataset(block)
     return block.iloc[rows] if hasattr(block, "iloc") else block[rows]
 
 
@@ -249,6 +358,8 @@ def has_rows(block: Any) -> bool:
     >>> has_rows([1]), has_rows(1)
     (True, False)
     """
+    if _is_dataset(block):
+        return False
     return bool(getattr(block, "shape", None)) or hasattr(block, "__len__")
 
 

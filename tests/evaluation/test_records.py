@@ -69,7 +69,8 @@ def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, content: str) -> 
     file = sorted((results.path / "runs").iterdir())[0]
     file.write_text(content)
     with pytest.raises(
-        ResultsError, match=f"{file.name}.*remove it and run spliter experiment resume"
+        ResultsError,
+        match=f"{file.name}.*remove it and .*experiment resume`, or the same `spliter compare`",
     ):
         results.records()
 

@@ -143,6 +143,10 @@ def test_dataset_of_ray_data(nodes: RayNodes) -> None:
     for partition, ids in zip(parts, found, strict=True):
         assert ids == partition.get_item_indexes().tolist()
     assert sorted(number for ids in found for number in ids) == list(range(1000))
+    assert parts.take([999, 0]).column("id").to_pylist() == [999, 0]
+    with split(dataset, materialize=True, partitions_per_location=1) as joined:
+        tables = [f.result(WAIT) for f in joined.map(Partition.materialize)]
+    assert sum(len(table) for table in tables) == 1000
 
 
 def test_frames_that_tasks_make(nodes: RayNodes) -> None:

@@ -308,8 +308,12 @@ def open_zarr(array: Any) -> ReadableCollection:
 
     def read(position: int) -> Any:
         index = grid.index(position)
-        part = tuple(slice(at[i], at[i + 1]) for at, i in zip(starts, index, strict=True))
-        block = array[part]
+        bounds = tuple(slice(at[i], at[i + 1]) for at, i in zip(starts, index, strict=True))
+        try:
+            block = array[bounds]
+        except Exception as error:
+            error.add_note(f"while block {index} of {array.store_path} was read")
+            raise
         if _may_be_absent(block, array.fill_value):
             _check_stored(array, index)
         return block

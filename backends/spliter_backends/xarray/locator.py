@@ -227,7 +227,7 @@ def _chunks_of(data: XarrayObject, dim: Hashable) -> _Chunks:
     labels = data.coords.to_dataset() if isinstance(data, xr.DataArray) else data
     # A DataArray may have the name of one of its coordinates.
     labels = labels.drop_vars([name for name, _, coordinate in chunked if coordinate or not array])
-    grid = BlockGrid(tuple(sizes[each] for each in dims))
+    grid = BlockGrid(tuple(sizes[each] for each in dims), None if array else dim)
     return _Chunks([variable for _, variable, _ in ordered], recipe, labels, dims, grid)
 
 

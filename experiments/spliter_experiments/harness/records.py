@@ -32,6 +32,9 @@ SCHEMA_VERSION = 1
 COMPARE = "compare"
 """Value of `Record.figure` for ``spliter compare``; a folder may hold several comparisons."""
 
+AGAIN = "run `spliter experiment resume`, or the same `spliter compare` again"
+"""How to do the missing runs of a folder."""
+
 RUNS, PLANS, TABLE = "runs", "plans", "results.parquet"
 """Names of the entries in a results folder."""
 
@@ -204,7 +207,7 @@ class ResultsFolder:
         except OSError as error:
             raise ResultsError(
                 f"cannot write {file}: {error.strerror or error}; nothing else is lost: make room "
-                f"and go on with spliter experiment resume {self.path}"
+                f"and {AGAIN}"
             ) from error
 
 
@@ -213,9 +216,7 @@ def _read(file: Path) -> dict[str, Any]:
         content = json.loads(file.read_text(encoding="utf-8"))
         version = content.pop("schema_version")
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-        raise ResultsError(
-            f"{file} cannot be read ({error!r}); remove it and run spliter experiment resume"
-        ) from error
+        raise ResultsError(f"{file} cannot be read ({error!r}); remove it and {AGAIN}") from error
     if version != SCHEMA_VERSION:
         raise IncompatibleResultsError(
             f"{file} is of version {version} of the format of results; this is version "
@@ -230,8 +231,7 @@ def _record(content: Mapping[str, Any], file: Path) -> Record:
         return Record(**content)
     except TypeError as error:
         raise ResultsError(
-            f"{file} is not a record of a run ({error}); remove it and run spliter experiment "
-            "resume"
+            f"{file} is not a record of a run ({error}); remove it and {AGAIN}"
         ) from error
 
 
