@@ -15,6 +15,7 @@ from distributed import Client, wait
 
 from spliter import (
     InvalidArgumentError,
+    LazyCollectionError,
     Partition,
     Split,
     TaskNotSerializableError,
@@ -37,6 +38,20 @@ def test_an_array_in_memory_next_to_a_dask_array(client: Client) -> None:
     assert advice == "from_array(y, chunks={0: x.chunks[0]}).persist()"
     labels = da.from_array(y, chunks={0: x.chunks[0]}).persist()
     assert sum(gather(split(x, labels).map(len))) == 3
+
+
+@pytest.mark.parametrize("stray", [None, 3, np.arange(2)])
+def test_a_stray_element_among_futures(stray: Any, client: Client) -> None:
+    future = client.scatter(np.arange(2))
+    name = type(stray).__name__
+    with pytest.raises(UnsupportedCollectionError, match=f"element 1 of the list .* is a {name}"):
+        split([future, stray])
+
+
+def test_a_value_among_delayed_objects(client: Client) -> None:
+    future = client.scatter(np.arange(2))
+    with pytest.raises(LazyCollectionError, match="have not been computed"):
+        split([future, dask.delayed(5)])
 
 
 def test_a_list_of_arrays_next_to_a_dask_array(client: Client) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from spliter import BlockLostError, split
+from tests.conftest import RunPython
 from tests.ray_backend import programs
 from tests.ray_backend.cluster import RayNodes, until
 from tests.ray_backend.placing import put_at
@@ -22,6 +24,7 @@ pytestmark = [pytest.mark.thorough, pytest.mark.backend("ray"), pytest.mark.time
 
 WAIT = 100
 ROWS = 50_000
+RESTARTED = Path(__file__).parents[1] / "programs" / "ray_restarted.py"
 
 
 def test_process_of_a_task_ends(nodes: RayNodes, tmp_path: Path) -> None:
@@ -96,3 +99,17 @@ def test_blocks_that_cannot_be_made_again(nodes: RayNodes) -> None:
     with pytest.raises(BlockLostError, match="lost"):
         split(blocks)
     assert ray.is_initialized()
+
+
+def test_ray_is_shut_down_and_started_again(run_python: RunPython) -> None:
+    written = run_python(str(RESTARTED)).stdout.splitlines()
+    down, restarted, with_new = map(json.loads, written)
+    state = {"done": True, "moved": 0}
+    # A fitted model and a list of references do not know that there was a connection before.
+    unconnected = {name: down.pop(name) for name in ("split", "predict")}
+    assert set(unconnected.values()) == {"BackendNotUsableError"}
+    assert down == {**dict.fromkeys(down, "BlockLostError"), **state, "connected": False}
+    state["connected"] = True
+    assert restarted == {**dict.fromkeys(restarted, "BlockLostError"), **state}
+    assert with_new.pop("new") == "19800.0"
+    assert with_new == {**dict.fromkeys(with_new, "BlockLostError"), **state}

@@ -209,8 +209,10 @@ def test_timeouts_that_are_none(value: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_is_no_collection(nodes: RayNodes) -> None:
     one = ray.put(np.arange(3))
-    with pytest.raises(UnsupportedCollectionError, match="element 1 of the list is a int"):
-        split([one, 3], backend="ray")
+    for stray in (3, None, np.arange(3)):
+        name = type(stray).__name__
+        with pytest.raises(UnsupportedCollectionError, match=f"element 1 of the list is a {name}"):
+            split([one, stray])
     with pytest.raises(UnsupportedCollectionError, match="empty list"):
         split([], backend="ray")
     with pytest.raises(UnsupportedCollectionError, match="ndarray is not a collection in Ray"):

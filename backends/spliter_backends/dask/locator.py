@@ -37,11 +37,9 @@ class DaskLocator:
         if isinstance(collection, Future):
             return False
         if isinstance(collection, list | tuple):
-            return bool(collection) and all(
-                isinstance(value, Future)
-                or (is_dask_collection(value) and belongs_to_cluster(value))
-                for value in collection
-            )
+            if not collection or isinstance(collection[0], Future):
+                return bool(collection)
+            collection = collection[0]
         return is_dask_collection(collection) and belongs_to_cluster(collection)
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
@@ -96,7 +94,7 @@ def waiting_executor(client: Client) -> DaskExecutor:
 def _open(collection: Any) -> CollectionBlocks:
     """Look up the futures of one collection."""
     if isinstance(collection, list | tuple):
-        parts = [_open_element(value) for value in collection]
+        parts = [_open_element(at, value) for at, value in enumerate(collection)]
         return CollectionBlocks(BlockGrid.of_unknown_sizes(len(parts)), parts, None)
     if not is_dask_collection(collection):
         raise UnsupportedCollectionError(
@@ -119,21 +117,21 @@ def _open(collection: Any) -> CollectionBlocks:
     return CollectionBlocks(found.grid, found.values, found.nbytes, meta=found.meta)
 
 
-def _open_element(value: Any) -> Future[Any]:
+def _open_element(at: int, value: Any) -> Future[Any]:
     if isinstance(value, Future):
         return value
     if not is_dask_collection(value):
         raise UnsupportedCollectionError(
-            f"an element of the list of futures is a {type(value).__name__}; send blocks in memory "
-            "to the cluster first: client.scatter(blocks, hash=False)"
+            f"element {at} of the list of futures is a {type(value).__name__}; send blocks in "
+            "memory to the cluster first: client.scatter(blocks, hash=False)"
         )
     found = block_values(value)
     if len(found.values) != 1:
         raise UnsupportedCollectionError(
-            f"an element of the list of futures is a collection of {len(found.values)} blocks; "
+            f"element {at} of the list of futures is a collection of {len(found.values)} blocks; "
             "split the collections themselves: split(x, y)"
         )
-    if found.lazy:
+    if found.lazy or not isinstance(found.values[0], Future):
         raise LazyCollectionError(
             "the list contains delayed objects that have not been computed; call "
             "values = dask.persist(*values) and split that, or split(values, persist=True)"

@@ -6,6 +6,7 @@ reads the reports of tasks about blocks that had to be fetched.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections import deque
@@ -20,6 +21,7 @@ from ray import ObjectRef
 from spliter import BackendNotUsableError, BlockGrid, BlockLostError, Movement, Partition
 from spliter.backend import RECORDS, BlocksBase, Executor, Placement, PlannedPartition
 from spliter_backends.ray.cluster import (
+    SHUT_DOWN,
     ObjectLocation,
     block_timeout,
     connection,
@@ -208,13 +210,9 @@ class RayBlocks(BlocksBase[Executor]):
         try:
             now = connection()
         except BackendNotUsableError as error:
-            raise BlockLostError(
-                f"the blocks were lost when the connection to Ray ended: {error}"
-            ) from error
+            raise BlockLostError(SHUT_DOWN) from error
         if now != self._connection:
-            raise BlockLostError(
-                "the blocks were lost when Ray was shut down; make them again and split them"
-            )
+            raise BlockLostError(SHUT_DOWN)
 
     def locate(self) -> Placement:
         """Query the nodes of the blocks; see :class:`spliter.backend.Blocks`."""
@@ -356,15 +354,18 @@ class RayBlocks(BlocksBase[Executor]):
 
     def moved(self) -> Movement:
         """Return the data moved between nodes so far."""
-        if ray.is_initialized():
-            self.read_reports()
+        self._read_if_connected()
         return super().moved()
 
     def has_drifted(self) -> bool:
         """Return whether a task has run at another node since the last plan."""
-        if ray.is_initialized():
-            self.read_reports()
+        self._read_if_connected()
         return super().has_drifted()
+
+    def _read_if_connected(self) -> None:
+        with contextlib.suppress(BlockLostError):
+            self.check_connected()
+            self.read_reports()
 
     def close(self) -> None:
         """Release the references."""

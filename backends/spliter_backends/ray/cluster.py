@@ -13,7 +13,7 @@ from ray import ObjectRef
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayError
 from ray.experimental import get_object_locations
 
-from spliter import BackendNotUsableError, BlockTimeoutError
+from spliter import BackendNotUsableError, BlockLostError, BlockTimeoutError
 from spliter_backends._shared.readable import block_nbytes
 from spliter_backends._shared.settings import positive_seconds
 from spliter_backends.ray.errors import translate_error
@@ -35,6 +35,11 @@ MEDIUM_NBYTES: Final = 2**20
 
 FETCH_BATCH: Final = 500
 """Number of objects without a store that are fetched per request."""
+
+SHUT_DOWN: Final = (
+    "the blocks, or results of tasks, were lost when Ray was shut down; make them again after "
+    "ray.init(), and split the new blocks"
+)
 
 SHORT_STORE_WAIT: Final = 0.5
 STORE_WAIT: Final = 2.0
@@ -72,8 +77,10 @@ def block_timeout() -> float:
     return positive_seconds(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT)
 
 
-def connection() -> str:
-    """Return an id of this process's connection, which changes with ``ray.init()``.
+def connection() -> tuple[bytes, bytes]:
+    """Return the ids of this process's node and worker, which change with ``ray.init()``.
+
+    A new local cluster has another node; a new connection to the same cluster another worker.
 
     Raises
     ------
@@ -87,12 +94,37 @@ def connection() -> str:
             "this process is connected by Ray Client (ray://), which cannot locate objects; run "
             "the program on a node of the cluster, for instance with `ray job submit`"
         )
-    name: str = ray.get_runtime_context().get_worker_id()
-    return name
+    context = ray.get_runtime_context()
+    return bytes.fromhex(context.get_node_id()), bytes.fromhex(context.get_worker_id())
+
+
+def check_known(references: Iterable[ObjectRef]) -> None:
+    """Check that objects are from the time since ``ray.init()``: Ray may wait forever for others.
+
+    Raises
+    ------
+    BlockLostError
+        If Ray was shut down since one was made.
+    """
+    try:
+        node, worker = connection()
+        others = {
+            one: owner
+            for one in references
+            if node not in (owner := one.owner_address()) or worker not in owner
+        }
+        if others:  # Ray may know one that it has failed to send to a task, but not its node
+            nodes = [bytes.fromhex(each["NodeID"]) for each in ray.nodes()]
+            if not all(any(each in owner for each in nodes) for owner in set(others.values())):
+                raise BlockLostError(SHUT_DOWN)
+            ray.wait(list(others), num_returns=len(others), timeout=0, fetch_local=False)
+    except (BackendNotUsableError, ValueError) as error:  # the second: its owner is unknown
+        raise BlockLostError(SHUT_DOWN) from error
 
 
 def usable_nodes() -> dict[str, int]:
     """Return the number of CPUs of each node that is alive and has CPUs."""
+    connection()
     return {
         node["NodeID"]: int(node["Resources"]["CPU"])
         for node in ray.nodes()
@@ -197,6 +229,7 @@ def locate_objects(
     BaseException
         The error of a task that creates a block.
     """
+    check_known(references)
     wait_created(references)
     found = dict(query_locations(references))
     names = dict(zip(references, indexes, strict=True))

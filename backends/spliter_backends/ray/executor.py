@@ -14,11 +14,11 @@ from typing import Any, Final
 import ray
 from ray import ObjectRef
 
-from spliter import InvalidArgumentError, Location, Partition, SplIterError
+from spliter import BlockLostError, InvalidArgumentError, Location, Partition, SplIterError
 from spliter.backend import ExecutorBase, IntArray, ResultBlocks
 from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends.ray.blocks import ClientSource, ExpectedReport, RayBlocks, affinity
-from spliter_backends.ray.cluster import connection, may_wait, usable_nodes
+from spliter_backends.ray.cluster import SHUT_DOWN, check_known, may_wait, usable_nodes
 from spliter_backends.ray.collection import RayArray
 from spliter_backends.ray.future import RayFuture, wait_for_results
 from spliter_backends.ray.source import RemoteSource
@@ -152,10 +152,10 @@ class RayExecutor(ExecutorBase):
         location: Location | None,
         **resources: int,
     ) -> RayFuture:
-        connection()
         packed = _PackedArguments(location)
         sent_args = tuple(packed.argument(value, self) for value in args)
         sent_kwargs = {name: packed.argument(value, self) for name, value in kwargs.items()}
+        check_known(packed.references)
         count = len(packed.sources)
         remote = RUN.options(
             name=getattr(fn, "__name__", "task"),
@@ -168,6 +168,8 @@ class RayExecutor(ExecutorBase):
         except SplIterError:
             raise
         except Exception as error:
+            if "owner is unknown" in str(error):  # of a reference inside an argument
+                raise BlockLostError(SHUT_DOWN) from error
             raise not_serializable(
                 fn, args, kwargs, error, ray.cloudpickle.dumps, "a node of Ray's"
             ) from error

@@ -10,8 +10,8 @@ import ray
 from ray import ObjectRef
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
-from spliter import BlockTimeoutError, Location
-from spliter_backends.ray.cluster import block_timeout, usable_nodes
+from spliter import BlockLostError, BlockTimeoutError, Location
+from spliter_backends.ray.cluster import block_timeout, check_known, usable_nodes
 from spliter_backends.ray.errors import original_error, translate_error
 
 CHECK_SECONDS: Final = 10.0
@@ -56,7 +56,7 @@ class RayFuture(ObjectRef):  # type: ignore[misc]
         BaseException
             The error of the task.
         BlockLostError
-            If blocks that it needs are lost.
+            If blocks that it needs are lost, or Ray was shut down.
         """
         return wait_for_results([self], timeout)[0]
 
@@ -73,8 +73,7 @@ class RayFuture(ObjectRef):  # type: ignore[misc]
         TimeoutError
             If the task takes longer.
         """
-        ready, _ = ray.wait([self], timeout=timeout, fetch_local=False)
-        if not ready:
+        if not self._has_ended(timeout):
             raise TimeoutError(f"the task has not finished after {timeout} s")
         try:
             self.result()
@@ -83,15 +82,28 @@ class RayFuture(ObjectRef):  # type: ignore[misc]
         return None
 
     def done(self) -> bool:
-        """Return whether the task has finished."""
-        return bool(ray.wait([self], timeout=0, fetch_local=False)[0])
+        """Return whether the task has finished, or its result is lost as Ray was shut down."""
+        return self._has_ended(0)
+
+    def _has_ended(self, timeout: float | None) -> bool:
+        try:
+            check_known([self])
+        except BlockLostError:
+            return True
+        return bool(ray.wait([self], timeout=timeout, fetch_local=False)[0])
 
     def add_done_callback(self, fn: Callable[[RayFuture], object]) -> None:
         """Call a function with this future when the task has finished, in a thread of Ray."""
-        self.future().add_done_callback(lambda _: fn(self))
+        try:
+            check_known([self])
+        except BlockLostError:
+            fn(self)
+        else:
+            self.future().add_done_callback(lambda _: fn(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as a plain reference: Ray counts references of types it knows only."""
+        check_known([self])
         return _identity, (ObjectRef(self.binary(), self.owner_address()),)
 
     def __eq__(self, other: object) -> bool:
@@ -114,11 +126,14 @@ def wait_for_results(references: Sequence[ObjectRef], timeout: float | None = No
     ------
     TimeoutError
         If the tasks take longer.
+    BlockLostError
+        If blocks that they need are lost, or Ray was shut down.
     BlockTimeoutError
         If no node could run a task for longer than the block timeout.
     BaseException
         The error of the first failed task.
     """
+    check_known(references)
     deadline = None if timeout is None else time.monotonic() + timeout
     last_seen = time.monotonic()
     while True:

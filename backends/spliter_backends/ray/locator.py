@@ -27,7 +27,7 @@ class RayLocator:
     def recognises(self, collection: Any) -> bool:
         """Return whether it is a list of references, a :class:`RayArray` or a dataset."""
         if isinstance(collection, list | tuple):
-            return bool(collection) and all(isinstance(value, ObjectRef) for value in collection)
+            return bool(collection) and isinstance(collection[0], ObjectRef)
         return isinstance(collection, RayArray) or _is_dataset(collection)
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
