@@ -207,7 +207,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
                 value = value.reshape(value.shape[extra:])
         if target._node.is_pending:
             self._replace(capture(assigned, (target, value), where, ELEMENTWISE))
-        elif target._graph.root().is_read_only(target._node.data):
+        elif target._graph.root().locks.is_read_only(target._node.data):
             plain(assign, (target, value), where)  # raises
         else:
             capture(assign, (target, value), where, ASSIGN, writes=(target._node,))
@@ -410,7 +410,7 @@ def _capture_into(
         out._before_change()
     graph = common_graph(each._graph for each in lazies_in((inputs, kwargs, out)))
     node = as_argument(out, graph)
-    if not isinstance(node, Node) or (not node.is_pending and graph.is_read_only(node.data)):
+    if not isinstance(node, Node) or (not node.is_pending and graph.locks.is_read_only(node.data)):
         return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
     if node.is_pending:
         out._replace(capture(ufunc, inputs, kwargs, UFUNC, into=node, graph=graph))

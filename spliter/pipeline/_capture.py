@@ -208,7 +208,7 @@ def capture(
         nodes = call.make_outputs(annotation.metas(call))
         graph.pending.append(call)
         if CURRENT.get().pedantic:
-            graph.lock_inputs(call)
+            graph.locks.add(node.data for node in call.inputs)
     lazies = tuple([wrap(node, graph) for node in nodes])
     must_write = writes and (graph.has_escaped or not graph.returns)
     if must_write or len(graph.pending) >= MAX_PENDING:

@@ -148,7 +148,7 @@ def captured(
         named = {name: wrapped(each, graph, containers) for name, each in kwargs.items()}
         return fn(*lazies, **named)
     except BaseException as error:
-        graph.root().unlock()
+        graph.root().locks.end()
         # Errors and changes of arrays that came before; Ctrl-C waits for the changes alone.
         if isinstance(error, Exception) or any(call.writes for call in graph.root().pending):
             evaluate(graph.root())

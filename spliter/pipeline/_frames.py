@@ -1,8 +1,7 @@
-"""Capture the methods of pandas' frames and series; run other calls on evaluated ones."""
+"""Frames and series of pandas as lazy values: their operators, methods and columns are captured."""
 
 from __future__ import annotations
 
-import datetime as dt
 import functools
 import operator
 import types
@@ -23,18 +22,17 @@ from spliter.pipeline._annotations.pandas import (
     rows_at,
     with_column,
 )
-from spliter.pipeline._annotations.rows import CHOOSE, OPERATOR, WHOLE, RowsCall, Rule
+from spliter.pipeline._annotations.rows import CHOOSE, OPERATOR, WHOLE, Rule
 from spliter.pipeline._capture import LAZY_CLASSES, capture, plain, rewrapped
-from spliter.pipeline._graph import ArrayMeta, FrameMeta, Meta, meta_of
+from spliter.pipeline._frame_calls import call_method, capture_frame, method_of, operand_meta
+from spliter.pipeline._graph import FrameMeta
 from spliter.pipeline._lazy import (
     BINARY,
     Lazy,
     compute,
     computed,
     define_operators,
-    is_capturable,
     is_frame,
-    lazies_in,
 )
 
 KNOWN: Final = ("columns", "dtype", "dtypes", "name", "ndim")
@@ -51,9 +49,6 @@ OPERATORS: Final[dict[Any, Rule | None]] = {
 }
 """Rules of operators other than `OPERATOR`."""
 
-SCALARS: Final = (type, np.dtype, dt.date, dt.timedelta, type(None))
-"""Types of arguments without rows, with the scalars of NumPy."""
-
 
 class LazyFrame(Lazy):
     """A frame or series that is evaluated when it is needed; its columns and dtypes are known."""
@@ -68,7 +63,7 @@ class LazyFrame(Lazy):
 
     @property
     def _meta(self) -> FrameMeta:
-        return cast(FrameMeta, _meta_of(self))
+        return cast(FrameMeta, operand_meta(self))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -328,141 +323,3 @@ def _are_columns(key: Any) -> bool:
     return isinstance(key, str) or (
         isinstance(key, list) and bool(key) and all(isinstance(each, str) for each in key)
     )
-
-
-@functools.cache
-def method_of(path: str) -> Callable[..., Any]:
-    """Return the function that calls a method of its first argument.
-
-    Parameters
-    ----------
-    path : str
-        Such as ``"round"`` or ``"str.lower"``.
-    """
-    find = operator.attrgetter(path)
-
-    def call(value: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return find(value)(*args, **kwargs)
-
-    call.__name__ = path
-    return call
-
-
-def call_method(value: LazyFrame, path: str, /, *args: Any, **kwargs: Any) -> Any:
-    """Capture a call of a method, or run it on evaluated arguments."""
-    return capture_frame(method_of(path), METHODS.get(path), (value, *args), kwargs)
-
-
-def capture_frame(
-    fn: Callable[..., Any], rule: Rule | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Capture a call if it can be cut by rows, or run it on evaluated arguments.
-
-    Parameters
-    ----------
-    fn : callable
-    rule : Rule or None
-    args, kwargs
-        Its arguments, a lazy frame among them.
-    """
-    try:
-        is_cut = None if rule is None else _is_cut(rule, args, kwargs)
-    except Exception:  # noqa: BLE001 -- the call itself raises the error of the plain program
-        is_cut = None
-    if rule is None or is_cut is None:
-        return plain(fn, args, kwargs)
-    try:
-        annotation = RowsCall(rule, is_cut, _meta_without_rows(fn, args, kwargs))
-    except Exception as error:  # noqa: BLE001
-        try:
-            return plain(fn, args, kwargs)
-        except WholeArrayError:
-            raise error from None
-    return capture(fn, args, kwargs, annotation)
-
-
-def _is_cut(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, ...] | None:
-    """Return whether each input of a call is cut; ``None`` if the call cannot be cut."""
-    operands = (*args, *kwargs.values())
-    main = next(each for each in operands if isinstance(each, LazyFrame))._meta
-    is_first = True
-    is_cut = []
-    if len(args) > len(rule.names) + 1 or kwargs.keys() - {*rule.names}:
-        return None
-    for each in operands:
-        if isinstance(each, Lazy) or is_capturable(each):
-            cut = _is_aligned(main, _meta_of(each), rule) if rule.aligned or is_first else False
-            if cut is None:
-                return None
-            is_cut.append(cut)
-            is_first = False
-        elif not _is_plain(each, rule):
-            return None
-    named = {name: _empty(each) for name, each in kwargs.items()}
-    return tuple(is_cut) if rule.is_for(*map(_empty, args), **named) else None
-
-
-def _meta_without_rows(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Meta:
-    """Return the meta of a result, from a call on no rows; raises what the call raises."""
-    first, *others = map(_empty, args)
-    named = {name: _empty(each) for name, each in kwargs.items()}
-    with np.errstate(all="ignore"):
-        result = fn(first, *others, **named)
-        if isinstance(result, float):  # NaN, whose dtype is not that of an extreme of rows
-            one = first.dtype.type(1)
-            result = fn(first.reset_index(drop=True).reindex([0], fill_value=one))
-    return _result_meta(meta_of(result))
-
-
-def _is_aligned(main: FrameMeta, meta: Meta, rule: Rule) -> bool | None:
-    """Return whether an operand is cut with the rows of the first; ``None`` if it is not known."""
-    if isinstance(meta, ArrayMeta) and not meta.shape:
-        return False
-    if isinstance(meta, FrameMeta):
-        fits = _same_labels(main, meta)
-        ndim = meta.empty.ndim
-    else:
-        fits = meta is not None and main.length is not None and meta.shape == (main.length,)
-        ndim = 1
-    return True if fits and (rule.mixed or ndim == main.empty.ndim) else None
-
-
-def _same_labels(one: FrameMeta, other: FrameMeta) -> bool:
-    """Return whether two frames have the same labels in the same order: else pandas aligns them."""
-    if one.index is other.index:
-        return True
-    known = hasattr(one.index, "identical") and hasattr(other.index, "identical")
-    return known and bool(one.index.identical(other.index))
-
-
-def _is_plain(value: Any, rule: Rule) -> bool:
-    """Return whether an argument is the same for all pieces."""
-    if np.isscalar(value) or isinstance(value, SCALARS):
-        return True
-    return (
-        not rule.aligned and isinstance(value, list | tuple | set | dict) and not lazies_in(value)
-    )
-
-
-def _meta_of(value: Any) -> Meta:
-    """Return the meta of an operand; of a frame that exists as it is now."""
-    if not isinstance(value, Lazy):
-        return meta_of(value)
-    if not value._node.is_pending:  # a call may have changed the number of its rows in place
-        value._node.meta = meta_of(value._node.data)
-    return value._node.meta
-
-
-def _empty(value: Any) -> Any:
-    """Return an operand without rows."""
-    if not isinstance(value, Lazy) and not is_capturable(value):
-        return value
-    return cast(ArrayMeta | FrameMeta, _meta_of(value)).empty
-
-
-def _result_meta(meta: Meta) -> Meta:
-    if isinstance(meta, FrameMeta):
-        return FrameMeta(meta.empty, None)
-    return meta._replace(exact=False) if isinstance(meta, ArrayMeta) and not meta.shape else None

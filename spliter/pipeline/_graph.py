@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from spliter._errors import ForkedError
+from spliter.pipeline._locks import Locks
 from spliter.pipeline._types import SplitType
 
 Shape: TypeAlias = tuple[int | None, ...]
@@ -304,8 +305,7 @@ class Graph:
         self.pending: list[Call] = []
         self.lock: Any = threading.RLock()
         self.sources: dict[int, Node] = {}
-        self.locked: dict[int, Any] = {}
-        """Arrays that are read-only as long as calls are pending, by their identities."""
+        self.locks = Locks()
         self.views: list[tuple[weakref.ref[Any], Callable[[], Any], Any]] = []
         """Lazy views of pending values, functions that return these values, and the indexes."""
         self.has_escaped = False
@@ -334,7 +334,7 @@ class Graph:
 
     def __del__(self) -> None:
         """Unlock arrays that pending calls would have read."""
-        self.unlock()
+        self.locks.end()
 
     def source(self, data: Any, whole: Any = None) -> Node:
         """Return the node of an object that exists; one node for each object.
@@ -345,8 +345,7 @@ class Graph:
         whole : ndarray, optional
             Of which `data` is a view, read-only if `whole` is locked.
         """
-        if id(whole) in self.locked:
-            self.locked[id(data)] = data
+        self.locks.add_view(data, whole)
         node = self.sources.get(id(data))
         if node is None or node.data is not data:
             node = Node(data, None, meta_of(data))
@@ -373,28 +372,9 @@ class Graph:
                 view._take_over(self.source(base._node.data[index]))
         self.views = pending
 
-    def lock_inputs(self, call: Call) -> None:
-        """Make inputs of a call read-only until pending calls run."""
-        for array in (node.data for node in call.inputs):
-            if not isinstance(array, np.ndarray) or not array.flags.writeable:
-                continue
-            if _bases(array)[-1].flags.owndata:  # other arrays may stay read-only
-                array.flags.writeable = False
-                self.locked[id(array)] = array
-
-    def unlock(self) -> None:
-        """Make the locked arrays writeable again, each after those of which it is a view."""
-        for array in sorted(self.locked.values(), key=lambda array: len(_bases(array))):
-            array.flags.writeable = True
-        self.locked.clear()
-
-    def is_read_only(self, data: Any) -> bool:
-        """Return whether the program must not change an array."""
-        return id(data) not in self.locked and not data.flags.writeable
-
     def begin(self) -> None:
         """Count as one that is evaluated."""
-        self.unlock()
+        self.locks.end()
         _evaluated.add(self)
 
     def end(self) -> None:
@@ -406,20 +386,11 @@ class Graph:
         with self.lock, other.lock:
             self.pending = sorted(self.pending + other.pending, key=lambda call: call.number)
             self.sources.update(other.sources)
-            self.locked.update(other.locked)
+            self.locks.take_over(other.locks)
             self.views += other.views
             self.has_escaped |= other.has_escaped
             self.was_planned |= other.was_planned
-            other.pending, other.sources, other.locked, other.merged_into = [], {}, {}, self
-            other.views = []
-
-
-def _bases(array: Any) -> list[Any]:
-    """Return an array, and the arrays of which it is a view."""
-    found = [array]
-    while isinstance(found[-1].base, np.ndarray):
-        found.append(found[-1].base)
-    return found
+            other.pending, other.sources, other.views, other.merged_into = [], {}, [], self
 
 
 _evaluated: Final[set[Graph]] = set()

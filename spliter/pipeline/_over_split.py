@@ -107,7 +107,7 @@ class SplitGraph(Graph):
 
     def evaluate(self) -> bool:
         """Run all pending calls, in as many passes as they need."""
-        self.unlock()
+        self.locks.end()
         pending, self.pending = needed(self.pending), []
         narrow(pending)
         self.recorder = WarningRecorder()
@@ -356,7 +356,7 @@ def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
             _with_collections((args, kwargs), graph)
         raise
     finally:
-        graph.unlock()
+        graph.locks.end()
     return _with_collections((result, args, kwargs), graph)[0]
 
 
