@@ -325,9 +325,11 @@ def open_zarr(array: Any) -> ReadableCollection:
 
 def _may_be_absent(block: Any, fill: Any) -> bool:
     """Return whether a block begins and ends as one that was never written, or is deleted."""
-    ends = block.ravel()[[0, -1]].tolist() if block.size else []
-    absent = np.full(1, 0 if fill is None else fill, block.dtype).tolist()[0]
-    return set(map(repr, ends)) == {repr(absent)}  # NaN, too
+    if not block.size:
+        return False
+    absent = np.full(1, 0 if fill is None else fill, block.dtype)
+    ends = (block[(at,) * block.ndim] for at in (0, -1))
+    return {repr(end) for end in ends} == {repr(absent[0])}  # NaN, too
 
 
 def _check_stored(array: Any, index: tuple[int, ...]) -> None:
