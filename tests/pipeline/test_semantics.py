@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import pickle
 import threading
@@ -14,11 +13,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from spliter import AnnotationError, split
 from spliter.pipeline import (
     Generic,
     Rows,
-    _capture,
     explain,
     lazy,
     mut,
@@ -313,145 +310,6 @@ def test_results_depend_on_the_batch_and_not_on_the_threads() -> None:
         with options(threads=threads, batch=77):
             found.add(pipeline(lambda x: np.sin(x).sum())(x).tobytes())
     assert len(found) == 1
-
-
-def in_one_stage(x: Any) -> Any:
-    for _ in range(20):
-        x = x * 1.5 + 1
-    return x.sum()
-
-
-def in_many_stages(x: Any) -> Any:
-    for _ in range(20):
-        x[1:-1] += x[2:] - x[:-2]
-    return x.sum()
-
-
-@pytest.mark.parametrize(("body", "stored"), [(in_one_stage, 0), (in_many_stages, 2)])
-def test_results_that_nobody_holds_are_not_stored(body: Any, stored: int) -> None:
-    n = 1 << 20
-    x = np.ones(n)
-
-    with options(threads=2, batch="auto"):
-        run = pipeline(body)
-        run(x)
-        tracemalloc.start()
-        run(x)
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-    # Two threads; beside arrays there are Python's own objects.
-    assert x.nbytes - 2**20 > 2 * MAX_TEMPORARY_NBYTES
-    assert peak - 2**20 < 2 * MAX_TEMPORARY_NBYTES + stored * x.nbytes
-
-
-def test_long_loops_are_evaluated_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_capture, "MAX_PENDING", 10)
-    waiting = []
-
-    def body(x: Any) -> Any:
-        for _ in range(30):
-            x = x + 1
-            waiting.append(len(x._graph.pending))
-        return x
-
-    same(pipeline(body)(numbers()), numbers() + 30)
-    assert max(waiting) == 9
-
-
-def diffuse(x: Any) -> Any:
-    for _ in range(20):
-        x[1:-1] += 0.1 * (x[2:] - 2 * x[1:-1] + x[:-2])
-    return x
-
-
-def accumulate(x: Any) -> Any:
-    for _ in range(20):
-        x = np.cumsum(x)
-    return x
-
-
-def centre(x: Any) -> Any:
-    for _ in range(20):
-        x = x - x.mean()
-    return x
-
-
-@pytest.mark.parametrize("body", [diffuse, accumulate, centre])
-def test_results_are_freed_after_the_last_stage_that_reads_them(body: Any) -> None:
-    x = np.linspace(0, 1, 1 << 17)
-    with options(threads=2, batch=1 << 13):
-        tracemalloc.start()
-        pipeline(body)(x)
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-    assert peak < 4 * x.nbytes
-
-
-def test_pedantic_locks_sources_until_the_return() -> None:
-    x = numbers()
-
-    def body(y: Any) -> Any:
-        z = y + 1
-        x[0] = 5.0
-        return z
-
-    with options(pedantic=True), pytest.raises(ValueError, match="read-only"):
-        pipeline(body)(x)
-    assert x.flags.writeable
-    with options(pedantic=True), pytest.raises(AnnotationError, match="empty piece"):
-        pipeline(lambda x: x[x > 50] * 2)(numbers())
-
-
-def differs_from_views(x: Any) -> Any:
-    return x[::-1] + x, x[1:] - x[:-1]
-
-
-def changes_what_was_read(x: Any) -> Any:
-    y = x * 2
-    x -= y
-    return x, y
-
-
-def changes_a_view_of_what_was_read(x: Any) -> Any:
-    y = x * 2
-    view = x[1:]
-    view += 1
-    x[2:][::2] *= 3
-    return y, view, x[:-1]
-
-
-def interrupts(x: Any) -> Any:
-    y = x * 2
-    raise KeyboardInterrupt(y)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [differs_from_views, changes_what_was_read, changes_a_view_of_what_was_read, interrupts],
-)
-def test_pedantic_leaves_arrays_as_they_would_be(body: Any) -> None:
-    x, other = numbers(), numbers()
-    found, expected = (), ()
-    with options(pedantic=True), contextlib.suppress(KeyboardInterrupt):
-        found = pipeline(body)(x)
-    with contextlib.suppress(KeyboardInterrupt):
-        expected = body(other)
-    for one, two in zip((x, *found), (other, *expected), strict=True):
-        same(one, two)
-        assert one.flags.writeable
-
-
-def test_pedantic_unlocks_what_is_never_computed() -> None:
-    x, memory = numbers(), np.frombuffer(memoryview(numbers()))
-    with options(pedantic=True):
-        y = lazy(x) + memory
-        assert not x.flags.writeable
-        del y
-        explain(pipeline(lambda x: x + 1), x)
-        with split([numbers(), numbers()]) as parts:
-            pipeline(lambda part: part[:, np.newaxis].sum(axis=0) + x[:1])(parts)
-    assert x.flags.writeable
-    assert memory.flags.writeable
 
 
 def test_programs_of_small_values_are_captured_once_and_then_run_plain() -> None:

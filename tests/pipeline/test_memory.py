@@ -1,0 +1,90 @@
+"""What a pipeline keeps in memory: no result that is not needed, and few waiting calls."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spliter.pipeline import _capture, options, pipeline
+from spliter.pipeline._program import MAX_TEMPORARY_NBYTES
+
+pytestmark = pytest.mark.usefixtures("small_batches")
+
+
+def numbers() -> Any:
+    return np.arange(1.0, 101)
+
+
+def in_one_stage(x: Any) -> Any:
+    for _ in range(20):
+        x = x * 1.5 + 1
+    return x.sum()
+
+
+def in_many_stages(x: Any) -> Any:
+    for _ in range(20):
+        x[1:-1] += x[2:] - x[:-2]
+    return x.sum()
+
+
+@pytest.mark.parametrize(("body", "stored"), [(in_one_stage, 0), (in_many_stages, 2)])
+def test_results_that_nobody_holds_are_not_stored(body: Any, stored: int) -> None:
+    n = 1 << 20
+    x = np.ones(n)
+
+    with options(threads=2, batch="auto"):
+        run = pipeline(body)
+        run(x)
+        tracemalloc.start()
+        run(x)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    # Two threads; beside arrays there are Python's own objects.
+    assert x.nbytes - 2**20 > 2 * MAX_TEMPORARY_NBYTES
+    assert peak - 2**20 < 2 * MAX_TEMPORARY_NBYTES + stored * x.nbytes
+
+
+def test_long_loops_are_evaluated_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_capture, "MAX_PENDING", 10)
+    waiting = []
+
+    def body(x: Any) -> Any:
+        for _ in range(30):
+            x = x + 1
+            waiting.append(len(x._graph.pending))
+        return x
+
+    np.testing.assert_array_equal(pipeline(body)(numbers()), numbers() + 30)
+    assert max(waiting) == 9
+
+
+def diffuse(x: Any) -> Any:
+    for _ in range(20):
+        x[1:-1] += 0.1 * (x[2:] - 2 * x[1:-1] + x[:-2])
+    return x
+
+
+def accumulate(x: Any) -> Any:
+    for _ in range(20):
+        x = np.cumsum(x)
+    return x
+
+
+def centre(x: Any) -> Any:
+    for _ in range(20):
+        x = x - x.mean()
+    return x
+
+
+@pytest.mark.parametrize("body", [diffuse, accumulate, centre])
+def test_results_are_freed_after_the_last_stage_that_reads_them(body: Any) -> None:
+    x = np.linspace(0, 1, 1 << 17)
+    with options(threads=2, batch=1 << 13):
+        tracemalloc.start()
+        pipeline(body)(x)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 4 * x.nbytes
