@@ -115,6 +115,7 @@ FORMS = [
         "np.unwrap(y, 2.0)",
     ),
     *("np.sum(y, 7)", "np.sort(y, axis=4)", "np.sum(x, 0, foo=1)", "np.mean()", "np.sum(x, a=x)"),
+    *("np.sum(x.max(), axis=0)", "np.argmax(y.sum(), -1)", "np.median(x.sum(), 0)"),
     *("x == 'a'", "x != 'a'", "x == None", "x == np.datetime64('2020')", "x < 'a'"),
     *(
         "y * mat",

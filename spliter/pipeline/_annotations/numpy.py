@@ -65,6 +65,8 @@ class Along:
         axis = call.kwargs.get("axis", self.default)
         if axis is None:
             return tuple(range(ndim)) if self.reduction else None
+        if not ndim:
+            return None  # some functions take the axes 0 and -1 of a number, others do not
         try:
             numbers = axis if isinstance(axis, tuple) else (operator.index(axis),)
         except TypeError:
