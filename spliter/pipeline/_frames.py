@@ -278,6 +278,8 @@ class LazyGroupBy:
         """Return an aggregate that is captured, or evaluate."""
         if name in AGGREGATES:
             return functools.partial(self._aggregate, name)
+        if name in ("agg", "aggregate"):
+            return self._aggregate_by
         if name in self._value.columns and not hasattr(type(self._empty), name):
             return self[name]
         return getattr(self._evaluated(), name)
@@ -293,6 +295,12 @@ class LazyGroupBy:
     def _evaluated(self) -> Any:
         grouped = compute(self._value).groupby(self._by, **self._options)
         return grouped if self._selection is None else grouped[self._selection]
+
+    def _aggregate_by(self, how: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Aggregate by the name of a method, or evaluate."""
+        if isinstance(how, str) and how in AGGREGATES:
+            return self._aggregate(how, *args, **kwargs)
+        return self._evaluated().agg(how, *args, **kwargs)
 
     def _aggregate(self, name: str, *args: Any, **kwargs: Any) -> Any:
         if args or kwargs:

@@ -147,6 +147,7 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "groups after a merge": busiest,
     "extremes of few": lambda df: (df[df["n"] > 3]["n"].max(), df[df["flag"]]["n"].min()),
     "groups": lambda df: df.groupby("key")["x"].sum(),
+    "groups by a name": lambda df: df.groupby("key")["x"].agg("min"),
     "groups of an attribute": lambda df: df.groupby("key").x.max(),
     "groups of two": lambda df: df.groupby(["key", "flag"])[["x", "n"]].max(),
     "groups as columns": lambda df: df.groupby(["key", "n"], as_index=False)["y"].min(),
