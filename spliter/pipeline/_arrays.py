@@ -116,11 +116,6 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         """Yield rows: views, lazy in a decorated function."""
         return (self[at] for at in range(len(self)))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Evaluate, and return the array."""
-        self._graph.root().has_escaped = True
-        return np.array(compute(self), dtype, copy=copy)
-
     def __bytes__(self) -> bytes:
         """Evaluate, and return a copy of the memory."""
         return bytes(compute(self))
@@ -136,7 +131,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
             raise AttributeError(f"'LazyArray' object has no attribute {name!r}")
         if not self.ndim:  # a number, of NumPy's class
             return getattr(compute(self), name)
-        found = getattr(np.ndarray, name)
+        found = getattr(np.ndarray, name, None)
         if callable(found):
             return functools.partial(_call_method, found, self)
         return rewrapped(getattr(compute(self), name), self._graph.root())
@@ -165,9 +160,9 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
             return view
         data = self._real()
         view = data[computed(key)]
-        if isinstance(view, np.ndarray):
+        if is_array(view):
             return wrap(self._graph.root().source(view, data), self._graph.root())
-        return compute(self)[computed(key)]
+        return rewrapped(compute(self)[computed(key)], self._graph.root())
 
     def _by_rows(self, key: Any, rule: Rule, shape: Shape) -> Any:
         is_cut = (True, True) if isinstance(key, Lazy) else (True,)
@@ -198,13 +193,15 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         if type(value) in (int, float, complex):
             with np.errstate(all="ignore"):
                 np.empty(1, self.dtype)[0] = value  # raises, if the dtype cannot hold it
-        elif isinstance(value, Lazy) and not isinstance(value._node.meta, ArrayMeta):
+        elif isinstance(value, Lazy) and not (
+            isinstance(value._node.meta, ArrayMeta) and value._node.meta.is_known
+        ):
             value = compute(value)
         if not isinstance(value, (*_CONSTANTS, Lazy)):
             value = np.asarray(value)
-            extra = max(value.ndim - len(cast(ArrayMeta, target._node.meta).shape), 0)
-            if value.shape[:extra] == (1,) * extra:
-                value = value.reshape(value.shape[extra:])
+        extra = getattr(value, "ndim", 0) - len(cast(ArrayMeta, target._node.meta).shape)
+        if extra > 0 and value.shape[:extra] == (1,) * extra:
+            value = value[(0,) * extra]
         if target._node.is_pending:
             self._replace(capture(assigned, (target, value), where, ELEMENTWISE))
         elif target._graph.root().locks.is_read_only(target._node.data):
@@ -410,7 +407,12 @@ def _capture_into(
         out._before_change()
     graph = common_graph(each._graph for each in lazies_in((inputs, kwargs, out)))
     node = as_argument(out, graph)
-    if not isinstance(node, Node) or (not node.is_pending and graph.locks.is_read_only(node.data)):
+    metas = [each._node.meta for each in lazies_in((inputs, kwargs, out))]
+    known = {meta is not None and meta.is_known for meta in metas}  # lengths are compared here
+    read_only = not isinstance(node, Node) or (
+        not node.is_pending and graph.locks.is_read_only(node.data)
+    )
+    if read_only or len(known) > 1:
         return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
     if node.is_pending:
         out._replace(capture(ufunc, inputs, kwargs, UFUNC, into=node, graph=graph))

@@ -27,6 +27,7 @@ from spliter.pipeline._lazy import (
     define_operators,
     is_array,
     is_capturable,
+    is_frame,
     lazies_in,
 )
 from spliter.pipeline._options import CURRENT
@@ -48,9 +49,23 @@ class LazyObject(Lazy):
     def __setitem__(self, key: Any, value: Any) -> None:
         plain(operator.setitem, (self, key, value), {})
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Evaluate, and return an array."""
-        return np.array(compute(self), dtype, copy=copy)
+    def __getattr__(self, name: str) -> Any:
+        """Evaluate, and return an attribute, as of what the value turns out to be."""
+        known = self if name.startswith("__") else _known(self)
+        if isinstance(known, LazyObject):
+            return super().__getattr__(name)
+        return getattr(known, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Evaluate, and set an attribute."""
+        if name in ("_node", "_graph"):
+            super().__setattr__(name, value)
+        else:
+            setattr(_known(self), name, computed(value))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Evaluate, and call a function of NumPy or capture it for another argument."""
+        return run_known(func, args, kwargs)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Evaluate, and run the ufunc or capture it for another argument."""
@@ -157,11 +172,24 @@ def plain_into(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     return outs if not isinstance(outs, tuple) else outs[0] if len(outs) == 1 else outs
 
 
+_CONSTANTS = (bool, int, float, complex, str, bytes, np.generic, np.dtype, type, type(None))
+
+
 def rewrapped(result: Any, graph: Graph) -> Any:
-    """Return a lazy value for an array in a decorated function; else the result itself."""
-    if not graph.returns or not is_array(result):
+    """Return lazy values for arrays in a decorated function, else the result itself.
+
+    Of other objects that may share memory with arrays, such as iterators, later changes of arrays
+    do not wait.
+    """
+    if not graph.returns or isinstance(result, _CONSTANTS):
         return result
-    return wrap(graph.source(result), graph)
+    if is_array(result):
+        return wrap(graph.source(result), graph)
+    if isinstance(result, tuple) or (type(result) is list and any(map(is_array, result[:1]))):
+        items = [rewrapped(each, graph) for each in result]
+        return result._make(items) if hasattr(result, "_make") else type(result)(items)
+    graph.has_escaped |= not is_frame(result)
+    return result
 
 
 def capture(

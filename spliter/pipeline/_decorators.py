@@ -61,13 +61,12 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
     ...     standardized(np.array([1.0, 2.0, 3.0]))
     array([-1.22474487,  0.        ,  1.22474487])
     """
-    check_task_function(fn)
     if inspect.isgeneratorfunction(fn):
         raise InvalidArgumentError(
             f"{name_of(fn)} is a generator function, which has no point of return; return a list "
             "instead"
         )
-
+    check_task_function(fn)
     plain_nbytes = 0.0
 
     @functools.wraps(fn)

@@ -61,7 +61,12 @@ class Elementwise:
         metas = [node.meta for node in cut]
         if not all(isinstance(meta, ArrayMeta) for meta in metas):
             return (None,)
-        shape = broadcast_shape(tuple(map(_shape_of, cut)))
+        try:
+            shape = broadcast_shape(tuple(map(_shape_of, cut)))
+        except ValueError:
+            args, kwargs = call.filled(stand_in)
+            call.fn(*args, **kwargs)  # raises the error of the plain program
+            raise
         try:
             return (meta_by_example(call, shape),)
         except (TypeError, ValueError):  # the values of the example are arbitrary
@@ -104,12 +109,14 @@ class Assign(Elementwise):
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return nothing: there is no result."""
-        target = cast(ArrayMeta, cast(Node, call.args[0]).meta).shape
-        shape = broadcast_shape(tuple(map(_shape_of, call.inputs)))
-        if shape != target:
-            raise ValueError(
-                f"could not broadcast input array from shape {shape} into shape {target}"
-            )
+        target, shape = map(_shape_of, call.args[:2])
+        try:
+            fits = broadcast_shape((target, shape)) == target
+        except ValueError:
+            fits = False
+        if not fits:
+            shapes = f"{shape} into shape {target}".replace(", ", ",")  # as NumPy writes them
+            raise ValueError(f"could not broadcast input array from shape {shapes}")
         return ()
 
 
@@ -154,7 +161,8 @@ def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:
             if result[at] == 1 or extent is None:
                 result[at] = extent
             elif result[at] is not None:
-                raise ValueError(f"shapes {sorted(map(str, distinct))} cannot be broadcast")
+                found = " ".join(str(each).replace(", ", ",") for each in shapes)
+                raise ValueError(f"operands could not be broadcast together with shapes {found} ")
     return tuple(result)
 
 
@@ -226,7 +234,10 @@ def _typings_along_axes(
     fortran : bool
         Whether the last axis is the best one.
     """
-    shape = broadcast_shape(tuple(each for each in shapes if each is not None))
+    try:
+        shape = broadcast_shape(tuple(each for each in shapes if each is not None))
+    except ValueError:
+        return ()  # of lengths that were not known at the call, which raises it
     if None in shape or 0 in shape:
         return ()
     extents = cast(tuple[int, ...], shape)
@@ -299,7 +310,10 @@ def stand_in(value: Any) -> Any:
 
 def assign(target: Any, value: Any, where: Any = True) -> None:
     """Set elements of an array, as ``target[where] = value`` does."""
-    np.copyto(target, value, casting="unsafe", where=where)
+    if where is True:
+        target[...] = value
+    else:
+        np.copyto(target, value, casting="unsafe", where=where)
 
 
 def assigned(target: Any, value: Any, where: Any = True) -> Any:

@@ -158,10 +158,6 @@ class LazyFrame(Lazy):
             return
         self._replace(capture_frame(with_column, SET_COLUMN, (self, key, value), {}))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Evaluate, and return an array."""
-        return np.array(compute(self), dtype, copy=copy)
-
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Capture a call of a ufunc."""
         fn = ufunc if method == "__call__" else getattr(ufunc, method)

@@ -48,6 +48,11 @@ class Lazy:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(compute(self), name)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Evaluate, and return the array."""
+        self._graph.root().has_escaped = True
+        return np.array(compute(self), dtype, copy=copy)
+
     def __copy__(self) -> Any:
         """Copy the value."""
         return copy.copy(compute(self))

@@ -38,9 +38,13 @@ class Locks:
         other._arrays = {}
 
     def end(self) -> None:
-        """Make the arrays writeable again, each after those of which it is a view."""
-        for array in sorted(self._arrays.values(), key=lambda array: len(_bases(array))):
-            array.flags.writeable = True
+        """Make the arrays writeable again."""
+        for array in self._arrays.values():
+            locked = [each for each in reversed(_bases(array)) if not each.flags.writeable]
+            for each in locked:
+                each.flags.writeable = True  # a view can be so only if its base is
+            for each in locked[:-1]:
+                each.flags.writeable = False  # by others
         self._arrays.clear()
 
 

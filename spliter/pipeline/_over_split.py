@@ -18,6 +18,7 @@ from spliter._errors import AnnotationError, InvalidArgumentError, WholeArrayErr
 from spliter._partition import Partition
 from spliter._results import gather, reduce
 from spliter._split import Split
+from spliter.backend.contents import count_rows
 from spliter.backend.protocols import SupportsExample
 from spliter.pipeline._capture import wrap
 from spliter.pipeline._columns import narrow
@@ -97,13 +98,20 @@ class SplitGraph(Graph):
         )
 
     def length_of(self, node: Node) -> int | None:
-        """Return the number of rows of a value that has those of the Split."""
+        """Return the number of rows of a distributed value, counted where they are."""
         if node not in self.kinds:
             self.evaluate()
-        if self.kinds.get(node) != ROWS:
+        if node not in self.kinds:
             return None
-        self.split.resolve_item_indexes()
-        return sum(cast(int, partition.shape[0]) for partition in self.partitions)
+        if self.kinds[node] == ROWS:
+            self.split.resolve_item_indexes()
+            return sum(cast(int, partition.shape[0]) for partition in self.partitions)
+        output = self._output(node)
+        counts = [
+            partition.submit(_count_rows, future, output)
+            for partition, future in zip(self.partitions, self.futures, strict=True)
+        ]
+        return int(sum(gather(counts)))
 
     def evaluate(self) -> bool:
         """Run all pending calls, in as many passes as they need."""
@@ -225,11 +233,15 @@ class SplitGraph(Graph):
             value_of=lambda node: cast(Any, node.meta).empty if node in self.kinds else node.data,
         )
 
-    def collection_of(self, node: Node) -> Any:
-        """Return the collection of a result with rows, blocked like the Split."""
+    def _output(self, node: Node) -> int:
+        """Return the number of a value among the results of the passes."""
         if node not in self.carried:  # an argument, whose blocks are at the partitions
             self._submit((), (), (node,))
-        output = self.carried.index(node)
+        return self.carried.index(node)
+
+    def collection_of(self, node: Node) -> Any:
+        """Return the collection of a result with rows, blocked like the Split."""
+        output = self._output(node)
         meta = node.meta
         if isinstance(meta, FrameMeta) or (meta is not None and meta.exact):
             example = meta.empty
@@ -277,6 +289,11 @@ def _merged(kind: SplitType, one: Any, other: Any) -> Any:
 def _partials(partition: Partition, result: tuple[Any, ...], first: int) -> Any:
     """Return the partial results of a pass; runs where they are."""
     return result[first:]
+
+
+def _count_rows(partition: Partition, result: tuple[Any, ...], output: int) -> int:
+    """Return the number of rows of a result of a pass; runs where it is."""
+    return sum(map(count_rows, result[output]))
 
 
 def _example_of_result(partition: Partition, result: tuple[Any, ...], output: int) -> Any:

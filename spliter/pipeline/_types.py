@@ -165,7 +165,7 @@ class Unknown(SplitType):
     Parameters
     ----------
     token : int
-        Identifies the call: only results of the same call have pieces of equal lengths.
+        Identifies the call, or the mask: only such results have pieces of equal lengths.
     """
 
     token: int = 0

@@ -174,11 +174,27 @@ def test_errors_of_floats_at_the_client_warn() -> None:
 
 def test_the_number_of_rows_is_known() -> None:
     def body(x: Any) -> Any:
-        return x.sum(axis=0) / len(x), (x + 1).shape, x.size
+        large = x[x[:, 0] > x[:, 0].mean()]
+        return x.sum(axis=0) / len(x), (x + 1).shape, x.size, len(large), (large + 1).shape
 
     found = pipeline(body)(split(blocks(TABLE)))
     close(found[0], body(TABLE)[0])
     assert found[1:] == body(TABLE)[1:]
+
+
+def test_rows_that_one_mask_chooses_match_each_other() -> None:
+    def body(x: Any, y: Any) -> Any:
+        mask, other = y > 1.5, y <= 1.5
+        both = x[mask] * y[mask][:, np.newaxis] + x[mask]
+        found = both[both[:, 0] > 0].sum(axis=0), y[mask].sum()
+        np.logical_not(mask, out=mask)
+        return *found, y[mask].sum(), (x[other] * y[other][:, np.newaxis]).sum()
+
+    parts = split(blocks(TABLE), blocks(WEIGHTS))
+    for one, two in zip(pipeline(body)(parts), body(TABLE, WEIGHTS), strict=True):
+        close(one, two)
+    with pytest.raises(WholeArrayError, match="subtract"):
+        pipeline(lambda x, y: y[y > 1.5] - y[y <= 1.5])(parts)
 
 
 def test_arguments_that_are_returned_are_collections_of_their_blocks() -> None:

@@ -72,6 +72,8 @@ SERIES: dict[str, Callable[[Any], Any]] = {
     "min": lambda df: (df["x"].min(), df["n"].min()),
     "max": lambda df: (df["x"].max(), df["n"].max()),
     "mean": lambda df: (df["x"].mean(), df["n"].mean(), df["flag"].mean()),
+    "var": lambda df: (df["x"].var(), df["n"].var(ddof=0), df["flag"].var(ddof=99)),
+    "std": lambda df: (df["x"].std(), df["n"].std(ddof=0), df["flag"].std()),
     "any": lambda df: (df["flag"].any(), (df["n"] > 99).any()),
     "all": lambda df: (df["flag"].all(), (df["n"] < 99).all()),
     "unique": lambda df: (df["x"].unique(), df["text"].unique()),
@@ -171,7 +173,9 @@ def same(found: Any, expected: Any, index: str = "exact", freq: bool = True) -> 
             check = pd.testing.assert_frame_equal
         freq = freq and index == "exact"
         check(found, expected, check_exact=True, check_index_type=index, check_freq=freq)
-    elif isinstance(expected, np.ndarray | np.generic | int | float):
+    elif isinstance(expected, float):
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+    elif isinstance(expected, np.ndarray | np.generic | int):
         np.testing.assert_array_equal(found, expected)
     else:
         pd.testing.assert_extension_array_equal(found, expected)

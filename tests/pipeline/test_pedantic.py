@@ -72,6 +72,19 @@ def test_pedantic_leaves_arrays_as_they_would_be(body: Any) -> None:
         assert one.flags.writeable
 
 
+def test_pedantic_unlocks_views_of_arrays_that_others_lock() -> None:
+    whole = np.zeros((9, 2))
+    column = whole[:, 0]
+    whole.flags.writeable = False
+    with options(pedantic=True):
+        np.testing.assert_array_equal(pipeline(lambda column: column + 1)(column), np.ones(9))
+        x = numbers()
+        one, other = lazy(x[::-1]), lazy(x)
+        later, last = one + 1, other + 1
+        assert float(later.sum()) == float(last.sum())
+    assert [each.flags.writeable for each in (column, whole, x)] == [True, False, True]
+
+
 def test_pedantic_unlocks_what_is_never_computed() -> None:
     x, memory = numbers(), np.frombuffer(memoryview(numbers()))
     with options(pedantic=True):

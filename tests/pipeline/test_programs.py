@@ -24,7 +24,7 @@ Call = tuple[str, int, int, int]
 KINDS = [
     "unary", "binary", "unary", "binary", "out", "inplace", "power", "view", "stride", "column",
     "row", "assign", "mask", "where", "astype", "minimum", "slice", "reversed", "float", "argmax",
-    "partial out", "where out", "transpose", "roll",
+    "partial out", "where out", "transpose", "roll", "halves", "sums", "sums in shape", "chosen",
 ]  # fmt: skip
 calls = st.lists(
     st.tuples(st.sampled_from(KINDS), *[st.integers(0, 99) for _ in range(3)]),
@@ -80,6 +80,14 @@ def step(kind: str, choice: int, one: Any, other: Any) -> Any:
         return one.T.copy().T
     if kind == "roll":
         return np.roll(one, choice - 50, choice % one.ndim) if one.ndim else None
+    if kind == "halves":
+        return np.array_split(one, 2)[choice % 2]
+    if kind == "sums":
+        return np.cumsum(one)
+    if kind == "sums in shape":
+        return np.cumsum(one).reshape(one.shape[::-1]).T
+    if kind == "chosen":
+        return one[one[:, 0] > choice / 200] if one.ndim == 2 and one.shape[1] else None
     if kind == "row":
         return one[choice % len(one)] * 1.0 if one.ndim > 1 and len(one) else None
     if kind == "column":

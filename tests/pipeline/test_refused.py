@@ -96,7 +96,7 @@ def test_functions_that_cannot_be_pipelines() -> None:
     def generator(x: Any) -> Any:
         yield x
 
-    with pytest.raises(InvalidArgumentError, match="generator function"):
+    with pytest.raises(InvalidArgumentError, match="return a list instead"):
         pipeline(generator)
     with pytest.raises(InvalidArgumentError, match="must be a function"):
         pipeline(3)  # type: ignore[arg-type]

@@ -53,11 +53,6 @@ def copied(x: Any) -> Any:
     return twin, alias
 
 
-def flipped(x: Any) -> None:
-    backwards = np.flip(x)
-    backwards += np.arange(len(x))
-
-
 def around_median(x: Any) -> Any:
     middle = np.median(x)
     parts = [middle + x, x - middle, np.add(middle, x), np.where(x > middle, x, middle)]
@@ -65,62 +60,11 @@ def around_median(x: Any) -> Any:
     return parts, middle / 2 + 1, middle - np.percentile(x, 3), divmod(x, middle)
 
 
-def changed_between(x: Any) -> Any:
-    sums = np.cumsum(x)
-    before = sums + x
-    sums += 100
-    between = x * sums
-    sums[0] = -1
-    after = np.add(sums, x, out=sums)
-    after -= sums[::-1]
-    return before, between, sums, after, sums - x
-
-
-def reshaped(x: Any) -> Any:
-    first, last = x * 2, x
-    first.shape = (2, -1)
-    first += [[1], [2]]
-    last.shape = (4, 2)
-    other = (x + 1).astype("i8")
-    other.dtype = np.dtype("u4")
-    return first, first.sum(axis=0), last * 2, other, other.shape
-
-
 def written_buffer(x: Any) -> Any:
     twice = x * 2
     view: Any = memoryview(twice)
     view[3] = 99.0
     return twice, bytearray(x), memoryview(x).tolist()
-
-
-def chosen(x: Any) -> Any:
-    table = x.reshape(4, 2)
-    return table[table[:, 0] > 1]
-
-
-def views_of_chosen(x: Any) -> Any:
-    one, other, third = chosen(x), chosen(x), chosen(x)
-    first, second = one[:, 0], other[:, 1]
-    first += 1
-    other += 1
-    third[:, ::-1][:, :1][...] = 5
-    np.multiply(third[:, 0], 3, out=third[:, 0])
-    return one, first, other, second, third, third[:, 1]
-
-
-def views_of_views(x: Any) -> Any:
-    backwards = chosen(x)[:, ::-1]
-    last = backwards[:, :1]
-    last -= 7
-    rows = chosen(x)
-    right = rows[:, 1:]
-    column = right[:, 0]
-    total = float(column.sum())
-    column += 1
-    rows[rows[:, 1] > 4] = 0
-    right **= 2
-    np.asarray(rows[:, 0])[...] += 10
-    return backwards, last, rows, right, column, total, chosen(x)[:, None] - 1
 
 
 def masked_between(x: Any) -> Any:
@@ -166,7 +110,6 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
     "function that changes sums": scaled_sums,
     "loop that changes parts": raised_parts,
     "copies": copied,
-    "view by flip": flipped,
     "running total": total,
     "nan for integers": assigned_nan,
     "texts": lambda x: (x * 1000).astype(str) + "%",
@@ -178,8 +121,6 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
     "complex number": lambda x: x.__setitem__(slice(None), 1j),
     "rolled": lambda x: x.__setitem__(slice(None), np.roll(x, 1)),
     "sums of itself": lambda x: x.__setitem__(..., np.cumsum(x)),
-    "leading ones": lambda x: x.__setitem__(..., np.ones((1, 8))),
-    "leading ones, later": lambda x: (y := x * 3, y.__setitem__(..., np.ones((1, 1, 8)))),
     "quotients of sums": lambda x: divmod(np.cumsum(x.astype(int)), 3),
     "shifted sums": lambda x: (np.cumsum(x.astype(int)) << 1, 1 << np.cumsum(x.astype(int))),
     "number": lambda x: [x.sum().item(), x.max().astype(int), x.sum()[()], x.sum().reshape(1)],
@@ -189,18 +130,12 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
     "number as a key": lambda x: [{x.max(): 1}, x.max() in {7}, hash(x.sum()), {x.min(), x.max()}],
     "hash of an array": hash,
     "around a median": around_median,
-    "changed between": changed_between,
     "masked between": masked_between,
-    "views of chosen rows": views_of_chosen,
-    "views of views": views_of_views,
     "mean of times": lambda x: x.astype("m8[s]").mean(),
     "empty index": lambda x: (x[()], x.__setitem__((), 3)),
-    "flat": lambda x: setattr(x, "flat", 3),
-    "real parts": lambda x: setattr(x.reshape(2, 4), "real", 3),
     "ordered": lambda x: collections.OrderedDict(b=x * 2, a=x + 1),
     "by default": lambda x: collections.defaultdict(list, a=x + 1),
     "method": Filter().run,
-    "reshaped in place": reshaped,
     "bytes": lambda x: bytes(x.astype(np.uint16)),
     **({"buffer": written_buffer} if sys.version_info >= (3, 12) else {}),
 }

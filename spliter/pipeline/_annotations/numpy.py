@@ -246,9 +246,10 @@ def _mean_finish(last: Any) -> Any:
     return (total / count).astype(dtype)
 
 
-def _var_partial(
+def var_partial(
     a: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, **kwargs: Any
 ) -> Any:
+    """Return count, mean and sum of squared distances from it along an axis, and `ddof`."""
     kept = {"axis": axis, "dtype": dtype, "keepdims": True}
     if not _count_along(a, axis):
         return 0, np.sum(a, **kept), np.sum(a, axis=axis, dtype=dtype, **kwargs), ddof
@@ -259,7 +260,7 @@ def _var_partial(
     return _count_along(a, axis), mean, squares, ddof
 
 
-def _var_merge(one: Any, other: Any) -> Any:
+def var_merge(one: Any, other: Any) -> Any:
     """Merge as Chan, Golub and LeVeque, "Algorithms for computing the sample variance" (1983)."""
     if not one[0] or not other[0]:
         return one if one[0] else other
@@ -348,8 +349,8 @@ FUNCTIONS: Final[Mapping[Any, FunctionAnnotation]] = {
     np.nansum: _reduce(np.add),
     np.nanprod: _reduce(np.multiply),
     np.mean: _reduce(_mean_merge, _mean_partial, _mean_finish),
-    np.var: _reduce(_var_merge, _var_partial, _var_finish),
-    np.std: _reduce(_var_merge, _var_partial, _std_finish),
+    np.var: _reduce(var_merge, var_partial, _var_finish),
+    np.std: _reduce(var_merge, var_partial, _std_finish),
     np.argmin: _arg(np.argmin, np.less),
     np.argmax: _arg(np.argmax, np.greater),
     # Methods of ufuncs, along the first axis by default.

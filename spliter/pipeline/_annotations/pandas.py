@@ -22,6 +22,7 @@ from spliter.pipeline._annotations.groups import (
     most_frequent_first,
     sum_counts,
 )
+from spliter.pipeline._annotations.numpy import var_merge, var_partial
 from spliter.pipeline._annotations.rows import (
     Check,
     Columns,
@@ -52,6 +53,10 @@ def _has_numbers(series: Any) -> bool:
 
 def _has_double_mean(series: Any) -> bool:
     return series.ndim == 1 and has_double_mean(series.dtype)
+
+
+def _has_double_var(series: Any, ddof: Any = 1) -> bool:
+    return _has_double_mean(series) and isinstance(ddof, int)
 
 
 def _has_flags(series: Any) -> bool:
@@ -146,6 +151,20 @@ def _mean(parts: Any) -> Any:
     return parts[0] / parts[1] if parts[1] else np.nan
 
 
+def _squares(series: Any, ddof: int = 1) -> Any:
+    values = series.to_numpy(np.float64)
+    return var_partial(values[~np.isnan(values)], ddof=ddof)
+
+
+def _var(parts: Any) -> Any:
+    count, _, squares, ddof = parts
+    return squares / (count - ddof) if count > ddof else np.float64(np.nan)
+
+
+def _std(parts: Any) -> Any:
+    return np.sqrt(_var(parts))
+
+
 def _distinct(series: Any) -> Any:
     return type(series)(series.unique(), dtype=series.dtype)
 
@@ -160,10 +179,11 @@ def _reduction(
     partial: Callable[..., Any] | None = None,
     finish: Callable[[Any], Any] | None = None,
     *,
+    names: tuple[str, ...] = (),
     commutative: bool = True,
 ) -> Rule:
     kind = Reduction(partial, merge, finish, commutative=commutative)
-    return Rule(lambda number, rows: kind, is_for, partial=partial)
+    return Rule(lambda number, rows: kind, is_for, names, partial=partial)
 
 
 def _extreme(name: str, ufunc: np.ufunc) -> Rule:
@@ -252,6 +272,8 @@ METHODS: Final[Mapping[str, Rule]] = {
     "min": _extreme("min", np.fmin),
     "max": _extreme("max", np.fmax),
     "mean": _reduction(_has_double_mean, operator.add, _mean_parts, _mean),
+    "var": _reduction(_has_double_var, var_merge, _squares, _var, names=("ddof",)),
+    "std": _reduction(_has_double_var, var_merge, _squares, _std, names=("ddof",)),
     "any": _reduction(_has_flags, np.logical_or),
     "all": _reduction(_has_flags, np.logical_and),
     # In the order in which values appear.

@@ -28,7 +28,7 @@ table of its keys is built for each batch."""
 ROWS: Final = axis(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Renumbered(Unknown):
     """Rows of a merge, whose labels are their numbers."""
 
@@ -37,7 +37,7 @@ class Renumbered(Unknown):
         return concatenate(pieces).reset_index(drop=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Unlabelled(Unknown):
     """Rows chosen from those of a merge: their labels are known after it only."""
 
@@ -56,7 +56,7 @@ class Labelled(Axis):
         return super().merge(pieces).set_axis(self.index.view())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Chosen(Unknown):
     """Rows of a filter, with labels of the dtype of all."""
 
@@ -174,8 +174,15 @@ class RowsCall:
             matches = bool(length) and lengths.count(length) == len(lengths) and kind == ROWS
         if matches:
             inputs = tuple([kind if is_cut else broadcast for is_cut in self.is_cut])
-            result = self._labelled(call, self.rule.result(call.number, kind))
+            result = self._labelled(call, self.rule.result(self._token(call), kind))
             yield Typing(inputs, (result,), length, self._piece_function(call.fn))
+
+    def _token(self, call: Call) -> int:
+        """Return a number for the rows of the result: the same one for all that a mask chooses."""
+        maker = call.inputs[-1].call if self.rule is CHOOSE else None
+        if maker is None or len(maker.outputs) > 1:  # the program may change a mask that exists
+            return call.number
+        return -2 - maker.number
 
     def _labelled(self, call: Call, kind: SplitType) -> SplitType:
         (meta,) = self.metas(call)

@@ -1,0 +1,168 @@
+"""Changes through views, of views, and of what NumPy's functions return: seen as in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spliter.pipeline import options, pipeline
+from tests.pipeline.test_user_programs import outcome, same
+
+
+def flipped(x: Any) -> None:
+    backwards = np.flip(x)
+    backwards += np.arange(len(x))
+
+
+def changed_between(x: Any) -> Any:
+    sums = np.cumsum(x)
+    before = sums + x
+    sums += 100
+    between = x * sums
+    sums[0] = -1
+    after = np.add(sums, x, out=sums)
+    after -= sums[::-1]
+    return before, between, sums, after, sums - x
+
+
+def reshaped(x: Any) -> Any:
+    first, last = x * 2, x
+    first.shape = (2, -1)
+    first += [[1], [2]]
+    last.shape = (4, 2)
+    other = (x + 1).astype("i8")
+    other.dtype = np.dtype("u4")
+    return first, first.sum(axis=0), last * 2, other, other.shape
+
+
+def chosen(x: Any) -> Any:
+    table = x.reshape(4, 2)
+    return table[table[:, 0] > 1]
+
+
+def views_of_chosen(x: Any) -> Any:
+    one, other, third = chosen(x), chosen(x), chosen(x)
+    first, second = one[:, 0], other[:, 1]
+    first += 1
+    other += 1
+    third[:, ::-1][:, :1][...] = 5
+    np.multiply(third[:, 0], 3, out=third[:, 0])
+    return one, first, other, second, third, third[:, 1]
+
+
+def views_of_views(x: Any) -> Any:
+    backwards = chosen(x)[:, ::-1]
+    last = backwards[:, :1]
+    last -= 7
+    rows = chosen(x)
+    right = rows[:, 1:]
+    column = right[:, 0]
+    total = float(column.sum())
+    column += 1
+    rows[rows[:, 1] > 4] = 0
+    right **= 2
+    np.asarray(rows[:, 0])[...] += 10
+    return backwards, last, rows, right, column, total, chosen(x)[:, None] - 1
+
+
+def halves(x: Any) -> Any:
+    first, last = np.split(x, 2)
+    x *= 10
+    before = last + 1
+    x[...] = 2
+    last[...] = 1.5
+    return before, first, np.array_split(x, 3)
+
+
+def found_positions(x: Any) -> Any:
+    values, positions = np.unique(x // 2, return_inverse=True)
+    before = x + positions
+    positions += 1
+    (rows,) = np.nonzero(x > 3)
+    between = rows * 2
+    rows += 100
+    return values, before, positions, between, rows
+
+
+def iterated(x: Any) -> Any:
+    elements = x.flat
+    x += 1
+    first = next(elements)
+    view = memoryview(x.__array__())
+    x *= 2
+    return first, view.tolist()
+
+
+def of_sums(x: Any) -> Any:
+    sums = np.cumsum(x)
+    table, columns, copy = sums.reshape(-1, 2), sums.reshape(2, -1).T, np.asarray(sums)
+    before = x.reshape(-1, 2) * table
+    table -= 1
+    columns += 10
+    after = copy + 0
+    np.copyto(sums, 9, where=x > 3)
+    return before, after, sums, columns, copy
+
+
+def described_anew(x: Any) -> Any:
+    one, third = np.cumsum(x), np.cumsum(x)
+    other: Any = np.cumsum(x)
+    one.shape = (2, -1)
+    other.dtype = np.dtype("i8")
+    third.real = 2
+    return one, one + 1, other, third, third * x
+
+
+def without_axes(x: Any) -> Any:
+    first = x[..., 0]
+    first += 1
+    second = x.reshape(2, 4)[1, 1, ...]
+    second[...] = 7
+    return first, second, x[:3] * 2
+
+
+def of_one_row(x: Any) -> None:
+    rows = (x * 2)[np.newaxis]
+    x[...] = rows
+    x[1:] = rows[:, :-1]
+    x[:2] = np.atleast_2d(x[x > 11])
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "view by flip": flipped,
+    "leading ones": lambda x: x.__setitem__(..., np.ones((1, 8))),
+    "leading ones, later": lambda x: (y := x * 3, y.__setitem__(..., np.ones((1, 1, 8)))),
+    "changed between": changed_between,
+    "views of chosen rows": views_of_chosen,
+    "views of views": views_of_views,
+    "flat": lambda x: setattr(x, "flat", 3),
+    "real parts": lambda x: setattr(x.reshape(2, 4), "real", 3),
+    "reshaped in place": reshaped,
+    "halves": halves,
+    "positions": found_positions,
+    "iterator": iterated,
+    "results of unknown shape": of_sums,
+    "described anew": described_anew,
+    "without axes": without_axes,
+    "of one row": of_one_row,
+    "read-only": lambda x: (x.setflags(write=False), x.__setitem__(..., x)),
+    "too long": lambda x: x.reshape(2, 4).__setitem__(..., x.reshape(4, 2)),
+    "too long, chosen": lambda x: x.__setitem__(slice(2), x[x > 3]),
+    "of two lengths": lambda x: x[x > 3] + x[x > 5],
+    "written, chosen": lambda x: np.add(x[x > 9], 1, out=x[:0], where=x[x > 9] > 3),
+    "no attribute": lambda x: getattr(x, "no_attribute", 1) + np.cumsum(x).size,
+    "where": lambda x: np.where(x > 1, x, x[:3]),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_changes_are_those_of_the_plain_program(name: str) -> None:
+    plain, ours = np.arange(8.0), np.arange(8.0)
+    expected = outcome(PROGRAMS[name], plain)
+    with options(batch=3, threads=2):
+        found = outcome(pipeline(PROGRAMS[name]), ours)
+    same(found, expected)
+    same(ours, plain)
