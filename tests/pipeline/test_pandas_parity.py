@@ -55,9 +55,7 @@ def check(fn: Callable[[Any], Any], frame: pd.DataFrame) -> None:
 
 def same_roughly(found: Any, expected: Any) -> None:
     if isinstance(expected, float | np.floating):
-        assert isinstance(
-            found, type(expected)
-        )  # Python's NaN for no rows, in pandas
+        assert isinstance(found, type(expected))  # Python's NaN for no rows, in pandas
         np.testing.assert_allclose(found, expected, rtol=1e-3)
     elif isinstance(expected, str) or pd.api.types.is_scalar(expected):
         assert type(found) is type(expected)
