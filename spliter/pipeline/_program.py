@@ -169,7 +169,7 @@ class _Compiler:
         self.program = program
         self.stage = stage
         self.at: dict[Node, int] = {}
-        self.cut_at: dict[tuple[int, SplitType], int] = {}
+        self.cut_at: dict[tuple[Any, SplitType], int] = {}
         self.free: dict[tuple[Any, ...], list[int]] = {}
         self.slot_of: dict[Node, tuple[list[int], int]] = {}
         self.allocated: dict[Node, float] = {}
@@ -267,7 +267,7 @@ class _Compiler:
 
     def _cut(self, data: Any, kind: SplitType, nbytes: float | None = None) -> int:
         """Return the register of a value's pieces; its bytes are given if it does not exist yet."""
-        key = id(data), kind
+        key = _identity(data), kind
         if key not in self.cut_at:
             self.cut_at[key] = self._register()
             self.program.cuts.append((self.cut_at[key], kind, data))
@@ -307,6 +307,13 @@ class _Compiler:
             self.program.add_temporary(_expected_nbytes(node, kind))
         self.slot_of[node] = free, register
         return register
+
+
+def _identity(data: Any) -> Any:
+    """Return what equal views have in common, which a program makes wherever it slices anew."""
+    if not isinstance(data, np.ndarray) or data.base is None:
+        return id(data)
+    return data.__array_interface__["data"][0], data.shape, data.strides, data.dtype
 
 
 def _expected_nbytes(node: Node, kind: SplitType) -> float:

@@ -110,6 +110,32 @@ def test_shifts_of_arguments_are_part_of_their_stage(shift: int, axis: int) -> N
     assert stages(pipeline(slope), table) == ["roll multiply subtract"]
 
 
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (lambda x: np.roll(x, 1) - x * 2, ["roll multiply subtract"]),
+        (lambda x: x / np.median(x) + np.cumsum(x), ["median cumsum", "divide add"]),
+    ],
+)
+def test_arrays_of_one_axis_need_not_name_it(body: Any, expected: list[str]) -> None:
+    x = np.arange(1000.0)
+    with options(batch=99):
+        np.testing.assert_array_equal(pipeline(body)(x), body(x))
+    assert stages(pipeline(body), x) == expected
+
+
+def test_views_of_the_same_elements_count_once_for_the_batch() -> None:
+    def sliced(x: Any) -> Any:
+        return x[1:] + x[1:] * x[1:] - x[1:]
+
+    def passed(x: Any) -> Any:
+        return x + x * x - x
+
+    x = np.ones(1_000_001)
+    found = explain(pipeline(sliced), x).splitlines()[0]
+    assert found == explain(pipeline(passed), x[1:]).splitlines()[0]
+
+
 def test_shifts_of_results_along_the_axis_that_is_cut_end_the_stage() -> None:
     table = np.random.default_rng(2).uniform(size=(N, 7))
 

@@ -64,7 +64,7 @@ class Along:
         ndim = len(_shape(call))
         axis = call.kwargs.get("axis", self.default)
         if axis is None:
-            return tuple(range(ndim)) if self.reduction else None
+            return tuple(range(ndim)) if self.reduction or ndim == 1 else None
         if not ndim:
             return None  # some functions take the axes 0 and -1 of a number, others do not
         try:
