@@ -15,31 +15,10 @@ from spliter.pipeline._annotations.arguments import arguments_of
 from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._annotations.rows import CHOOSE, OPERATOR, RowsCall, Rule
 from spliter.pipeline._capture import LAZY_CLASSES, capture, plain, plain_into, rewrapped, wrap
-from spliter.pipeline._elementwise import (
-    ASSIGN,
-    ASTYPE,
-    ELEMENTWISE,
-    UFUNC,
-    assign,
-    assigned,
-)
+from spliter.pipeline._elementwise import ASSIGN, ASTYPE, ELEMENTWISE, UFUNC, assign, assigned
 from spliter.pipeline._evaluate import evaluate
-from spliter.pipeline._graph import (
-    ArrayMeta,
-    Node,
-    Shape,
-    common_graph,
-    meta_of,
-)
-from spliter.pipeline._lazy import (
-    BINARY,
-    Lazy,
-    as_argument,
-    compute,
-    computed,
-    is_array,
-    lazies_in,
-)
+from spliter.pipeline._graph import ArrayMeta, Node, Shape, common_graph, meta_of
+from spliter.pipeline._lazy import BINARY, Lazy, as_argument, compute, computed, is_array, lazies_in
 
 _CONSTANTS = (bool, int, float, complex, str, bytes, np.generic, type(None), type(...))
 _OPERANDS = (*_CONSTANTS, np.dtype, type)
