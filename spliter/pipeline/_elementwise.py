@@ -80,6 +80,20 @@ class Elementwise:
         return [value for value in cut if isinstance(value, Node)]
 
 
+class Like(Elementwise):
+    """Functions whose result is an array of the shape of the first argument, also without axes."""
+
+    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
+        """Return one typing for each axis, unless another argument has more."""
+        return () if self.metas(call) == (None,) else super().typings(call, known)
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return the meta, unless there are no axes, as lazy values without axes are numbers."""
+        (meta,) = super().metas(call)
+        shape = _shape_of(call.args[0])
+        return (meta if isinstance(meta, ArrayMeta) and meta.shape == shape != () else None,)
+
+
 class Ufunc(Elementwise):
     """Ufuncs without a signature, called as functions."""
 

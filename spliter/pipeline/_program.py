@@ -313,7 +313,8 @@ def _identity(data: Any) -> Any:
     """Return what equal views have in common, which a program makes wherever it slices anew."""
     if not isinstance(data, np.ndarray) or data.base is None:
         return id(data)
-    return data.__array_interface__["data"][0], data.shape, data.strides, data.dtype
+    start = data.__array_interface__["data"][0]
+    return start, data.shape, data.strides, data.dtype, data.flags.writeable
 
 
 def _expected_nbytes(node: Node, kind: SplitType) -> float:

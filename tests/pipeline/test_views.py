@@ -131,6 +131,19 @@ def of_one_row(x: Any) -> None:
     x[:2] = np.atleast_2d(x[x > 11])
 
 
+def of_like_shapes(x: Any) -> Any:
+    found = [each(x.sum()) for each in (np.zeros_like, np.ones_like, np.copy)]
+    for array in found:
+        array += 2  # noqa: PLW2901 -- arrays without axes change
+    return found, np.full_like(x, x[np.newaxis]), np.full_like(x, x[:1]), np.ones_like(x) + x
+
+
+def of_a_read_only_view(x: Any) -> Any:
+    before = np.broadcast_to(x, x.shape) * 2
+    x[:] *= 2
+    return before
+
+
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "view by flip": flipped,
     "leading ones": lambda x: x.__setitem__(..., np.ones((1, 8))),
@@ -148,6 +161,8 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "described anew": described_anew,
     "without axes": without_axes,
     "of one row": of_one_row,
+    "of like shapes": of_like_shapes,
+    "of a read-only view": of_a_read_only_view,
     "read-only": lambda x: (x.setflags(write=False), x.__setitem__(..., x)),
     "too long": lambda x: x.reshape(2, 4).__setitem__(..., x.reshape(4, 2)),
     "too long, chosen": lambda x: x.__setitem__(slice(2), x[x > 3]),

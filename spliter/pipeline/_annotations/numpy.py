@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from spliter.pipeline._annotations.arguments import FunctionAnnotation
-from spliter.pipeline._elementwise import Elementwise, meta_by_example
+from spliter.pipeline._elementwise import Elementwise, Like, meta_by_example
 from spliter.pipeline._graph import ArrayMeta, Call, Meta, Node, Typing
 from spliter.pipeline._types import Axis, Reduction, SplitType, Unknown
 
@@ -325,7 +325,6 @@ _MERGEABLE: Final[tuple[Any, ...]] = (
 
 _OF_FIRST: Final[tuple[Any, ...]] = (
     *(np.sinc, np.i0, np.fix, np.isneginf, np.isposinf, np.isreal, np.iscomplex),
-    np.copy,
 )
 """Functions of the elements of their argument."""
 
@@ -363,8 +362,8 @@ FUNCTIONS: Final[Mapping[Any, FunctionAnnotation]] = {
     np.interp: Elementwise((0,), "left right period", positional=3),
     np.digitize: Elementwise((0,), "right", positional=2),
     np.isin: Elementwise((0,), "assume_unique invert kind", positional=2),
-    np.full_like: Elementwise((0, 1), "dtype", positional=2),
-    **dict.fromkeys((np.zeros_like, np.ones_like), Elementwise((0,), "dtype")),
+    np.full_like: Like((0, 1), "dtype", positional=2),
+    **dict.fromkeys((np.zeros_like, np.ones_like, np.copy), Like((0,), "dtype")),
     np.where: Elementwise((0, 1, 2), positional=3),
     np.clip: Elementwise((0, "a_min", "a_max", "min", "max"), "a_min a_max min max"),
     np.isclose: Elementwise((0, 1, "rtol", "atol"), "rtol atol equal_nan", positional=2),
