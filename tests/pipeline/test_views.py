@@ -133,6 +133,7 @@ def of_one_row(x: Any) -> None:
 
 def of_like_shapes(x: Any) -> Any:
     found = [each(x.sum()) for each in (np.zeros_like, np.ones_like, np.copy)]
+    found.append(np.isin(x.sum(), x).astype(float))
     for array in found:
         array += 2  # noqa: PLW2901 -- arrays without axes change
     return found, np.full_like(x, x[np.newaxis]), np.full_like(x, x[:1]), np.ones_like(x) + x

@@ -361,7 +361,7 @@ FUNCTIONS: Final[Mapping[Any, FunctionAnnotation]] = {
     np.nan_to_num: Elementwise((0, "nan", "posinf", "neginf"), "nan posinf neginf"),
     np.interp: Elementwise((0,), "left right period", positional=3),
     np.digitize: Elementwise((0,), "right", positional=2),
-    np.isin: Elementwise((0,), "assume_unique invert kind", positional=2),
+    np.isin: Like((0,), "assume_unique invert kind", positional=2),
     np.full_like: Like((0, 1), "dtype", positional=2),
     **dict.fromkeys((np.zeros_like, np.ones_like, np.copy), Like((0,), "dtype")),
     np.where: Elementwise((0, 1, 2), positional=3),
