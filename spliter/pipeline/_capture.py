@@ -185,9 +185,10 @@ def rewrapped(result: Any, graph: Graph) -> Any:
         return result
     if is_array(result):
         return wrap(graph.source(result), graph)
-    if isinstance(result, tuple) or (type(result) is list and any(map(is_array, result[:1]))):
-        items = [rewrapped(each, graph) for each in result]
-        return result._make(items) if hasattr(result, "_make") else type(result)(items)
+    if type(result) is tuple or (type(result) is list and any(map(is_array, result[:1]))):
+        return type(result)([rewrapped(each, graph) for each in result])
+    if isinstance(result, tuple) and hasattr(result, "_make"):
+        return result._make([rewrapped(each, graph) for each in result])
     graph.has_escaped |= not is_frame(result)
     return result
 
