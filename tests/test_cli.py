@@ -33,7 +33,7 @@ from tests.experiments.staging import iris_file
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask")]
 
-SMALL = ["--blocks-per-core", "3", "--rounds", "2"]
+SMALL = ["--blocks-per-core", "3", "--rounds", "1"]
 
 
 def run(*arguments: str) -> Result:
