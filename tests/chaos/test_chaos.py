@@ -36,7 +36,7 @@ def check(backend: str, seeds: list[int]) -> None:
 @pytest.mark.backend("dask")
 def test_dask() -> None:
     with_nannies, without = range(GROUP), range(GROUP, 2 * GROUP)
-    check("dask", [*usable(with_nannies)[:3], *usable(without)[3:6]])
+    check("dask", [*usable(with_nannies)[:3], *usable(without)[2:5]])
 
 
 def reading_threads() -> int:

@@ -177,4 +177,3 @@ def test_conformance_without_any() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-5_000:]
-    assert " passed" in done.stdout
