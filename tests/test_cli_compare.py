@@ -80,8 +80,8 @@ def test_a_finished_run_is_not_measured_twice(cluster: LocalCluster, tmp_path: P
 def test_every_way_on_an_embedded_cluster_with_files(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "results"
     result = compare(
-        "--rows", "3000", "--dims", "2", "--bins", "4", "--seed", "7", *SMALL,
-        "--output", str(folder),
+        "--rows", "3000", "--dims", "2", "--bins", "4", "--seed", "7",
+        "--blocks-per-core", "3", "--rounds", "2", "--output", str(folder),
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "3,000 x 2" in result.stdout
@@ -144,7 +144,7 @@ def test_several_sets_of_points(cluster: LocalCluster, tmp_path: Path) -> None:
     result = run(
         "compare", "csvm", "--address", cluster.scheduler_address, "--rows", "200", "--dims", "2",
         "--sweep", "1,4", "--rounds", "2", "--datasets", "2", "--ways", "spliter,per-block",
-        "--output", str(tmp_path),
+        "--iterations", "1", "--output", str(tmp_path),
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "2 rounds on each of 2 sets" in " ".join(result.stdout.split())
@@ -237,7 +237,7 @@ def test_floor_is_left_out_where_workers_are_elsewhere(
 
 APPS = {
     "kmeans": ["--clusters", "3", "--iterations", "2", "--dims", "3", "--rows", "600"],
-    "csvm": ["--iterations", "6", "--dims", "3", "--rows", "300"],
+    "csvm": ["--iterations", "2", "--dims", "3", "--rows", "300"],
 }
 
 
@@ -263,11 +263,11 @@ def test_every_way_of_the_other_apps_with_files(
 def test_real_data_with_several_classes(cluster: LocalCluster) -> None:
     result = run(
         "compare", "csvm", "--address", cluster.scheduler_address, "--input", iris_file(300),
-        "--label", "target", "--ways", "spliter,per-block,sklearn", *SMALL,
+        "--label", "target", "--ways", "spliter,per-block,sklearn", "--iterations", "2", *SMALL,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     shown = " ".join(result.stdout.split())  # the title wraps where the table is narrow
-    assert "csvm of iris.csv: 240 x 4, 5 iterations" in shown
+    assert "csvm of iris.csv: 240 x 4, 2 iterations" in shown
 
 
 def test_table_with_a_label_and_all_its_other_columns(
@@ -280,7 +280,7 @@ def test_table_with_a_label_and_all_its_other_columns(
     result = run(
         "compare", "csvm", "--address", cluster.scheduler_address,
         "--input", str(tmp_path / "table.csv"), "--label", "kind", "--output", str(tmp_path),
-        "--ways", "spliter,floor", *SMALL,
+        "--ways", "spliter,floor", "--iterations", "1", *SMALL,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     settings = settings_in(tmp_path)
@@ -296,7 +296,7 @@ def test_labels_that_are_text(suffix: str, cluster: LocalCluster, tmp_path: Path
     frame.to_csv(file, index=False) if suffix == "csv" else frame.to_parquet(file)
     result = run(
         "compare", "csvm", "--address", cluster.scheduler_address, "--input", str(file),
-        "--label", "kind", "--ways", "spliter,sklearn", *SMALL,
+        "--label", "kind", "--ways", "spliter,sklearn", "--iterations", "1", *SMALL,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "160 x 2" in result.stdout

@@ -57,6 +57,7 @@ class DaskTests(BackendTests):
 
     backend = "dask"
     n_locations = N_WORKERS
+    examples = 4
     client: Client
 
     @pytest.fixture(autouse=True)

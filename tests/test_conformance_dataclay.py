@@ -36,6 +36,7 @@ class DataClayTests(BackendTests):
 
     backend = "dataclay"
     n_locations = N_BACKENDS
+    examples = 4
     cluster: EmbeddedDataClay
 
     @pytest.fixture(autouse=True)

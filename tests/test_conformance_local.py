@@ -22,7 +22,7 @@ class LocalTests(BackendTests):
 
     backend = "local"
     locations_are_elsewhere = False
-    examples = 25
+    examples = 10
     n_locations = 1
 
     def where_it_runs(self) -> Callable[[Partition], str]:

@@ -81,8 +81,12 @@ def cases(draw: st.DrawFn) -> tuple[Array, Array | None, Array, list[int]]:
     return points, weights, centers, heights
 
 
-@pytest.mark.parametrize("with_numpy", [False, True])
-@given(case=cases(), rows=st.sampled_from([1, 3, 16, 10_000]), as_sparse=st.booleans())
+@given(
+    with_numpy=st.booleans(),
+    case=cases(),
+    rows=st.sampled_from([1, 3, 16, 10_000]),
+    as_sparse=st.booleans(),
+)
 def test_against_the_naive_formulas(
     with_numpy: bool, case: tuple[Array, Array | None, Array, list[int]], rows: int, as_sparse: bool
 ) -> None:

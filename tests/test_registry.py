@@ -161,29 +161,29 @@ def test_two_backends_that_want_a_collection_are_both_named(
     assert nblocks == 1
 
 
-@pytest.mark.parametrize(
-    ("target", "why"),
-    [
-        ("no_such_module:BACKEND", "No module named 'no_such_module'"),
-        ("shelves:NO_SUCH_NAME", "NO_SUCH_NAME"),
-        ("shelves:NOT_A_BACKEND", "is not a spliter.backend.Backend but <class 'int'>"),
-    ],
-)
-def test_a_broken_backend_is_named_and_does_not_stop_the_others(
-    target: str, why: str, install: Path, run_python: RunPython
+BROKEN = {
+    "absent": ("no_such_module:BACKEND", "No module named 'no_such_module'"),
+    "nameless": ("shelves:NO_SUCH_NAME", "NO_SUCH_NAME"),
+    "other": ("shelves:NOT_A_BACKEND", "is not a spliter.backend.Backend but <class 'int'>"),
+}
+
+
+def test_broken_backends_are_named_and_do_not_stop_the_others(
+    install: Path, run_python: RunPython
 ) -> None:
-    entry_points(install, broken=target)
-    said, nblocks, told = tried(
+    entry_points(install, **{name: target for name, (target, _) in BROKEN.items()})
+    nblocks, reasons, *said = tried(
         run_python,
-        "spliter.split([[1]], backend='broken')",
         "spliter.split([[1]]).nblocks",
-        "[info.reason for info in spliter.backends() if info.name == 'broken'][0]",
+        "{info.name: info.reason for info in spliter.backends()}",
+        *(f"spliter.split([[1]], backend={name!r})" for name in BROKEN),
     )
-    assert said.startswith("BackendNotUsableError: ")
-    assert target in said
-    assert why in said
-    assert why in told
     assert nblocks == 1
+    for (name, (target, why)), error in zip(BROKEN.items(), said, strict=True):
+        assert error.startswith("BackendNotUsableError: ")
+        assert target in error
+        assert why in error
+        assert why in reasons[name]
 
 
 def test_a_broken_backend_is_imported_once_and_named_by_backends(

@@ -71,18 +71,18 @@ def test_local() -> None:
 def test_dask_while_tasks_go_on(run_python: RunPython) -> None:
     # Eight uses of nine make a Split. Tasks, keys, values and SplIter's objects are as before;
     # objects, allocated blocks and resident memory of all processes within a margin.
-    done = soak(run_python, "--tasks", "1800", "--looks", "1", "--spans")
+    done = soak(run_python, "--tasks", "900", "--looks", "1", "--spans")
     assert done.returncode == 0, done.stdout + done.stderr
     tasks, uses, left = done.stdout.splitlines()[-3].split()[:3]
-    assert int(tasks) >= 1800
-    assert int(uses) * 8 // 9 >= 400, done.stdout
+    assert int(tasks) >= 900
+    assert int(uses) * 8 // 9 >= 200, done.stdout
     assert left == "0"
 
 
 @pytest.mark.backend("dask")
 @pytest.mark.timeout(600)
 def test_a_leak_is_seen(run_python: RunPython) -> None:
-    done = soak(run_python, "--tasks", "600", "--looks", "1", "--leak", "50", "--patience", "5")
+    done = soak(run_python, "--tasks", "300", "--looks", "1", "--leak", "100", "--patience", "5")
     assert done.returncode == 1, done.stdout + done.stderr
     for place in ("client and scheduler", "workers"):
         assert f"left behind: {place}: " in done.stdout, done.stdout

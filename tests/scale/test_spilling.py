@@ -65,7 +65,7 @@ def test_more_data_than_memory(small_worker: Client) -> None:
     x = _points(blocks)
     assert sum(_traffic_of(client).writes.values()) > blocks / 3, "hardly anything was spilled"
     with split(x) as parts:
-        for _ in range(3):
+        for _ in range(2):
             (seen,) = client.gather(parts.map(look))
             assert seen.total == sum(range(blocks))
             # The one in use, the next one, and one that Dask is about to spill.
