@@ -3,6 +3,10 @@
 # none, and installs the project with those extras into it if that has not been done since
 # pyproject.toml last changed. Nothing is kept outside the checkout but pip's own cache.
 
+# A run starts hundreds of processes. What they import is compiled by the first of them, and by pip
+# not at all: most of what it installs is never imported.
+unset PYTHONDONTWRITEBYTECODE
+
 _fail() {
     echo "$(basename "$0"): $*" >&2
     exit 1
@@ -53,7 +57,7 @@ prepare_environment() {
         # setuptools warns of folders that bear a package's name (ours is the package itself), and
         # that folders of data could be imported (they are data).
         PYTHONWARNINGS="ignore:Editable installation,ignore:Package" \
-            .venv/bin/python -m pip install --quiet --editable ".[$extras]"
+            .venv/bin/python -m pip install --quiet --no-compile --editable ".[$extras]"
         cp pyproject.toml "$stamp"
     fi
 }

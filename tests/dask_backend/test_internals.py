@@ -164,7 +164,8 @@ def _materialized(partition: Any) -> int:
 WHAT_DASK_DOES = "not schedule and not refuse and not cannot and not partitions_per and not repr"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
 def test_conformance_without_any() -> None:
     # How blocks are shared out, and what is refused, is decided before Dask is asked.
     tests = ["tests/test_conformance_dask.py::TestArrays", "-k", WHAT_DASK_DOES]
