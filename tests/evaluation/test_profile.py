@@ -18,6 +18,7 @@ from spliter_experiments.evaluation.profile import (
 )
 from spliter_experiments.evaluation.profile_cli import profile_table, run_profiled
 from spliter_experiments.harness.errors import InputError
+from tests.conftest import RunPython
 
 PROGRAM = """
 import sys
@@ -187,7 +188,7 @@ if __name__ == "__main__":
 def test_a_program_on_threads_of_its_own(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(LOCAL)
-    found = run_profiled(program, [])
+    found, _ = run_profiled(program, [])
     assert (found.cores, found.nbytes) == (2, 0)
     sums = [one for one in found.passes() if one.tasks == 30]
     assert len(sums) == 3
@@ -198,9 +199,27 @@ def test_a_program_on_threads_of_its_own(tmp_path: Path) -> None:
 
 def test_a_program_without_dask(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
-    program.write_text("import sys\nassert sys.argv[1:] == ['a']\nsys.exit(3)\n")
+    program.write_text("import sys\nassert sys.argv[1:] == ['a']\n")
     with pytest.raises(InputError, match="has run no task of Dask's"):
         run_profiled(program, ["a"])
+
+
+@pytest.mark.parametrize("before", ["", LOCAL])
+def test_a_program_that_exits_with_a_status(tmp_path: Path, before: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(f"{before}\nimport sys\nsys.exit(3)\n")
+    result = CliRunner().invoke(app, ["profile", str(program)])
+    assert result.exit_code == 3
+    assert ("Splitting would" in result.output) == bool(before)
+
+
+def test_a_program_that_fails_with_a_client(tmp_path: Path, run_python: RunPython) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM + "    raise RuntimeError('of the program')\n")
+    done = run_python("-m", "spliter_experiments", "profile", str(program), "20")
+    assert done.returncode == 1
+    assert "of the program" in done.stderr
+    assert "CommClosedError" not in done.stderr
 
 
 def test_no_program() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from spliter_experiments.evaluation.runner import run_request
+from spliter_experiments.evaluation.runner import requests_in, run_request
 from spliter_experiments.harness.errors import IncompatibleResultsError, ResultsError
 from spliter_experiments.harness.files import clear_partial
 from spliter_experiments.harness.records import (
@@ -75,6 +75,26 @@ def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, content: str) -> 
         results.records()
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"seconds": "abc"}, {"nodes": 1.5}, {"seconds": None}, {"x": float("nan")}, {"y": 1}]
+)
+def test_a_record_with_a_wrong_entry_is_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    results = pretended(tmp_path)
+    file = sorted((results.path / "runs").iterdir())[0]
+    change(file, lambda content: content.update(wrong))
+    with pytest.raises(ResultsError, match=rf"not a record of a run \({next(iter(wrong))}: "):
+        results.records()
+
+
+@pytest.mark.parametrize("wrong", [{"text": 5}, {"repetitions": "a"}, {"size": "huge"}, {"y": 1}])
+def test_a_plan_with_a_wrong_entry_is_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    results = pretended(tmp_path)
+    (file,) = (results.path / "plans").iterdir()
+    change(file, lambda content: content.update(wrong))
+    with pytest.raises(ResultsError, match=rf"a plan cannot be read \({next(iter(wrong))}: "):
+        requests_in(results)
+
+
 def test_runs_of_another_scenario_are_not_mixed(tmp_path: Path) -> None:
     results = pretended(tmp_path)
     other = small_request(tmp_path, SMALL.replace("bins = 3", "bins = 4"))
@@ -121,7 +141,7 @@ def test_no_room_for_a_record(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (400, before[1]))
     try:
-        with pytest.raises(ResultsError, match=r"cannot write .*make room .*experiment resume"):
+        with pytest.raises(ResultsError, match=r"cannot write .*mend that and .*experiment resume"):
             # What was asked for is there already; its record does not fit.
             run_request(request, results, only=[lost.stem], bench=pretend)
     finally:

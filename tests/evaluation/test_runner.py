@@ -10,11 +10,17 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spliter_experiments.evaluation.plan import PlannedRun
-from spliter_experiments.evaluation.runner import pending, requests_in, run_request
+from spliter_experiments.evaluation.runner import (
+    pending,
+    request_for,
+    requests_in,
+    run_request,
+)
 from spliter_experiments.evaluation.schema import Scenario
 from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.errors import ClusterError, PlanError
@@ -58,6 +64,22 @@ def test_some_runs_leave_the_plan_as_it_is(tmp_path: Path) -> None:
     run_request(more, results, only=names, bench=pretend)
     assert len(requests_in(results)[0].runs()) == 12
     assert len(results.records()) == 18
+
+
+def test_a_narrower_or_a_wider_request_forgets_nothing(tmp_path: Path) -> None:
+    scenario, results = written(tmp_path, SMALL), ResultsFolder(tmp_path / "results")
+    chosen: list[dict[str, Any]] = [
+        {"configurations": ("spliter",), "nodes": (1,), "repetitions": 1},
+        {"configurations": ("baseline",), "nodes": (2,), "repetitions": 3},
+        {},
+        {"configurations": ("baseline",), "nodes": (1,)},
+    ]
+    planned = []
+    for options in chosen:
+        run_request(request_for(str(scenario), "laptop", "dask", **options), results, bench=pretend)
+        (kept,) = requests_in(results)
+        planned.append((len(kept.runs()), len(pending(kept, results))))
+    assert planned == [(1, 0), (12, 8), (18, 5), (18, 5)]
 
 
 def test_a_run_there_is_not(tmp_path: Path) -> None:

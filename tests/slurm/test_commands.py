@@ -188,6 +188,7 @@ def test_folder_that_cannot_be_written(tmp_path: Path, fake_slurm: FakeSlurm) ->
         (["9", "--site", "generic", "--nodes", "few"], "--nodes takes whole numbers"),
         (["9", "--site", "generic", "--hours", "0.05"], "asks too much of generic: time"),
         (["9", "--site", "generic", "--earlier", "nowhere"], "there is no folder nowhere"),
+        (["9", "--site", "generic", "--backend", "ray"], "'ray' is not one of 'dask'"),
     ],
 )
 def test_bad_input(folder: Path, fake_slurm: FakeSlurm, arguments: list[str], said: str) -> None:

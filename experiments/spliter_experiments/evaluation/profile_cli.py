@@ -5,8 +5,7 @@ from __future__ import annotations
 import runpy
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +18,7 @@ from rich.table import Table
 
 from spliter_experiments.evaluation import _profile_preload
 from spliter_experiments.evaluation.profile import Pass, Profile, Seen
-from spliter_experiments.harness.console import errors_reported, note
+from spliter_experiments.harness.console import errors_reported
 from spliter_experiments.harness.errors import InputError
 from spliter_experiments.harness.table import Grid, seconds, size
 
@@ -77,43 +76,51 @@ def profile(
 ) -> None:
     """Run a program, count its blocks, tasks and bytes, and say whether splitting would help."""
     with errors_reported():
-        found = run_profiled(script, arguments or ())
+        found, status = run_profiled(script, arguments or ())
         console = Console(markup=False)
         console.print(profile_table(found))
         console.print(found.verdict(), highlight=False, markup=False)
+        if status:
+            raise SystemExit(status)
 
 
-def run_profiled(script: Path, arguments: Sequence[str]) -> Profile:
-    """Run a program like ``python SCRIPT ARGUMENTS``, and return the profile of its Dask tasks."""
+def run_profiled(script: Path, arguments: Sequence[str]) -> tuple[Profile, Any]:
+    """Run a program like ``python SCRIPT ARGUMENTS``.
+
+    Returns the profile of its Dask tasks, and what it has passed to ``sys.exit``.
+    """
     if not script.is_file():
         raise InputError(f"there is no program {script}")
     found = _profile_preload.PROFILE
     with dask.config.set({"distributed.client.preload": [_profile_preload.__name__]}):
-        with _as_main(script, arguments), LocalWatcher(found):
-            runpy.run_path(str(script), run_name="__main__")
-        for client in list(_profile_preload.CONNECTED):
-            client.close()
+        try:
+            status = _run_as_main(script, arguments, found)
+        finally:  # while its clusters are there
+            for client in list(_profile_preload.CONNECTED):
+                client.close()
     if not found.cores:
+        if status:
+            raise SystemExit(status)
         raise InputError(
             f"{script} has run no task of Dask's, neither on threads of its own nor on a cluster; "
             "a cluster that it starts has to be closed after the client"
         )
-    return found
+    return found, status
 
 
-@contextmanager
-def _as_main(script: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """Set the program's arguments and import path, and catch its ``SystemExit``."""
+def _run_as_main(script: Path, arguments: Sequence[str], found: Profile) -> Any:
+    """Run a program with its arguments and import path; return what it passes to ``sys.exit``."""
     argv, path = sys.argv, sys.path[:]
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.parent.resolve()))
     try:
-        yield
+        with LocalWatcher(found):
+            runpy.run_path(str(script), run_name="__main__")
     except SystemExit as leaving:
-        if leaving.code:
-            note(f"{script} has ended with {leaving.code}")
+        return leaving.code
     finally:
         sys.argv, sys.path[:] = argv, path
+    return None
 
 
 def profile_table(found: Profile) -> Table:

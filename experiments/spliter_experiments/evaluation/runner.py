@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError, with_config
 
 from spliter_experiments.compare.engines.engine import ClusterChoice, EngineKind
 from spliter_experiments.compare.engines.loading import load_engine
@@ -28,6 +30,7 @@ from spliter_experiments.harness.files import clear_partial
 from spliter_experiments.harness.records import ResultsFolder, record_of
 
 
+@with_config(extra="forbid")
 @dataclass(frozen=True)
 class Request:
     """Runs requested by the user; stored with the results, so that they can be resumed."""
@@ -65,6 +68,22 @@ class Request:
             measured=measured,
         )
 
+    def with_runs_of(self, other: Request) -> Request:
+        """Return a request for the runs of both."""
+        usual = self.parsed.sizes[self.size].repetitions
+        times = max(each.repetitions or usual for each in (self, other))
+        return replace(
+            self,
+            configurations=_both(self.configurations, other.configurations),
+            nodes=_both(self.nodes, other.nodes),
+            repetitions=None if times == usual else times,
+        )
+
+
+def _both(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    """Return the items of two tuples; ``None`` stands for all."""
+    return None if one is None or other is None else tuple(dict.fromkeys((*other, *one)))
+
 
 def request_for(scenario: str, size: SizeName, engine: str, **chosen: Any) -> Request:
     """Return a request for a figure, or for a scenario file.
@@ -85,13 +104,26 @@ def requests_in(folder: ResultsFolder) -> list[Request]:
     return [_request(plan, folder.path) for plan in folder.plans()]
 
 
+_REQUEST = TypeAdapter(Request)
+
+
 def _request(plan: dict[str, Any], path: Path) -> Request:
     try:
-        for key in ("configurations", "nodes"):
-            plan[key] = None if plan[key] is None else tuple(plan[key])
-        return Request(**plan)
-    except (KeyError, TypeError) as error:
-        raise ResultsError(f"{path}: a plan cannot be read ({error!r})") from error
+        return _REQUEST.validate_python(plan)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise ResultsError(
+            f"{path}: a plan cannot be read ({wrong['loc'][0]}: {wrong['msg']}); remove it and ask "
+            "for its runs again"
+        ) from error
+
+
+def _keep(request: Request, folder: ResultsFolder) -> None:
+    """Store a request, with the runs that were requested in the folder before."""
+    for kept in requests_in(folder) if folder.has_plan(request.name) else ():
+        if kept.name == request.name:
+            request = request.with_runs_of(kept)
+    folder.keep_plan(request.name, asdict(request))
 
 
 def pending(request: Request, folder: ResultsFolder, only: Sequence[str] = ()) -> list[PlannedRun]:
@@ -129,7 +161,7 @@ def run_request(
     folder.check_fits(scenario.figure, request.size, digest, here)
     # A job that executes some runs of a plan must not overwrite the plan.
     if not only or not folder.has_plan(request.name):
-        folder.keep_plan(request.name, asdict(request))
+        _keep(request, folder)
     clear_partial(folder.path)
     bench = bench or (in_process if scenario.kind == "kernel" else on_cluster)
     listen.begin(len(todo))
@@ -161,7 +193,7 @@ def run_launched(
         return None
     todo = pending(request, folder, only)
     # The commands execute parts of the plan, and would store a plan of their runs only.
-    folder.keep_plan(request.name, asdict(request))
+    _keep(request, folder)
     listen.begin(len(todo))
     scenario = request.parsed
     for runs in visits_of(todo, scenario.sizes[request.size].visits, scenario.seed):

@@ -18,6 +18,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from pydantic import TypeAdapter, ValidationError, with_config
+
 from spliter_experiments.harness.errors import IncompatibleResultsError, ResultsError
 from spliter_experiments.harness.facts import Facts
 from spliter_experiments.harness.files import write_whole
@@ -39,6 +41,7 @@ RUNS, PLANS, TABLE = "runs", "plans", "results.parquet"
 """Names of the entries in a results folder."""
 
 
+@with_config(extra="forbid", allow_inf_nan=False)
 @dataclass(frozen=True)
 class Record:
     """A finished run: a row of the results table; ``docs/experiments.md`` explains the columns."""
@@ -206,7 +209,7 @@ class ResultsFolder:
             write_whole(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
         except OSError as error:
             raise ResultsError(
-                f"cannot write {file}: {error.strerror or error}; nothing else is lost: make room "
+                f"cannot write {file}: {error.strerror or error}; nothing else is lost: mend that "
                 f"and {AGAIN}"
             ) from error
 
@@ -226,12 +229,17 @@ def _read(file: Path) -> dict[str, Any]:
     return content
 
 
+_RECORD = TypeAdapter(Record)
+
+
 def _record(content: Mapping[str, Any], file: Path) -> Record:
     try:
-        return Record(**content)
-    except TypeError as error:
+        return _RECORD.validate_python(content)
+    except ValidationError as error:
+        wrong = error.errors()[0]
         raise ResultsError(
-            f"{file} is not a record of a run ({error}); remove it and {AGAIN}"
+            f"{file} is not a record of a run ({wrong['loc'][0]}: {wrong['msg']}); remove it and "
+            f"{AGAIN}"
         ) from error
 
 

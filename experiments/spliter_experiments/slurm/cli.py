@@ -37,7 +37,9 @@ def slurm(
     size: Annotated[
         Literal["full", "laptop"], typer.Option(help="The paper's, or small.")
     ] = "full",
-    backend: Annotated[str, typer.Option(help="What to run on: dask, dataclay, compss.")] = "dask",
+    backend: Annotated[
+        Literal["dask", "dataclay", "compss"], typer.Option(help="What to run on.")
+    ] = "dask",
     configurations: Annotated[
         str | None, typer.Option(help="Only these, such as spliter,rechunk.")
     ] = None,
