@@ -74,6 +74,7 @@ def overlapping(n: int, part: float) -> tuple[Array, Array]:
     [(12_000, 0.0, 2), (4_000, 0.0, 1), (1_500, 1.0, 1)],
     ids=["many separable", "few separable", "overlapping"],
 )
+@pytest.mark.thorough
 def test_the_points_show_whether_a_cascade_is_worth_it(n: int, part: float, n_iter: int) -> None:
     X, y = overlapping(n, part)
     # Sorted by class: a sample of the first block would have one class alone.

@@ -173,6 +173,7 @@ def test_cancelling_is_seen_between_partitions(start_cluster: StartCluster) -> N
 
 
 @pytest.mark.parametrize("kind", ["SS", "FAC2", "STATIC"])
+@pytest.mark.thorough
 def test_a_worker_is_killed_in_the_middle(start_cluster: StartCluster, kind: str) -> None:
     client = start_cluster(n_workers=3)
     x = da.map_blocks(

@@ -140,6 +140,7 @@ def test_made_once_for_tasks_at_the_same_time(start_cluster: StartCluster) -> No
     assert len(kept(client)) == 1
 
 
+@pytest.mark.thorough
 def test_peak_memory_at_the_worker(client: Client) -> None:
     @task
     def peak(partition: Partition) -> float:
@@ -222,6 +223,7 @@ def test_too_large_for_the_worker_is_refused(start_cluster: StartCluster) -> Non
     assert not kept(client)
 
 
+@pytest.mark.thorough
 def test_spilled_and_read_back(start_cluster: StartCluster) -> None:
     client = start_cluster(
         memory_limit="500MB",

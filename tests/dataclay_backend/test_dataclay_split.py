@@ -384,6 +384,7 @@ assert result.exception(60) is None
 """
 
 
+@pytest.mark.thorough
 def test_program_that_frees_nothing_itself(
     cluster: EmbeddedDataClay, run_python: RunPython
 ) -> None:

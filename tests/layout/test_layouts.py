@@ -295,6 +295,7 @@ def test_memory_is_freed_with_the_packer() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.thorough
 def test_bound_packers_keep_what_they_use(name: str, engine: Engine) -> None:
     """Memory, code and displacements stay, and what is moved is what is there at the call."""
     packer = LAYOUTS[name].commit(engine)

@@ -65,6 +65,7 @@ def same_roughly(found: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.thorough
 def test_reductions_of_any_dtype(name: str) -> None:
     for column in COLUMNS:
         for keys in (0, 1, 9):  # of no rows, some, all

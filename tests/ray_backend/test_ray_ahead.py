@@ -45,6 +45,7 @@ def read(parts: Split, *args: Any) -> Any:
     ("prefetch", "ahead", "left"),
     [(3, range(6, 19), range(1, 4)), ("auto", range(6, 35), range(1, 7)), (False, {0}, {0})],
 )
+@pytest.mark.thorough
 def test_blocks_on_disk(nodes: RayNodes, prefetch: Any, ahead: Any, left: Any) -> None:
     blocks = spilled(nodes)
     with split(blocks, prefetch=prefetch) as parts:
@@ -62,6 +63,7 @@ def test_blocks_on_disk(nodes: RayNodes, prefetch: Any, ahead: Any, left: Any) -
 @pytest.mark.parametrize(
     ("prefetch", "ahead"), [(3, range(3, 10)), ("auto", range(3, 19)), (False, {0})]
 )
+@pytest.mark.thorough
 def test_blocks_at_another_node(nodes: RayNodes, prefetch: Any, ahead: Any) -> None:
     handle, name = nodes.add(num_cpus=0)
     try:

@@ -99,6 +99,7 @@ def test_small_results_are_nowhere_and_are_shared_out(nodes: RayNodes) -> None:
     assert parts.moved.blocks == 0
 
 
+@pytest.mark.thorough
 def test_blocks_on_a_node_that_runs_nothing_are_read_elsewhere(nodes: RayNodes) -> None:
     handle, name = nodes.add(num_cpus=0)
     try:

@@ -39,6 +39,7 @@ def free_cpus(node: str) -> float:
     return float(ray._private.state.available_resources_per_node()[node].get("CPU", 0))
 
 
+@pytest.mark.thorough
 def test_no_cpu_is_free_while_a_team_waits(two_cpus: str, tmp_path: Path) -> None:
     until(lambda: free_cpus(two_cpus) == 2)
     parts = split(put_at([two_cpus], [np.arange(3)] * 2, [0] * 2), schedule=ONE_BY_ONE)
@@ -50,6 +51,7 @@ def test_no_cpu_is_free_while_a_team_waits(two_cpus: str, tmp_path: Path) -> Non
     until(lambda: free_cpus(two_cpus) == 2)
 
 
+@pytest.mark.thorough
 def test_a_cancelled_team_begins_no_further_partition(two_cpus: str, tmp_path: Path) -> None:
     parts = split(put_at([two_cpus], [np.arange(3)] * 30, [0] * 30), schedule=ONE_BY_ONE)
     future = parts.map_reduce(programs.total_when_told, operator.add, str(tmp_path))

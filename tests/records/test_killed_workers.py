@@ -67,6 +67,7 @@ def served_by_http() -> Iterator[Served]:
         yield Served(service.server_port, source, {key: key**2 for key in range(0, 8, 2)})
 
 
+@pytest.mark.thorough
 def test_killed_workers_leave_nothing(tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()
