@@ -14,14 +14,20 @@ import numpy as np
 from spliter.pipeline._annotations.arguments import arguments_of
 from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._annotations.rows import CHOOSE, OPERATOR, RowsCall, Rule
-from spliter.pipeline._capture import LAZY_CLASSES, capture, plain, plain_into, rewrapped, wrap
+from spliter.pipeline._capture import (
+    CONSTANTS,
+    LAZY_CLASSES,
+    capture,
+    plain,
+    plain_into,
+    rewrapped,
+    wrap,
+)
 from spliter.pipeline._elementwise import ASSIGN, ASTYPE, ELEMENTWISE, UFUNC, assign, assigned
 from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._graph import ArrayMeta, Node, Shape, common_graph, meta_of
 from spliter.pipeline._lazy import BINARY, Lazy, as_argument, compute, computed, is_array, lazies_in
 
-_CONSTANTS = (bool, int, float, complex, str, bytes, np.generic, type(None), type(...))
-_OPERANDS = (*_CONSTANTS, np.dtype, type)
 _USUAL = {int, float, np.ndarray}
 """Most frequent classes of operands: arrays of objects are refused later."""
 
@@ -176,7 +182,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
             isinstance(value._node.meta, ArrayMeta) and value._node.meta.is_known
         ):
             value = compute(value)
-        if not isinstance(value, (*_CONSTANTS, Lazy)):
+        if not isinstance(value, (*CONSTANTS, Lazy)):
             value = np.asarray(value)
         extra = getattr(value, "ndim", 0) - len(cast(ArrayMeta, target._node.meta).shape)
         if extra > 0 and value.shape[:extra] == (1,) * extra:
@@ -423,7 +429,7 @@ def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
 
 def _is_operand(value: Any) -> bool:
     """Return whether a value does not take part in calls in its own way, as masked arrays do."""
-    if type(value) is LazyArray or isinstance(value, _OPERANDS):
+    if type(value) is LazyArray or isinstance(value, CONSTANTS):
         return True
     if type(value) is np.ndarray:
         return is_array(value) or value.ndim == 0

@@ -172,7 +172,11 @@ def plain_into(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     return outs if not isinstance(outs, tuple) else outs[0] if len(outs) == 1 else outs
 
 
-_CONSTANTS = (bool, int, float, complex, str, bytes, np.generic, np.dtype, type, type(None))
+CONSTANTS: Final = (
+    *(bool, int, float, complex, str, bytes, type(None), type(...)),
+    *(np.generic, np.dtype, type),
+)
+"""Types of values that share no memory."""
 
 
 def rewrapped(result: Any, graph: Graph) -> Any:
@@ -181,7 +185,7 @@ def rewrapped(result: Any, graph: Graph) -> Any:
     Of other objects that may share memory with arrays, such as iterators, later changes of arrays
     do not wait.
     """
-    if not graph.returns or isinstance(result, _CONSTANTS):
+    if not graph.returns or isinstance(result, CONSTANTS):
         return result
     if is_array(result):
         return wrap(graph.source(result), graph)
