@@ -7,7 +7,7 @@ A scenario is a TOML file with all parameters of an experiment and the paper's r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -46,6 +46,18 @@ def _without_controls(text: str) -> str:
 
 Words: TypeAlias = Annotated[str, AfterValidator(_without_controls)]
 """Text shown to users, also on a terminal."""
+
+T = TypeVar("T")
+
+
+def _distinct(values: tuple[T, ...]) -> tuple[T, ...]:
+    if len({*values}) < len(values):
+        raise ValueError("each value may be there once")
+    return values
+
+
+Distinct: TypeAlias = Annotated[tuple[T, ...], AfterValidator(_distinct)]
+"""Values of an axis, or other choices: runs are named after them."""
 
 
 class Model(BaseModel):
@@ -119,11 +131,11 @@ class Size(Model):
         Parameters that are our choice, because the paper does not state them, with the reasons.
     """
 
-    nodes: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+    nodes: Annotated[Distinct[PositiveInt], Field(min_length=1)]
     workers_per_node: PositiveInt
     threads_per_worker: PositiveInt
-    blocks_per_core: tuple[PositiveInt, ...] = ()
-    blocks_per_node: tuple[PositiveInt, ...] = ()
+    blocks_per_core: Distinct[PositiveInt] = ()
+    blocks_per_node: Distinct[PositiveInt] = ()
     rows_per_block: PositiveInt | None = None
     rows_per_node: PositiveInt | None = None
     queries_per_node: PositiveInt | None = None
@@ -242,7 +254,7 @@ class Scenario(Model):
     figure: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
     title: Words
     kind: Kind
-    configurations: Annotated[tuple[Configuration, ...], Field(min_length=1)]
+    configurations: Annotated[Distinct[Configuration], Field(min_length=1)]
     y: Literal["seconds", "blocks-per-second"] = "seconds"
     axis: Literal["linear", "log", "cut"] = "linear"
     seed: int = 420
@@ -256,6 +268,9 @@ class Scenario(Model):
         kernels = {"fit", "kneighbors"}
         if (self.kind == "kernel") != bool(kernels & {*self.configurations}):
             raise ValueError("the configurations fit and kneighbors are those of kind kernel")
+        for claim in self.claims:
+            if absent := {claim.of, claim.against or claim.of} - {*self.configurations}:
+                raise ValueError(f"a claim is about {absent.pop()}, which is no configuration")
         for name, size in self.sizes.items():
             if (self.parameters.app == "knn") != (size.queries_per_node is not None):
                 raise ValueError(
