@@ -146,3 +146,12 @@ def test_results_of_another_version_are_refused(tmp_path: Path) -> None:
     for command in "report", "resume":
         said = " ".join(run(command, results.path, code=2).output.split())
         assert "is of version 7 of the format of results" in said
+
+
+def test_ctrl_c_tells_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("spliter_experiments.evaluation.runner.facts", interrupted)
+    said = run("run", written(tmp_path), "--results", tmp_path / "out", code=130).output
+    assert f"spliter experiment resume {tmp_path / 'out'}" in said

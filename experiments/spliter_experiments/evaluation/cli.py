@@ -160,12 +160,19 @@ def _run(
     request: Request, folder: ResultsFolder, only: list[str] | tuple[()], address: str | None
 ) -> None:
     command = shlex.join(["spliter", *sys.argv[1:]])
-    with progress() as listen:
-        done = run_launched(request, folder, only=only, address=address, listen=listen)
-        if done is None:
-            done = run_request(
-                request, folder, only=only, address=address, listen=listen, command=command
-            )
+    try:
+        with progress() as listen:
+            done = run_launched(request, folder, only=only, address=address, listen=listen)
+            if done is None:
+                done = run_request(
+                    request, folder, only=only, address=address, listen=listen, command=command
+                )
+    except KeyboardInterrupt:
+        note(
+            f"{request.name}: interrupted; finished runs are kept: "
+            f"spliter experiment resume {folder.path}"
+        )
+        raise
     left = len(pending(request, folder))
     folder.write_table(folder.records()) if folder.done() else None
     note(f"{request.name}: {done} runs done, {left} left; spliter experiment report {folder.path}")
