@@ -9,6 +9,7 @@ import datetime as dt
 import functools
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
@@ -18,7 +19,7 @@ from spliter.pipeline._annotations.pandas import METHODS
 from spliter.pipeline._annotations.rows import RowsCall, Rule
 from spliter.pipeline._capture import capture, plain
 from spliter.pipeline._graph import ArrayMeta, FrameMeta, Meta, meta_of
-from spliter.pipeline._lazy import Lazy, is_capturable, lazies_in
+from spliter.pipeline._lazy import Lazy, computed, is_capturable, is_frame, lazies_in
 
 SCALARS: Final = (type, np.dtype, dt.date, dt.timedelta, type(None))
 """Types of arguments without rows, with the scalars of NumPy."""
@@ -42,6 +43,29 @@ def method_of(path: str) -> Callable[..., Any]:
     return call
 
 
+@dataclass(frozen=True, eq=False)
+class WithRow:
+    """A call on a frame and a series that has a value for each column.
+
+    Parameters
+    ----------
+    fn : callable
+    row : Series
+    """
+
+    fn: Callable[..., Any]
+    row: Any
+
+    @property
+    def __name__(self) -> str:
+        """Name of the function."""
+        return self.fn.__name__
+
+    def __call__(self, frame: Any, **kwargs: Any) -> Any:
+        """Call."""
+        return self.fn(frame, self.row, **kwargs)
+
+
 def call_method(value: Lazy, path: str, /, *args: Any, **kwargs: Any) -> Any:
     """Capture a call of a method, or run it on evaluated arguments."""
     return capture_frame(method_of(path), METHODS.get(path), (value, *args), kwargs)
@@ -59,6 +83,11 @@ def capture_frame(
     args, kwargs
         Its arguments, a lazy frame among them.
     """
+    if rule is not None and rule.aligned and not rule.mixed and _is_row(*args):
+        row = computed(args[1])
+        if row.index.equals(args[0].columns):
+            # A copy, as the program may change it before the call runs.
+            fn, args = WithRow(fn, row.copy()), args[:1]
     try:
         is_cut = None if rule is None else _is_cut(rule, args, kwargs)
     except Exception:  # noqa: BLE001 -- the call itself raises the error of the plain program
@@ -73,6 +102,17 @@ def capture_frame(
         except WholeArrayError:
             raise error from None
     return capture(fn, args, kwargs, annotation)
+
+
+def _is_row(value: Any, *others: Any) -> bool:
+    """Return whether a series stands by a frame; pandas aligns it with the columns."""
+    return len(others) == 1 and _axes(value) == 2 and _axes(others[0]) == 1
+
+
+def _axes(value: Any) -> int:
+    """Return the number of axes of a frame or series; 0 of other values."""
+    meta = operand_meta(value) if isinstance(value, Lazy) or is_frame(value) else None
+    return int(meta.empty.ndim) if isinstance(meta, FrameMeta) else 0
 
 
 def _is_cut(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, ...] | None:

@@ -334,7 +334,7 @@ UNKNOWN: dict[str, Callable[[Any], Any]] = {
     "row": lambda df: (df["x"] + 1).iloc[3],
     "rows": lambda df: (df[["x"]] + 1).loc[2:4],
     "standard deviation": lambda df: df.groupby("key")["y"].std(),
-    "mean of all": lambda df: df[["x", "y"]].mean(),
+    "median of all": lambda df: df[["x", "y"]].median(),
     "category": lambda df: df["key"].astype("category"),
     "by columns": lambda df: df[["x", "y"]] - df["x"][:2].set_axis(["x", "y"]),
     "lengths": lambda df: df["text"].str.len(),

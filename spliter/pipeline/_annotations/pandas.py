@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -186,6 +186,62 @@ def _reduction(
     return Rule(lambda number, rows: kind, is_for, names, partial=partial)
 
 
+def _itself(value: Any) -> Any:
+    return value
+
+
+class _ByColumn(NamedTuple):
+    """Partial results of the columns of a frame.
+
+    Parameters
+    ----------
+    dtypes : Series
+        Of the columns.
+    parts : list
+    """
+
+    dtypes: Any
+    parts: list[Any]
+
+
+def _column_reduction(
+    is_for: Check,
+    merge: Callable[[Any, Any], Any],
+    partial: Callable[..., Any],
+    finish: Callable[[Any], Any] = _itself,
+    *,
+    names: tuple[str, ...] = (),
+) -> Rule:
+    """Return the rule of a reduction of series, and of each column of frames of numbers."""
+
+    def is_for_value(value: Any, *args: Any, **kwargs: Any) -> bool:
+        if value.ndim == 1:
+            return is_for(value, *args, **kwargs)
+        kinds = {getattr(dtype, "kind", None) for dtype in value.dtypes}
+        has_one_dtype = len(kinds) == 1 or kinds == {"i", "f"}
+        columns = (value.iloc[:, at] for at in range(value.shape[1]))
+        return has_one_dtype and all(is_for(column, *args, **kwargs) for column in columns)
+
+    def parts(value: Any, *args: Any, **kwargs: Any) -> Any:
+        if value.ndim == 1:
+            return partial(value, *args, **kwargs)
+        columns = (value.iloc[:, at] for at in range(value.shape[1]))
+        return _ByColumn(value.dtypes, [partial(column, *args, **kwargs) for column in columns])
+
+    def merge_parts(one: Any, other: Any) -> Any:
+        if not isinstance(one, _ByColumn):
+            return merge(one, other)
+        return one._replace(parts=list(map(merge, one.parts, other.parts)))
+
+    def finish_parts(found: Any) -> Any:
+        if not isinstance(found, _ByColumn):
+            return finish(found)
+        values = np.array([finish(part) for part in found.parts])
+        return type(found.dtypes)(values, index=found.dtypes.index)
+
+    return _reduction(is_for_value, merge_parts, parts, finish_parts, names=names)
+
+
 def _extreme(name: str, ufunc: np.ufunc) -> Rule:
     def partial(series: Any) -> list[Any]:
         # The extreme of no rows is NaN, which would turn integers to floats.
@@ -194,7 +250,7 @@ def _extreme(name: str, ufunc: np.ufunc) -> Rule:
     def finish(values: list[Any]) -> Any:
         return ufunc.reduce(values) if values else np.nan
 
-    return _reduction(_has_numbers, operator.add, partial, finish)
+    return _column_reduction(_has_numbers, operator.add, partial, finish)
 
 
 def aggregation(kind: Aggregates) -> Rule:
@@ -267,15 +323,16 @@ METHODS: Final[Mapping[str, Rule]] = {
         aligned=False,
         reads=_joined_columns,
     ),
-    "sum": _reduction(_has_numbers, np.add),  # which wraps around without a warning, as pandas
-    "count": _reduction(lambda series: series.ndim == 1, operator.add),
+    # `numpy.add` wraps around without a warning, as pandas.
+    "sum": _column_reduction(_has_numbers, np.add, operator.methodcaller("sum")),
+    "count": _reduction(lambda value: True, operator.add),
     "min": _extreme("min", np.fmin),
     "max": _extreme("max", np.fmax),
-    "mean": _reduction(_has_double_mean, operator.add, _mean_parts, _mean),
-    "var": _reduction(_has_double_var, var_merge, _squares, _var, names=("ddof",)),
-    "std": _reduction(_has_double_var, var_merge, _squares, _std, names=("ddof",)),
-    "any": _reduction(_has_flags, np.logical_or),
-    "all": _reduction(_has_flags, np.logical_and),
+    "mean": _column_reduction(_has_double_mean, operator.add, _mean_parts, _mean),
+    "var": _column_reduction(_has_double_var, var_merge, _squares, _var, names=("ddof",)),
+    "std": _column_reduction(_has_double_var, var_merge, _squares, _std, names=("ddof",)),
+    "any": _column_reduction(_has_flags, np.logical_or, operator.methodcaller("any")),
+    "all": _column_reduction(_has_flags, np.logical_and, operator.methodcaller("all")),
     # In the order in which values appear.
     "unique": _reduction(
         _can_be_unique, _both, _distinct, lambda series: series.unique(), commutative=False
