@@ -107,7 +107,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     def __buffer__(self, flags: int) -> memoryview:
         """Evaluate, and return the memory; asked for since Python 3.12."""
-        self._graph.root().has_escaped = True
+        self._graph.root().is_eager = True
         return memoryview(compute(self))
 
     def __getattr__(self, name: str) -> Any:
@@ -160,7 +160,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
             self._assign(self, value, {"where": key})
         elif key is Ellipsis or (isinstance(key, slice) and key == slice(None)):
             self._assign(self, value, {})
-        elif _is_basic(key) and isinstance(self._real()[computed(key)], np.ndarray):
+        elif _is_basic(key) and is_array(self._real()[computed(key)]):
             self._assign(self[key], value, {})
         else:
             before = compute(self)
@@ -183,7 +183,9 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         ):
             value = compute(value)
         if not isinstance(value, (*CONSTANTS, Lazy)):
-            value = np.asarray(value)
+            value = np.asarray(value, None if isinstance(value, np.ndarray) else self.dtype)
+            if value.ndim and not is_array(value):  # objects or texts, which no batch would cut
+                value = value.astype(self.dtype)
         extra = getattr(value, "ndim", 0) - len(cast(ArrayMeta, target._node.meta).shape)
         if extra > 0 and value.shape[:extra] == (1,) * extra:
             value = value[(0,) * extra]

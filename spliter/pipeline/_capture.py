@@ -167,9 +167,11 @@ def plain_into(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         return run_known(fn, args, kwargs)
     result = plain(fn, args, kwargs)
     outs = kwargs.get("out")
-    if outs is None:
-        return result
-    return outs if not isinstance(outs, tuple) else outs[0] if len(outs) == 1 else outs
+    if not isinstance(outs, tuple):
+        return result if outs is None else outs
+    if len(outs) == 1:
+        return outs[0]
+    return tuple([made if out is None else out for made, out in zip(result, outs, strict=True)])
 
 
 CONSTANTS: Final = (
@@ -183,8 +185,10 @@ def rewrapped(result: Any, graph: Graph) -> Any:
     """Return lazy values for arrays in a decorated function, else the result itself.
 
     Of other objects that may share memory with arrays, such as iterators, later changes of arrays
-    do not wait.
+    do not wait. Of views that cannot be lazy no later call waits: the program may change them.
     """
+    if type(result) is np.ndarray and result.base is not None and not is_array(result):
+        graph.is_eager = True
     if not graph.returns or isinstance(result, CONSTANTS):
         return result
     if is_array(result):
@@ -244,7 +248,7 @@ def capture(
             graph.locks.add(node.data for node in call.inputs)
     lazies = tuple([wrap(node, graph) for node in nodes])
     must_write = writes and (graph.has_escaped or not graph.returns)
-    if must_write or len(graph.pending) >= MAX_PENDING:
+    if must_write or graph.is_eager or len(graph.pending) >= MAX_PENDING:
         evaluate(graph)
     if len(lazies) == 1:
         return lazies[0]

@@ -103,6 +103,9 @@ class Ufunc(Elementwise):
         others = tuple([each.meta for each in call.kwargs.values() if isinstance(each, Node)])
         into = None if call.into is None else call.into.meta
         options = call.kwargs.get("casting"), call.kwargs.get("dtype")
+        if any(type(each) is int and not 0 <= each < 128 for each in call.args):
+            with np.errstate(all="ignore"):
+                call.fn(*map(example_of, call.args))  # raises, if a dtype cannot hold it
         try:
             return _metas_of_ufunc(call.fn, tuple(operands), others, into, *options)
         except ValueError:

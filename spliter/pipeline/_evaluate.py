@@ -77,7 +77,7 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
         return
     program = compile_stage(stage)
     collectors = [
-        Arrays(kind, program.length, node.call.name if node.call else "")
+        Arrays(kind, program.length, node, program.layouts.get(node))
         if isinstance(kind, Axis)
         else Pieces(kind)
         for _, kind, node in program.results

@@ -310,6 +310,8 @@ class Graph:
         """Lazy views of pending values, functions that return these values, and the indexes."""
         self.has_escaped = False
         """Whether the program has got an array as it is, so that later changes must not wait."""
+        self.is_eager = False
+        """Whether it may change arrays unseen, so that no call must wait."""
         self.was_planned = False
         """Whether a value was too large to run all calls at once."""
         self.merged_into: Graph | None = None
@@ -389,6 +391,7 @@ class Graph:
             self.locks.take_over(other.locks)
             self.views += other.views
             self.has_escaped |= other.has_escaped
+            self.is_eager |= other.is_eager
             self.was_planned |= other.was_planned
             other.pending, other.sources, other.views, other.merged_into = [], {}, [], self
 

@@ -203,4 +203,6 @@ def as_argument(value: Any, graph: Graph) -> Any:
     """Return the node of a lazy value or of an array; any other value unchanged."""
     if isinstance(value, Lazy):
         return value._node
+    if type(value) is np.ndarray and not value.ndim:
+        return value.copy()  # the program may change what it is a view of
     return graph.source(value) if is_capturable(value) else value

@@ -13,6 +13,7 @@ from spliter._cache import cache_nbytes
 from spliter.pipeline._elementwise import stand_in
 from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Node, Typing
 from spliter.pipeline._inner_loops import addresses_of
+from spliter.pipeline._memory_order import Layout, empty, layout_of_results
 from spliter.pipeline._planner import Stage
 from spliter.pipeline._results import check_nothing
 from spliter.pipeline._types import (
@@ -120,6 +121,9 @@ class Program:
     allocated: list[tuple[Node, Any]] = field(default_factory=list)
     """Results that the calls write straight into an array."""
 
+    layouts: dict[Node, Layout] = field(default_factory=dict)
+    """Of results with several axes, as far as they are known."""
+
     has_frames: bool = False
     """Whether items are rows of frames."""
 
@@ -216,6 +220,7 @@ class _Compiler:
         return self.program.registers - 1
 
     def _add(self, call: Call, typing: Typing, live: list[tuple[int, Node]]) -> None:
+        self._add_layouts(call, [node for _, node in live])
         kinds = iter(typing.inputs)
         args = tuple([self._input(value, kinds) for value in call.args])
         kwargs = tuple([(name, self._input(value, kinds)) for name, value in call.kwargs.items()])
@@ -244,6 +249,14 @@ class _Compiler:
         self.program.steps.append(
             Step(fn, args, kwargs, results, outs, preset, takes_start, call, made, (), checked)
         )
+
+    def _add_layouts(self, call: Call, results: list[Node]) -> None:
+        metas = [node.meta for node in results]
+        ndims = [len(meta.shape) for meta in metas if isinstance(meta, ArrayMeta)]
+        if max(ndims, default=0) > 1:
+            layout = layout_of_results(call, self.program.layouts)
+            if layout is not None and ndims == [len(layout.shape)] * len(results):
+                self.program.layouts.update(dict.fromkeys(results, layout))
 
     def _allocate(self, node: Node, kind: SplitType) -> None:
         """Count the bytes of an item of a result that a call allocates."""
@@ -294,10 +307,8 @@ class _Compiler:
     def _out(self, node: Node, kind: Axis) -> int:
         meta = cast(ArrayMeta, node.meta)
         shape = cast(tuple[int, ...], meta.shape)
-        # As NumPy, which lays results out like the inputs.
-        fortran = len(shape) > 1 and kind.axis == len(shape) - 1
         if node in self.stored:
-            result = np.empty(shape, meta.dtype, order="F" if fortran else "C")
+            result = empty(shape, meta.dtype, self.program.layouts.get(node))
             self.program.allocated.append((node, result))
             return self._cut(result, kind)
         free = self.free.setdefault((meta.dtype, shape, kind.axis), [])
@@ -305,6 +316,7 @@ class _Compiler:
             register = free.pop()
         else:
             register = self._register()
+            fortran = len(shape) > 1 and kind.axis == len(shape) - 1
             self.program.scratch.append(Scratch(register, shape, kind.axis, meta.dtype, fortran))
             self.program.add_temporary(_expected_nbytes(node, kind))
         self.slot_of[node] = free, register

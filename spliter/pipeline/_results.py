@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from spliter._errors import AnnotationError
-from spliter.pipeline._graph import Call
+from spliter.pipeline._graph import Call, Node
+from spliter.pipeline._memory_order import Layout, empty, layout_of
 from spliter.pipeline._types import Axis, SplitType
 
 
@@ -36,10 +37,11 @@ class Arrays(Pieces):
 
     kind: Axis
 
-    def __init__(self, kind: Axis, length: int, name: str) -> None:
+    def __init__(self, kind: Axis, length: int, node: Node, layout: Layout | None) -> None:
         super().__init__(kind)
         self.length = length
-        self.name = name
+        self.name = node.call.name if node.call else ""
+        self.layout = layout
         self.result: Any = None
         self.copied: dict[int, int] = {}
         self.lock = threading.Lock()
@@ -71,8 +73,8 @@ class Arrays(Pieces):
     def _allocate(self, piece: Any) -> Any:
         shape = list(piece.shape)
         shape[self.kind.axis] = self.length
-        fortran = piece.ndim > 1 and self.kind.axis == piece.ndim - 1
-        return np.empty(shape, piece.dtype, order="F" if fortran else "C")
+        is_known = self.layout is not None and len(self.layout.shape) == piece.ndim
+        return empty(shape, piece.dtype, self.layout if is_known else layout_of(piece))
 
 
 def check_nothing(result: Any, call: Call) -> None:

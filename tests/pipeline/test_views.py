@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -123,6 +124,37 @@ def without_axes(x: Any) -> Any:
     return first, second, x[:3] * 2
 
 
+def of_one_element(x: Any) -> Any:
+    first, third = x[..., 0], np.squeeze(x[2:3])
+    x -= first
+    before = x + 3
+    third += 1
+    after = x * third
+    x[..., 1] = 5
+    x[..., 4] += first
+    np.multiply(x, x[..., 1], out=x)
+    return before, after
+
+
+def of_objects(x: Any) -> Any:
+    other = x * 2
+    other[:] = np.arange(8).astype(object)
+    x[:] = list("12345678")
+    small = x.astype("u1")
+    with contextlib.suppress(OverflowError):
+        small[:4] = [300] * 4
+    return other, small
+
+
+def of_integers(x: Any) -> Any:
+    small = x.astype("u1")
+    with contextlib.suppress(OverflowError):
+        small = small + 300
+    with contextlib.suppress(OverflowError):
+        small -= -1
+    return small, small < 300, small.astype("i2") * 1000
+
+
 def of_one_row(x: Any) -> None:
     rows = (x * 2)[np.newaxis]
     x[...] = rows
@@ -161,6 +193,11 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "described anew": described_anew,
     "without axes": without_axes,
     "of one row": of_one_row,
+    "of one element": of_one_element,
+    "of objects": of_objects,
+    "of integers": of_integers,
+    "one output of two": lambda x: np.frexp(x / 2, np.empty(8)),
+    "other output of two": lambda x: np.divmod(x, 3, np.empty(8)),
     "of like shapes": of_like_shapes,
     "of a read-only view": of_a_read_only_view,
     "read-only": lambda x: (x.setflags(write=False), x.__setitem__(..., x)),
