@@ -394,12 +394,12 @@ def _capture_into(
         out._before_change()
     graph = common_graph(each._graph for each in lazies_in((inputs, kwargs, out)))
     node = as_argument(out, graph)
-    metas = [each._node.meta for each in lazies_in((inputs, kwargs, out))]
+    if not isinstance(node, Node):
+        return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
+    metas = [node.meta, *(each._node.meta for each in lazies_in((inputs, kwargs)))]
     known = {meta is not None and meta.is_known for meta in metas}  # lengths are compared here
-    read_only = not isinstance(node, Node) or (
-        not node.is_pending and graph.locks.is_read_only(node.data)
-    )
-    if read_only or len(known) > 1:
+    is_read_only = not node.is_pending and graph.locks.is_read_only(node.data)
+    if is_read_only or len(known) > 1:
         return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
     if node.is_pending:
         out._replace(capture(ufunc, inputs, kwargs, UFUNC, into=node, graph=graph))

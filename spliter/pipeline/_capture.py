@@ -185,9 +185,10 @@ def rewrapped(result: Any, graph: Graph) -> Any:
     """Return lazy values for arrays in a decorated function, else the result itself.
 
     Of other objects that may share memory with arrays, such as iterators, later changes of arrays
-    do not wait. Of views that cannot be lazy no later call waits: the program may change them.
+    do not wait. After a view that is not lazy no call waits: the program may change it.
     """
-    if type(result) is np.ndarray and result.base is not None and not is_array(result):
+    is_plain = not graph.returns or not is_array(result)
+    if is_plain and type(result) is np.ndarray and result.base is not None:
         graph.is_eager = True
     if not graph.returns or isinstance(result, CONSTANTS):
         return result

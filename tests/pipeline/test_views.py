@@ -197,6 +197,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "of objects": of_objects,
     "of integers": of_integers,
     "one output of two": lambda x: np.frexp(x / 2, np.empty(8)),
+    "unknown length, array as out": lambda x: np.subtract(x[x > 4], 1.5, out=np.empty(3)),
     "other output of two": lambda x: np.divmod(x, 3, np.empty(8)),
     "of like shapes": of_like_shapes,
     "of a read-only view": of_a_read_only_view,
