@@ -93,9 +93,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     def __len__(self) -> int:
         """Return the extent along the first axis."""
-        if not self.ndim:
-            raise TypeError("len() of unsized object")
-        return self.shape[0]
+        return self.shape[0] if self.ndim else len(compute(self))  # numbers have none
 
     def __iter__(self) -> Iterator[Any]:
         """Yield rows: views, lazy in a decorated function."""

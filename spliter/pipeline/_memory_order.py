@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from spliter.pipeline._elementwise import Like, assigned
+from spliter.pipeline._annotations.numpy import Along
+from spliter.pipeline._elementwise import Elementwise, Like, assigned
 from spliter.pipeline._graph import ArrayMeta, Call, Node
 
 
@@ -22,7 +23,9 @@ class Layout(NamedTuple):
 MEMORY: Final = np.zeros(64 * 64, np.uint8)
 """Of the small arrays: NumPy's have at most 64 axes, and 64 different strides."""
 
-C_ORDERED: Final = frozenset({np.argsort, np.isin, np.iscomplex})
+C_ORDERED: Final = frozenset(
+    {np.argsort, np.isin, np.iscomplex, np.searchsorted, np.digitize, np.interp}
+)
 """Functions whose results are in C order; others keep the order of their arguments."""
 
 
@@ -53,8 +56,9 @@ def _models(call: Call) -> Sequence[Node]:
         return [call.into]
     if call.fn in C_ORDERED or call.kwargs.get("order") == "C":
         return []
-    is_of_first = call.fn is assigned or isinstance(call.annotation, Like)
-    return call.inputs[:1] if is_of_first else call.inputs
+    if call.fn is assigned or isinstance(call.annotation, Along | Like):
+        return call.inputs[:1]
+    return call.inputs if isinstance(call.annotation, Elementwise) else []
 
 
 def _layout_of_value(node: Node) -> Layout | None:

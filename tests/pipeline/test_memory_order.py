@@ -49,11 +49,13 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "roll": lambda x: np.roll(x, 1, axis=1) * 2,
     "fft": lambda x: np.fft.fft(x, axis=0),
     "astype": lambda x: (x * 3).astype("f4"),
+    "searchsorted": lambda x: np.searchsorted([0.2, 0.5], x) * 2,
     "isin": lambda x: np.isin(x, [0.5]),
     "full_like": lambda x: np.full_like(x, 2.0),
     "two results": lambda x: np.modf(x * 5)[1],
     "assigned": assigned,
     "written": written,
+    "chosen": lambda x: (x * 2)[x.reshape(len(x), -1).sum(axis=1) > 1],
     "turned": lambda x: (x * 2).T + 1,
 }
 
