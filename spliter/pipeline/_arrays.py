@@ -23,7 +23,15 @@ from spliter.pipeline._capture import (
     rewrapped,
     wrap,
 )
-from spliter.pipeline._elementwise import ASSIGN, ASTYPE, ELEMENTWISE, UFUNC, assign, assigned
+from spliter.pipeline._elementwise import (
+    ASSIGN,
+    ASTYPE,
+    CONTIGUOUS_ONLY,
+    ELEMENTWISE,
+    UFUNC,
+    assign,
+    assigned,
+)
 from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._graph import ArrayMeta, Node, Shape, common_graph, meta_of
 from spliter.pipeline._lazy import BINARY, Lazy, as_argument, compute, computed, is_array, lazies_in
@@ -173,7 +181,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     def _assign(self, target: Lazy, value: Any, where: dict[str, Any]) -> None:
         self._before_change()
-        if type(value) in (int, float, complex):
+        if isinstance(value, CONSTANTS):
             with np.errstate(all="ignore"):
                 np.empty(1, self.dtype)[0] = value  # raises, if the dtype cannot hold it
         elif isinstance(value, Lazy) and not (
@@ -397,7 +405,7 @@ def _capture_into(
     metas = [node.meta, *(each._node.meta for each in lazies_in((inputs, kwargs)))]
     known = {meta is not None and meta.is_known for meta in metas}  # lengths are compared here
     is_read_only = not node.is_pending and graph.locks.is_read_only(node.data)
-    if is_read_only or len(known) > 1:
+    if is_read_only or len(known) > 1 or ufunc in CONTIGUOUS_ONLY:
         return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
     if node.is_pending:
         out._replace(capture(ufunc, inputs, kwargs, UFUNC, into=node, graph=graph))

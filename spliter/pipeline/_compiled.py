@@ -169,9 +169,8 @@ def _pieces(program: Program) -> Iterator[tuple[int, _View]]:
             axis = kind.axis % data.ndim
             yield register, _View(data.dtype, data.shape, data.strides, axis, True)
     for each in program.scratch:
-        if each.axis == 0 or each.fortran:  # else strides depend on the items of a batch
-            strides = allocate(each, 1).strides
-            yield each.register, _View(each.dtype, each.shape, strides, each.axis)
+        strides = allocate(each, 1).strides  # those for any number of items
+        yield each.register, _View(each.dtype, each.shape, strides, each.axis)
 
 
 SHORTEST_ROW: Final = 64
@@ -187,8 +186,7 @@ def _walk(views: tuple[_View, ...]) -> Walk | None:
     at = result.axis or 0
     strides = [_broadcast(view, result) for view in views]
     others = [axis for axis, extent in enumerate(result.shape) if axis != at and extent != 1]
-    if at:  # in Fortran order
-        others.reverse()
+    others.sort(key=lambda axis: -abs(result.strides[axis]))
     found = [each and _one_stride(each, others or [at], result.shape) for each in strides]
     if None in found:
         return None

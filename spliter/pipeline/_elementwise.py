@@ -16,6 +16,9 @@ MIN_EXTENT: Final = 64
 a batch of one item may not fit the cache."""
 
 
+CONTIGUOUS_ONLY: Final = frozenset({np.isnan, np.isfinite, np.isinf, np.signbit})
+"""Ufuncs that, with NumPy 2.4, leave some items of results unwritten that are not contiguous."""
+
 CACHED: Final = 1024
 """Shapes and dtypes of calls whose results are remembered: those of a few long programs."""
 
@@ -52,8 +55,8 @@ class Elementwise:
             return _of_unknown(call, cut, known, tokens)
         shapes = tuple([_shape_of(node) if node in cut else None for node in call.inputs])
         matrices = [node for node in cut if node.data is not None and node.data.ndim > 1]
-        fortran = bool(matrices) and _is_fortran(matrices, cut)
-        return _typings_along_axes(shapes, len(call.outputs), fortran)
+        axes = _axes_in_memory(matrices, cut) if matrices else None
+        return _typings_along_axes(shapes, len(call.outputs), axes)
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the broadcast shape, and the dtype that the function gives for one element."""
@@ -105,7 +108,8 @@ class Ufunc(Elementwise):
         options = call.kwargs.get("casting"), call.kwargs.get("dtype")
         if any(type(each) is int and not 0 <= each < 128 for each in call.args):
             with np.errstate(all="ignore"):
-                call.fn(*map(example_of, call.args))  # raises, if a dtype cannot hold it
+                given = {name: value for name, value in call.kwargs.items() if name != "where"}
+                call.fn(*map(example_of, call.args), **given)  # raises, if a dtype cannot hold it
         try:
             return _metas_of_ufunc(call.fn, tuple(operands), others, into, *options)
         except ValueError:
@@ -238,7 +242,7 @@ def _metas_of_ufunc(
 
 @functools.lru_cache(CACHED)
 def _typings_along_axes(
-    shapes: tuple[Shape | None, ...], outputs: int, fortran: bool
+    shapes: tuple[Shape | None, ...], outputs: int, order: tuple[int, ...] | None
 ) -> tuple[Typing, ...]:
     """Return a typing for each axis of the result, the best one first.
 
@@ -248,8 +252,8 @@ def _typings_along_axes(
         Shapes of the inputs; ``None`` for those that are not cut.
     outputs : int
         Number of results.
-    fortran : bool
-        Whether the last axis is the best one.
+    order : tuple of int or None
+        The axes of the result in memory, the one with the largest stride first; ``None`` for C.
     """
     try:
         shape = broadcast_shape(tuple(each for each in shapes if each is not None))
@@ -258,7 +262,7 @@ def _typings_along_axes(
     if None in shape or 0 in shape:
         return ()
     extents = cast(tuple[int, ...], shape)
-    axes = list(range(len(extents)))[:: -1 if fortran else 1]
+    axes = list(order or range(len(extents)))
     axes.sort(key=lambda at: extents[at] < MIN_EXTENT and len(extents) > 1)
     return tuple(
         Typing(
@@ -270,11 +274,16 @@ def _typings_along_axes(
     )
 
 
-def _is_fortran(matrices: Iterable[Node], nodes: Iterable[Node]) -> bool:
-    """Return whether all arrays with as many axes as the result are in Fortran order."""
+def _axes_in_memory(matrices: Iterable[Node], nodes: Iterable[Node]) -> tuple[int, ...] | None:
+    """Return the order of all arrays with as many axes as the result; ``None`` if they differ."""
     ndim = max(len(_shape_of(node)) for node in nodes)
-    flags = [node.data.flags for node in matrices if node.data.ndim == ndim]
-    return bool(flags) and all(each.f_contiguous and not each.c_contiguous for each in flags)
+    orders = {axes_of(node.data.strides) for node in matrices if node.data.ndim == ndim}
+    return orders.pop() if len(orders) == 1 else None
+
+
+def axes_of(strides: Sequence[int]) -> tuple[int, ...]:
+    """Return axes from the one with the largest stride to that with the smallest."""
+    return tuple(sorted(range(len(strides)), key=lambda axis: -abs(strides[axis])))
 
 
 def _type_along(shape: Shape | None, at: int, extent: int) -> SplitType:

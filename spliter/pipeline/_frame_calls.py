@@ -87,7 +87,7 @@ def capture_frame(
         row = computed(args[1])
         if row.index.equals(args[0].columns):
             # A copy, as the program may change it before the call runs.
-            fn, args = WithRow(fn, row.copy()), args[:1]
+            fn, args = WithRow(fn, row.copy().set_axis(row.index.copy())), args[:1]
     try:
         is_cut = None if rule is None else _is_cut(rule, args, kwargs)
     except Exception:  # noqa: BLE001 -- the call itself raises the error of the plain program
@@ -106,7 +106,9 @@ def capture_frame(
 
 def _is_row(value: Any, *others: Any) -> bool:
     """Return whether a series stands by a frame; pandas aligns it with the columns."""
-    return len(others) == 1 and _axes(value) == 2 and _axes(others[0]) == 1
+    return (
+        isinstance(value, Lazy) and len(others) == 1 and (_axes(value), _axes(others[0])) == (2, 1)
+    )
 
 
 def _axes(value: Any) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from spliter.pipeline._annotations.numpy import Along
-from spliter.pipeline._elementwise import Elementwise, Like, assigned
+from spliter.pipeline._elementwise import Elementwise, Like, assigned, axes_of
 from spliter.pipeline._graph import ArrayMeta, Call, Node
 
 
@@ -18,6 +18,11 @@ class Layout(NamedTuple):
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes from the one with the largest stride to that with the smallest."""
+        return axes_of(self.strides)
 
 
 MEMORY: Final = np.zeros(64 * 64, np.uint8)
@@ -37,56 +42,64 @@ def layout_of(array: Any) -> Layout:
     return Layout(shape, tuple([levels.index(stride) for stride in strides]))
 
 
-def layout_of_results(call: Call, known: Mapping[Node, Layout]) -> Layout | None:
-    """Return the layout of a call's results; ``None`` if they are in C order, or it is not known.
+def layout_of_results(call: Call, ndim: int, known: Mapping[Node, Layout]) -> Layout | None:
+    """Return the layout of a call's results with some axes; ``None`` if it is not known.
 
     Parameters
     ----------
     call : Call
+    ndim : int
     known : mapping of Node to Layout
         Of pending values.
     """
-    inputs = [known.get(each) or _layout_of_value(each) for each in _models(call)]
-    return _layout_of_result(tuple(inputs)) if inputs and None not in inputs else None
-
-
-def _models(call: Call) -> Sequence[Node]:
-    """Return the inputs that decide on the layout of the results."""
-    if call.into is not None:
-        return [call.into]
     if call.fn in C_ORDERED or call.kwargs.get("order") == "C":
-        return []
-    if call.fn is assigned or isinstance(call.annotation, Along | Like):
-        return call.inputs[:1]
-    return call.inputs if isinstance(call.annotation, Elementwise) else []
+        return Layout((2,) * ndim, tuple(range(ndim, 0, -1)))
+    copied = _copied(call)
+    if copied is not None:
+        layout = known.get(copied) or _layout_of_value(copied)
+        # Axes that a broadcast array repeats are the innermost ones of its copy.
+        found = layout and Layout(layout.shape, tuple([level + 1 for level in layout.strides]))
+    elif isinstance(call.annotation, Elementwise):
+        inputs = (known.get(node) or _layout_of_value(node) for node in call.inputs)
+        found = _layout_of_result(tuple([each for each in inputs if each is not None]))
+    else:
+        return None
+    return found if found and len(found.shape) == ndim else None
+
+
+def _copied(call: Call) -> Node | None:
+    """Return the array whose copy, in its order in memory, a result is."""
+    if call.into is not None:
+        return call.into
+    is_copy = call.fn in (assigned, np.ndarray.astype) or isinstance(call.annotation, Along | Like)
+    return call.inputs[0] if is_copy else None
 
 
 def _layout_of_value(node: Node) -> Layout | None:
     if isinstance(node.data, np.ndarray):
         return layout_of(node.data)
     shape = node.meta.shape if isinstance(node.meta, ArrayMeta) else (0, 0)
-    return (
-        Layout(tuple(min(extent or 2, 2) for extent in shape), (1,)[: len(shape)])
-        if len(shape) < 2
-        else None
-    )
+    if len(shape) > 1:
+        return None
+    return Layout(tuple([min(extent or 2, 2) for extent in shape]), (1,)[: len(shape)])
 
 
 @functools.lru_cache
 def _layout_of_result(inputs: tuple[Layout, ...]) -> Layout:
     """Return the layout that NumPy gives a result."""
+    if not inputs:
+        return Layout((), ())
     small = [np.ndarray(each.shape, np.uint8, MEMORY, 0, each.strides) for each in inputs]
     flags: Any = [*(["readonly"] for _ in small), ["writeonly", "allocate"]]
     with np.nditer([*small, None], ["zerosize_ok"], flags) as found:
         return layout_of(found.operands[-1])
 
 
-def empty(shape: Sequence[int], dtype: np.dtype[Any], layout: Layout | None) -> Any:
-    """Return an array of a layout; in C order if there is none."""
-    if layout is None:
+def empty(shape: Sequence[int], dtype: np.dtype[Any], axes: tuple[int, ...]) -> Any:
+    """Return an array whose axes, from the largest stride to the smallest, are `axes`."""
+    long = [axis for axis in axes if shape[axis] != 1]
+    if long == sorted(long):
         return np.empty(shape, dtype)
-    axes = sorted(range(len(shape)), key=lambda axis: -layout.strides[axis])
-    if axes == sorted(axes, reverse=True):  # in a view, `transpose` would not own its memory
+    if long == sorted(long, reverse=True):
         return np.empty(shape, dtype, order="F")
-    memory = np.empty([shape[axis] for axis in axes], dtype)
-    return memory if axes == sorted(axes) else memory.transpose(np.argsort(axes))
+    return np.empty([shape[axis] for axis in axes], dtype).transpose(np.argsort(axes))

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from spliter._cache import cache_nbytes
-from spliter.pipeline._elementwise import stand_in
+from spliter.pipeline._elementwise import CONTIGUOUS_ONLY, stand_in
 from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Node, Typing
 from spliter.pipeline._inner_loops import addresses_of
 from spliter.pipeline._memory_order import Layout, empty, layout_of_results
@@ -90,13 +90,27 @@ class Step(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory of a thread for the results of one or more calls of a batch."""
+    """Memory of a thread for the results of one or more calls of a batch.
+
+    Parameters
+    ----------
+    register : int
+    shape : tuple of int
+        Of the whole results.
+    axes : tuple of int
+        In their order in memory: the axis that is cut has the largest stride.
+    dtype : dtype
+    """
 
     register: int
     shape: tuple[int, ...]
-    axis: int
+    axes: tuple[int, ...]
     dtype: np.dtype[Any]
-    fortran: bool
+
+    @property
+    def axis(self) -> int:
+        """The axis that is cut."""
+        return self.axes[0]
 
 
 @dataclass
@@ -251,12 +265,10 @@ class _Compiler:
         )
 
     def _add_layouts(self, call: Call, results: list[Node]) -> None:
-        metas = [node.meta for node in results]
-        ndims = [len(meta.shape) for meta in metas if isinstance(meta, ArrayMeta)]
-        if max(ndims, default=0) > 1:
-            layout = layout_of_results(call, self.program.layouts)
-            if layout is not None and ndims == [len(layout.shape)] * len(results):
-                self.program.layouts.update(dict.fromkeys(results, layout))
+        for node in results:
+            ndim = len(node.meta.shape) if isinstance(node.meta, ArrayMeta) else 0
+            if ndim > 1 and (layout := layout_of_results(call, ndim, self.program.layouts)):
+                self.program.layouts[node] = layout
 
     def _allocate(self, node: Node, kind: SplitType) -> None:
         """Count the bytes of an item of a result that a call allocates."""
@@ -301,23 +313,29 @@ class _Compiler:
         return tuple([self._out(*pair) for pair in pairs])
 
     def _can_be_out(self, node: Node, kind: SplitType) -> bool:
-        known = isinstance(node.meta, ArrayMeta) and node.meta.exact
-        return known and isinstance(kind, Axis) and node not in self.kept_inputs
+        meta = node.meta
+        if not (isinstance(meta, ArrayMeta) and meta.exact and isinstance(kind, Axis)):
+            return False
+        is_contiguous = len(meta.shape) == 1 or node not in self.stored
+        fits = is_contiguous or (node.call is not None and node.call.fn not in CONTIGUOUS_ONLY)
+        return fits and node not in self.kept_inputs
 
     def _out(self, node: Node, kind: Axis) -> int:
         meta = cast(ArrayMeta, node.meta)
         shape = cast(tuple[int, ...], meta.shape)
+        layout = self.program.layouts.get(node)
+        axes = layout.axes if layout else tuple(range(len(shape)))
         if node in self.stored:
-            result = empty(shape, meta.dtype, self.program.layouts.get(node))
+            result = empty(shape, meta.dtype, axes)
             self.program.allocated.append((node, result))
             return self._cut(result, kind)
-        free = self.free.setdefault((meta.dtype, shape, kind.axis), [])
+        axes = kind.axis, *(axis for axis in axes if axis != kind.axis)
+        free = self.free.setdefault((meta.dtype, shape, axes), [])
         if free:
             register = free.pop()
         else:
             register = self._register()
-            fortran = len(shape) > 1 and kind.axis == len(shape) - 1
-            self.program.scratch.append(Scratch(register, shape, kind.axis, meta.dtype, fortran))
+            self.program.scratch.append(Scratch(register, shape, axes, meta.dtype))
             self.program.add_temporary(_expected_nbytes(node, kind))
         self.slot_of[node] = free, register
         return register
@@ -386,9 +404,10 @@ class Thread:
 
 def allocate(scratch: Scratch, batch: int) -> Any:
     """Return the memory of batches of some items."""
-    shape = list(scratch.shape)
-    shape[scratch.axis] = min(batch, shape[scratch.axis])
-    return np.empty(shape, scratch.dtype, order="F" if scratch.fortran else "C")
+    first, *others = [scratch.shape[axis] for axis in scratch.axes]
+    # The strides of the axis that is cut are the same for any number of items.
+    memory = np.empty([min(batch, first), *others], scratch.dtype)
+    return memory.transpose(np.argsort(scratch.axes))
 
 
 def run_step(step: Step, values: list[Any], start: int) -> None:

@@ -54,7 +54,7 @@ def arguments_of(
     True
     """
     if len(args) == annotation.positional and not kwargs:
-        return _with_arrays(annotation, args), kwargs
+        return tuple(_as_array(annotation, *each) for each in enumerate(args)), kwargs
     names, defaults = _parameters(fn)
     if len(args) > len(names) or kwargs.keys() & set(names[: len(args)]):
         return None
@@ -67,15 +67,14 @@ def arguments_of(
     }
     if any(name not in given for name in first) or others.keys() - annotation.options:
         return None
-    return _with_arrays(annotation, tuple(given[name] for name in first)), others
+    positional = tuple(_as_array(annotation, at, given[name]) for at, name in enumerate(first))
+    return positional, {name: _as_array(annotation, name, each) for name, each in others.items()}
 
 
-def _with_arrays(annotation: FunctionAnnotation, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return arguments with arrays in place of the lists that are cut."""
-    return tuple(
-        np.asarray(value) if type(value) in (list, tuple) and at in annotation.data else value
-        for at, value in enumerate(args)
-    )
+def _as_array(annotation: FunctionAnnotation, at: str | int, value: Any) -> Any:
+    """Return an array in place of a list that is cut."""
+    is_list = type(value) in (list, tuple) and at in annotation.data
+    return np.asarray(value) if is_list else value
 
 
 @functools.cache

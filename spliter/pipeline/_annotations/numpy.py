@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from spliter.pipeline._annotations.arguments import FunctionAnnotation
-from spliter.pipeline._elementwise import Elementwise, Like, meta_by_example
+from spliter.pipeline._elementwise import Elementwise, Like, axes_of, meta_by_example
 from spliter.pipeline._graph import ArrayMeta, Call, Meta, Node, Typing
 from spliter.pipeline._types import Axis, Reduction, SplitType, Unknown
 
@@ -96,9 +96,8 @@ class Along:
         if takes_start and len(axes) > 1:
             return (Axis(0),)
         data = cast(Node, call.args[0]).data
-        fortran = isinstance(data, np.ndarray) and data.flags.f_contiguous and len(shape) > 1
-        backwards = fortran and not data.flags.c_contiguous
-        return map(Axis, reversed(range(len(shape))) if backwards else range(len(shape)))
+        in_memory = isinstance(data, np.ndarray)
+        return map(Axis, axes_of(data.strides) if in_memory else range(len(shape)))
 
     def _cut_along(self, kind: Axis | Unknown, call: Call, axes: tuple[int, ...]) -> Typing | None:
         """Return the typing for an argument that is cut in a way; ``None`` if there is none."""

@@ -6,10 +6,11 @@ pieces cannot do: their labels are replaced at the end, and rows filtered after 
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from spliter.pipeline._annotations.groups import (
     most_frequent_first,
     sum_counts,
 )
-from spliter.pipeline._annotations.numpy import var_merge, var_partial
 from spliter.pipeline._annotations.rows import (
     Check,
     Columns,
@@ -47,20 +47,27 @@ def _has_text(frame: Any, *args: Any, **kwargs: Any) -> bool:
     return frame.ndim == 1 and _is_text(frame.dtype)
 
 
-def _has_numbers(series: Any) -> bool:
-    return series.ndim == 1 and is_number(series.dtype)
+def _all_are(check: Callable[[Any], bool], value: Any) -> bool:
+    """Return whether the dtypes of a series or frame fulfil a check, and have one in common."""
+    dtypes = {*_dtypes(value)}
+    kinds = {getattr(dtype, "kind", None) for dtype in dtypes}
+    return all(map(check, dtypes)) and (len(kinds) == 1 or kinds == {"i", "f"})
 
 
-def _has_double_mean(series: Any) -> bool:
-    return series.ndim == 1 and has_double_mean(series.dtype)
+def _has_numbers(value: Any) -> bool:
+    return _all_are(is_number, value)
+
+
+def _has_double_mean(value: Any) -> bool:
+    return _all_are(has_double_mean, value)
 
 
 def _has_double_var(series: Any, ddof: Any = 1) -> bool:
     return _has_double_mean(series) and isinstance(ddof, int)
 
 
-def _has_flags(series: Any) -> bool:
-    return bool(series.ndim == 1 and series.dtype == np.dtype(bool))
+def _has_flags(value: Any) -> bool:
+    return _all_are(np.dtype(bool).__eq__, value)
 
 
 def _can_be_unique(series: Any) -> bool:
@@ -142,22 +149,41 @@ def _renames(value: Any, name: Any = None, *, columns: Any = None) -> bool:
     return isinstance(name, str) if value.ndim == 1 else columns is not None
 
 
-def _mean_parts(series: Any) -> Any:
-    values = series.to_numpy()
-    return np.array([np.nansum(values, dtype=np.float64), series.count()])
+def _mean_parts(value: Any) -> tuple[Any, Any]:
+    return np.nansum(value.to_numpy(), axis=0, dtype=np.float64), value.count()
+
+
+def _add_parts(one: Any, other: Any) -> tuple[Any, Any]:
+    return one[0] + other[0], one[1] + other[1]
 
 
 def _mean(parts: Any) -> Any:
-    return parts[0] / parts[1] if parts[1] else np.nan
+    total, count = parts
+    if hasattr(count, "index"):  # of a frame
+        return total / count
+    return total / count if count else np.nan
 
 
-def _squares(series: Any, ddof: int = 1) -> Any:
-    values = series.to_numpy(np.float64)
-    return var_partial(values[~np.isnan(values)], ddof=ddof)
+def _squares(value: Any, ddof: int = 1) -> tuple[Any, ...]:
+    """Return count, mean and sum of squared distances from it, and `ddof`."""
+    values = value.to_numpy(np.float64)
+    count = value.count()
+    mean = np.nansum(values, axis=0) / np.maximum(count, 1)
+    return count, mean, np.nansum((values - np.asarray(mean)) ** 2, axis=0), ddof
+
+
+def _add_squares(one: Any, other: Any) -> tuple[Any, ...]:
+    """Merge as :func:`.var_merge`, for each column of a frame."""
+    count = one[0] + other[0]
+    step, share = other[1] - one[1], other[0] / np.maximum(count, 1)
+    squares = one[2] + other[2] + step**2 * (one[0] * share)
+    return count, one[1] + step * share, squares, one[3]
 
 
 def _var(parts: Any) -> Any:
     count, _, squares, ddof = parts
+    if hasattr(count, "index"):  # of a frame
+        return squares / (count - ddof).where(count > ddof)
     return squares / (count - ddof) if count > ddof else np.float64(np.nan)
 
 
@@ -186,71 +212,19 @@ def _reduction(
     return Rule(lambda number, rows: kind, is_for, names, partial=partial)
 
 
-def _itself(value: Any) -> Any:
-    return value
-
-
-class _ByColumn(NamedTuple):
-    """Partial results of the columns of a frame.
-
-    Parameters
-    ----------
-    dtypes : Series
-        Of the columns.
-    parts : list
-    """
-
-    dtypes: Any
-    parts: list[Any]
-
-
-def _column_reduction(
-    is_for: Check,
-    merge: Callable[[Any, Any], Any],
-    partial: Callable[..., Any],
-    finish: Callable[[Any], Any] = _itself,
-    *,
-    names: tuple[str, ...] = (),
-) -> Rule:
-    """Return the rule of a reduction of series, and of each column of frames of numbers."""
-
-    def is_for_value(value: Any, *args: Any, **kwargs: Any) -> bool:
-        if value.ndim == 1:
-            return is_for(value, *args, **kwargs)
-        kinds = {getattr(dtype, "kind", None) for dtype in value.dtypes}
-        has_one_dtype = len(kinds) == 1 or kinds == {"i", "f"}
-        columns = (value.iloc[:, at] for at in range(value.shape[1]))
-        return has_one_dtype and all(is_for(column, *args, **kwargs) for column in columns)
-
-    def parts(value: Any, *args: Any, **kwargs: Any) -> Any:
-        if value.ndim == 1:
-            return partial(value, *args, **kwargs)
-        columns = (value.iloc[:, at] for at in range(value.shape[1]))
-        return _ByColumn(value.dtypes, [partial(column, *args, **kwargs) for column in columns])
-
-    def merge_parts(one: Any, other: Any) -> Any:
-        if not isinstance(one, _ByColumn):
-            return merge(one, other)
-        return one._replace(parts=list(map(merge, one.parts, other.parts)))
-
-    def finish_parts(found: Any) -> Any:
-        if not isinstance(found, _ByColumn):
-            return finish(found)
-        values = np.array([finish(part) for part in found.parts])
-        return type(found.dtypes)(values, index=found.dtypes.index)
-
-    return _reduction(is_for_value, merge_parts, parts, finish_parts, names=names)
-
-
 def _extreme(name: str, ufunc: np.ufunc) -> Rule:
-    def partial(series: Any) -> list[Any]:
+    def partial(value: Any) -> tuple[Any, list[Any]]:
         # The extreme of no rows is NaN, which would turn integers to floats.
-        return [getattr(series, name)()] if len(series) else []
+        return value.iloc[:0], [getattr(value, name)()] if len(value) else []
 
-    def finish(values: list[Any]) -> Any:
-        return ufunc.reduce(values) if values else np.nan
+    def merge(one: Any, other: Any) -> tuple[Any, list[Any]]:
+        return one[0], one[1] + other[1]
 
-    return _column_reduction(_has_numbers, operator.add, partial, finish)
+    def finish(parts: Any) -> Any:
+        empty, found = parts
+        return functools.reduce(ufunc, found) if found else getattr(empty, name)()
+
+    return _reduction(_has_numbers, merge, partial, finish)
 
 
 def aggregation(kind: Aggregates) -> Rule:
@@ -323,16 +297,15 @@ METHODS: Final[Mapping[str, Rule]] = {
         aligned=False,
         reads=_joined_columns,
     ),
-    # `numpy.add` wraps around without a warning, as pandas.
-    "sum": _column_reduction(_has_numbers, np.add, operator.methodcaller("sum")),
+    "sum": _reduction(_has_numbers, np.add),  # which wraps around without a warning, as pandas
     "count": _reduction(lambda value: True, operator.add),
     "min": _extreme("min", np.fmin),
     "max": _extreme("max", np.fmax),
-    "mean": _column_reduction(_has_double_mean, operator.add, _mean_parts, _mean),
-    "var": _column_reduction(_has_double_var, var_merge, _squares, _var, names=("ddof",)),
-    "std": _column_reduction(_has_double_var, var_merge, _squares, _std, names=("ddof",)),
-    "any": _column_reduction(_has_flags, np.logical_or, operator.methodcaller("any")),
-    "all": _column_reduction(_has_flags, np.logical_and, operator.methodcaller("all")),
+    "mean": _reduction(_has_double_mean, _add_parts, _mean_parts, _mean),
+    "var": _reduction(_has_double_var, _add_squares, _squares, _var, names=("ddof",)),
+    "std": _reduction(_has_double_var, _add_squares, _squares, _std, names=("ddof",)),
+    "any": _reduction(_has_flags, np.logical_or),
+    "all": _reduction(_has_flags, np.logical_and),
     # In the order in which values appear.
     "unique": _reduction(
         _can_be_unique, _both, _distinct, lambda series: series.unique(), commutative=False
