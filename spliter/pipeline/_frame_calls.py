@@ -106,9 +106,8 @@ def capture_frame(
 
 def _is_row(value: Any, *others: Any) -> bool:
     """Return whether a series stands by a frame; pandas aligns it with the columns."""
-    return (
-        isinstance(value, Lazy) and len(others) == 1 and (_axes(value), _axes(others[0])) == (2, 1)
-    )
+    is_pair = isinstance(value, Lazy) and len(others) == 1
+    return is_pair and _axes(others[0]) == 1 and _axes(value) == 2
 
 
 def _axes(value: Any) -> int:

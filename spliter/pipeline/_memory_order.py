@@ -72,7 +72,7 @@ def _copied(call: Call) -> Node | None:
     if call.into is not None:
         return call.into
     is_copy = call.fn in (assigned, np.ndarray.astype) or isinstance(call.annotation, Along | Like)
-    return call.inputs[0] if is_copy else None
+    return call.args[0] if is_copy and isinstance(call.args[0], Node) else None
 
 
 def _layout_of_value(node: Node) -> Layout | None:

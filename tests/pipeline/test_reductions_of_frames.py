@@ -20,6 +20,8 @@ FRAME = pd.DataFrame(
         "large": SMALL * 10**18,
         "gaps": np.where(SMALL > 4, np.nan, SMALL),
         "missing": np.full(ROWS, np.nan),
+        "infinite": np.where(SMALL > 8, np.inf, SMALL),
+        "boolean": pd.array(SMALL > 4, dtype="boolean"),
         "text": SMALL.astype(str),
     }
 )
@@ -28,6 +30,7 @@ NUMBERS = ["f8", "gaps", "missing"]
 MIXES: tuple[list[str], ...] = (
     *(["i1", "i8"], ["i8", "f8"], ["i4", "f4"], ["u8"], ["?"], ["f8", "f8"], NUMBERS),
     *(["i8", "large", "f8"], ["i8", "u8"], ["?", "i8"], ["text", "f8"], []),
+    *(["f8", "infinite"], ["?", "boolean"], ["boolean"]),
 )
 
 
@@ -36,7 +39,7 @@ def blocks(frame: Any) -> Any:
 
 
 def outcome(fn: Callable[..., Any], frame: Any) -> Any:
-    with options(batch=7, threads=2):
+    with options(batch=7, threads=2), np.errstate(invalid="ignore"):  # of infinities
         try:
             return fn(frame)
         except (TypeError, ValueError) as error:

@@ -62,12 +62,12 @@ def _has_double_mean(value: Any) -> bool:
     return _all_are(has_double_mean, value)
 
 
-def _has_double_var(series: Any, ddof: Any = 1) -> bool:
-    return _has_double_mean(series) and isinstance(ddof, int)
+def _has_double_var(value: Any, ddof: Any = 1) -> bool:
+    return _has_double_mean(value) and isinstance(ddof, int)
 
 
 def _has_flags(value: Any) -> bool:
-    return _all_are(np.dtype(bool).__eq__, value)
+    return _all_are(lambda dtype: bool(dtype == np.dtype(bool)), value)
 
 
 def _can_be_unique(series: Any) -> bool:
@@ -169,7 +169,8 @@ def _squares(value: Any, ddof: int = 1) -> tuple[Any, ...]:
     values = value.to_numpy(np.float64)
     count = value.count()
     mean = np.nansum(values, axis=0) / np.maximum(count, 1)
-    return count, mean, np.nansum((values - np.asarray(mean)) ** 2, axis=0), ddof
+    distances = np.where(np.isnan(values), 0.0, values - np.asarray(mean))
+    return count, mean, (distances**2).sum(axis=0), ddof
 
 
 def _add_squares(one: Any, other: Any) -> tuple[Any, ...]:
