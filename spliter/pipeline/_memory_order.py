@@ -52,6 +52,8 @@ def layout_of_results(call: Call, ndim: int, known: Mapping[Node, Layout]) -> La
     known : mapping of Node to Layout
         Of pending values.
     """
+    if not isinstance(call.annotation, Along | Elementwise):
+        return None
     if call.fn in C_ORDERED or call.kwargs.get("order") == "C":
         return Layout((2,) * ndim, tuple(range(ndim, 0, -1)))
     copied = _copied(call)
@@ -59,11 +61,9 @@ def layout_of_results(call: Call, ndim: int, known: Mapping[Node, Layout]) -> La
         layout = known.get(copied) or _layout_of_value(copied)
         # Axes that a broadcast array repeats are the innermost ones of its copy.
         found = layout and Layout(layout.shape, tuple([level + 1 for level in layout.strides]))
-    elif isinstance(call.annotation, Elementwise):
+    else:
         inputs = (known.get(node) or _layout_of_value(node) for node in call.inputs)
         found = _layout_of_result(tuple([each for each in inputs if each is not None]))
-    else:
-        return None
     return found if found and len(found.shape) == ndim else None
 
 

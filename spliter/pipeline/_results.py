@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from spliter._errors import AnnotationError
-from spliter.pipeline._elementwise import axes_of
 from spliter.pipeline._graph import Call, Node
-from spliter.pipeline._memory_order import Layout, empty
+from spliter.pipeline._memory_order import Layout, empty, layout_of
 from spliter.pipeline._types import Axis, SplitType
 
 
@@ -74,9 +73,8 @@ class Arrays(Pieces):
     def _allocate(self, piece: Any) -> Any:
         shape = list(piece.shape)
         shape[self.kind.axis] = self.length
-        is_known = self.layout is not None and len(self.layout.shape) == piece.ndim
-        axes = self.layout.axes if self.layout and is_known else axes_of(piece.strides)
-        return empty(shape, piece.dtype, axes)
+        layout = self.layout or layout_of(piece)
+        return empty(shape, piece.dtype, layout.axes)
 
 
 def check_nothing(result: Any, call: Call) -> None:

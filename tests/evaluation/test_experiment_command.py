@@ -83,7 +83,7 @@ def test_kernels_are_run_in_this_process(tmp_path: Path) -> None:
     text = SMALL.replace('"weak-scaling"', '"kernel"').replace("bins = 3", "neighbors = 3")
     text = text.replace('"histogram"', '"knn"').replace("nodes = [1, 2]", "nodes = [1]")
     text = text.replace('["baseline", "rechunk", "spliter"]', '["fit", "kneighbors"]')
-    text = text.partition("[[paper")[0].replace(
+    text = text.partition("[[claims")[0].replace(
         "seconds_per_run", "queries_per_node = 20\nseconds_per_run"
     )
     scenario, results = written(tmp_path, text), tmp_path / "out"
