@@ -17,7 +17,7 @@ a batch of one item may not fit the cache."""
 
 
 CONTIGUOUS_ONLY: Final = frozenset({np.isnan, np.isfinite, np.isinf, np.signbit})
-"""Ufuncs that, with NumPy 2.4, leave some items of results unwritten that are not contiguous."""
+"""Ufuncs that, with NumPy 2.4, leave items of ``out`` unwritten over which they pass in strides."""
 
 CACHED: Final = 1024
 """Shapes and dtypes of calls whose results are remembered: those of a few long programs."""

@@ -316,7 +316,7 @@ class _Compiler:
         meta = node.meta
         if not (isinstance(meta, ArrayMeta) and meta.exact and isinstance(kind, Axis)):
             return False
-        is_contiguous = len(meta.shape) == 1 or node not in self.stored
+        is_contiguous = len(meta.shape) == 1
         fits = is_contiguous or (node.call is not None and node.call.fn not in CONTIGUOUS_ONLY)
         return fits and node not in self.kept_inputs
 

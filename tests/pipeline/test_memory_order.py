@@ -21,6 +21,7 @@ ARRAYS = {
     "tall": TABLE[:, :3],
     "cube": CUBE,
     "turned cube": CUBE.transpose(2, 0, 1),
+    "thin": TABLE[:2, None, None, :70].copy(),
 }
 
 
@@ -43,6 +44,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "centred": lambda x: x - x.mean(axis=0),
     "missing": lambda x: np.isnan(np.where(x > 0.5, np.nan, x)),
     "finite": lambda x: np.isfinite(1 / (x > 0.5)),
+    "flags": lambda x: np.isfinite(x) & ~(np.isnan(-x) | ~np.isfinite(x * 2)),
     "power": lambda x: x**2 + 1,
     "where": lambda x: np.where(x > 0.5, x * 2, 0.0) + 1,
     "copy": lambda x: (x * 2).copy(),
