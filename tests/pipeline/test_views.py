@@ -155,6 +155,13 @@ def of_integers(x: Any) -> Any:
     return small, small < 300, small.astype("i2") * 1000
 
 
+def extremes_of_chosen(x: Any) -> Any:
+    table = x.reshape(4, 2)
+    found = (x + 5)[x > 5].min(), np.maximum.reduce(x[x > 6]), table[table[:, 0] > 5].max(axis=0)
+    x *= 2
+    return found
+
+
 def of_one_row(x: Any) -> None:
     rows = (x * 2)[np.newaxis]
     x[...] = rows
@@ -195,6 +202,9 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "of one row": of_one_row,
     "of one element": of_one_element,
     "of objects": of_objects,
+    "extremes of chosen": extremes_of_chosen,
+    "extreme of none": lambda x: x[x > 99].min(),
+    "extremes of none": lambda x: x.reshape(4, 2)[x[::2] > 99].max(axis=0),
     "of integers": of_integers,
     "one output of two": lambda x: np.frexp(x / 2, np.empty(8)),
     "unknown length, array as out": lambda x: np.subtract(x[x > 4], 1.5, out=np.empty(3)),

@@ -316,8 +316,34 @@ def _arg(best: Callable[..., Any], better: Callable[..., Any]) -> Along:
     )
 
 
+def _extreme_partial(fn: Callable[..., Any], a: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return the extreme in a list; of no items, such as a filter may leave, the arguments."""
+    return (None, [fn(a, *args, **kwargs)]) if a.size else ((a, args, kwargs), [])
+
+
+def _extreme_merge(one: Any, other: Any) -> Any:
+    return one[0] or other[0], one[1] + other[1]
+
+
+def _extreme_finish(fn: Callable[..., Any], ufunc: np.ufunc, last: Any) -> Any:
+    call, found = last
+    if found:
+        return functools.reduce(ufunc, found)
+    a, args, kwargs = call
+    return fn(a, *args, **kwargs)  # raises
+
+
+def _extreme(fn: Callable[..., Any], ufunc: np.ufunc, default: int | None = None) -> Along:
+    return _reduce(
+        _extreme_merge,
+        functools.partial(_extreme_partial, fn),
+        functools.partial(_extreme_finish, fn, ufunc),
+        default=default,
+    )
+
+
 _MERGEABLE: Final[tuple[Any, ...]] = (
-    *(np.add, np.multiply, np.minimum, np.maximum, np.logical_or, np.logical_and),
+    *(np.add, np.multiply, np.logical_or, np.logical_and),
     *(np.bitwise_or, np.bitwise_and, np.bitwise_xor),
 )
 """Ufuncs that merge what they have reduced."""
@@ -339,8 +365,8 @@ FUNCTIONS: Final[Mapping[Any, FunctionAnnotation]] = {
     # Reductions.
     np.sum: _reduce(np.add),
     np.prod: _reduce(np.multiply),
-    np.min: _reduce(np.minimum),
-    np.max: _reduce(np.maximum),
+    np.min: _extreme(np.min, np.minimum),
+    np.max: _extreme(np.max, np.maximum),
     np.any: _reduce(np.logical_or),
     np.all: _reduce(np.logical_and),
     np.count_nonzero: _reduce(np.add),
@@ -353,6 +379,7 @@ FUNCTIONS: Final[Mapping[Any, FunctionAnnotation]] = {
     np.argmax: _arg(np.argmax, np.greater),
     # Methods of ufuncs, along the first axis by default.
     **{each.reduce: _reduce(each, default=0) for each in _MERGEABLE},
+    **{each.reduce: _extreme(each.reduce, each, 0) for each in (np.minimum, np.maximum)},
     # Element by element.
     **dict.fromkeys(_OF_FIRST, Elementwise((0,))),
     **dict.fromkeys((np.round, np.around), Elementwise((0,), "decimals")),
