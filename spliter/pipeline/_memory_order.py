@@ -43,12 +43,13 @@ def layout_of(array: Any) -> Layout:
 
 
 def layout_of_results(call: Call, ndim: int, known: Mapping[Node, Layout]) -> Layout | None:
-    """Return the layout of a call's results with some axes; ``None`` if it is not known.
+    """Return the layout of a call's results; ``None`` if it is not known.
 
     Parameters
     ----------
     call : Call
     ndim : int
+        Axes of the results.
     known : mapping of Node to Layout
         Of pending values.
     """

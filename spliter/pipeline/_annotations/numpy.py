@@ -316,28 +316,30 @@ def _arg(best: Callable[..., Any], better: Callable[..., Any]) -> Along:
     )
 
 
-def _extreme_partial(fn: Callable[..., Any], a: Any, *args: Any, **kwargs: Any) -> Any:
+def extreme_partial(fn: Callable[..., Any], a: Any, *args: Any, **kwargs: Any) -> Any:
     """Return the extreme in a list; of no items, such as a filter may leave, the arguments."""
     return (None, [fn(a, *args, **kwargs)]) if a.size else ((a, args, kwargs), [])
 
 
-def _extreme_merge(one: Any, other: Any) -> Any:
+def extreme_merge(one: Any, other: Any) -> Any:
+    """Put the extremes of two pieces in one list."""
     return one[0] or other[0], one[1] + other[1]
 
 
-def _extreme_finish(fn: Callable[..., Any], ufunc: np.ufunc, last: Any) -> Any:
+def extreme_finish(fn: Callable[..., Any], ufunc: np.ufunc, last: Any) -> Any:
+    """Return the extreme of all pieces; of no items what the function returns or raises."""
     call, found = last
     if found:
         return functools.reduce(ufunc, found)
     a, args, kwargs = call
-    return fn(a, *args, **kwargs)  # raises
+    return fn(a, *args, **kwargs)
 
 
 def _extreme(fn: Callable[..., Any], ufunc: np.ufunc, default: int | None = None) -> Along:
     return _reduce(
-        _extreme_merge,
-        functools.partial(_extreme_partial, fn),
-        functools.partial(_extreme_finish, fn, ufunc),
+        extreme_merge,
+        functools.partial(extreme_partial, fn),
+        functools.partial(extreme_finish, fn, ufunc),
         default=default,
     )
 

@@ -23,6 +23,7 @@ from spliter.pipeline._annotations.groups import (
     most_frequent_first,
     sum_counts,
 )
+from spliter.pipeline._annotations.numpy import extreme_finish, extreme_merge, extreme_partial
 from spliter.pipeline._annotations.rows import (
     Check,
     Columns,
@@ -48,7 +49,7 @@ def _has_text(frame: Any, *args: Any, **kwargs: Any) -> bool:
 
 
 def _all_are(check: Callable[[Any], bool], value: Any) -> bool:
-    """Return whether the dtypes of a series or frame fulfil a check, and have one in common."""
+    """Return whether dtypes fulfil a check, and are of one kind, or integers and floats."""
     dtypes = {*_dtypes(value)}
     kinds = {getattr(dtype, "kind", None) for dtype in dtypes}
     return all(map(check, dtypes)) and (len(kinds) == 1 or kinds == {"i", "f"})
@@ -214,18 +215,11 @@ def _reduction(
 
 
 def _extreme(name: str, ufunc: np.ufunc) -> Rule:
-    def partial(value: Any) -> tuple[Any, list[Any]]:
-        # The extreme of no rows is NaN, which would turn integers to floats.
-        return value.iloc[:0], [getattr(value, name)()] if len(value) else []
-
-    def merge(one: Any, other: Any) -> tuple[Any, list[Any]]:
-        return one[0], one[1] + other[1]
-
-    def finish(parts: Any) -> Any:
-        empty, found = parts
-        return functools.reduce(ufunc, found) if found else getattr(empty, name)()
-
-    return _reduction(_has_numbers, merge, partial, finish)
+    # The extreme of no rows is NaN, which would turn integers to floats.
+    fn = operator.methodcaller(name)
+    partial = functools.partial(extreme_partial, fn)
+    finish = functools.partial(extreme_finish, fn, ufunc)
+    return _reduction(_has_numbers, extreme_merge, partial, finish)
 
 
 def aggregation(kind: Aggregates) -> Rule:
