@@ -6,8 +6,10 @@ checked at first use. One function, compiled by LLVM once per process, runs a ta
 a batch. A record of the table is one call::
 
     for row in range(1 or items):
+        pointers = addresses + start * advances + row * outer strides
         loop(context, pointers, extent or items * extent, inner strides, auxdata)
-        pointers += outer strides
+
+A loop may change the pointers that it gets, as SciPy's do: they are set for each row.
 """
 
 from __future__ import annotations
@@ -76,10 +78,17 @@ call:
   %all = mul i64 %extent, %items
   %length = select i1 %has.rows, i64 %extent, i64 %all
   %rows = select i1 %has.rows, i64 %items, i64 1
+  %watched = icmp ne i32 %flags, 0
+  br i1 %watched, label %forget, label %row
+forget:
+  call i32 @feclearexcept(i32 %flags)
+  br label %row
+row:
+  %row.number = phi i64 [ 0, %call ], [ 0, %forget ], [ %row.next, %advanced ]
   store i64 %length, ptr %count
   br label %load
 load:
-  %operand = phi i64 [ 0, %call ], [ %operand.next, %load ]
+  %operand = phi i64 [ 0, %row ], [ %operand.next, %load ]
   %register.at = getelementptr i64, ptr %registers.at, i64 %operand
   %register = load i64, ptr %register.at
   %address.at = getelementptr ptr, ptr %addresses, i64 %register
@@ -87,35 +96,21 @@ load:
   %advance.at = getelementptr i64, ptr %advances.at, i64 %operand
   %advance = load i64, ptr %advance.at
   %bytes = mul i64 %advance, %start
-  %pointer = getelementptr i8, ptr %address, i64 %bytes
+  %outer.stride.at = getelementptr i64, ptr %outer.at, i64 %operand
+  %outer.stride = load i64, ptr %outer.stride.at
+  %row.bytes = mul i64 %outer.stride, %row.number
+  %offset = add i64 %bytes, %row.bytes
+  %pointer = getelementptr i8, ptr %address, i64 %offset
   %data.at = getelementptr ptr, ptr %data, i64 %operand
   store ptr %pointer, ptr %data.at
   %operand.next = add i64 %operand, 1
   %loaded = icmp eq i64 %operand.next, %operands
-  br i1 %loaded, label %clear, label %load
-clear:
-  %watched = icmp ne i32 %flags, 0
-  br i1 %watched, label %forget, label %row
-forget:
-  call i32 @feclearexcept(i32 %flags)
-  br label %row
-row:
-  %row.number = phi i64 [ 0, %clear ], [ 0, %forget ], [ %row.next, %advanced ]
+  br i1 %loaded, label %loop.begins, label %load
+loop.begins:
   %result = call i32 %loop(ptr %context, ptr %data, ptr %count, ptr %inner.at, ptr %auxdata)
   %failed = icmp ne i32 %result, 0
   %row.next = add i64 %row.number, 1
-  br i1 %failed, label %stop, label %moving
-moving:
-  %moved = phi i64 [ 0, %row ], [ %moved.next, %moving ]
-  %moving.at = getelementptr ptr, ptr %data, i64 %moved
-  %moving.from = load ptr, ptr %moving.at
-  %step.at = getelementptr i64, ptr %outer.at, i64 %moved
-  %step = load i64, ptr %step.at
-  %moving.to = getelementptr i8, ptr %moving.from, i64 %step
-  store ptr %moving.to, ptr %moving.at
-  %moved.next = add i64 %moved, 1
-  %all.moved = icmp eq i64 %moved.next, %operands
-  br i1 %all.moved, label %advanced, label %moving
+  br i1 %failed, label %stop, label %advanced
 advanced:
   %last = icmp eq i64 %row.next, %rows
   br i1 %last, label %test, label %row
@@ -129,7 +124,7 @@ done:
   %finished = icmp eq i64 %next, %calls
   br i1 %finished, label %stop, label %call
 stop:
-  %ran = phi i64 [ %number, %row ], [ %number, %look ], [ %calls, %done ]
+  %ran = phi i64 [ %number, %loop.begins ], [ %number, %look ], [ %calls, %done ]
   ret i64 %ran
 }}
 """

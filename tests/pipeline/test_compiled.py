@@ -92,6 +92,15 @@ def test_all_ufuncs_give_the_plain_bits_and_warnings(dtype: str, counted: Counte
     assert sum(ran) >= {"f4": 50, "f8": 50, "i8": 30}[dtype]
 
 
+def test_all_ufuncs_row_by_row(counted: Counted) -> None:
+    rng = np.random.default_rng(5)
+    wide = rng.random((N // 5, 300))
+    for ufunc in UFUNCS:
+        arguments = [wide[:, at : at + 80] for at in range(ufunc.nin)]  # SciPy's loops move pointers
+        assert outcome(pipeline(ufunc), *arguments) == outcome(ufunc, *arguments), ufunc
+    assert counted.steps > 100
+
+
 def test_rows_columns_and_numbers_are_broadcast(counted: Counted) -> None:
     rng = np.random.default_rng(4)
     matrix, rows, row = rng.random((N, 80)), rng.random((N, 1)), rng.random(80)
