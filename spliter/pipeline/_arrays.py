@@ -33,8 +33,16 @@ from spliter.pipeline._elementwise import (
     assigned,
 )
 from spliter.pipeline._evaluate import evaluate
-from spliter.pipeline._graph import ArrayMeta, Node, Shape, common_graph, meta_of
-from spliter.pipeline._lazy import BINARY, Lazy, as_argument, compute, computed, is_array, lazies_in
+from spliter.pipeline._graph import ArrayMeta, Shape, common_graph, meta_of
+from spliter.pipeline._lazy import (
+    BINARY,
+    DTYPES,
+    Lazy,
+    compute,
+    computed,
+    is_array,
+    lazies_in,
+)
 
 _USUAL = {int, float, np.ndarray}
 """Most frequent classes of operands: arrays of objects are refused later."""
@@ -207,8 +215,10 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         return compute(self) if self._node.is_pending else self._node.data
 
     def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return a copy with another dtype; evaluates if it need not be one, or has texts."""
-        if args or kwargs.keys() - {"casting"} or not (np.dtype(dtype).itemsize and self.ndim):
+        """Return a copy with another dtype; evaluates if it need not be one, or has objects."""
+        kind = np.dtype(dtype)
+        is_cut = self.ndim and kind.itemsize and kind.kind in DTYPES
+        if args or kwargs.keys() - {"casting"} or not is_cut:
             return plain(_astype, (self, dtype, *args), kwargs)
         return capture(np.ndarray.astype, (self, dtype), kwargs, ASTYPE)
 
@@ -219,20 +229,6 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         return capture(np.copy, (self,), {"order": order}, ELEMENTWISE)
 
     __hash__ = Lazy.__hash__
-
-    def _repeats(self, other: Any) -> bool:
-        """Return whether a product with a value repeats it, as numbers of NumPy's classes do."""
-        return isinstance(other, str | bytes | list | tuple) and not self._meta.shape
-
-    def __mul__(self, other: Any) -> Any:
-        """Multiply."""
-        repeats = self._repeats(other)
-        return plain(operator.mul, (self, other), {}) if repeats else super().__mul__(other)
-
-    def __rmul__(self, other: Any) -> Any:
-        """Multiply."""
-        repeats = self._repeats(other)
-        return plain(operator.mul, (other, self), {}) if repeats else super().__rmul__(other)
 
     def __pow__(self, other: Any) -> Any:
         """Raise to a power; NumPy's operator differs from its ufunc for some exponents."""
@@ -253,7 +249,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     def __copy__(self) -> Any:
         """Return a copy."""
-        return self.copy()
+        return self.copy(order="K")
 
 
 def _astype(value: Any, *args: Any, **kwargs: Any) -> Any:
@@ -267,26 +263,29 @@ def _copy(value: Any, order: Any) -> Any:
 LAZY_CLASSES[ArrayMeta] = LazyArray
 
 
-def _operator(name: str) -> Callable[[LazyArray, Any], Any]:
+def _operator(name: str, *, reflected: bool) -> Callable[[LazyArray, Any], Any]:
     """Return an operator that leaves operands their own: matrices and sparse arrays have products.
 
     Parameters
     ----------
     name : str
-        Of a method that the class inherits.
+        Such as ``"add"``.
+    reflected : bool
+        Whether the lazy array is the right operand.
     """
-    captured, applied = getattr(LazyArray, name), getattr(operator, name)
-    compares = name in ("__eq__", "__ne__")
+    captured = getattr(LazyArray, f"__r{name}__" if reflected else f"__{name}__")
+    applied = getattr(operator, f"__{name}__")
 
     def operate(self: LazyArray, other: Any) -> Any:
+        given = (other, self) if reflected else (self, other)
         if not self._meta.shape and isinstance(other, str | bytes | list | tuple):
-            return plain(applied, (self, other), {})  # a number of NumPy's class repeats these
+            return plain(applied, given, {})  # a number of NumPy's class repeats these
         if type(other) in _USUAL or _is_operand(other):
-            if not compares:
+            if name not in ("eq", "ne"):
                 return captured(self, other)
             with contextlib.suppress(TypeError):  # of other dtypes, of which no element is equal
                 return captured(self, other)
-        return plain_into(applied, (self, other), {})
+        return plain_into(applied, given, {})
 
     return operate
 
@@ -296,19 +295,21 @@ def _in_place(name: str) -> Callable[[LazyArray, Any], Any]:
     captured, applied = getattr(LazyArray, f"__i{name}__"), getattr(operator, f"__{name}__")
 
     def change(self: LazyArray, other: Any) -> Any:
+        if name == "matmul":  # refuses vectors, as its ufunc does not
+            plain(operator.imatmul, (self, other), {})
+            return self
         return captured(self, other) if self._meta.shape else applied(self, other)
 
     return change
 
 
 _USUAL.add(LazyArray)
-for _name in (
-    *("add", "sub", "mul", "truediv", "floordiv", "mod", "matmul", "lshift", "rshift"),
-    *("and", "or", "xor", "lt", "le", "gt", "ge", "eq", "ne"),
-):
-    setattr(LazyArray, f"__{_name}__", _operator(f"__{_name}__"))
 for _name in (*BINARY, "lshift", "rshift"):
+    setattr(LazyArray, f"__{_name}__", _operator(_name, reflected=False))
+    setattr(LazyArray, f"__r{_name}__", _operator(_name, reflected=True))
     setattr(LazyArray, f"__i{_name}__", _in_place(_name))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(LazyArray, f"__{_name}__", _operator(_name, reflected=False))
 
 
 def _attribute(name: str) -> property:
@@ -399,9 +400,9 @@ def _capture_into(
     if isinstance(out, LazyArray):
         out._before_change()
     graph = common_graph(each._graph for each in lazies_in((inputs, kwargs, out)))
-    node = as_argument(out, graph)
-    if not isinstance(node, Node):
+    if not isinstance(out, Lazy) and not is_array(out):
         return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
+    node = out._node if isinstance(out, Lazy) else graph.source(out)
     metas = [node.meta, *(each._node.meta for each in lazies_in((inputs, kwargs)))]
     known = {meta is not None and meta.is_known for meta in metas}  # lengths are compared here
     is_read_only = not node.is_pending and graph.locks.is_read_only(node.data)

@@ -20,6 +20,7 @@ from spliter.pipeline._graph import (
 )
 from spliter.pipeline._lazy import (
     BINARY,
+    DTYPES,
     Lazy,
     as_argument,
     compute,
@@ -153,7 +154,7 @@ def _known(value: Any) -> Any:
     if value._node.is_pending:
         compute(value)
     data = value._node.data
-    if is_capturable(data) or (isinstance(data, np.generic) and data.dtype.kind in "biufcmM"):
+    if is_capturable(data) or (isinstance(data, np.generic) and data.dtype.kind in DTYPES):
         return wrap(value._node, value._graph.root())
     return compute(value)
 
@@ -188,7 +189,7 @@ def rewrapped(result: Any, graph: Graph) -> Any:
     do not wait. After a view that is not lazy no call waits: the program may change it.
     """
     is_plain = not graph.returns or not is_array(result)
-    if is_plain and type(result) is np.ndarray and result.base is not None:
+    if is_plain and isinstance(result, np.ndarray) and result.base is not None:
         graph.is_eager = True
     if not graph.returns or isinstance(result, CONSTANTS):
         return result
@@ -245,6 +246,7 @@ def capture(
         )
         nodes = call.make_outputs(annotation.metas(call))
         graph.pending.append(call)
+        graph.writes_wait |= bool(writes)
         if CURRENT.get().pedantic:
             graph.locks.add(node.data for node in call.inputs)
     lazies = tuple([wrap(node, graph) for node in nodes])

@@ -344,7 +344,7 @@ def assign(target: Any, value: Any, where: Any = True) -> None:
 
 def assigned(target: Any, value: Any, where: Any = True) -> Any:
     """Return a copy of an array with elements set."""
-    result = target.copy()
+    result = target.copy("K")
     assign(result, value, where)
     return result
 

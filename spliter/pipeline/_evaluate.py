@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from spliter._errors import AnnotationError, SplIterError
 from spliter.pipeline._columns import narrow
-from spliter.pipeline._graph import Call, Graph, Node, Site
+from spliter.pipeline._graph import Call, Graph, Node
 from spliter.pipeline._options import CURRENT, Options
 from spliter.pipeline._planner import Plan, Stage, needed, plan_for
 from spliter.pipeline._program import compile_stage
 from spliter.pipeline._results import Arrays, Pieces, check_nothing
-from spliter.pipeline._runner import Failure, run_batches
+from spliter.pipeline._runner import Failure, forget_frames, run_batches
+from spliter.pipeline._site import Site
 from spliter.pipeline._types import Axis
 from spliter.pipeline._warnings import WarningRecorder
 
@@ -48,7 +49,7 @@ def evaluate(graph: Graph) -> None:
         options = CURRENT.get()
         recorder = WarningRecorder()
         trace = TRACE.get()
-        pending, graph.pending = needed(graph.pending), []
+        pending, graph.pending, graph.writes_wait = needed(graph.pending), [], False
         narrow(pending)
         graph.sources.clear()
         done: set[Call] = set()
@@ -105,6 +106,7 @@ def _handle(failure: Failure, stage: Stage, recorder: WarningRecorder) -> None:
             + ", ".join(_described(node) for node in dict.fromkeys(stage.writes))
         )
         raise failure.error
+    forget_frames(failure)
     recorder.found.clear()  # the whole calls are recorded again
     run_whole([call for call, _ in stage.calls], recorder)
 
@@ -162,4 +164,4 @@ def _target(call: Call) -> Any:
     """Return the array into which a ufunc writes, if the program passed one."""
     if call.into is None:
         return None
-    return call.into.data if call.into in call.writes else call.into.data.copy()
+    return call.into.data if call.into in call.writes else call.into.data.copy("K")

@@ -11,10 +11,8 @@ arrays in place::
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -25,6 +23,7 @@ import numpy as np
 
 from spliter._errors import ForkedError
 from spliter.pipeline._locks import Locks
+from spliter.pipeline._site import Site
 from spliter.pipeline._types import SplitType
 
 Shape: TypeAlias = tuple[int | None, ...]
@@ -95,31 +94,6 @@ class FrameMeta:
 
 Meta: TypeAlias = ArrayMeta | FrameMeta | None
 """What is known of a value before evaluation; ``None``: nothing."""
-
-
-class Site(NamedTuple):
-    """Line of the user's program that made a call."""
-
-    filename: str
-    lineno: int
-    namespace: dict[str, Any]
-
-    def __str__(self) -> str:
-        """Return ``file:line``."""
-        return f"{self.filename}:{self.lineno}"
-
-    @classmethod
-    def of_caller(cls) -> Site:
-        """Return the innermost line outside of this package and NumPy."""
-        frame = sys._getframe(3)  # the callers of this are called by this package
-        while _is_library(frame.f_globals.get("__name__", "")) and frame.f_back is not None:
-            frame = frame.f_back
-        return cls(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
-
-
-@functools.cache
-def _is_library(module: str) -> bool:
-    return module.startswith(("spliter.pipeline.", "numpy."))
 
 
 class Typing(NamedTuple):
@@ -290,6 +264,10 @@ class LostLock:
         """Do nothing."""
 
 
+MAX_COPIED_NBYTES: Final = 2**16
+"""Of a plain array that is an operand: to copy it takes less time than to capture the call."""
+
+
 class Graph:
     """Pending calls of values that have met, in program order.
 
@@ -312,6 +290,8 @@ class Graph:
         """Whether the program has got an array as it is, so that later changes must not wait."""
         self.is_eager = False
         """Whether it may change arrays unseen, so that no call must wait."""
+        self.writes_wait = False
+        """Whether pending calls change arrays, maybe in memory that others share."""
         self.was_planned = False
         """Whether a value was too large to run all calls at once."""
         self.merged_into: Graph | None = None
@@ -354,6 +334,22 @@ class Graph:
             self.sources[id(data)] = node
         return node
 
+    def operand(self, data: Any) -> Node:
+        """Return the node of an array or frame that the program may change while calls wait.
+
+        Such a change is not seen, so that of a large array is prevented: others are copied.
+        """
+        node = self.sources.get(id(data))
+        if node is not None and node.data is data and node.is_held:
+            return node
+        if not isinstance(data, np.ndarray):
+            return Node(data.copy(deep=False), None, meta_of(data))
+        if data.nbytes <= MAX_COPIED_NBYTES and not self.writes_wait:
+            return Node(data.copy("K"), None, meta_of(data))
+        if self.returns:
+            self.locks.add([data])
+        return self.source(data)
+
     def add_view(self, view: Any, base: Any, index: Any) -> None:
         """Remember that a lazy value is a view of another one, if the program still holds that."""
         is_view = any(each() is base for each, *_ in self.views)
@@ -392,6 +388,7 @@ class Graph:
             self.views += other.views
             self.has_escaped |= other.has_escaped
             self.is_eager |= other.is_eager
+            self.writes_wait |= other.writes_wait
             self.was_planned |= other.was_planned
             other.pending, other.sources, other.views, other.merged_into = [], {}, [], self
 

@@ -14,6 +14,9 @@ import numpy as np
 from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._graph import Graph, Node
 
+DTYPES: Final = "biufcmM"
+"""Kinds of dtypes whose calls can be captured: not texts and objects."""
+
 
 class Lazy:
     """A value that is evaluated when it is needed.
@@ -196,7 +199,7 @@ def is_frame(value: Any) -> bool:
 
 def is_array(value: Any) -> bool:
     """Return whether a value is an array whose calls can be captured."""
-    return type(value) is np.ndarray and value.ndim > 0 and value.dtype.kind in "biufcmM"
+    return type(value) is np.ndarray and value.ndim > 0 and value.dtype.kind in DTYPES
 
 
 def as_argument(value: Any, graph: Graph) -> Any:
@@ -205,4 +208,4 @@ def as_argument(value: Any, graph: Graph) -> Any:
         return value._node
     if type(value) is np.ndarray and not value.ndim:
         return value.copy()  # the program may change what it is a view of
-    return graph.source(value) if is_capturable(value) else value
+    return graph.operand(value) if is_capturable(value) else value

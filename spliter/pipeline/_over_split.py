@@ -24,7 +24,7 @@ from spliter.pipeline._capture import wrap
 from spliter.pipeline._columns import narrow
 from spliter.pipeline._elementwise import ELEMENTWISE
 from spliter.pipeline._evaluate import run_whole
-from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Graph, Meta, Node, Site, Typing
+from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Graph, Meta, Node, Typing
 from spliter.pipeline._lazy import Lazy, is_array, is_frame, lazies_in
 from spliter.pipeline._options import CURRENT
 from spliter.pipeline._pass import (
@@ -38,6 +38,7 @@ from spliter.pipeline._pass import (
     run_pass,
 )
 from spliter.pipeline._planner import needed
+from spliter.pipeline._site import Site
 from spliter.pipeline._types import Broadcast, Groups, Reduction, SplitType, Unknown
 from spliter.pipeline._warnings import WarningRecorder
 

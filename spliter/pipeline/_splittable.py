@@ -112,7 +112,7 @@ def _as_node(value: Any, kind: AnyType, graph: Graph) -> Any:
             compute(value)
         return value._node
     if isinstance(kind, Broadcast):
-        return graph.source(value) if is_capturable(value) else value
+        return graph.operand(value) if is_capturable(value) else value
     if value is None or np.isscalar(value):
         return value
     if isinstance(value, np.ndarray) and value.ndim == 0:

@@ -94,9 +94,9 @@ def test_all_ufuncs_give_the_plain_bits_and_warnings(dtype: str, counted: Counte
 
 def test_all_ufuncs_row_by_row(counted: Counted) -> None:
     rng = np.random.default_rng(5)
-    wide = rng.random((N // 5, 300))
+    wide = rng.random((N // 5, 300))  # SciPy's loops move the pointers that they get
     for ufunc in UFUNCS:
-        arguments = [wide[:, at : at + 80] for at in range(ufunc.nin)]  # SciPy's loops move pointers
+        arguments = [wide[:, at : at + 80] for at in range(ufunc.nin)]
         assert outcome(pipeline(ufunc), *arguments) == outcome(ufunc, *arguments), ufunc
     assert counted.steps > 100
 

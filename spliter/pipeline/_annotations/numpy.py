@@ -71,7 +71,7 @@ class Along:
             numbers = axis if isinstance(axis, tuple) else (operator.index(axis),)
         except TypeError:
             return None
-        return normalize_axis_tuple(numbers, ndim)
+        return normalize_axis_tuple(numbers, ndim, allow_duplicate=True)  # sums refuse those
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return one typing for each axis along which the argument may be cut."""
@@ -121,11 +121,25 @@ class Along:
         return (meta_by_example(call, tuple(shape)),)
 
 
+class Moments(Along):
+    """Means and variances: whole if the call asks for a dtype that is not for fractions."""
+
+    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
+        """Return one typing for each axis along which the argument may be cut."""
+        dtype = call.kwargs.get("dtype")
+        fits = dtype is None or (np.dtype(dtype).kind in "fc" and _dtype(call).kind != "m")
+        return super().typings(call, known) if fits else ()
+
+
 _SEVERAL: Final = (Node, list, tuple, np.ndarray)
 
 
 def _shape(call: Call) -> tuple[int | None, ...]:
     return cast(ArrayMeta, cast(Node, call.args[0]).meta).shape
+
+
+def _dtype(call: Call) -> np.dtype[Any]:
+    return cast(ArrayMeta, cast(Node, call.args[0]).meta).dtype
 
 
 def _reduce(
@@ -135,9 +149,10 @@ def _reduce(
     *,
     default: int | None = None,
     takes_start: bool = False,
+    along: type[Along] = Along,
 ) -> Along:
     kind = Reduction(partial, merge, finish, takes_start=takes_start, commutative=True)
-    return Along(default, "dtype keepdims ddof", drops=True, reduction=kind)
+    return along(default, "dtype keepdims ddof", drops=True, reduction=kind)
 
 
 @dataclass(frozen=True)
@@ -374,9 +389,9 @@ FUNCTIONS: Final[Mapping[Any, FunctionAnnotation]] = {
     np.count_nonzero: _reduce(np.add),
     np.nansum: _reduce(np.add),
     np.nanprod: _reduce(np.multiply),
-    np.mean: _reduce(_mean_merge, _mean_partial, _mean_finish),
-    np.var: _reduce(var_merge, var_partial, _var_finish),
-    np.std: _reduce(var_merge, var_partial, _std_finish),
+    np.mean: _reduce(_mean_merge, _mean_partial, _mean_finish, along=Moments),
+    np.var: _reduce(var_merge, var_partial, _var_finish, along=Moments),
+    np.std: _reduce(var_merge, var_partial, _std_finish, along=Moments),
     np.argmin: _arg(np.argmin, np.less),
     np.argmax: _arg(np.argmax, np.greater),
     # Methods of ufuncs, along the first axis by default.
