@@ -11,13 +11,14 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from spliter.pipeline._annotations.arguments import arguments_of
 from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._annotations.rows import CHOOSE, OPERATOR, RowsCall, Rule
+from spliter.pipeline._array_calls import capture_function, capture_ufunc, is_operand
 from spliter.pipeline._capture import (
     CONSTANTS,
     LAZY_CLASSES,
     capture,
+    in_place,
     plain,
     plain_into,
     rewrapped,
@@ -26,14 +27,11 @@ from spliter.pipeline._capture import (
 from spliter.pipeline._elementwise import (
     ASSIGN,
     ASTYPE,
-    CONTIGUOUS_ONLY,
     ELEMENTWISE,
-    UFUNC,
     assign,
     assigned,
 )
-from spliter.pipeline._evaluate import evaluate
-from spliter.pipeline._graph import ArrayMeta, Shape, common_graph, meta_of
+from spliter.pipeline._graph import ArrayMeta, FrameMeta, Shape, meta_of
 from spliter.pipeline._lazy import (
     BINARY,
     DTYPES,
@@ -41,8 +39,9 @@ from spliter.pipeline._lazy import (
     compute,
     computed,
     is_array,
-    lazies_in,
+    is_frame,
 )
+from spliter.pipeline._site import refuse_positions
 
 _USUAL = {int, float, np.ndarray}
 """Most frequent classes of operands: arrays of objects are refused later."""
@@ -114,6 +113,12 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
     def __iter__(self) -> Iterator[Any]:
         """Yield rows: views, lazy in a decorated function."""
         return (self[at] for at in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Evaluate, and return the array."""
+        if self.dtype == bool and dtype is not None and np.dtype(dtype).kind == "i":
+            refuse_positions()
+        return super().__array__(dtype, copy)
 
     def __bytes__(self) -> bytes:
         """Evaluate, and return a copy of the memory."""
@@ -280,7 +285,7 @@ def _operator(name: str, *, reflected: bool) -> Callable[[LazyArray, Any], Any]:
         given = (other, self) if reflected else (self, other)
         if not self._meta.shape and isinstance(other, str | bytes | list | tuple):
             return plain(applied, given, {})  # a number of NumPy's class repeats these
-        if type(other) in _USUAL or _is_operand(other):
+        if type(other) in _USUAL or is_operand(other):
             if name not in ("eq", "ne"):
                 return captured(self, other)
             with contextlib.suppress(TypeError):  # of other dtypes, of which no element is equal
@@ -293,11 +298,12 @@ def _operator(name: str, *, reflected: bool) -> Callable[[LazyArray, Any], Any]:
 def _in_place(name: str) -> Callable[[LazyArray, Any], Any]:
     """Return an operator in place; a number, which NumPy does not change, gives a new one."""
     captured, applied = getattr(LazyArray, f"__i{name}__"), getattr(operator, f"__{name}__")
+    evaluating = in_place(name)
 
     def change(self: LazyArray, other: Any) -> Any:
-        if name == "matmul":  # refuses vectors, as its ufunc does not
-            plain(operator.imatmul, (self, other), {})
-            return self
+        # Its ufunc takes the vectors that `@=` refuses; series become the result.
+        if name == "matmul" or is_frame(other) or _is_lazy_frame(other):
+            return evaluating(self, other)
         return captured(self, other) if self._meta.shape else applied(self, other)
 
     return change
@@ -345,6 +351,10 @@ def _call_method(method: Callable[..., Any], value: LazyArray, *args: Any, **kwa
     return plain(method, (value, *args), kwargs)
 
 
+def _is_lazy_frame(value: Any) -> bool:
+    return isinstance(value, Lazy) and isinstance(value._node.meta, FrameMeta)
+
+
 def _is_mask(key: Any) -> bool:
     return isinstance(key, LazyArray) and key.dtype == bool
 
@@ -363,83 +373,3 @@ def _is_basic(key: Any) -> bool:
         or (isinstance(each, int | np.integer) and not isinstance(each, bool))
         for each in keys
     )
-
-
-def capture_ufunc(
-    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Capture a call of a ufunc or of one of its methods, or run it on evaluated arguments.
-
-    Parameters
-    ----------
-    ufunc : numpy.ufunc
-    method : str
-        ``"__call__"``, ``"reduce"``, ...
-    inputs, kwargs
-        Arguments of ``__array_ufunc__``.
-    """
-    fn = ufunc if method == "__call__" else getattr(ufunc, method)
-    outs = kwargs.get("out", ())
-    if len(outs) > 1 or not all(map(_is_operand, (*inputs, *outs, kwargs.get("where", True)))):
-        return plain_into(fn, inputs, kwargs)
-    if method == "reduce":
-        return capture_function(fn, inputs, kwargs)
-    if fn is not ufunc or ufunc.signature or kwargs.keys() - {"out", "where", "dtype", "casting"}:
-        return plain_into(fn, inputs, kwargs)
-    inputs = tuple([np.asarray(each) if type(each) in (list, tuple) else each for each in inputs])
-    if not outs:
-        return capture(ufunc, inputs, kwargs, UFUNC)
-    del kwargs["out"]
-    return _capture_into(ufunc, inputs, kwargs, outs[0])
-
-
-def _capture_into(
-    ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any], out: Any
-) -> Any:
-    """Capture a call with ``out``; return what was passed as ``out``."""
-    if isinstance(out, LazyArray):
-        out._before_change()
-    graph = common_graph(each._graph for each in lazies_in((inputs, kwargs, out)))
-    if not isinstance(out, Lazy) and not is_array(out):
-        return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
-    node = out._node if isinstance(out, Lazy) else graph.source(out)
-    metas = [node.meta, *(each._node.meta for each in lazies_in((inputs, kwargs)))]
-    known = {meta is not None and meta.is_known for meta in metas}  # lengths are compared here
-    is_read_only = not node.is_pending and graph.locks.is_read_only(node.data)
-    if is_read_only or len(known) > 1 or ufunc in CONTIGUOUS_ONLY:
-        return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
-    if node.is_pending:
-        out._replace(capture(ufunc, inputs, kwargs, UFUNC, into=node, graph=graph))
-        return out
-    capture(ufunc, inputs, kwargs, UFUNC, writes=(node,), into=node, graph=graph)
-    if not isinstance(out, Lazy):  # the program may read its own array at any time
-        evaluate(graph)
-    return out
-
-
-def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Capture a call of an annotated function of NumPy, or run it on evaluated arguments.
-
-    Parameters
-    ----------
-    fn : callable
-    args, kwargs
-        Its arguments.
-    """
-    annotation = FUNCTIONS.get(fn)
-    operands = (*args, *kwargs.values())
-    if annotation is None or not all(map(_is_operand, operands)):
-        return plain_into(fn, args, kwargs)
-    if any(lazies_in(each) for each in operands if not isinstance(each, Lazy)):
-        return plain_into(fn, args, kwargs)
-    known = arguments_of(fn, annotation, args, kwargs)
-    return plain_into(fn, args, kwargs) if known is None else capture(fn, *known, annotation)
-
-
-def _is_operand(value: Any) -> bool:
-    """Return whether a value does not take part in calls in its own way, as masked arrays do."""
-    if type(value) is LazyArray or isinstance(value, CONSTANTS):
-        return True
-    if type(value) is np.ndarray:
-        return is_array(value) or value.ndim == 0
-    return type(value) in (list, tuple)

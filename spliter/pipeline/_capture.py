@@ -111,10 +111,17 @@ def _graph_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Graph:
 define_operators(LazyObject, lambda function, operands: run_known(function, operands, {}))
 
 
-def _in_place(function: Callable[[Any, Any], Any]) -> Callable[[LazyObject, Any], Any]:
-    """Return an operator that changes the value itself, if its class can be changed."""
+def in_place(name: str) -> Callable[[Lazy, Any], Any]:
+    """Return an operator that changes the value itself, if its class can be changed.
 
-    def change(value: LazyObject, other: Any) -> Any:
+    Parameters
+    ----------
+    name : str
+        Such as ``"add"``.
+    """
+    function = getattr(operator, f"__i{name}__")
+
+    def change(value: Lazy, other: Any) -> Any:
         before = compute(value)
         after = function(before, computed(other))
         return value if after is before else rewrapped(after, value._graph.root())
@@ -123,7 +130,7 @@ def _in_place(function: Callable[[Any, Any], Any]) -> Callable[[LazyObject, Any]
 
 
 for _name in (*BINARY, "lshift", "rshift"):
-    setattr(LazyObject, f"__i{_name}__", _in_place(getattr(operator, f"__i{_name}__")))
+    setattr(LazyObject, f"__i{_name}__", in_place(_name))
 for _name, _function in (
     *(("divmod", divmod), ("lshift", operator.lshift), ("rshift", operator.rshift)),
 ):
@@ -193,7 +200,7 @@ def rewrapped(result: Any, graph: Graph) -> Any:
         graph.is_eager = True
     if not graph.returns or isinstance(result, CONSTANTS):
         return result
-    if is_array(result):
+    if is_capturable(result):
         return wrap(graph.source(result), graph)
     if type(result) is tuple or (type(result) is list and any(map(is_array, result[:1]))):
         return type(result)([rewrapped(each, graph) for each in result])

@@ -146,8 +146,7 @@ class Astype(Elementwise):
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the same shape, and the dtype that was asked for."""
-        shape = cast(ArrayMeta, call.inputs[0].meta).shape
-        return (ArrayMeta(shape, np.dtype(call.args[1]), exact=True),)
+        return (cast(ArrayMeta, call.inputs[0].meta)._replace(dtype=np.dtype(call.args[1])),)
 
 
 @functools.lru_cache(CACHED)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from spliter._errors import InvalidArgumentError
+from spliter._split import Split
 from spliter.pipeline._compiled import driver_of, groups_of
 from spliter.pipeline._decorators import captured
 from spliter.pipeline._evaluate import TRACE
@@ -30,6 +32,11 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
     str
         For each stage the calls with their lines, the number of items, the batch and the driver.
 
+    Raises
+    ------
+    InvalidArgumentError
+        For a Split: stages are those of one partition. Pass the rows of one instead.
+
     Examples
     --------
     >>> import numpy as np
@@ -45,6 +52,11 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
       because subtract needs the whole result of mean ...
         subtract ...: Rows(), broadcast -> Rows()
     """
+    if any(isinstance(each, Split) for each in (*args, *kwargs.values())):
+        raise InvalidArgumentError(
+            "explain shows how a pipeline cuts arrays and frames; pass rows like those of a "
+            "partition in place of the Split, of which each pass makes a task per partition"
+        )
     graph = Graph(returns=True)
     options = CURRENT.get()
     evaluated: list[tuple[str, Plan]] = []

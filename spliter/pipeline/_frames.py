@@ -54,7 +54,6 @@ class LazyFrame(Lazy):
     """A frame or series that is evaluated when it is needed; its columns and dtypes are known."""
 
     __slots__ = ()
-    __pandas_priority__ = 10_000  # pandas' frames leave operators to it
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:

@@ -232,6 +232,7 @@ UNNEEDED = {
     "__annotations__": "of the class",
     "__dict__": "lazy values have none",
     "__array_priority__": "found by __getattr__; NumPy asks for __array_ufunc__ first",
+    "__pandas_priority__": "found by __getattr__",
     "__arrow_c_stream__": "found by __getattr__",
     "__dataframe__": "found by __getattr__: series have none",
     "__finalize__": "found by __getattr__",

@@ -1,0 +1,96 @@
+"""Capture calls of NumPy's ufuncs and functions, or run them on evaluated arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from spliter.pipeline._annotations.arguments import arguments_of
+from spliter.pipeline._annotations.numpy import FUNCTIONS
+from spliter.pipeline._capture import CONSTANTS, LAZY_CLASSES, capture, plain_into
+from spliter.pipeline._elementwise import CONTIGUOUS_ONLY, UFUNC
+from spliter.pipeline._evaluate import evaluate
+from spliter.pipeline._graph import ArrayMeta, common_graph
+from spliter.pipeline._lazy import Lazy, is_array, lazies_in
+
+
+def capture_ufunc(
+    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Capture a call of a ufunc or of one of its methods, or run it on evaluated arguments.
+
+    Parameters
+    ----------
+    ufunc : numpy.ufunc
+    method : str
+        ``"__call__"``, ``"reduce"``, ...
+    inputs, kwargs
+        Arguments of ``__array_ufunc__``.
+    """
+    fn = ufunc if method == "__call__" else getattr(ufunc, method)
+    outs = kwargs.get("out", ())
+    if len(outs) > 1 or not all(map(is_operand, (*inputs, *outs, kwargs.get("where", True)))):
+        return plain_into(fn, inputs, kwargs)
+    if method == "reduce":
+        return capture_function(fn, inputs, kwargs)
+    if fn is not ufunc or ufunc.signature or kwargs.keys() - {"out", "where", "dtype", "casting"}:
+        return plain_into(fn, inputs, kwargs)
+    inputs = tuple([np.asarray(each) if type(each) in (list, tuple) else each for each in inputs])
+    if not outs:
+        return capture(ufunc, inputs, kwargs, UFUNC)
+    del kwargs["out"]
+    return _capture_into(ufunc, inputs, kwargs, outs[0])
+
+
+def _capture_into(
+    ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+) -> Any:
+    """Capture a call with ``out``; return what was passed as ``out``."""
+    if type(out) is LAZY_CLASSES[ArrayMeta]:
+        out._before_change()
+    graph = common_graph(each._graph for each in lazies_in((inputs, kwargs, out)))
+    if not isinstance(out, Lazy) and not is_array(out):
+        return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
+    node = out._node if isinstance(out, Lazy) else graph.source(out)
+    metas = [node.meta, *(each._node.meta for each in lazies_in((inputs, kwargs)))]
+    known = {meta is not None and meta.is_known for meta in metas}  # lengths are compared here
+    is_read_only = not node.is_pending and graph.locks.is_read_only(node.data)
+    if is_read_only or len(known) > 1 or ufunc in CONTIGUOUS_ONLY:
+        return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
+    if node.is_pending:
+        out._replace(capture(ufunc, inputs, kwargs, UFUNC, into=node, graph=graph))
+        return out
+    capture(ufunc, inputs, kwargs, UFUNC, writes=(node,), into=node, graph=graph)
+    if not isinstance(out, Lazy):  # the program may read its own array at any time
+        evaluate(graph)
+    return out
+
+
+def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Capture a call of an annotated function of NumPy, or run it on evaluated arguments.
+
+    Parameters
+    ----------
+    fn : callable
+    args, kwargs
+        Its arguments.
+    """
+    annotation = FUNCTIONS.get(fn)
+    operands = (*args, *kwargs.values())
+    if annotation is None or not all(map(is_operand, operands)):
+        return plain_into(fn, args, kwargs)
+    if any(lazies_in(each) for each in operands if not isinstance(each, Lazy)):
+        return plain_into(fn, args, kwargs)
+    known = arguments_of(fn, annotation, args, kwargs)
+    return plain_into(fn, args, kwargs) if known is None else capture(fn, *known, annotation)
+
+
+def is_operand(value: Any) -> bool:
+    """Return whether a value does not take part in calls in its own way, as masked arrays do."""
+    if type(value) is LAZY_CLASSES[ArrayMeta] or isinstance(value, CONSTANTS):
+        return True
+    if type(value) is np.ndarray:
+        return is_array(value) or value.ndim == 0
+    return type(value) in (list, tuple)

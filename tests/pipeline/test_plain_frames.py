@@ -1,0 +1,107 @@
+"""Frames that pandas' other methods return, and that the body makes, meet lazy values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from spliter import InvalidArgumentError
+from spliter.pipeline import options, pipeline
+from tests.pipeline.test_user_programs import same
+
+FRAME = pd.DataFrame(
+    {
+        "f": [3.0, 1.0, 2.0, 5.0, 4.0],
+        "g": [-1.0, 2.0, -3.0, 4.0, 0.0],
+        "k": [1, 2, 1, 2, 1],
+        "n": pd.array([1, None, 3, 4, 5], "Int64"),
+    }
+)
+
+
+def added_in_place(df: Any) -> Any:
+    total = pd.Series(0.0, index=df.index)
+    total += df["f"] * 2
+    total -= df["g"]
+    array = np.zeros(len(df))
+    array += df["f"]
+    return total, array, (df["f"].to_numpy() * 2).__iadd__(df["g"])
+
+
+def sorted_and_set(df: Any) -> Any:
+    ordered = df.sort_values("f")
+    ordered["f"] += df["g"]
+    ordered["mean"] = df["g"].mean()
+    ordered.loc[df["k"] == 1, "g"] = 0.0
+    ordered.loc[(df["g"] > 1).to_numpy(), "k"] = 7
+    ordered[["f", "g"]] -= df[["f", "g"]].mean()
+    return ordered, ordered["mean"].dtype.name
+
+
+def set_by_a_nullable_mask(df: Any) -> Any:
+    ordered = df.sort_index()
+    ordered.loc[(df["n"] > 2).fillna(value=False), "f"] = 0.0
+    return ordered
+
+
+def chosen_by_arrays(df: Any) -> Any:
+    flags, ordered = df["g"].to_numpy() > 0, df.sort_values("f")
+    return (
+        ordered.iloc[flags],
+        ordered.loc[flags],
+        ordered[(df["g"] > 0).values],
+        ordered["f"].iloc[flags].sum(),
+        ordered.iloc[:, df[["f", "g", "k", "k"]].to_numpy().max(axis=0) > 3],
+        ordered.groupby(df["k"].to_numpy())["f"].sum(),
+        df.drop(df.index[(df["g"] > 0).values]),
+    )
+
+
+def by_numbers(df: Any) -> Any:
+    ordered, most = df.sort_values("f"), df["k"].max()
+    return (
+        ordered.iloc[most],
+        ordered.iloc[:most],
+        ordered.head(most),
+        ordered["f"].nlargest(most),
+        ordered.loc[most, "f"] == ordered.at[most, "f"],
+        ordered["k"].map({1: df["f"].mean(), 2: 0.0}),
+        ordered["f"].clip(lower=df["f"].mean()),
+    )
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "added in place": added_in_place,
+    "sorted and set": sorted_and_set,
+    "set by a nullable mask": set_by_a_nullable_mask,
+    "chosen by arrays": chosen_by_arrays,
+    "by numbers": by_numbers,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_plain_program_does_the_same(name: str) -> None:
+    expected = PROGRAMS[name](FRAME.copy())
+    with options(batch=2, threads=2):
+        found = pipeline(PROGRAMS[name])(FRAME.copy())
+    same(found, expected)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda flags: pd.Series(list("abcde")).iloc[flags],
+        lambda flags: pd.DataFrame({"a": range(5)}).iloc[flags],
+    ],
+)
+def test_lazy_flags_are_not_taken_for_positions(body: Callable[[Any], Any]) -> None:
+    chosen = pipeline(lambda x: body(x > 0))
+    with (
+        options(batch=2),
+        pytest.raises(InvalidArgumentError, match=r"py:\d+ chooses .*numpy.asarray"),
+    ):
+        chosen(FRAME["g"].to_numpy())
