@@ -32,6 +32,7 @@ def summary(x: Any, weights: Any) -> Any:
     heavy = x[weights > 1.5]
     return {
         "rows": x[:, 0] * weights / total,
+        "converted": x[:, 1].astype("f4") * 2,
         "sorted": np.sort(x, axis=1),
         "heavy": heavy + 1,
         "max": x.max(axis=0, keepdims=True),
@@ -54,7 +55,8 @@ def test_results_with_rows_are_blocked_alike(batch: Any) -> None:
 
 def test_aligned_collections_are_as_many_arguments() -> None:
     expected = summary(TABLE, WEIGHTS)
-    found = pipeline(summary)(split(blocks(TABLE), blocks(WEIGHTS)))
+    with options(batch=7):
+        found = pipeline(summary)(split(blocks(TABLE), blocks(WEIGHTS)))
     assert found.keys() == expected.keys()
     for name, value in found.items():
         close(np.concatenate(value) if isinstance(value, list) else value, expected[name])

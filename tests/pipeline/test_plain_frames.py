@@ -18,7 +18,6 @@ FRAME = pd.DataFrame(
         "f": [3.0, 1.0, 2.0, 5.0, 4.0],
         "g": [-1.0, 2.0, -3.0, 4.0, 0.0],
         "k": [1, 2, 1, 2, 1],
-        "n": pd.array([1, None, 3, 4, 5], "Int64"),
     }
 )
 
@@ -44,7 +43,7 @@ def sorted_and_set(df: Any) -> Any:
 
 def set_by_a_nullable_mask(df: Any) -> Any:
     ordered = df.sort_index()
-    ordered.loc[(df["n"] > 2).fillna(value=False), "f"] = 0.0
+    ordered.loc[df["k"].astype("Int64") > 1, "f"] = 0.0
     return ordered
 
 
@@ -55,7 +54,7 @@ def chosen_by_arrays(df: Any) -> Any:
         ordered.loc[flags],
         ordered[(df["g"] > 0).values],
         ordered["f"].iloc[flags].sum(),
-        ordered.iloc[:, df[["f", "g", "k", "k"]].to_numpy().max(axis=0) > 3],
+        ordered.iloc[:, df.to_numpy().max(axis=0) > 3],
         ordered.groupby(df["k"].to_numpy())["f"].sum(),
         df.drop(df.index[(df["g"] > 0).values]),
     )

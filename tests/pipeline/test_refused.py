@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spliter import AnnotationError, InvalidArgumentError
+from spliter import AnnotationError, InvalidArgumentError, split
 from spliter.pipeline import (
     Reduction,
     Rows,
     SplitType,
+    explain,
     options,
     pipeline,
     splittable,
@@ -100,3 +101,11 @@ def test_functions_that_cannot_be_pipelines() -> None:
         pipeline(generator)
     with pytest.raises(InvalidArgumentError, match="must be a function"):
         pipeline(3)  # type: ignore[arg-type]
+
+
+def test_explain_takes_no_split() -> None:
+    with (
+        split([numbers()]) as parts,
+        pytest.raises(InvalidArgumentError, match="pass rows like those of a partition"),
+    ):
+        explain(pipeline(np.sqrt), parts)
