@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from spliter.pipeline._elementwise import CONTIGUOUS_ONLY, UFUNC
 from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._graph import ArrayMeta, common_graph
 from spliter.pipeline._lazy import Lazy, is_array, lazies_in
+
+FLAG: Final = np.dtype(bool)
 
 
 def capture_ufunc(
@@ -37,6 +39,11 @@ def capture_ufunc(
         return capture_function(fn, inputs, kwargs)
     if fn is not ufunc or ufunc.signature or kwargs.keys() - {"out", "where", "dtype", "casting"}:
         return plain_into(fn, inputs, kwargs)
+    where = kwargs.get("where")
+    if type(where) in (list, tuple):
+        where = kwargs["where"] = np.asarray(where)
+    if getattr(where, "dtype", FLAG).kind != "b":
+        return plain_into(fn, inputs, kwargs)  # raises
     inputs = tuple([np.asarray(each) if type(each) in (list, tuple) else each for each in inputs])
     if not outs:
         return capture(ufunc, inputs, kwargs, UFUNC)
@@ -83,8 +90,15 @@ def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         return plain_into(fn, args, kwargs)
     if any(lazies_in(each) for each in operands if not isinstance(each, Lazy)):
         return plain_into(fn, args, kwargs)
+    if any(map(_has_no_elements, operands)):
+        return plain_into(fn, args, kwargs)  # many functions refuse it
     known = arguments_of(fn, annotation, args, kwargs)
     return plain_into(fn, args, kwargs) if known is None else capture(fn, *known, annotation)
+
+
+def _has_no_elements(value: Any) -> bool:
+    meta = value._node.meta if isinstance(value, Lazy) else None
+    return isinstance(meta, ArrayMeta) and 0 in meta.shape
 
 
 def is_operand(value: Any) -> bool:

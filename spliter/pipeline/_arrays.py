@@ -31,10 +31,9 @@ from spliter.pipeline._elementwise import (
     assign,
     assigned,
 )
-from spliter.pipeline._graph import ArrayMeta, FrameMeta, Shape, meta_of
+from spliter.pipeline._graph import DTYPES, ArrayMeta, FrameMeta, Shape, meta_of
 from spliter.pipeline._lazy import (
     BINARY,
-    DTYPES,
     Lazy,
     compute,
     computed,
@@ -151,7 +150,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
     def __getitem__(self, key: Any) -> Any:
         """Return a view for a basic index, a copy for others."""
         meta = self._meta
-        if not meta.shape:
+        if not meta.shape or (type(key) is int and len(meta.shape) == 1):
             return compute(self)[computed(key)]
         if _is_mask(key) and meta.shape[:1] == key._meta.shape != ():
             return self._by_rows(key, CHOOSE, (None, *meta.shape[1:]))

@@ -11,16 +11,17 @@ import numpy as np
 from spliter.pipeline._annotations.rows import WHOLE
 from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._graph import (
+    DTYPES,
     Annotation,
     Call,
     FrameMeta,
     Graph,
     Node,
+    UnforeseenResultError,
     common_graph,
 )
 from spliter.pipeline._lazy import (
     BINARY,
-    DTYPES,
     Lazy,
     as_argument,
     compute,
@@ -251,7 +252,10 @@ def capture(
             writes,
             into,
         )
-        nodes = call.make_outputs(annotation.metas(call))
+        try:
+            nodes = call.make_outputs(annotation.metas(call))
+        except UnforeseenResultError:
+            return plain_into(fn, args, kwargs)
         graph.pending.append(call)
         graph.writes_wait |= bool(writes)
         if CURRENT.get().pedantic:

@@ -8,7 +8,16 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from spliter.pipeline._graph import ArrayMeta, Call, Meta, Node, Shape, Typing
+from spliter.pipeline._graph import (
+    DTYPES,
+    ArrayMeta,
+    Call,
+    Meta,
+    Node,
+    Shape,
+    Typing,
+    UnforeseenResultError,
+)
 from spliter.pipeline._types import SplitType, Unknown, axis, broadcast
 
 MIN_EXTENT: Final = 64
@@ -73,7 +82,7 @@ class Elementwise:
         try:
             return (meta_by_example(call, shape),)
         except (TypeError, ValueError):  # the values of the example are arbitrary
-            return (None,)
+            raise UnforeseenResultError from None
 
     def _cut_inputs(self, call: Call) -> Sequence[Node]:
         if not self.data:
@@ -107,22 +116,27 @@ class Ufunc(Elementwise):
         into = None if call.into is None else call.into.meta
         options = call.kwargs.get("casting"), call.kwargs.get("dtype")
         if any(type(each) is int and not 0 <= each < 128 for each in call.args):
-            with np.errstate(all="ignore"):
-                given = {name: value for name, value in call.kwargs.items() if name != "where"}
-                call.fn(*map(example_of, call.args), **given)  # raises, if a dtype cannot hold it
+            _try_example(call)  # raises, if a dtype cannot hold it
         try:
             return _metas_of_ufunc(call.fn, tuple(operands), others, into, *options)
         except ValueError:
             call.fn(*map(stand_in, call.args))  # raises the error of the plain program
             raise
         except TypeError:
-            results = call.fn(*map(example_of, call.args))
+            results = _try_example(call)
             if into is not None:
                 raise
             # Dtypes with parameters, such as dates.
             shape = broadcast_shape(tuple(map(_shape_of, call.inputs)))
             results = results if isinstance(results, tuple) else (results,)
             return tuple(ArrayMeta(shape, each.dtype, exact=False) for each in results)
+
+
+def _try_example(call: Call) -> Any:
+    """Run a ufunc on arrays of one element; raises what the plain program raises."""
+    given = {name: value for name, value in call.kwargs.items() if name != "where"}
+    with np.errstate(all="ignore"):
+        return call.fn(*map(example_of, call.args), **given)
 
 
 class Assign(Elementwise):
@@ -146,7 +160,9 @@ class Astype(Elementwise):
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the same shape, and the dtype that was asked for."""
-        return (cast(ArrayMeta, call.inputs[0].meta)._replace(dtype=np.dtype(call.args[1])),)
+        meta = cast(ArrayMeta, call.inputs[0].meta)
+        dtype = np.empty(0, meta.dtype).astype(call.args[1], **call.kwargs).dtype  # or an error
+        return (meta._replace(dtype=dtype),)
 
 
 @functools.lru_cache(CACHED)
@@ -232,11 +248,13 @@ def _metas_of_ufunc(
         options["signature"] = (None,) * ufunc.nin + (np.dtype(dtype),) * ufunc.nout
     given = [getattr(each, "dtype", each) for each in operands[: ufunc.nin]]
     outs = (into and into.dtype, *(None,) * (ufunc.nout - 1))
-    dtypes = ufunc.resolve_dtypes((*given, *outs), **options)[ufunc.nin :]
+    dtypes = ufunc.resolve_dtypes((*given, *outs), **options)
+    if any(each.kind not in DTYPES for each in dtypes):
+        raise UnforeseenResultError  # objects, such as None, may have no such operator
     if into is not None:
         return (into,)
     exact = all(each.exact for each in arrays)
-    return tuple([ArrayMeta(shape, each, exact) for each in dtypes])
+    return tuple([ArrayMeta(shape, each, exact) for each in dtypes[ufunc.nin :]])
 
 
 @functools.lru_cache(CACHED)

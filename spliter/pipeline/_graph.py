@@ -29,6 +29,9 @@ from spliter.pipeline._types import SplitType
 Shape: TypeAlias = tuple[int | None, ...]
 """Shape of an array; ``None`` along an axis whose length is not known before evaluation."""
 
+DTYPES: Final = "biufcmM"
+"""Kinds of dtypes whose calls can be captured: not texts and objects."""
+
 NUMBERS: Final = itertools.count()
 """Numbers of calls, in program order."""
 
@@ -123,6 +126,10 @@ class Typing(NamedTuple):
         return all(have is None or have is want or have == want for have, want in pairs)
 
 
+class UnforeseenResultError(Exception):
+    """Nothing is known of a result before the call runs; it may raise an error."""
+
+
 class Annotation(Protocol):
     """How a function may be cut."""
 
@@ -142,7 +149,13 @@ class Annotation(Protocol):
         ...
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return what is known of the results; raises what the call itself would raise."""
+        """Return what is known of the results; raises what the call itself would raise.
+
+        Raises
+        ------
+        UnforeseenResultError
+            If the call has to run at once.
+        """
         ...
 
 

@@ -12,10 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from spliter.pipeline._evaluate import evaluate
-from spliter.pipeline._graph import Graph, Node
-
-DTYPES: Final = "biufcmM"
-"""Kinds of dtypes whose calls can be captured: not texts and objects."""
+from spliter.pipeline._graph import DTYPES, Graph, Node
 
 
 class Lazy:
@@ -158,8 +155,12 @@ def lazies_in(value: Any) -> list[Lazy]:
     elif isinstance(value, slice):
         value = value.start, value.stop, value.step
     if isinstance(value, list | tuple):
-        return [each for item in value for each in lazies_in(item)]
+        items = [item for item in value if isinstance(item, _MAY_HOLD)]  # few of many numbers
+        return [each for item in items for each in lazies_in(item)]
     return []
+
+
+_MAY_HOLD: Final = (Lazy, dict, slice, list, tuple)
 
 
 def computed(value: Any) -> Any:

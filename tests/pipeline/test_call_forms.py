@@ -212,3 +212,45 @@ def test_forms_over_a_split_are_right_or_refused(form: str) -> None:
     if isinstance(found, SplIterError):
         return
     same(found, expected)
+
+
+WRONG: dict[str, Callable[[Any], Any]] = {
+    "no number": lambda x: x + None,
+    "compared with no number": lambda x: x < None,
+    "dtype of the result": lambda x: np.add(x, 1, dtype="i4"),
+    "casting": lambda x: np.add(x, 1, casting="no", dtype="f4"),
+    "casting of astype": lambda x: x.astype("f4", casting="safe"),
+    "no loop": lambda x: np.logical_xor(x, x, dtype="f8"),
+    "where": lambda x: np.add(x, 1, out=x, where=x),
+    "position in nothing": lambda x: np.argmax(x[:0]),
+    "extreme of nothing": lambda x: x[:0].max(),
+    "range of nothing": lambda x: np.ptp(x[:0]),
+    "transform of nothing": lambda x: np.fft.fft(x[:0]),
+    "reduced nothing": lambda x: np.maximum.reduce(x[:0]),
+    "digits": lambda x: np.round(x, 1.5),  # type: ignore[call-overload]
+    "side": lambda x: np.searchsorted(x, x, side="mid"),  # type: ignore[call-overload]
+    "bins": lambda x: np.digitize(x, [1, 0, 2]),
+    "points": lambda x: np.interp(x, [], []),
+    "axis": lambda x: x.sum(axis=1.5),
+    "fill": lambda x: np.full_like(x, "a"),
+    "dtype": lambda x: np.zeros_like(x, dtype="zz"),
+    "kind": lambda x: np.isin(x, x, kind="table"),
+    "dates": lambda x: np.clip(x.astype("M8[s]"), 0, 1),
+    "times": lambda x: np.sinc(x.astype("m8[s]")),
+    "complex": lambda x: np.i0(x * 1j),
+    "negative powers": lambda x: x.astype("i8") ** -1,
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_errors_rise_at_the_call(name: str) -> None:
+    def caught(x: Any) -> Any:
+        try:
+            return WRONG[name](x)
+        except Exception as error:  # noqa: BLE001
+            return type(error).__name__, str(error)
+
+    expected = caught(np.arange(30.0))
+    assert isinstance(expected, tuple)
+    with options(batch=7):
+        assert pipeline(caught)(np.arange(30.0)) == expected

@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from spliter.pipeline._annotations.arguments import FunctionAnnotation
 from spliter.pipeline._elementwise import Elementwise, Like, axes_of, meta_by_example
-from spliter.pipeline._graph import ArrayMeta, Call, Meta, Node, Typing
+from spliter.pipeline._graph import ArrayMeta, Call, Meta, Node, Typing, UnforeseenResultError
 from spliter.pipeline._types import Axis, Reduction, SplitType, Unknown
 
 
@@ -70,7 +70,7 @@ class Along:
         try:
             numbers = axis if isinstance(axis, tuple) else (operator.index(axis),)
         except TypeError:
-            return None
+            raise UnforeseenResultError from None
         return normalize_axis_tuple(numbers, ndim, allow_duplicate=True)  # sums refuse those
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
