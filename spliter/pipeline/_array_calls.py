@@ -12,7 +12,7 @@ from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._capture import CONSTANTS, LAZY_CLASSES, capture, plain_into
 from spliter.pipeline._elementwise import CONTIGUOUS_ONLY, UFUNC
 from spliter.pipeline._evaluate import evaluate
-from spliter.pipeline._graph import ArrayMeta, common_graph
+from spliter.pipeline._graph import ArrayMeta, UnforeseenResultError, common_graph
 from spliter.pipeline._lazy import Lazy, is_array, lazies_in
 
 FLAG: Final = np.dtype(bool)
@@ -66,10 +66,14 @@ def _capture_into(
     is_read_only = not node.is_pending and graph.locks.is_read_only(node.data)
     if is_read_only or len(known) > 1 or ufunc in CONTIGUOUS_ONLY:
         return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
-    if node.is_pending:
-        out._replace(capture(ufunc, inputs, kwargs, UFUNC, into=node, graph=graph))
+    writes = () if node.is_pending else (node,)
+    try:
+        newer = capture(ufunc, inputs, kwargs, UFUNC, writes, into=node, graph=graph)
+    except UnforeseenResultError:
+        return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
+    if not writes:
+        out._replace(newer)
         return out
-    capture(ufunc, inputs, kwargs, UFUNC, writes=(node,), into=node, graph=graph)
     if not isinstance(out, Lazy):  # the program may read its own array at any time
         evaluate(graph)
     return out

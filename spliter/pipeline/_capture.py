@@ -239,6 +239,11 @@ def capture(
     -------
     Lazy, tuple of Lazy, or None
         As many as the call has results.
+
+    Raises
+    ------
+    UnforeseenResultError
+        If a call with `into` has to run at once.
     """
     if graph is None:
         given = (*args, *kwargs.values())
@@ -255,6 +260,8 @@ def capture(
         try:
             nodes = call.make_outputs(annotation.metas(call))
         except UnforeseenResultError:
+            if into is not None:
+                raise
             return plain_into(fn, args, kwargs)
         graph.pending.append(call)
         graph.writes_wait |= bool(writes)

@@ -109,6 +109,16 @@ def added_to_sparse(x: Any) -> Any:
     return rows + square, square - rows, rows @ square, rows.multiply(square).toarray()
 
 
+def compared_with_none(x: Any) -> Any:
+    nothing: Any = None
+    pending = x > 3
+    np.equal(x, nothing, out=pending)
+    flags = np.ones(8, bool)
+    np.not_equal(x, nothing, out=flags[:8])
+    np.equal(flags, nothing, out=flags)
+    return pending, flags
+
+
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "filled anew": filled_anew,
     "drawn into": drawn_into,
@@ -122,6 +132,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "vector in place": vector_in_place,
     "sparse": added_to_sparse,
     "caught": caught,
+    "compared with None": compared_with_none,
     "objects": of_objects,
     "repeated": lambda x: ([1, 2] * x.astype(int).max(), (x.astype(int)[1] + 1) * "ab"),
     "an axis twice": lambda x: np.roll(x, (1, 2), axis=(0, 0)),
