@@ -1,4 +1,7 @@
-"""Arrays that ``options(pedantic=True)`` makes read-only as long as calls on them are pending."""
+"""Arrays that are read-only as long as calls on them are pending.
+
+These are large ones that the program may change unseen; with ``options(pedantic=True)`` all.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Site(NamedTuple):
 
     @classmethod
     def of_caller(cls) -> Site:
-        """Return the innermost line outside of this package and NumPy."""
+        """Return the innermost line outside of this package, NumPy and pandas."""
         frame = sys._getframe(3)  # the callers of this are called by this package
         while _is_library(frame.f_globals.get("__name__", "")) and frame.f_back is not None:
             frame = frame.f_back
