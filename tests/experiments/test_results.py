@@ -145,3 +145,8 @@ def test_plot_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ResultsError, match="cannot write the plot"):
         write_plot(summarise(RECORDS, WAYS), SWEEP, tmp_path / "file", "histogram")
+
+
+def test_runs_of_what_was_not_to_be_run_are_named() -> None:
+    with pytest.raises(ResultsError, match="runs of .*, but only a were to be run"):
+        summarise(RECORDS, ["a"])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from spliter_experiments.harness.errors import ResultsError
 from spliter_experiments.harness.records import Record
 
 FEWEST = 5
@@ -66,7 +67,17 @@ def summarise(
     """Summarize runs per engine, configuration and x value, sorted along the x-axis.
 
     At each x value they are in the order of `configurations`.
+
+    Raises
+    ------
+    ResultsError
+        If a run is of another configuration.
     """
+    if unknown := sorted({record.configuration for record in records} - {*configurations}):
+        raise ResultsError(
+            f"there are runs of {', '.join(unknown)}, but only {', '.join(configurations)} were to "
+            "be run; their records were changed or come from elsewhere: remove them"
+        )
     groups: dict[tuple[float, str, int], list[Record]] = {}
     for record in records:
         key = (record.x, record.engine, configurations.index(record.configuration))
