@@ -148,5 +148,5 @@ def test_plot_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_runs_of_what_was_not_to_be_run_are_named() -> None:
-    with pytest.raises(ResultsError, match="runs of .*, but only a were to be run"):
+    with pytest.raises(ResultsError, match=r"runs of .*, but only a were to be run"):
         summarise(RECORDS, ["a"])
