@@ -266,7 +266,8 @@ IN_AN_ENGINE_WITH_THREADS = """
         while True:
             random.random()
 
-    threading.Thread(target=draw_for_ever, daemon=True).start()
+    for _ in range(4):
+        threading.Thread(target=draw_for_ever, daemon=True).start()
 
     class TestLists(BackendTests):
         backend = "local"
