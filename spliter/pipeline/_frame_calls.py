@@ -18,8 +18,8 @@ from spliter._errors import WholeArrayError
 from spliter.pipeline._annotations.pandas import METHODS
 from spliter.pipeline._annotations.rows import RowsCall, Rule
 from spliter.pipeline._capture import capture, plain
-from spliter.pipeline._graph import ArrayMeta, FrameMeta, Meta, meta_of
-from spliter.pipeline._lazy import Lazy, computed, is_capturable, is_frame, lazies_in
+from spliter.pipeline._graph import ArrayMeta, FrameMeta, Graph, Meta, meta_of
+from spliter.pipeline._lazy import Lazy, compute, computed, is_capturable, is_frame, lazies_in
 
 SCALARS: Final = (type, np.dtype, dt.date, dt.timedelta, type(None))
 """Types of arguments without rows, with the scalars of NumPy."""
@@ -93,15 +93,36 @@ def capture_frame(
     except Exception:  # noqa: BLE001 -- the call itself raises the error of the plain program
         is_cut = None
     if rule is None or is_cut is None:
-        return plain(fn, args, kwargs)
+        return run_plain(fn, args, kwargs)
     try:
         annotation = RowsCall(rule, is_cut, _meta_without_rows(fn, args, kwargs))
     except Exception as error:  # noqa: BLE001
         try:
-            return plain(fn, args, kwargs)
+            return run_plain(fn, args, kwargs)
         except WholeArrayError:
             raise error from None
-    return capture(fn, args, kwargs, annotation)
+    return delivered(capture(fn, args, kwargs, annotation))
+
+
+def run_plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a call on evaluated arguments; frames that it returns are lazy again."""
+    return delivered(plain(fn, args, kwargs))
+
+
+def delivered(result: Any) -> Any:
+    """Return a frame as it is; evaluate arrays and numbers, which pandas would not know as lazy.
+
+    Over a Split they stay lazy: they are not here.
+    """
+    if not isinstance(result, Lazy) or isinstance(result._node.meta, FrameMeta):
+        return result
+    graph = result._graph.root()
+    if type(graph) is not Graph:
+        return result
+    value = compute(result)
+    if isinstance(value, np.ndarray) and value.base is not None and value.flags.writeable:
+        graph.is_eager = True  # before pandas 3 a view, through which a frame may change
+    return value
 
 
 def _is_row(value: Any, *others: Any) -> bool:
@@ -176,6 +197,8 @@ def _same_labels(one: FrameMeta, other: FrameMeta) -> bool:
 def _is_plain(value: Any, rule: Rule) -> bool:
     """Return whether an argument is the same for all pieces."""
     if np.isscalar(value) or isinstance(value, SCALARS):
+        return True
+    if not rule.aligned and hasattr(type(value), "get_indexer"):  # pandas' indexes do not change
         return True
     return (
         not rule.aligned and isinstance(value, list | tuple | set | dict) and not lazies_in(value)

@@ -24,7 +24,14 @@ from spliter.pipeline._annotations.pandas import (
 )
 from spliter.pipeline._annotations.rows import CHOOSE, OPERATOR, WHOLE, Rule
 from spliter.pipeline._capture import LAZY_CLASSES, capture, plain, rewrapped
-from spliter.pipeline._frame_calls import call_method, capture_frame, method_of, operand_meta
+from spliter.pipeline._frame_calls import (
+    call_method,
+    capture_frame,
+    delivered,
+    method_of,
+    operand_meta,
+    run_plain,
+)
 from spliter.pipeline._graph import FrameMeta
 from spliter.pipeline._lazy import (
     BINARY,
@@ -107,10 +114,12 @@ class LazyFrame(Lazy):
             return found
         if name in ("eval", "query"):  # they look names up in the frame of their caller's caller
             root = self._graph.root()
-            return lambda *args, **kwargs: rewrapped(found(*args, **{"level": 1, **kwargs}), root)
+            return lambda *args, **kwargs: delivered(
+                rewrapped(found(*args, **{"level": 1, **kwargs}), root)
+            )
         if isinstance(found, types.MethodType):
             return functools.partial(call_method, self, name)
-        return rewrapped(found, self._graph.root())
+        return delivered(rewrapped(found, self._graph.root()))
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Evaluate, and set an attribute of the value."""
@@ -147,7 +156,7 @@ class LazyFrame(Lazy):
         """Return columns, or the rows where a mask is true."""
         rule = CHOOSE if isinstance(key, LazyFrame) else COLUMNS
         if rule is COLUMNS and (self._meta.empty.ndim == 1 or not _are_columns(key)):
-            return plain(operator.getitem, (self, key), {})
+            return run_plain(operator.getitem, (self, key), {})
         return capture_frame(operator.getitem, rule, (self, key), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -161,7 +170,7 @@ class LazyFrame(Lazy):
         """Capture a call of a ufunc."""
         fn = ufunc if method == "__call__" else getattr(ufunc, method)
         if method != "__call__" or kwargs or ufunc.nout > 1 or ufunc.signature:
-            return plain(fn, inputs, kwargs)
+            return run_plain(fn, inputs, kwargs)
         return capture_frame(fn, OPERATOR, inputs, {})
 
 
@@ -170,7 +179,7 @@ def _operate(function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
 
 
 def _evaluating(name: str) -> Callable[..., Any]:
-    return lambda value, *args: plain(method_of(name), (value, *args), {})
+    return lambda value, *args: run_plain(method_of(name), (value, *args), {})
 
 
 def _in_place(name: str) -> Callable[..., Any]:
@@ -184,7 +193,7 @@ def _in_place(name: str) -> Callable[..., Any]:
         else:
             node = value._node
             compute(value)
-            node.data = plain(changing, (value, other), {})
+            node.data = changing(node.data, computed(other))
         return value
 
     return change
@@ -235,7 +244,7 @@ class LazyIndexer:
                 return capture_frame(rows_at, CHOOSE, (self._value, mask), {})
             if self._value.ndim == 2 and len(columns) == 1 and _are_columns(*columns):
                 return self._value[columns[0]].loc[mask]
-        return plain(_item, (self._value, self._name, key), {})
+        return run_plain(_item, (self._value, self._name, key), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Evaluate, and set values."""

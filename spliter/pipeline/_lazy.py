@@ -97,6 +97,9 @@ class Lazy:
     def __contains__(self, item: Any) -> bool:
         return item in compute(self)
 
+    def __delitem__(self, key: Any) -> None:
+        del compute(self)[computed(key)]
+
     def __hash__(self) -> int:
         """Return the hash of a number; arrays and frames have none."""
         return hash(compute(self))

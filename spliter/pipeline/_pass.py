@@ -91,18 +91,19 @@ class Unfinished:
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Any:
         """Return the typings of the reduction, without its last step."""
         for typing in self.annotation.typings(call, known):
-            outputs = tuple(
+            kinds = [kind for kind in typing.outputs if isinstance(kind, Reduction)]
+            if len(kinds) < len(typing.outputs):
+                continue  # it cuts along another axis, and partial results have no axes
+            outputs = [
                 Reduction(
                     None,
                     kind.merge_two,
                     takes_start=kind.takes_start,
                     commutative=kind.commutative,
                 )
-                if isinstance(kind, Reduction)
-                else kind
-                for kind in typing.outputs
-            )
-            yield Typing(typing.inputs, outputs, typing.length)
+                for kind in kinds
+            ]
+            yield Typing(typing.inputs, tuple(outputs), typing.length)
 
     def metas(self, call: Call) -> Any:
         """Return nothing: a partial result may be a tuple."""

@@ -53,6 +53,25 @@ def test_results_with_rows_are_blocked_alike(batch: Any) -> None:
     close(np.concatenate(found), standardized(TABLE))
 
 
+@pytest.mark.parametrize("name", ["min", "max", "mean", "std", "var", "argmin", "argmax"])
+@pytest.mark.parametrize("batch", ["auto", 1, 7])
+def test_blocks_in_the_order_of_fortran_are_reduced(name: str, batch: Any) -> None:
+    parts = split([np.asfortranarray(block) for block in blocks(TABLE)])
+    with options(batch=batch), parts:
+        found = pipeline(lambda x: getattr(x * 1, name)(axis=0))(parts)
+    close(found, getattr(TABLE, name)(axis=0))
+
+
+def test_indexes_of_small_results_choose_rows() -> None:
+    def largest(df: Any) -> Any:
+        top = df["k"].value_counts().head(1)
+        return df[df["k"].isin(top.index)]["v"].sum()
+
+    frame = pd.DataFrame({"k": [1, 2, 2, 3], "v": [1.0, 2.0, 4.0, 8.0]})
+    with split([frame.iloc[:2], frame.iloc[2:]]) as parts:
+        assert pipeline(largest)(parts) == 6
+
+
 def test_aligned_collections_are_as_many_arguments() -> None:
     expected = summary(TABLE, WEIGHTS)
     with options(batch=7):

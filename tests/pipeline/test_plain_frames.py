@@ -73,12 +73,50 @@ def by_numbers(df: Any) -> Any:
     )
 
 
+def columns_changed_in_place(df: Any) -> Any:
+    column, part, ordered = df["f"], df[["f", "g"]], df["f"].sort_values()
+    column += df["g"]
+    part /= part.iloc[0]
+    ordered += 1
+    wide = df.pivot_table(index="k", columns="g", values="f")
+    wide[4.0] += 1
+    df.iloc[:, 1] += 1
+    return column, part, ordered, wide, df
+
+
+def given_to_new_series(df: Any) -> Any:
+    array, largest = df["f"].to_numpy() * 2, df["k"].max()
+    series = pd.Series(array)
+    array += 1
+    series.iloc[0] = 99.0
+    flags = pd.Series([1, 2, 3, 4, 5]) | (df["k"].to_numpy() + 1)
+    above = pd.DataFrame({"f": [1.0, 9.0]}) > df["f"].mean()
+    return series, flags, largest in df.index, isinstance(largest, np.integer), above
+
+
+def groups_and_windows(df: Any) -> Any:
+    groups, largest = df.groupby("k").agg(x=("f", "sum")), df["k"].max()
+    return (
+        groups.assign(m=df["f"].mean()),
+        groups.loc[largest],
+        groups.head(largest),
+        groups.loc[df["k"].unique()],
+        df[["f"]].rolling(largest).sum(),
+        pd.concat([df, df]).assign(m=df["f"].mean()),
+        df["k"].replace({largest: 0}),
+        list(pd.RangeIndex(largest)),
+    )
+
+
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "added in place": added_in_place,
     "sorted and set": sorted_and_set,
     "set by a nullable mask": set_by_a_nullable_mask,
     "chosen by arrays": chosen_by_arrays,
     "by numbers": by_numbers,
+    "columns changed in place": columns_changed_in_place,
+    "given to new series": given_to_new_series,
+    "groups and windows": groups_and_windows,
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -86,8 +86,13 @@ class Aggregates:
             return replace(self, name=self.combining)(partial)
         grouped = partial.groupby(self.by, **self.options)
         counts = [each for each in partial.columns if each.endswith(COUNT)]
-        sums = grouped[self.selection or self.columns(partial.drop(columns=counts))].sum()
-        return sums / grouped[counts].sum().to_numpy().reshape(sums.shape)
+        columns = self.columns(partial.drop(columns=counts))
+        result = grouped[self.selection or columns].sum()
+        counted = grouped[counts].sum()[counts].to_numpy()
+        if result.ndim == 1:
+            return result / counted[:, 0]
+        result[columns] = result[columns] / counted
+        return result
 
     def is_for(self, frame: Any) -> bool:
         """Return whether aggregates of pieces give those of the frame."""
@@ -98,11 +103,8 @@ class Aggregates:
             and all(isinstance(each, str) for each in frame.columns)
             and len({*self.keys, *columns}) == len(self.keys) + len(columns)
             and (self.name == "count" or all(map(is_number, dtypes)))
-            and (self.name != "mean" or self._has_mean(dtypes))
+            and (self.name != "mean" or all(map(has_double_mean, dtypes)))
         )
-
-    def _has_mean(self, dtypes: Sequence[Any]) -> bool:
-        return self.options.get("as_index", True) and all(map(has_double_mean, dtypes))
 
 
 AGGREGATES: Final = ("sum", "min", "max", "count", "mean")
