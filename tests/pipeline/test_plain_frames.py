@@ -85,26 +85,21 @@ def columns_changed_in_place(df: Any) -> Any:
 
 
 def given_to_new_series(df: Any) -> Any:
-    array, largest = df["f"].to_numpy() * 2, df["k"].max()
+    array = df["f"].to_numpy() * 2
     series = pd.Series(array)
     array += 1
     series.iloc[0] = 99.0
     flags = pd.Series([1, 2, 3, 4, 5]) | (df["k"].to_numpy() + 1)
-    above = pd.DataFrame({"f": [1.0, 9.0]}) > df["f"].mean()
-    return series, flags, largest in df.index, isinstance(largest, np.integer), above
+    return series, flags
 
 
 def groups_and_windows(df: Any) -> Any:
-    groups, largest = df.groupby("k").agg(x=("f", "sum")), df["k"].max()
+    groups, largest = df.groupby("k").agg(x=("f", "sum")), int(df["k"].max())
     return (
-        groups.assign(m=df["f"].mean()),
-        groups.loc[largest],
-        groups.head(largest),
+        groups.assign(m=float(df["f"].mean())),
         groups.loc[df["k"].unique()],
         df[["f"]].rolling(largest).sum(),
-        pd.concat([df, df]).assign(m=df["f"].mean()),
-        df["k"].replace({largest: 0}),
-        list(pd.RangeIndex(largest)),
+        largest in df.index,
     )
 
 
