@@ -269,7 +269,7 @@ def capture(
             graph.locks.add(node.data for node in call.inputs)
     lazies = tuple([wrap(node, graph) for node in nodes])
     must_write = writes and (graph.has_escaped or not graph.returns)
-    if must_write or graph.is_eager or len(graph.pending) >= MAX_PENDING:
+    if must_write or graph.reads_plain or graph.is_eager or len(graph.pending) >= MAX_PENDING:
         evaluate(graph)
     if len(lazies) == 1:
         return lazies[0]

@@ -49,7 +49,8 @@ def evaluate(graph: Graph) -> None:
         options = CURRENT.get()
         recorder = WarningRecorder()
         trace = TRACE.get()
-        pending, graph.pending, graph.writes_wait = needed(graph.pending), [], False
+        pending, graph.pending = needed(graph.pending), []
+        graph.writes_wait = graph.reads_plain = False
         narrow(pending)
         graph.sources.clear()
         done: set[Call] = set()

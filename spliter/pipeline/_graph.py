@@ -305,6 +305,8 @@ class Graph:
         """Whether it may change arrays unseen, so that no call must wait."""
         self.writes_wait = False
         """Whether pending calls change arrays, maybe in memory that others share."""
+        self.reads_plain = False
+        """Whether they read arrays that the program may change unseen, so must not wait."""
         self.was_planned = False
         """Whether a value was too large to run all calls at once."""
         self.merged_into: Graph | None = None
@@ -348,19 +350,20 @@ class Graph:
         return node
 
     def operand(self, data: Any) -> Node:
-        """Return the node of an array or frame that the program may change while calls wait.
+        """Return the node of an array or frame that the program may change unseen.
 
-        Such a change is not seen, so that of a large array is prevented: others are copied.
+        Small arrays are copied, and those that tasks get. Else the calls that read them run at
+        once, in a decorated function.
         """
         node = self.sources.get(id(data))
         if node is not None and node.data is data and node.is_held:
             return node
         if not isinstance(data, np.ndarray):
             return Node(data.copy(deep=False), None, meta_of(data))
-        if data.nbytes <= MAX_COPIED_NBYTES and not self.writes_wait:
+        is_small = data.nbytes <= MAX_COPIED_NBYTES and not self.writes_wait
+        if is_small or type(self) is not Graph:
             return Node(data.copy("K"), None, meta_of(data))
-        if self.returns:
-            self.locks.add([data])
+        self.reads_plain = self.returns
         return self.source(data)
 
     def add_view(self, view: Any, base: Any, index: Any) -> None:
@@ -402,6 +405,7 @@ class Graph:
             self.has_escaped |= other.has_escaped
             self.is_eager |= other.is_eager
             self.writes_wait |= other.writes_wait
+            self.reads_plain |= other.reads_plain
             self.was_planned |= other.was_planned
             other.pending, other.sources, other.views, other.merged_into = [], {}, [], self
 

@@ -1,7 +1,4 @@
-"""Arrays that are read-only as long as calls on them are pending.
-
-These are large ones that the program may change unseen; with ``options(pedantic=True)`` all.
-"""
+"""Arrays that ``options(pedantic=True)`` makes read-only as long as calls on them are pending."""
 
 from __future__ import annotations
 

@@ -58,9 +58,11 @@ class Along:
         ------
         numpy.exceptions.AxisError
             If the array has no such axis.
+        UnforeseenResultError
+            If the arguments are not those of one result for each place.
         """
         if isinstance(call.kwargs.get("q"), _SEVERAL):  # several percentiles
-            return None
+            raise UnforeseenResultError
         ndim = len(_shape(call))
         axis = call.kwargs.get("axis", self.default)
         if axis is None:
