@@ -198,7 +198,7 @@ def rewrapped(result: Any, graph: Graph) -> Any:
     """
     is_plain = not graph.returns or not is_array(result)
     if is_plain and isinstance(result, np.ndarray) and result.base is not None:
-        graph.is_eager = True
+        graph.is_eager |= result.flags.writeable
     if not graph.returns or isinstance(result, CONSTANTS):
         return result
     if is_capturable(result):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import operator
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -119,9 +120,14 @@ def delivered(result: Any) -> Any:
     if type(graph) is not Graph or isinstance(result._node.meta, FrameMeta) or _is_number(result):
         return result
     value = compute(result)
-    if isinstance(value, np.ndarray) and value.base is not None and value.flags.writeable:
-        graph.is_eager = True  # before pandas 3 a view, through which a frame may change
+    graph.is_eager |= _may_be_view(value)
     return value
+
+
+def _may_be_view(value: Any) -> bool:
+    """Return whether a frame may change through an array; views of pandas 3 are read-only."""
+    is_view = isinstance(value, np.ndarray) and value.base is not None and value.flags.writeable
+    return is_view and sys.modules["pandas"].__version__ < "3"
 
 
 def _is_number(value: Lazy) -> bool:
