@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import operator
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -119,15 +118,7 @@ def delivered(result: Any) -> Any:
     graph = result._graph.root() if isinstance(result, Lazy) else None
     if type(graph) is not Graph or isinstance(result._node.meta, FrameMeta) or _is_number(result):
         return result
-    value = compute(result)
-    graph.is_eager |= _may_be_view(value)
-    return value
-
-
-def _may_be_view(value: Any) -> bool:
-    """Return whether a frame may change through an array; views of pandas 3 are read-only."""
-    is_view = isinstance(value, np.ndarray) and value.base is not None and value.flags.writeable
-    return is_view and sys.modules["pandas"].__version__ < "3"
+    return compute(result)
 
 
 def _is_number(value: Lazy) -> bool:

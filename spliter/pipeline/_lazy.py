@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 import sys
 import weakref
@@ -196,9 +197,16 @@ def is_capturable(value: Any) -> bool:
 
 
 def is_frame(value: Any) -> bool:
-    """Return whether a value is a frame or series of pandas."""
+    """Return whether a value is a frame or series of pandas whose calls can be captured."""
     pandas = sys.modules.get("pandas")
-    return pandas is not None and type(value) in (pandas.DataFrame, pandas.Series)
+    return pandas is not None and type(value) in _frame_classes(pandas)
+
+
+@functools.cache
+def _frame_classes(pandas: Any) -> tuple[type, ...]:
+    """Return the classes of frames; none before pandas 3, whose frames are views of each other."""
+    is_new = int(pandas.__version__.partition(".")[0]) >= 3
+    return (pandas.DataFrame, pandas.Series) if is_new else ()
 
 
 def is_array(value: Any) -> bool:

@@ -77,8 +77,8 @@ class SplitGraph(Graph):
         else:
             raise InvalidArgumentError(
                 f"the blocks of this Split are of type {type(example).__name__}, and a pipeline "
-                "over a Split takes NumPy arrays of numbers and frames of pandas; call it in a "
-                "task, on each block"
+                "over a Split takes NumPy arrays of numbers and frames of pandas 3 or later; call "
+                "it in a task, on each block"
             )
         node = Node(None, Call(_rows_of_split, (), {}, ELEMENTWISE), meta)
         self.kinds[node] = ROWS

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from spliter import InvalidArgumentError, split
 from spliter.pipeline import (
     Groups,
     Reduction,
     Rows,
+    _lazy,
     broadcast,
     options,
     pipeline,
@@ -80,3 +83,24 @@ def test_filters_keep_their_labels_and_chain() -> None:
         merged = pipeline(add_places)(FRAME, PLACES)
     pd.testing.assert_frame_equal(found, cleaned(filtered(cleaned(FRAME))))
     pd.testing.assert_frame_equal(merged.reset_index(drop=True), with_places(FRAME, PLACES))
+
+
+@pytest.fixture
+def older_pandas(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(pd, "__version__", "2.3.3")
+    _lazy._frame_classes.cache_clear()
+    yield
+    monkeypatch.undo()
+    _lazy._frame_classes.cache_clear()
+
+
+@pytest.mark.usefixtures("older_pandas")
+def test_frames_before_pandas_3_run_plain() -> None:
+    def largest_two(frame: Any) -> Any:
+        assert type(frame) is pd.DataFrame
+        return frame["count"].nlargest(2).tolist()
+
+    with options(batch=2):
+        assert pipeline(largest_two)(FRAME) == [9, 5]
+    with split([FRAME]) as parts, pytest.raises(InvalidArgumentError, match="pandas 3 or later"):
+        pipeline(largest_two)(parts)
