@@ -31,14 +31,13 @@ from spliter.pipeline._elementwise import (
     assign,
     assigned,
 )
-from spliter.pipeline._graph import DTYPES, ArrayMeta, FrameMeta, Shape, meta_of
+from spliter.pipeline._graph import DTYPES, ArrayMeta, Shape, meta_of
 from spliter.pipeline._lazy import (
     BINARY,
     Lazy,
     compute,
     computed,
     is_array,
-    is_frame,
 )
 from spliter.pipeline._site import refuse_positions
 
@@ -300,8 +299,8 @@ def _in_place(name: str) -> Callable[[LazyArray, Any], Any]:
     evaluating = in_place(name)
 
     def change(self: LazyArray, other: Any) -> Any:
-        # Its ufunc takes the vectors that `@=` refuses; series become the result.
-        if name == "matmul" or is_frame(other) or _is_lazy_frame(other):
+        # Its ufunc takes the vectors that `@=` refuses; sparse arrays and series are the result.
+        if name == "matmul" or not (type(other) in _USUAL or is_operand(other)):
             return evaluating(self, other)
         return captured(self, other) if self._meta.shape else applied(self, other)
 
@@ -348,10 +347,6 @@ def _call_method(method: Callable[..., Any], value: LazyArray, *args: Any, **kwa
     if function is _clip or (function is not None and function in FUNCTIONS):
         return function(value, *args, **kwargs)
     return plain(method, (value, *args), kwargs)
-
-
-def _is_lazy_frame(value: Any) -> bool:
-    return isinstance(value, Lazy) and isinstance(value._node.meta, FrameMeta)
 
 
 def _is_mask(key: Any) -> bool:

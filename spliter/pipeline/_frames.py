@@ -328,6 +328,7 @@ def _group(value: LazyFrame, by: Any = None, **kwargs: Any) -> Any:
     empty = value._meta.empty
     if empty.ndim == 1 or not _are_columns(by) or kwargs.keys() - GROUP_OPTIONS:
         return plain(method_of("groupby"), (value, by), kwargs)
+    by = by if isinstance(by, str) else [*by]  # as they are now
     return LazyGroupBy(value, by, kwargs, empty.groupby(by, **kwargs))  # raises of missing columns
 
 

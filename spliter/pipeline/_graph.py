@@ -360,8 +360,8 @@ class Graph:
             return node
         if not isinstance(data, np.ndarray):
             return Node(data.copy(deep=False), None, meta_of(data))
-        is_small = data.nbytes <= MAX_COPIED_NBYTES and not self.writes_wait
-        if is_small or type(self) is not Graph:
+        is_small = data.nbytes <= MAX_COPIED_NBYTES and 0 not in data.strides  # of the same order
+        if (is_small and not self.writes_wait) or type(self) is not Graph:
             return Node(data.copy("K"), None, meta_of(data))
         self.reads_plain = self.returns
         return self.source(data)

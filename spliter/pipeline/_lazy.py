@@ -220,4 +220,6 @@ def as_argument(value: Any, graph: Graph) -> Any:
         return value._node
     if type(value) is np.ndarray and not value.ndim:
         return value.copy()  # the program may change what it is a view of
+    if type(value) in (list, dict, set):
+        return value.copy()  # as it is now
     return graph.operand(value) if is_capturable(value) else value

@@ -117,7 +117,11 @@ def _as_node(value: Any, kind: AnyType, graph: Graph) -> Any:
         return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
         return value
-    node = graph.source(value)
+    is_changed = isinstance(kind, Mut)
+    if is_changed:
+        graph.reads_plain = graph.returns  # the program may read it at any time
+    is_operand = is_capturable(value) and not is_changed
+    node = graph.operand(value) if is_operand else graph.source(value)
     inner = kind.type if isinstance(kind, Mut) else kind
     if isinstance(inner, SplitType):
         node.type = inner

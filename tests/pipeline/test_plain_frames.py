@@ -103,12 +103,22 @@ def groups_and_windows(df: Any) -> Any:
     )
 
 
+def keys_that_grow(df: Any) -> Any:
+    keys: list[str] = []
+    found = []
+    for key in ("k", "g"):
+        keys.append(key)
+        found += [df.groupby(keys)["f"].sum(), df[keys], df[df["k"].isin([1])].drop(columns=keys)]
+    return found
+
+
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "added in place": added_in_place,
     "sorted and set": sorted_and_set,
     "set by a nullable mask": set_by_a_nullable_mask,
     "chosen by arrays": chosen_by_arrays,
     "by numbers": by_numbers,
+    "keys that grow": keys_that_grow,
     "columns changed in place": columns_changed_in_place,
     "given to new series": given_to_new_series,
     "groups and windows": groups_and_windows,

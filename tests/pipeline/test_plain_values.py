@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from spliter.pipeline import lazy, options, pipeline
+from spliter.pipeline import Rows, lazy, mut, options, pipeline, splittable
 from tests.pipeline.test_user_programs import check
 
 MATRIX = np.matrix([[1.0, 2.0], [0.0, 1.0]])
@@ -106,7 +106,34 @@ def multiplied(x: Any) -> Any:
 def added_to_sparse(x: Any) -> Any:
     square = x[:4].reshape(2, 2)
     rows = scipy.sparse.csr_array(MATRIX)
-    return rows + square, square - rows, rows @ square, rows.multiply(square).toarray()
+    total = square * 1
+    total += rows
+    return rows + square, square - rows, rows @ square, rows.multiply(square).toarray(), total
+
+
+@splittable(total=mut(Rows()), more=Rows(), returns=None)
+def increase(total: Any, more: Any) -> None:
+    total += more
+
+
+multiply = splittable(lambda a, b: a * b, a=Rows(), b=Rows(), returns=Rows())
+
+
+def given_to_annotated_functions(x: Any) -> Any:
+    total, factors = np.zeros(8), np.ones(8)
+    increase(total, x)
+    found = total.sum(), total * 2
+    product = multiply(x, factors)
+    factors[:] = 0
+    return found, product
+
+
+def lists_that_grow(x: Any) -> Any:
+    edges, found = [0.0], []
+    for at in range(3):
+        edges.append(at + 2.0)
+        found += [np.digitize(x, edges), np.isin(x, edges)]
+    return found
 
 
 def compared_with_none(x: Any) -> Any:
@@ -133,6 +160,8 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "sparse": added_to_sparse,
     "caught": caught,
     "compared with None": compared_with_none,
+    "given to annotated functions": given_to_annotated_functions,
+    "lists that grow": lists_that_grow,
     "objects": of_objects,
     "repeated": lambda x: ([1, 2] * x.astype(int).max(), (x.astype(int)[1] + 1) * "ab"),
     "an axis twice": lambda x: np.roll(x, (1, 2), axis=(0, 0)),
@@ -181,12 +210,13 @@ def test_copies_keep_the_order_in_memory(batch: Any) -> None:
         first += 1
         second[second > 5] = 0
         third[:] = 1
-        results = first, second, third, copy.copy(x)
+        results = first, second, third, copy.copy(x), x * column
         for each in results:
             each.T.ravel()[1:3] = 7
         return results
 
     x = np.asfortranarray(np.arange(12.0).reshape(4, 3))
+    column = np.broadcast_to(np.arange(4.0)[:, None], (4, 3))
     expected = body(x.copy("K"))
     with options(batch=batch):
         found = pipeline(body)(x.copy("K"))
