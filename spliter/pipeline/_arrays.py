@@ -6,11 +6,13 @@ import contextlib
 import functools
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
 import numpy as np
 
+from spliter._errors import InvalidArgumentError
 from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._annotations.rows import CHOOSE, OPERATOR, RowsCall, Rule
 from spliter.pipeline._array_calls import capture_function, capture_ufunc, is_operand
@@ -39,7 +41,7 @@ from spliter.pipeline._lazy import (
     computed,
     is_array,
 )
-from spliter.pipeline._site import refuse_positions
+from spliter.pipeline._site import Site
 
 _USUAL = {int, float, np.ndarray}
 """Most frequent classes of operands: arrays of objects are refused later."""
@@ -115,7 +117,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Evaluate, and return the array."""
         if self.dtype == bool and dtype is not None and np.dtype(dtype).kind == "i":
-            refuse_positions()
+            _refuse_positions()
         return super().__array__(dtype, copy)
 
     def __bytes__(self) -> bytes:
@@ -264,6 +266,21 @@ def _copy(value: Any, order: Any) -> Any:
 
 
 LAZY_CLASSES[ArrayMeta] = LazyArray
+
+
+def _refuse_positions() -> None:
+    """Raise if pandas takes lazy flags for positions, as they are no array to it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the caller's caller is pandas.
+    """
+    if sys._getframe(2).f_globals.get("__name__", "").startswith("pandas."):
+        raise InvalidArgumentError(
+            f"{Site.of_caller()} chooses rows of an index or a frame of pandas by a lazy array of "
+            "flags, which pandas would take for positions; pass numpy.asarray(flags)"
+        )
 
 
 def _operator(name: str, *, reflected: bool) -> Callable[[LazyArray, Any], Any]:

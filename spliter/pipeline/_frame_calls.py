@@ -113,7 +113,7 @@ def delivered(result: Any) -> Any:
     """Return a frame or a number as it is; evaluate arrays, which pandas would not know as lazy.
 
     Over a Split they stay lazy: they are not here. So do numbers, as then what the program holds
-    would be stored for each: a sum at the end of 10 calls took 1.5 times as long.
+    would be stored for each: the workload crime-index took 1.5 times as long.
     """
     graph = result._graph.root() if isinstance(result, Lazy) else None
     if type(graph) is not Graph or isinstance(result._node.meta, FrameMeta) or _is_number(result):

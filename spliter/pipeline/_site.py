@@ -6,8 +6,6 @@ import functools
 import sys
 from typing import Any, NamedTuple
 
-from spliter._errors import InvalidArgumentError
-
 
 class Site(NamedTuple):
     """Line of the user's program that made a call."""
@@ -32,18 +30,3 @@ class Site(NamedTuple):
 @functools.cache
 def _is_library(module: str) -> bool:
     return module.startswith(("spliter.pipeline.", "numpy.", "pandas."))
-
-
-def refuse_positions() -> None:
-    """Raise if pandas takes lazy flags for positions, as they are no array to it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the caller's caller is pandas.
-    """
-    if sys._getframe(2).f_globals.get("__name__", "").startswith("pandas."):
-        raise InvalidArgumentError(
-            f"{Site.of_caller()} chooses rows of an index or a frame of pandas by a lazy array of "
-            "flags, which pandas would take for positions; pass numpy.asarray(flags)"
-        )
