@@ -14,7 +14,7 @@ from spliter.pipeline._options import CURRENT, Options
 from spliter.pipeline._planner import Plan, Stage, needed, plan_for
 from spliter.pipeline._program import compile_stage
 from spliter.pipeline._results import Arrays, Pieces, check_nothing
-from spliter.pipeline._runner import Failure, forget_frames, run_batches
+from spliter.pipeline._runner import Failure, run_batches
 from spliter.pipeline._site import Site
 from spliter.pipeline._types import Axis
 from spliter.pipeline._warnings import WarningRecorder
@@ -53,24 +53,60 @@ def evaluate(graph: Graph) -> None:
         graph.writes_wait = graph.reads_plain = False
         narrow(pending)
         graph.sources.clear()
-        done: set[Call] = set()
         try:
-            while remaining := [call for call in pending if call not in done]:
+            while remaining := [call for call in pending if not call.has_run]:
                 made = plan_for(options, remaining)
                 graph.was_planned |= not all(stage.is_whole for stage in made.stages)
                 if trace is not None:
                     trace.append((str(Site.of_caller()), made))
                 for stage in made.stages:
-                    done.update(call for call, _ in stage.calls if call.writes)
                     _run_stage(stage, options, recorder)
-                    done.update(call for call, _ in stage.calls)
                     _free(stage.last_read)
+        except Exception as error:
+            lose((call for call in pending if not call.has_run), error)
+            raise
         finally:
-            # A failed call fails again if its result is used; arrays are not changed twice.
-            graph.pending = [call for call in pending if call not in done]
+            graph.pending = [call for call in pending if not call.has_run]
             graph.settle_views()
             graph.end()
         recorder.report()
+
+
+class LostGraph(Graph):
+    """The graph of values whose calls will not run: what any use of them raises.
+
+    Parameters
+    ----------
+    error : Exception
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(returns=True)
+        self.error, self.traceback = error, error.__traceback__
+
+    def root(self) -> Graph:
+        """Raise the error again."""
+        raise self.error.with_traceback(self.traceback)
+
+
+def lose(calls: Iterable[Call], error: Exception) -> None:
+    """Give up calls from the one that failed: the plain program would not have come to the others.
+
+    Parameters
+    ----------
+    calls : iterable of Call
+        In program order, all that have not run.
+    error : Exception
+        What the first of them has raised, if none is marked as the one that failed.
+    """
+    calls = list(calls)
+    failed = next((at for at, call in enumerate(calls) if call.error is error), 0)
+    graph = LostGraph(error)
+    for call in calls[failed:]:
+        call.has_run = True
+        for _, node in call.live_outputs():
+            if node.lazy is not None and (lost := node.lazy()) is not None:
+                lost._graph = graph
 
 
 def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> None:
@@ -84,6 +120,8 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
         else Pieces(kind)
         for _, kind, node in program.results
     ]
+    for call, _ in stage.calls:
+        call.has_run = bool(call.writes)  # arrays are not changed twice
     failure = run_batches(program, options, collectors, recorder)
     if failure is not None:
         _handle(failure, stage, recorder)
@@ -92,10 +130,14 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
         node.finish(collector.finish())
     for node, array in program.allocated:
         node.finish(array)
+    for call, _ in stage.calls:
+        call.has_run = True
 
 
 def _handle(failure: Failure, stage: Stage, recorder: WarningRecorder) -> None:
     """Run the calls of a stage again, on whole values, so that errors are the plain program's."""
+    failed = stage.calls[0][0] if stage.writes else failure.call  # may read what is half written
+    failed.error = failure.error
     if isinstance(failure.error, SplIterError):
         raise failure.error from failure.error.__cause__
     if (failures := FAILURES.get()) is not None:
@@ -107,7 +149,6 @@ def _handle(failure: Failure, stage: Stage, recorder: WarningRecorder) -> None:
             + ", ".join(_described(node) for node in dict.fromkeys(stage.writes))
         )
         raise failure.error
-    forget_frames(failure)
     recorder.found.clear()  # the whole calls are recorded again
     run_whole([call for call, _ in stage.calls], recorder)
 
@@ -145,9 +186,15 @@ def run_whole(
     last_of = {node: call for call in calls for node in call.inputs}
     for call in calls:
         args, kwargs = call.filled(value_of)
-        out = _target(call)
-        with recorder.errstate(call.errstate, lambda call=call: call):  # type: ignore[misc]
-            result = call.fn(*args, **kwargs) if out is None else call.fn(*args, **kwargs, out=out)
+        if (out := _target(call)) is not None:
+            kwargs["out"] = out
+        call.has_run = bool(call.writes)
+        try:
+            with recorder.errstate(call.errstate, lambda call=call: call):  # type: ignore[misc]
+                result = call.fn(*args, **kwargs)
+        except Exception as error:
+            call.error = error
+            raise
         results = result if isinstance(result, tuple | list) else (result,)
         if 1 < len(call.outputs) != len(results):
             raise AnnotationError(
@@ -158,6 +205,7 @@ def run_whole(
             check_nothing(result, call)
         for number, node in call.live_outputs():
             node.finish(results[number] if len(call.outputs) > 1 else result)
+        call.has_run = True
         _free(node for node in call.inputs if node in last_read and last_of[node] is call)
 
 

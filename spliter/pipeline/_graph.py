@@ -208,8 +208,8 @@ class Call:
     """
 
     __slots__ = (
-        "annotation", "args", "errcall", "errstate", "fn", "inputs", "into", "kwargs", "number",
-        "outputs", "site", "writes",
+        "annotation", "args", "errcall", "error", "errstate", "fn", "has_run", "inputs", "into",
+        "kwargs", "number", "outputs", "site", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -233,6 +233,8 @@ class Call:
         self.site = Site.of_caller()
         self.errstate = np.geterr()
         self.errcall: Any = np.geterrcall()
+        self.error: Exception | None = None
+        self.has_run = False
         self.outputs: tuple[weakref.ref[Node], ...] = ()
 
     @property

@@ -80,17 +80,15 @@ class SplitGraph(Graph):
                 "over a Split takes NumPy arrays of numbers and frames of pandas 3 or later; call "
                 "it in a task, on each block"
             )
-        node = Node(None, Call(_rows_of_split, (), {}, ELEMENTWISE), meta)
+        call = Call(_rows_of_split, (), {}, ELEMENTWISE)
+        call.has_run = True
+        node = Node(None, call, meta)
         self.kinds[node] = ROWS
         return node
 
     def check_at_client(self, node: Node) -> None:
         """Raise if a value is distributed, as the client does not fetch its rows."""
-        meta = node.meta
-        if isinstance(meta, ArrayMeta) and meta.is_known:
-            return
-        self.evaluate()
-        if node not in self.kinds:
+        if not self.is_distributed(node):
             return
         raise WholeArrayError(
             f"{Site.of_caller()} needs all rows of a value over {self.split!r} in the client's "
@@ -100,9 +98,7 @@ class SplitGraph(Graph):
 
     def length_of(self, node: Node) -> int | None:
         """Return the number of rows of a distributed value, counted where they are."""
-        if node not in self.kinds:
-            self.evaluate()
-        if node not in self.kinds:
+        if not self.is_distributed(node):
             return None
         if self.kinds[node] == ROWS:
             self.split.resolve_item_indexes()
@@ -121,9 +117,21 @@ class SplitGraph(Graph):
         narrow(pending)
         self.recorder = WarningRecorder()
         while pending:
-            pending = self._run_pass(pending)
+            before = self.futures, self.carried, {**self.kinds}
+            try:
+                pending = self._run_pass(pending)
+            except Exception:  # values that are needed later are computed anew
+                self.futures, self.carried, self.kinds = before
+                raise
         self.recorder.report()
         return True
+
+    def is_distributed(self, node: Node) -> bool:
+        """Evaluate a value, and return whether it has rows, which stay at the partitions."""
+        if node.call is not None and node not in self.kinds:
+            self.pending.append(node.call)  # it is not pending after a pass that failed
+        self.evaluate()
+        return node in self.kinds
 
     def _run_pass(self, pending: list[Call]) -> list[Call]:
         chosen: list[tuple[Call, Typing]] = []
@@ -142,6 +150,8 @@ class SplitGraph(Graph):
                         self.kinds[node] = typing.outputs[number]
         if chosen:
             self._submit(chosen, postponed)
+        for call, _ in chosen:
+            call.has_run = True
         return postponed
 
     def _typing(self, call: Call) -> Typing:
@@ -385,7 +395,7 @@ def _with_collections(value: Any, graph: SplitGraph) -> Any:
     """
     if isinstance(value, Lazy):
         node = value._node
-        return graph.collection_of(node) if node in graph.kinds else node.data
+        return graph.collection_of(node) if graph.is_distributed(node) else node.data
     if isinstance(value, list | dict):
         for key, each in [*(value.items() if isinstance(value, dict) else enumerate(value))]:
             if lazies_in(each):

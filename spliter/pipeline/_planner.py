@@ -13,6 +13,7 @@ import collections
 import heapq
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
@@ -104,16 +105,23 @@ def needed(pending: Sequence[Call]) -> list[Call]:
     Parameters
     ----------
     pending : sequence of Call
-        In program order.
+
+    Returns
+    -------
+    list of Call
+        In program order, with those whose results they need.
     """
-    wanted: set[Node] = set()
-    chosen = []
-    for call in reversed(pending):
-        live = [node.is_held or node in wanted for _, node in call.live_outputs()]
-        if call.writes or not call.outputs or any(live):
-            wanted.update(call.inputs)
-            chosen.append(call)
-    return chosen[::-1]
+    wanted = [
+        call
+        for call in pending
+        if call.writes or not call.outputs or any(node.is_held for _, node in call.live_outputs())
+    ]
+    chosen = {*wanted}
+    for call in wanted:  # and those that the loop adds
+        makers = {node.call for node in call.inputs if node.call and not node.call.has_run}
+        wanted += makers - chosen
+        chosen |= makers
+    return sorted(chosen, key=operator.attrgetter("number"))
 
 
 def plan_for(options: Options, calls: Sequence[Call]) -> Plan:

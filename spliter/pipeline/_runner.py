@@ -71,15 +71,7 @@ def run_batches(
             f"this process was forked while {call.name} ({call.site}) ran in threads, which it has "
             "not got; leave it by os._exit, or start processes by spawn"
         )
-    failures = sorted(run.failures, key=lambda failure: failure.start)
-    for failure in failures[1:]:
-        forget_frames(failure)
-    return failures[0] if failures else None
-
-
-def forget_frames(failure: Failure) -> None:
-    """Drop the traceback: its frames hold lazy values, so their calls would run once more."""
-    failure.error.__traceback__ = None
+    return min(run.failures, key=lambda failure: failure.start, default=None)
 
 
 def _join(threads: Sequence[threading.Thread]) -> None:

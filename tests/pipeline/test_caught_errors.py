@@ -1,0 +1,138 @@
+"""A body that catches an error goes on as the plain program does: the failed call is given up."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spliter import WholeArrayError, split
+from spliter.pipeline import Rows, lazy, mut, options, pipeline, splittable
+
+VALUES = np.arange(50.0)
+
+
+def in_a_loop(x: Any) -> Any:
+    found: list[Any] = []
+    for shift in range(3):
+        try:
+            with np.errstate(divide="raise"):
+                y = np.log(x - shift)
+            found.append(float(y.sum()))
+        except FloatingPointError as error:
+            found.append(str(error))
+        shifted = (x + shift) * 2
+        found.append(float(shifted.max()))
+    return found
+
+
+def before_the_failed_call(x: Any) -> Any:
+    centred = x - x.mean()
+    try:
+        with np.errstate(divide="raise"):
+            y = np.log(x)
+            z = y + 1
+            z *= 2
+        if y.sum() > 0:
+            return y, z
+    except FloatingPointError:
+        pass
+    return centred * 2
+
+
+def other_errors(x: Any) -> Any:
+    scale = x.max() - x.min()
+    for width in ("a", 0):
+        try:
+            float(np.round(x, width).sum())
+        except TypeError as error:
+            return x / scale, str(error)
+    return None
+
+
+@pytest.mark.parametrize("body", [in_a_loop, before_the_failed_call, other_errors])
+@pytest.mark.parametrize("batch", [7, 100])
+def test_an_error_that_is_caught_does_not_rise_again(body: Callable[..., Any], batch: int) -> None:
+    with options(batch=batch, threads=2):
+        found = pipeline(body)(VALUES)
+    np.testing.assert_equal(found, body(VALUES))
+
+
+@pytest.mark.parametrize("body", [in_a_loop, before_the_failed_call])
+@pytest.mark.parametrize("lengths", [[50], [3, 40, 7]])
+def test_over_a_split_neither(body: Callable[..., Any], lengths: list[int]) -> None:
+    blocks = np.split(VALUES, np.cumsum(lengths)[:-1])
+    with split(blocks) as parts:
+        found = pipeline(body)(parts)
+    if body is before_the_failed_call:
+        assert [len(each) for each in found] == lengths
+        found = np.concatenate(found)
+    np.testing.assert_equal(found, body(VALUES))
+
+
+def test_values_of_a_failed_pass_are_computed_when_they_are_needed() -> None:
+    def body(x: Any) -> Any:
+        positive = x.max() > 0
+        total = (x - x.mean()).sum()
+        with pytest.raises(WholeArrayError, match="sort"):
+            np.sort(x)[0].item()
+        return float(positive), total
+
+    with split(np.split(VALUES, [3, 43])) as parts:
+        assert pipeline(body)(parts) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("batch", [7, 100])
+def test_a_value_without_result_raises_its_error_wherever_it_is_used(batch: int) -> None:
+    x = lazy(VALUES)
+    with np.errstate(divide="raise"):
+        y = np.log(x)
+    after = x + 1
+    depths = []
+    with options(batch=batch):
+        for use in (y.sum, y.sum, lambda: after * 2, lambda: repr(after), y.tolist):
+            with pytest.raises(FloatingPointError, match="divide by zero") as caught:
+                float(use())
+            depths.append(len(traceback.extract_tb(caught.value.__traceback__)))
+        assert depths[-1] <= max(depths[:3])  # tracebacks do not add up
+        np.testing.assert_array_equal(x + 1, VALUES + 1)
+
+
+def test_an_error_from_before_the_try_is_not_swallowed() -> None:
+    def body(x: Any) -> Any:
+        with np.errstate(divide="raise"):
+            np_log = np.log(x)
+        doubled = x * 2
+        with contextlib.suppress(FloatingPointError):
+            assert float(doubled.sum() + np_log.max())
+        return doubled
+
+    with options(batch=7), pytest.raises(FloatingPointError, match="divide by zero"):
+        pipeline(body)(VALUES)
+
+
+def test_arrays_are_changed_up_to_the_failed_call_and_once() -> None:
+    def increment(values: Any) -> None:
+        values += 1
+
+    def body(x: Any, counts: Any) -> Any:
+        splittable(increment, values=mut(Rows()), returns=None)(counts)
+        try:
+            with np.errstate(divide="raise"):
+                y = np.log(x)
+            late = y[:5] * 2
+            if late.sum() > 0:
+                return None
+        except FloatingPointError:
+            return counts[:3] * 2
+        return None
+
+    for batch in (7, 100):
+        counts = np.zeros(20)
+        with options(batch=batch):
+            np.testing.assert_array_equal(pipeline(body)(VALUES, counts), [2, 2, 2])
+        np.testing.assert_array_equal(counts, np.ones(20))
