@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, cast
 
 import numpy as np
@@ -27,6 +28,16 @@ a batch of one item may not fit the cache."""
 
 CONTIGUOUS_ONLY: Final = frozenset({np.isnan, np.isfinite, np.isinf, np.signbit})
 """Ufuncs that, with NumPy 2.4, leave items of ``out`` unwritten over which they pass in strides."""
+
+INEXACT: Final = frozenset(
+    {getattr(np, name) for name in (
+        *("arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "cbrt", "cos"),
+        *("cosh", "exp", "exp2", "expm1", "float_power", "hypot", "log", "log10", "log1p", "log2"),
+        *("logaddexp", "logaddexp2", "power", "sin", "sinh", "tan", "tanh"),
+    )} | {operator.pow}
+)  # fmt: skip
+"""Functions of reals that NumPy computes in one of two ways, by strides and buffers, whose last
+bits differ; those of complex numbers all are."""
 
 CACHED: Final = 1024
 """Shapes and dtypes of calls whose results are remembered: those of a few long programs."""
@@ -64,6 +75,8 @@ class Elementwise:
             return _of_unknown(call, cut, known, tokens)
         shapes = tuple([_shape_of(node) if node in cut else None for node in call.inputs])
         matrices = [node for node in cut if node.data is not None and node.data.ndim > 1]
+        if any(_varies(call.fn, node.data) for node in matrices):
+            return ()
         axes = _axes_in_memory(matrices, cut) if matrices else None
         return _typings_along_axes(shapes, len(call.outputs), axes)
 
@@ -90,6 +103,15 @@ class Elementwise:
         cut = [call.args[at] for at in self.data if isinstance(at, int) and at < len(call.args)]
         cut += [value for name, value in call.kwargs.items() if name in self.data]
         return [value for value in cut if isinstance(value, Node)]
+
+
+def _varies(fn: Callable[..., Any], array: Any) -> bool:
+    """Return whether the last bits of a function of a table depend on how it is cut."""
+    kind = array.dtype.kind
+    if fn not in INEXACT and kind != "c":
+        return False
+    is_strided = kind == "c" or array.dtype == np.float16
+    return min(array.strides) < 0 or (is_strided and not array.flags.forc)
 
 
 class Like(Elementwise):
