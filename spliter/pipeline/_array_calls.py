@@ -45,6 +45,8 @@ def capture_ufunc(
     if getattr(where, "dtype", FLAG).kind != "b":
         return plain_into(fn, inputs, kwargs)  # raises
     inputs = tuple([np.asarray(each) if type(each) in (list, tuple) else each for each in inputs])
+    if not outs and all(map(_is_number_here, inputs)) and not kwargs:
+        return ufunc(*[each._node.data if isinstance(each, Lazy) else each for each in inputs])
     if not outs:
         return capture(ufunc, inputs, kwargs, UFUNC)
     del kwargs["out"]
@@ -98,6 +100,17 @@ def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         return plain_into(fn, args, kwargs)  # many functions refuse it
     known = arguments_of(fn, annotation, args, kwargs)
     return plain_into(fn, args, kwargs) if known is None else capture(fn, *known, annotation)
+
+
+def _is_number_here(value: Any) -> bool:
+    """Return whether a value is a number, and evaluated if it is lazy.
+
+    Functions that pandas calls for each row then return numbers that it knows.
+    """
+    if not isinstance(value, Lazy):
+        return isinstance(value, CONSTANTS)
+    meta = value._node.meta
+    return not value._node.is_pending and isinstance(meta, ArrayMeta) and not meta.shape
 
 
 def _has_no_elements(value: Any) -> bool:

@@ -33,7 +33,7 @@ from spliter.pipeline._elementwise import (
     assign,
     assigned,
 )
-from spliter.pipeline._graph import DTYPES, ArrayMeta, Shape, meta_of
+from spliter.pipeline._graph import DTYPES, ArrayMeta, FrameMeta, Shape, meta_of
 from spliter.pipeline._lazy import (
     BINARY,
     Lazy,
@@ -150,6 +150,8 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     def __getitem__(self, key: Any) -> Any:
         """Return a view for a basic index, a copy for others."""
+        if type(key) is LAZY_CLASSES.get(FrameMeta):
+            key = key.to_numpy()
         meta = self._meta
         if not meta.shape or (type(key) is int and len(meta.shape) == 1):
             return compute(self)[computed(key)]
@@ -237,7 +239,10 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     def __pow__(self, other: Any) -> Any:
         """Raise to a power; NumPy's operator differs from its ufunc for some exponents."""
-        return self._power(other) if type(other) in (int, float) else np.power(self, other)
+        if type(other) not in (int, float):
+            return np.power(self, other)
+        is_number = not (self._node.is_pending or self._meta.shape)
+        return self._node.data**other if is_number else self._power(other)
 
     def _power(self, exponent: float) -> Any:
         return capture(operator.pow, (self, exponent), {}, ELEMENTWISE)
@@ -300,6 +305,8 @@ def _operator(name: str, *, reflected: bool) -> Callable[[LazyArray, Any], Any]:
         given = (other, self) if reflected else (self, other)
         if not self._meta.shape and isinstance(other, str | bytes | list | tuple):
             return plain(applied, given, {})  # a number of NumPy's class repeats these
+        if type(other) is LAZY_CLASSES.get(FrameMeta):
+            return NotImplemented  # its own operator is captured
         if type(other) in _USUAL or is_operand(other):
             if name not in ("eq", "ne"):
                 return captured(self, other)

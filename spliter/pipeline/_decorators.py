@@ -20,7 +20,7 @@ from spliter.pipeline._annotations import functions_of
 from spliter.pipeline._capture import wrap
 from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._graph import Graph
-from spliter.pipeline._lazy import computed, is_capturable, lazies_in
+from spliter.pipeline._lazy import is_capturable, lazies_in, settled
 from spliter.pipeline._options import CURRENT
 from spliter.pipeline._splittable import annotated_of, splittable
 from spliter.pipeline._types import nbytes_of
@@ -90,7 +90,7 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
             # All values were small: next time, arguments of this size need not be captured.
             plain_nbytes = max(plain_nbytes, nbytes)
         graph.root().returns = False  # values that the program still holds change at once
-        return given_of[id(result)] if id(result) in given_of else computed(result)
+        return given_of[id(result)] if id(result) in given_of else settled(result)
 
     return run
 
@@ -104,7 +104,7 @@ def _written_back(containers: Containers) -> dict[int, Any]:
     given_of: dict[int, Any] = {}
 
     def final(item: Any) -> Any:
-        return given_of[id(item)] if id(item) in given_of else computed(item)
+        return given_of[id(item)] if id(item) in given_of else settled(item)
 
     for given, made in containers.values():  # inner ones first
         if isinstance(given, dict):

@@ -95,7 +95,7 @@ def capture_frame(
     if rule is None or is_cut is None:
         return run_plain(fn, args, kwargs)
     try:
-        annotation = RowsCall(rule, is_cut, _meta_without_rows(fn, args, kwargs))
+        annotation = RowsCall(rule, is_cut, _meta_without_rows(fn, rule, args, kwargs))
     except Exception as error:  # noqa: BLE001
         try:
             return run_plain(fn, args, kwargs)
@@ -115,8 +115,8 @@ def delivered(result: Any) -> Any:
     Over a Split they stay lazy: they are not here. So do numbers, as then what the program holds
     would be stored for each: the workload crime-index took 1.5 times as long.
     """
-    graph = result._graph.root() if isinstance(result, Lazy) else None
-    if type(graph) is not Graph or isinstance(result._node.meta, FrameMeta) or _is_number(result):
+    is_here = isinstance(result, Lazy) and not is_distributed(result)
+    if not is_here or isinstance(result._node.meta, FrameMeta) or _is_number(result):
         return result
     return compute(result)
 
@@ -149,7 +149,7 @@ def _is_cut(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
         return None
     for each in operands:
         if isinstance(each, Lazy) or is_capturable(each):
-            cut = _is_aligned(main, operand_meta(each), rule) if rule.aligned or is_first else False
+            cut = _is_aligned(main, each, rule) if rule.aligned or is_first else False
             if cut is None:
                 return None
             is_cut.append(cut)
@@ -161,7 +161,7 @@ def _is_cut(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
 
 
 def _meta_without_rows(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    fn: Callable[..., Any], rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Meta:
     """Return the meta of a result, from a call on no rows; raises what the call raises."""
     first, *others = map(_empty, args)
@@ -171,20 +171,28 @@ def _meta_without_rows(
         if isinstance(result, float):  # NaN, whose dtype is not that of an extreme of rows
             one = first.dtype.type(1)
             result = fn(first.reset_index(drop=True).reindex([0], fill_value=one))
-    return _result_meta(meta_of(result))
+    return _result_meta(meta_of(result), keeps_rows=rule.keeps_rows)
 
 
-def _is_aligned(main: FrameMeta, meta: Meta, rule: Rule) -> bool | None:
+def _is_aligned(main: FrameMeta, value: Any, rule: Rule) -> bool | None:
     """Return whether an operand is cut with the rows of the first; ``None`` if it is not known."""
+    meta = operand_meta(value)
     if isinstance(meta, ArrayMeta) and not meta.shape:
         return False
     if isinstance(meta, FrameMeta):
         fits = _same_labels(main, meta)
         ndim = meta.empty.ndim
     else:
-        fits = meta is not None and main.length is not None and meta.shape == (main.length,)
+        # Over a Split no length is known; the types of both say whether their rows are the same.
+        is_known = main.length is not None or is_distributed(value)
+        fits = is_known and meta is not None and meta.shape == (main.length,)
         ndim = 1
     return True if fits and (rule.mixed or ndim == main.empty.ndim) else None
+
+
+def is_distributed(value: Any) -> bool:
+    """Return whether a value is one of a pipeline over a Split."""
+    return isinstance(value, Lazy) and type(value._graph.root()) is not Graph
 
 
 def _same_labels(one: FrameMeta, other: FrameMeta) -> bool:
@@ -222,7 +230,9 @@ def _empty(value: Any) -> Any:
     return cast(ArrayMeta | FrameMeta, operand_meta(value)).empty
 
 
-def _result_meta(meta: Meta) -> Meta:
+def _result_meta(meta: Meta, *, keeps_rows: bool) -> Meta:
     if isinstance(meta, FrameMeta):
         return FrameMeta(meta.empty, None)
-    return meta._replace(exact=False) if isinstance(meta, ArrayMeta) and not meta.shape else None
+    if not isinstance(meta, ArrayMeta) or (meta.shape and not keeps_rows):
+        return None
+    return ArrayMeta((None, *meta.shape[1:]) if meta.shape else (), meta.dtype, exact=False)

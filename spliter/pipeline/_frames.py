@@ -17,6 +17,7 @@ from spliter.pipeline._annotations.pandas import (
     DIVISION,
     METHODS,
     SET_COLUMN,
+    TO_ARRAY,
     aggregation,
     assigned,
     rows_at,
@@ -28,11 +29,12 @@ from spliter.pipeline._frame_calls import (
     call_method,
     capture_frame,
     delivered,
+    is_distributed,
     method_of,
     operand_meta,
     run_plain,
 )
-from spliter.pipeline._graph import FrameMeta
+from spliter.pipeline._graph import ArrayMeta, FrameMeta
 from spliter.pipeline._lazy import (
     BINARY,
     Lazy,
@@ -42,7 +44,9 @@ from spliter.pipeline._lazy import (
     is_frame,
 )
 
-KNOWN: Final = ("columns", "dtype", "dtypes", "name", "ndim")
+DTYPES: Final = ("dtype", "dtypes")
+
+KNOWN: Final = ("columns", "name", "ndim", *DTYPES)
 """Attributes that a frame without rows has alike."""
 
 ACCESSORS: Final = ("str", "dt")
@@ -89,7 +93,7 @@ class LazyFrame(Lazy):
         if name.startswith("__"):  # such as __dataframe__, which only some classes have
             return getattr(compute(self) if hasattr(empty, name) else empty, name)
         if name in KNOWN:
-            return getattr(empty, name)
+            return getattr(empty if self._meta.exact or name not in DTYPES else compute(self), name)
         if name in ACCESSORS and empty.ndim == 1:
             return LazyAccessor(self, name, getattr(empty, name))
         if name in INDEXERS:
@@ -104,6 +108,10 @@ class LazyFrame(Lazy):
             return self[name]
         if name == "assign" and empty.ndim == 2:
             return functools.partial(_assign, self)
+        if name in ("to_numpy", "values") and is_distributed(self):
+            if name == "to_numpy":
+                return lambda *args, **kwargs: _as_array(method_of(name), self, *args, **kwargs)
+            return _as_array(operator.attrgetter(name), self)
         try:
             found = getattr(compute(self), name)
         except WholeArrayError:
@@ -154,7 +162,7 @@ class LazyFrame(Lazy):
 
     def __getitem__(self, key: Any) -> Any:
         """Return columns, or the rows where a mask is true."""
-        rule = CHOOSE if isinstance(key, LazyFrame) else COLUMNS
+        rule = CHOOSE if _has_rows(key) else COLUMNS
         if rule is COLUMNS and (self._meta.empty.ndim == 1 or not _are_columns(key)):
             return run_plain(operator.getitem, (self, key), {})
         return capture_frame(operator.getitem, rule, (self, key), {})
@@ -172,6 +180,10 @@ class LazyFrame(Lazy):
         if method != "__call__" or kwargs or ufunc.nout > 1 or ufunc.signature:
             return run_plain(fn, inputs, kwargs)
         return capture_frame(fn, OPERATOR, inputs, {})
+
+
+def _as_array(fn: Callable[..., Any], value: LazyFrame, *args: Any, **kwargs: Any) -> Any:
+    return capture_frame(fn, TO_ARRAY, (value, *args), kwargs)
 
 
 def _operate(function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
@@ -239,7 +251,7 @@ class LazyIndexer:
     def __getitem__(self, key: Any) -> Any:
         """Return the rows where a mask is true, all columns or some; else evaluate."""
         mask, *columns = key if isinstance(key, tuple) else (key,)
-        if self._name == "loc" and isinstance(mask, LazyFrame):
+        if self._name == "loc" and _has_rows(mask):
             if not columns:
                 return capture_frame(rows_at, CHOOSE, (self._value, mask), {})
             if self._value.ndim == 2 and len(columns) == 1 and _are_columns(*columns):
@@ -276,6 +288,7 @@ class LazyGroupBy:
         """Select columns."""
         if self._selection is not None or not _are_columns(key):
             return self._evaluated()[key]
+        key = key if isinstance(key, str) else [*key]  # as they are now
         return LazyGroupBy(self._value, self._by, self._options, self._empty[key], key)
 
     def __getattr__(self, name: str) -> Any:
@@ -330,6 +343,10 @@ def _group(value: LazyFrame, by: Any = None, **kwargs: Any) -> Any:
         return plain(method_of("groupby"), (value, by), kwargs)
     by = by if isinstance(by, str) else [*by]  # as they are now
     return LazyGroupBy(value, by, kwargs, empty.groupby(by, **kwargs))  # raises of missing columns
+
+
+def _has_rows(key: Any) -> bool:
+    return isinstance(key, Lazy) and isinstance(key._node.meta, FrameMeta | ArrayMeta)
 
 
 def _are_columns(key: Any) -> bool:

@@ -83,11 +83,14 @@ class FrameMeta:
         Number of rows, if known.
     index : object
         Labels of the rows, or what stands for them: the same object for the same labels.
+    exact : bool
+        Whether the dtypes are those of the rows, whatever their values.
     """
 
     empty: Any
     length: int | None
     index: Any = field(default_factory=object)
+    exact: bool = True
 
     @property
     def is_known(self) -> bool:
@@ -447,6 +450,8 @@ def meta_of(value: Any) -> Meta:
     """
     if isinstance(value, np.ndarray | np.generic):
         return ArrayMeta(value.shape, value.dtype)
+    if isinstance(value, float):  # pandas' extreme of no rows
+        return ArrayMeta((), np.dtype(float))
     if hasattr(type(value), "iloc"):
         return FrameMeta(value.iloc[:0], len(value), value.index)
     return None

@@ -165,6 +165,7 @@ def lazies_in(value: Any) -> list[Lazy]:
 
 
 _MAY_HOLD: Final = (Lazy, dict, slice, list, tuple)
+_PLAIN: Final = (int, float, complex, str, bytes, np.ndarray, np.generic)
 
 
 def computed(value: Any) -> Any:
@@ -183,6 +184,50 @@ def computed(value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_make"):
         return value._make(items)
     return type(value)(items)
+
+
+def settled(value: Any, value_of: Callable[[Lazy], Any] = compute) -> Any:
+    """Return what a decorated function returns, without lazy values.
+
+    Lists and dicts are changed themselves, as the program may hold them.
+
+    Parameters
+    ----------
+    value : object
+        Lists, tuples and dicts may hold lazy values, and plain frames lazy numbers, which pandas
+        took for objects.
+    value_of : callable, optional
+        Returns the value of a lazy one.
+    """
+    if isinstance(value, Lazy):
+        return value_of(value)
+    if is_frame(value):
+        return _of_numbers(value)
+    if isinstance(value, list | dict):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, each in [pair for pair in pairs if not isinstance(pair[1], _PLAIN)]:
+            if (made := settled(each, value_of)) is not each:
+                value[key] = made
+    elif isinstance(value, tuple):
+        items = [settled(each, value_of) for each in value]
+        if any(map(operator.is_not, items, value)):
+            return value._make(items) if hasattr(value, "_make") else type(value)(items)
+    return value
+
+
+def _of_numbers(frame: Any) -> Any:
+    """Return a frame with the values of lazy numbers in it, and the dtypes of these."""
+    if frame.ndim == 2:
+        columns = [column for _, column in frame.items()]
+        made = [_of_numbers(column) for column in columns]
+        if any(map(operator.is_not, made, columns)):
+            frame = frame.copy()
+            for at, column in enumerate(made):
+                frame.isetitem(at, column)
+    elif frame.dtype == object and any(isinstance(each, Lazy) for each in frame.array):
+        values = [compute(each) for each in frame.array]
+        return type(frame)(values, frame.index, name=frame.name)
+    return frame
 
 
 def is_capturable(value: Any) -> bool:

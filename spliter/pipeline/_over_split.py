@@ -25,7 +25,7 @@ from spliter.pipeline._columns import narrow
 from spliter.pipeline._elementwise import ELEMENTWISE
 from spliter.pipeline._evaluate import run_whole
 from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Graph, Meta, Node, Typing
-from spliter.pipeline._lazy import Lazy, is_array, is_frame, lazies_in
+from spliter.pipeline._lazy import Lazy, is_array, is_frame, lazies_in, settled
 from spliter.pipeline._options import CURRENT
 from spliter.pipeline._pass import (
     Pass,
@@ -250,11 +250,16 @@ class SplitGraph(Graph):
             self._submit((), (), (node,))
         return self.carried.index(node)
 
+    def value_of(self, lazy: Lazy) -> Any:
+        """Return the collection of a value with rows, any other one itself."""
+        node = lazy._node
+        return self.collection_of(node) if self.is_distributed(node) else node.data
+
     def collection_of(self, node: Node) -> Any:
         """Return the collection of a result with rows, blocked like the Split."""
         output = self._output(node)
         meta = node.meta
-        if isinstance(meta, FrameMeta) or (meta is not None and meta.exact):
+        if meta is not None and meta.exact:
             example = meta.empty
         else:
             first = self.partitions[0].submit(_example_of_result, self.futures[0], output)
@@ -381,26 +386,8 @@ def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     except Exception:
         if lazies_in((args, kwargs)):  # lists and dicts that the body has changed up to there
             graph.evaluate()
-            _with_collections((args, kwargs), graph)
+            settled((args, kwargs), graph.value_of)
         raise
     finally:
         graph.locks.end()
-    return _with_collections((result, args, kwargs), graph)[0]
-
-
-def _with_collections(value: Any, graph: SplitGraph) -> Any:
-    """Return a value with plain values and collections in place of lazy ones.
-
-    Lists and dicts are changed themselves, as the caller may hold them.
-    """
-    if isinstance(value, Lazy):
-        node = value._node
-        return graph.collection_of(node) if graph.is_distributed(node) else node.data
-    if isinstance(value, list | dict):
-        for key, each in [*(value.items() if isinstance(value, dict) else enumerate(value))]:
-            if lazies_in(each):
-                value[key] = _with_collections(each, graph)
-    elif isinstance(value, tuple) and lazies_in(value):
-        items = [_with_collections(each, graph) for each in value]
-        return value._make(items) if hasattr(value, "_make") else type(value)(items)
-    return value
+    return settled((result, args, kwargs), graph.value_of)[0]

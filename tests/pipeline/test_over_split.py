@@ -323,6 +323,52 @@ def test_partial_results_are_combined_in_the_order_of_the_rows(schedule: Any) ->
     expected = pd.Series(whole % 7)
     np.testing.assert_array_equal(found[0], expected.unique())
     pd.testing.assert_series_equal(found[1], expected.value_counts())
+    frames = [pd.DataFrame({"k": each % 7, "x": each}) for each in numbers[::-1]]
+    with split(frames, schedule=schedule) as parts:
+        found = pipeline(lambda df: df.groupby("k", sort=False)["x"].sum())(parts)
+    pd.testing.assert_series_equal(found, pd.concat(frames).groupby("k", sort=False)["x"].sum())
+
+
+def with_weights(frame: Any, weights: Any) -> Any:
+    kept = frame[["x"]]
+    kept["w"] = weights * 2
+    return kept
+
+
+PAIRS: dict[str, Any] = {
+    "assigned": lambda frame, weights: frame.assign(w=weights),
+    "set": with_weights,
+    "added": lambda frame, weights: (frame["x"] + weights) / (weights + frame["x"]),
+    "chosen by an array": lambda frame, weights: frame[weights > 1.5]["x"] * 2,
+    "labels of an array": lambda frame, weights: frame.loc[weights > 1.5, "x"],
+    "chosen by a series": lambda frame, weights: weights[frame["x"] > 0] + 1,
+    "arrays": lambda frame, weights: np.hypot(frame["x"].to_numpy(), frame["y"].values) * weights,
+    "table": lambda frame, weights: frame.to_numpy() * weights[:, None],
+    "ufunc": lambda frame, weights: np.hypot(frame["x"], weights),
+    "summed": lambda frame, weights: float((frame["x"] * weights).sum()),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_aligned_frames_and_arrays(name: str) -> None:
+    frame = pd.DataFrame({"x": TABLE[:, 0], "y": TABLE[:, 1]})
+    pieces = [frame.iloc[at] for at in blocks(np.arange(len(frame)))]
+    with split(pieces, blocks(WEIGHTS)) as parts:
+        found = pipeline(PAIRS[name])(parts)
+    expected = PAIRS[name](frame.copy(), WEIGHTS)
+    if isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=1e-12)
+    elif isinstance(expected, np.ndarray):
+        np.testing.assert_array_equal(np.concatenate(found), expected)
+    else:
+        assert pd.concat(found).equals(expected)
+
+
+def test_frames_and_arrays_of_other_rows_are_refused() -> None:
+    frame = pd.DataFrame({"x": TABLE[:, 0]})
+    pieces = [frame.iloc[at] for at in blocks(np.arange(len(frame)))]
+    with split(pieces, blocks(WEIGHTS)) as parts, pytest.raises(WholeArrayError, match="add"):
+        pipeline(lambda df, weights: df[df["x"] > 0]["x"] + weights)(parts)
 
 
 def test_times_and_places_over_a_split() -> None:

@@ -18,6 +18,7 @@ from spliter.pipeline import Groups, Rows, explain, lazy, options, pipeline, spl
 from spliter.pipeline._annotations.groups import AGGREGATES
 from spliter.pipeline._annotations.pandas import (
     DATE_METHODS,
+    DATE_NUMBERS,
     DATE_PROPERTIES,
     METHODS,
     TEXT_METHODS,
@@ -102,7 +103,7 @@ def of_dates(name: str, df: Any) -> Any:
     series = df["at"] - pd.Timestamp(2024, 1, 1) if name in SPANS else df["at"]
     if name == "tz_convert":
         series = series.dt.tz_localize("UTC")
-    if name in DATE_PROPERTIES:
+    if name in (*DATE_PROPERTIES, *DATE_NUMBERS):
         return getattr(series.dt, name)
     arguments = DATE_ARGUMENTS.get(name, ("CET",) if name == "tz_convert" else ())
     return getattr(series.dt, name)(*arguments)
@@ -111,6 +112,7 @@ def of_dates(name: str, df: Any) -> Any:
 DATES: dict[str, Callable[[Any], Any]] = {
     "date methods": lambda df: tuple(of_dates(name, df) for name in DATE_METHODS),
     "date properties": lambda df: tuple(of_dates(name, df) for name in DATE_PROPERTIES),
+    "numbers of dates": lambda df: tuple(of_dates(name, df) for name in DATE_NUMBERS),
 }
 
 
@@ -197,7 +199,7 @@ def test_pieces_merged_are_the_whole(name: str, rows: int, batch: int, labels: A
 
 
 def test_every_annotation_is_tried() -> None:
-    dates = {f"dt.{name}" for name in (*DATE_METHODS, *DATE_PROPERTIES)}
+    dates = {f"dt.{name}" for name in (*DATE_METHODS, *DATE_PROPERTIES, *DATE_NUMBERS)}
     assert METHODS.keys() <= PROGRAMS.keys() | dates
 
 

@@ -20,6 +20,7 @@ FRAME = pd.DataFrame(
         "k": [1, 2, 1, 2, 1],
     }
 )
+SPANS = pd.Series(pd.to_timedelta([30, 60, 90, 2, 80], "h"))
 
 
 def added_in_place(df: Any) -> Any:
@@ -106,10 +107,47 @@ def groups_and_windows(df: Any) -> Any:
 def keys_that_grow(df: Any) -> Any:
     keys: list[str] = []
     found = []
+    selected: list[str] = []
     for key in ("k", "g"):
         keys.append(key)
+        selected.append({"k": "f", "g": "g"}[key])
+        found += [df.groupby("k", as_index=False)[selected].sum()] if key == "k" else []
         found += [df.groupby(keys)["f"].sum(), df[keys], df[df["k"].isin([1])].drop(columns=keys)]
     return found
+
+
+def hours_of_missing_dates(df: Any) -> Any:
+    df = df.assign(at=SPANS)
+    at = pd.Timestamp("2024-01-01") + df["at"].where(df["k"] > 1)
+    hour = at.dt.hour
+    if hour.dtype.kind == "f":
+        hour = hour.fillna(-1).astype("int64")
+    late = df[df["f"] > 1]
+    late["day"] = df["at"].where(df["k"] > 1).dt.days
+    kinds = [column for column in late if late[column].dtype.kind == "f"]
+    return hour, late, list(map(str, late.dtypes)), kinds, at.dt.month.max().dtype.kind
+
+
+def numbers_in_functions_of_rows(df: Any) -> Any:
+    mean, square, least = df["f"].mean(), df["f"].mean() ** 2, {1: df["g"].min()}
+    return (
+        df["g"].map(lambda value: value - mean),
+        df["g"].map(lambda value: value > mean),
+        df["g"].apply(lambda value: (value - mean) ** 2 + square),
+        df["k"].map(lambda key: least.get(key, 0.0) * 1.0),
+        df[["f", "g"]].apply(lambda row: row["f"] - mean, axis=1),
+    )
+
+
+def returned_in_new_frames(df: Any) -> Any:
+    counts = {"mean": [df["f"].mean(), df["g"].mean()], "n": [1, 2]}
+    return pd.Series({"a": df["f"].mean(), "b": 1.0}), [{"t": pd.DataFrame(counts)}]
+
+
+def extremes_of_no_rows(df: Any) -> Any:
+    none = df[df["f"] > 99]["f"]
+    found = none.mean(), none.max(), none.min()
+    return [0.0 if pd.isna(each) else each for each in found], bool(pd.notna(found[0]))
 
 
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
@@ -122,6 +160,10 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "columns changed in place": columns_changed_in_place,
     "given to new series": given_to_new_series,
     "groups and windows": groups_and_windows,
+    "hours of missing dates": hours_of_missing_dates,
+    "numbers in functions of rows": numbers_in_functions_of_rows,
+    "returned in new frames": returned_in_new_frames,
+    "extremes of no rows": extremes_of_no_rows,
 }
 
 

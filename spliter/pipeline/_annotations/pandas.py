@@ -224,7 +224,10 @@ def _extreme(name: str, ufunc: np.ufunc) -> Rule:
 
 def aggregation(kind: Aggregates) -> Rule:
     """Return the rule of an aggregation of groups."""
-    reduction = _reduction(kind.is_for, kind.merge, kind.partial, kind.finish)
+    is_sorted = kind.options.get("sort", True)
+    reduction = _reduction(
+        kind.is_for, kind.merge, kind.partial, kind.finish, commutative=is_sorted
+    )
     return replace(
         reduction,
         reads=lambda call, _: [frozenset(kind.keys + kind.columns(_empty(call.inputs[0])))],
@@ -249,6 +252,7 @@ def _joined_columns(call: Call, wanted: Columns) -> Sequence[Columns]:
 COLUMNS: Final = Rule(same_rows, names=("key",), aligned=False, reads=_chosen_columns)
 SET_COLUMN: Final = Rule(same_rows, names=("name", "value"), mixed=True)
 DIVISION: Final = Rule(same_rows, _can_compute, names=("other",))
+TO_ARRAY: Final = Rule(same_rows, lambda value: all(map(is_number, _dtypes(value))))
 TEXT: Final = Rule(
     same_rows,
     _has_text,
@@ -270,11 +274,16 @@ DATE_METHODS: Final = (
     *("tz_localize", "tz_convert", "as_unit", "isocalendar", "total_seconds"),
 )
 DATE_PROPERTIES: Final = (
-    *("year", "quarter", "month", "day", "hour", "minute", "second", "microsecond", "nanosecond"),
-    *("day_of_week", "day_of_year", "days_in_month", "is_leap_year", "date", "time", "timetz"),
-    *("is_month_start", "is_month_end", "is_quarter_start", "is_quarter_end", "is_year_start"),
-    *("is_year_end", "days", "seconds", "microseconds", "nanoseconds"),
+    *("is_leap_year", "date", "time", "timetz", "is_month_start", "is_month_end"),
+    *("is_quarter_start", "is_quarter_end", "is_year_start", "is_year_end"),
 )
+DATE_NUMBERS: Final = (
+    *("year", "quarter", "month", "day", "hour", "minute", "second", "microsecond", "nanosecond"),
+    *("day_of_week", "day_of_year", "days_in_month"),
+    *("days", "seconds", "microseconds", "nanoseconds"),
+)
+"""Integers, or floats if a date is missing."""
+
 METHODS: Final[Mapping[str, Rule]] = {
     **dict.fromkeys(("abs", "isna", "isnull", "notna", "notnull", "copy"), Rule(same_rows)),
     **dict.fromkeys(("mask", "where"), Rule(same_rows, _can_replace, ("cond", "other"))),
@@ -311,5 +320,6 @@ METHODS: Final[Mapping[str, Rule]] = {
     ),
     **{f"str.{name}": TEXT for name in TEXT_METHODS},
     **{f"dt.{name}": DATES for name in (*DATE_METHODS, *DATE_PROPERTIES)},
+    **{f"dt.{name}": replace(DATES, exact=False) for name in DATE_NUMBERS},
 }
 """Rules of methods and properties by name; those of an accessor with its name before a dot."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -89,6 +89,8 @@ class Rule:
         Whether other frames among the arguments are cut like the first one.
     mixed : bool
         Whether a series or an array may stand by a frame, with a value for each row.
+    exact : bool
+        Whether the dtypes of a result are known from those of the arguments.
     partial : callable, optional
         Called with pieces in place of the method.
     reads : callable
@@ -101,6 +103,7 @@ class Rule:
     names: tuple[str, ...] = ()
     aligned: bool = True
     mixed: bool = False
+    exact: bool = True
     partial: Callable[..., Any] | None = None
     reads: Reads = _all_columns
 
@@ -145,14 +148,19 @@ class RowsCall:
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return what the method gives for no rows; the labels are those of the first argument."""
-        if not self.rule.keeps_rows or not isinstance(self.meta, FrameMeta):
-            return (self.meta,)
-        frames = (node for node in call.inputs if isinstance(node.meta, FrameMeta))
-        first = next(frames)
+        frames = [node for node in call.inputs if isinstance(node.meta, FrameMeta)]
+        given = frames[:1] if self.rule is CHOOSE else frames
+        exact = self.rule.exact and all(cast(FrameMeta, node.meta).exact for node in given)
+        exact |= getattr(getattr(self.meta, "empty", None), "dtype", None) == np.dtype(bool)
+        if not isinstance(self.meta, FrameMeta):
+            return (self.meta if exact else None,)
+        if not self.rule.keeps_rows:
+            return (replace(self.meta, exact=exact),)
+        first = frames[0]
         main = cast(FrameMeta, first.meta if first.is_pending else meta_of(first.data))
         # A view has a name of its own, and pandas still knows that the labels are the same.
         index = main.index.view() if hasattr(main.index, "view") else main.index
-        return (FrameMeta(self.meta.empty, main.length, index),)
+        return (FrameMeta(self.meta.empty, main.length, index, exact),)
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return the typing by rows, if those of all inputs match."""
