@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextvars
 import operator
+import os
 from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any, Final
 
-from spliter._errors import AnnotationError, SplIterError
+from spliter._errors import AnnotationError, ForkedError, SplIterError
 from spliter.pipeline._columns import narrow
 from spliter.pipeline._graph import Call, Graph, Node
 from spliter.pipeline._options import CURRENT, Options
@@ -30,6 +31,32 @@ FAILURES: Final[contextvars.ContextVar[list[Failure] | None]] = contextvars.Cont
 """Where ``check_splittable`` collects the batches that failed, as whole values may not."""
 
 
+class LostLock:
+    """The lock of a graph that was evaluated when this process was forked."""
+
+    def __enter__(self) -> None:
+        raise ForkedError(
+            f"{Site.of_caller()} uses a value that a pipeline was computing when this process was "
+            "forked; fork before or after that, or start processes by spawn"
+        )
+
+    def __exit__(self, *error: object) -> None:
+        """Do nothing."""
+
+
+_evaluated: Final[set[Graph]] = set()
+
+
+def _lock_lost_graphs() -> None:
+    """Refuse values that were being computed, by threads that a forked process has not got."""
+    for graph in _evaluated:
+        graph.lock = LostLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_lock_lost_graphs)
+
+
 def evaluate(graph: Graph) -> None:
     """Run all pending calls of a graph whose results somebody holds, or that change arrays.
 
@@ -45,7 +72,8 @@ def evaluate(graph: Graph) -> None:
     with graph.lock:
         if graph.evaluate():
             return
-        graph.begin()
+        graph.locks.end()
+        _evaluated.add(graph)
         options = CURRENT.get()
         recorder = WarningRecorder()
         trace = TRACE.get()
@@ -68,7 +96,7 @@ def evaluate(graph: Graph) -> None:
         finally:
             graph.pending = [call for call in pending if not call.has_run]
             graph.settle_views()
-            graph.end()
+            _evaluated.discard(graph)
         recorder.report()
 
 

@@ -12,7 +12,6 @@ arrays in place::
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -21,7 +20,6 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from spliter._errors import ForkedError
 from spliter.pipeline._locks import Locks
 from spliter.pipeline._site import Site
 from spliter.pipeline._types import SplitType
@@ -269,19 +267,6 @@ class Call:
         return args, kwargs
 
 
-class LostLock:
-    """The lock of a graph that was evaluated when this process was forked."""
-
-    def __enter__(self) -> None:
-        raise ForkedError(
-            f"{Site.of_caller()} uses a value that a pipeline was computing when this process was "
-            "forked; fork before or after that, or start processes by spawn"
-        )
-
-    def __exit__(self, *error: object) -> None:
-        """Do nothing."""
-
-
 MAX_COPIED_NBYTES: Final = 2**16
 """Of a plain array that is an operand: to copy it takes less time than to capture the call."""
 
@@ -391,15 +376,6 @@ class Graph:
                 view._take_over(self.source(base._node.data[index]))
         self.views = pending
 
-    def begin(self) -> None:
-        """Count as one that is evaluated."""
-        self.locks.end()
-        _evaluated.add(self)
-
-    def end(self) -> None:
-        """End an evaluation."""
-        _evaluated.discard(self)
-
     def absorb(self, other: Graph) -> None:
         """Take over the pending calls of another graph."""
         with self.lock, other.lock:
@@ -413,19 +389,6 @@ class Graph:
             self.reads_plain |= other.reads_plain
             self.was_planned |= other.was_planned
             other.pending, other.sources, other.views, other.merged_into = [], {}, [], self
-
-
-_evaluated: Final[set[Graph]] = set()
-
-
-def _lock_lost_graphs() -> None:
-    """Refuse values that were being computed, by threads that a forked process has not got."""
-    for graph in _evaluated:
-        graph.lock = LostLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_lock_lost_graphs)
 
 
 def common_graph(graphs: Iterable[Graph]) -> Graph:
