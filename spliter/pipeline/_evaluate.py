@@ -130,10 +130,14 @@ def lose(calls: Iterable[Call], error: Exception) -> None:
     calls = list(calls)
     failed = next((at for at, call in enumerate(calls) if call.error is error), 0)
     graph = LostGraph(error)
-    for call in calls[failed:]:
+    for call in reversed(calls[failed:]):
         call.has_run = True
         for _, node in call.live_outputs():
-            if node.lazy is not None and (lost := node.lazy()) is not None:
+            if node.lazy is None or (lost := node.lazy()) is None:
+                continue
+            if node.before is not None and node.before.is_there:
+                lost._take_over(node.before)
+            else:
                 lost._graph = graph
 
 

@@ -163,7 +163,7 @@ class Annotation(Protocol):
 class Node:
     """A value: an array or another object, or the result of a pending call."""
 
-    __slots__ = ("__weakref__", "call", "data", "lazy", "meta", "type")
+    __slots__ = ("__weakref__", "before", "call", "data", "lazy", "meta", "type")
 
     def __init__(self, data: Any, call: Call | None, meta: Meta) -> None:
         self.data = data
@@ -171,6 +171,8 @@ class Node:
         self.meta = meta
         self.lazy: weakref.ref[Any] | None = None
         """The lazy value that the program sees; dead if the program has dropped it."""
+        self.before: Node | None = None
+        """The value that the program has changed to this one, until that has happened."""
         self.type: SplitType | None = None
         """Of an argument of an annotated function: its type, which knows the bytes of a value."""
 
@@ -178,6 +180,11 @@ class Node:
     def is_held(self) -> bool:
         """Whether the program still holds the value."""
         return self.lazy is not None and self.lazy() is not None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it has been computed, or will be."""
+        return self.data is not None or (self.call is not None and not self.call.has_run)
 
     @property
     def is_pending(self) -> bool:
@@ -188,7 +195,7 @@ class Node:
         """Set the result of its call, and release the call."""
         self.data = data
         self.meta = meta_of(data)
-        self.call = None
+        self.call = self.before = None
 
 
 class Call:
@@ -242,6 +249,11 @@ class Call:
     def name(self) -> str:
         """Name of the function."""
         return str(getattr(self.fn, "__name__", None) or repr(self.fn))
+
+    @property
+    def may_raise(self) -> bool:
+        """Whether floating-point errors of it are raised; others are not expected."""
+        return not {"raise", "call"}.isdisjoint(self.errstate.values())
 
     def make_outputs(self, metas: Iterable[Meta]) -> tuple[Node, ...]:
         """Return new nodes for its results."""

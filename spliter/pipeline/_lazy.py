@@ -35,6 +35,7 @@ class Lazy:
         if not isinstance(newer, Lazy):
             self._node.finish(newer)
         else:
+            newer._node.before = self._node if newer._node.is_pending else None
             self._take_over(newer._node)
 
     def _take_over(self, node: Node) -> None:

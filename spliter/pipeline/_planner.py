@@ -164,16 +164,20 @@ def plan(calls: Sequence[Call]) -> Plan:
     postponed: list[Call] = []
     memory = Memory(calls)
     last: dict[Key, int] = collections.defaultdict(int)
+    raising = writing = -1  # the last stages with a call that may raise, and with a change
     writers = any(call.writes for call in calls)
     reduced, small = _reduced_and_small(calls)
     for call in _with_first(reduced, calls) if small and not writers else calls:
         accesses = memory.accesses(call)
         numbers = [stage_of.get(node.call, LAST) for node in call.inputs if node.call is not None]
         numbers += [last[key] for access in accesses for key in access.opposed]
+        # Where the body catches an error, arrays are changed up to the failed call and not half.
+        numbers += [writing + 1] if call.may_raise else []
+        numbers += [raising + 1] if call.writes else []
         earliest = max(numbers, default=0)
-        if earliest == LAST:
+        if earliest >= LAST:
             found = None
-        elif call in small:
+        elif call in small or (call.writes and call.may_raise):
             found = _place_whole(stages, earliest, call)
         else:
             found = _place(stages, earliest, call, accesses)
@@ -184,6 +188,8 @@ def plan(calls: Sequence[Call]) -> Plan:
             number, typing = found
             stages[number].add(call, typing, accesses)
         stage_of[call] = number
+        raising = max(raising, number) if call.may_raise else raising
+        writing = max(writing, number) if call.writes else writing
         for key in (key for access in accesses for key in access.keys):
             last[key] = max(last[key], number)
     _mark_stored(stages, postponed)
@@ -237,7 +243,8 @@ def _place_whole(stages: list[Stage], first: int, call: Call) -> tuple[int, Typi
     for number in range(first, len(stages)):
         if stages[number].is_whole:
             return number, _whole(call)
-    stages.append(Stage(None, "its values are small"))
+    small = "its values are small"
+    stages.append(Stage(None, f"{call.name} may raise, half way" if call.writes else small))
     return len(stages) - 1, _whole(call)
 
 
