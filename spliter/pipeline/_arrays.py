@@ -33,7 +33,7 @@ from spliter.pipeline._elementwise import (
     assign,
     assigned,
 )
-from spliter.pipeline._graph import DTYPES, ArrayMeta, FrameMeta, Shape, meta_of
+from spliter.pipeline._graph import DTYPES, ArrayMeta, FrameMeta, Graph, Shape, meta_of
 from spliter.pipeline._lazy import (
     BINARY,
     Lazy,
@@ -159,7 +159,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
             return self._by_rows(key, CHOOSE, (None, *meta.shape[1:]))
         if not _is_basic(key):
             return plain(operator.getitem, (self, key), {})
-        if isinstance(key, tuple) and key[:1] == (slice(None),) and not meta.is_known:
+        if isinstance(key, tuple) and key[:1] == (slice(None),) and self._cuts_view(key):
             view = self._by_rows(key, OPERATOR, (meta.length, *meta.empty[key].shape[1:]))
             if isinstance(view, LazyArray):
                 self._graph.root().add_view(view, self, computed(key))
@@ -169,6 +169,15 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         if is_array(view):
             return wrap(self._graph.root().source(view, data), self._graph.root())
         return rewrapped(compute(self)[computed(key)], self._graph.root())
+
+    def _cuts_view(self, key: tuple[Any, ...]) -> bool:
+        """Return whether a view of all rows is made piece by piece: it does not exist yet.
+
+        Reversed rows have other bits in some functions: see :data:`INEXACT`.
+        """
+        is_here = type(self._graph.root()) is Graph
+        turns = any(isinstance(each, slice) and (each.step or 1) < 0 for each in key)
+        return not (self._meta.is_known or (is_here and turns))
 
     def _by_rows(self, key: Any, rule: Rule, shape: Shape) -> Any:
         is_cut = (True, True) if isinstance(key, Lazy) else (True,)

@@ -75,7 +75,7 @@ class Elementwise:
             return _of_unknown(call, cut, known, tokens)
         shapes = tuple([_shape_of(node) if node in cut else None for node in call.inputs])
         matrices = [node for node in cut if node.data is not None and node.data.ndim > 1]
-        if any(_varies(call.fn, node.data) for node in matrices):
+        if any(_varies(call.fn, node.data) for node in cut if node.data is not None):
             return ()
         axes = _axes_in_memory(matrices, cut) if matrices else None
         return _typings_along_axes(shapes, len(call.outputs), axes)
@@ -106,12 +106,12 @@ class Elementwise:
 
 
 def _varies(fn: Callable[..., Any], array: Any) -> bool:
-    """Return whether the last bits of a function of a table depend on how it is cut."""
+    """Return whether the last bits of a function of an array depend on how it is cut."""
     kind = array.dtype.kind
-    if fn not in INEXACT and kind != "c":
+    if not array.ndim or (fn not in INEXACT and kind != "c"):
         return False
-    is_strided = kind == "c" or array.dtype == np.float16
-    return min(array.strides) < 0 or (is_strided and not array.flags.forc)
+    is_table = array.ndim > 1 and (kind == "c" or array.dtype == np.float16)
+    return min(array.strides) < 0 or (is_table and not array.flags.forc)
 
 
 class Like(Elementwise):

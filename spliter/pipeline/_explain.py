@@ -85,8 +85,8 @@ def _stage_lines(number: int, stage: Stage, options: Options) -> Iterator[str]:
     else:
         program = compile_stage(stage)
         driver = driver_of(groups_of(program, compiles=not options.pedantic))
-        batch = program.batch(options.batch, driver, options.thread_count)
-        threads = min(options.thread_count, -(-program.length // batch))
+        batch = program.batch(options, driver)
+        threads = min(program.threads(options), -(-program.length // batch))
         yield (
             f"stage {number}: {program.length} items in batches of {batch}, {threads} "
             f"{'thread' if threads == 1 else 'threads'}, {driver} driver"

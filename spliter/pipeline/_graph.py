@@ -253,7 +253,7 @@ class Call:
     @property
     def may_raise(self) -> bool:
         """Whether floating-point errors of it are raised; others are not expected."""
-        return not {"raise", "call"}.isdisjoint(self.errstate.values())
+        return "raise" in self.errstate.values()
 
     def make_outputs(self, metas: Iterable[Meta]) -> tuple[Node, ...]:
         """Return new nodes for its results."""

@@ -54,8 +54,8 @@ def options(
     Parameters
     ----------
     threads : int or "auto", optional
-        Threads that run batches. ``"auto"`` uses every CPU that this process may use; in tasks of
-        a Split, one.
+        Threads that run batches. ``"auto"`` uses every CPU that this process may use, for frames
+        at most four; in tasks of a Split, one.
     batch : int or "auto", optional
         Items (rows) of a batch. ``"auto"`` chooses as many as fit the level-2 cache, and runs
         the plain calls if all values are small.

@@ -12,10 +12,9 @@ import numpy as np
 from spliter._cache import cache_nbytes
 from spliter.pipeline._elementwise import CONTIGUOUS_ONLY, stand_in
 from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Node, Typing
-from spliter.pipeline._inner_loops import addresses_of
 from spliter.pipeline._memory_order import Layout, empty, layout_of_results
+from spliter.pipeline._options import Options
 from spliter.pipeline._planner import Stage
-from spliter.pipeline._results import check_nothing
 from spliter.pipeline._types import (
     Axis,
     Broadcast,
@@ -45,6 +44,14 @@ MOST_FRAME_ROWS: Final = 2**20
 the interpreter lock. With 1/8, 1/4, 1/2 and 1 million rows, 2 threads took 131, 89, 62 and 54 ms
 for the index of crimes, 234, 161, 136 and 119 ms for the names of babies. Batches of more take more
 memory, and are no faster."""
+
+
+MOST_FRAME_THREADS: Final = 4
+"""Threads of batches with frames, unless more are asked for: they wait for the interpreter lock.
+With 2, 4, 8 and 16 threads on as many cores the names of babies took 241, 166, 211 and 342 ms
+(pandas alone 317 to 351), ratings of films 145, 144, 214 and 400 (pandas 177 to 244), the index of
+crimes 105, 52, 47 and 78 (pandas 78 to 157), postal codes 221, 108, 67 and 73 (pandas 230 to 379).
+"""
 
 
 class Step(NamedTuple):
@@ -147,10 +154,17 @@ class Program:
     temporary_nbytes: float = 0.0
     """Bytes of an item of those that are neither sources nor results."""
 
-    def batch(self, asked: int | str, driver: str, threads: int) -> int:
+    def threads(self, options: Options) -> int:
+        """Return how many threads run batches."""
+        count = options.thread_count
+        limits = self.has_frames and options.threads == "auto"
+        return min(count, MOST_FRAME_THREADS) if limits else count
+
+    def batch(self, options: Options, driver: str) -> int:
         """Return the items of a batch, so that its pieces fit the cache."""
-        if isinstance(asked, int):
-            return asked
+        if isinstance(options.batch, int):
+            return options.batch
+        threads = self.threads(options)
         count = -(-self.length // self._fitting(driver, threads))
         if count > 1:  # as many for each thread
             count = -(-count // threads) * threads
@@ -358,86 +372,9 @@ def _expected_nbytes(node: Node, kind: SplitType) -> float:
     return float(node.meta.dtype.itemsize * math.prod(rest))
 
 
-class Thread:
-    """Registers of one thread.
-
-    Parameters
-    ----------
-    program : Program
-    batch : int
-        Items of a batch.
-    """
-
-    def __init__(self, program: Program, batch: int) -> None:
-        self.program = program
-        self.values: list[Any] = [None] * program.registers
-        for register, value in program.constants.items():
-            self.values[register] = value
-        self.buffers = [(each, allocate(each, batch)) for each in program.scratch]
-        self._places = addresses_of(self._arrays())
-        self.addresses: int = self._places.ctypes.data
-        self.loaded: tuple[int, int] | None = None
-        self.call = program.steps[0].call
-        """The call that runs."""
-
-    def load(self, start: int, stop: int) -> None:
-        """Cut the sources and the scratch memory for a batch, unless that has been done."""
-        if self.loaded == (start, stop):
-            return
-        values = self.values
-        for register, kind, data in self.program.cuts:
-            values[register] = kind.split(data, start, stop)
-        if self.loaded is None or self.loaded[1] - self.loaded[0] != stop - start:
-            for scratch, buffer in self.buffers:
-                values[scratch.register] = Axis(scratch.axis).split(buffer, 0, stop - start)
-        self.loaded = start, stop
-
-    def _arrays(self) -> list[Any]:
-        """Return the array of each register that batches do not change."""
-        arrays = [*self.values]
-        for register, _, data in self.program.cuts:
-            arrays[register] = data
-        for scratch, buffer in self.buffers:
-            arrays[scratch.register] = buffer
-        return arrays
-
-
 def allocate(scratch: Scratch, batch: int) -> Any:
     """Return the memory of batches of some items."""
     first, *others = [scratch.shape[axis] for axis in scratch.axes]
     # The strides of the axis that is cut are the same for any number of items.
     memory = np.empty([min(batch, first), *others], scratch.dtype)
     return memory.transpose(np.argsort(scratch.axes))
-
-
-def run_step(step: Step, values: list[Any], start: int) -> None:
-    """Run a call of a batch.
-
-    Parameters
-    ----------
-    step : Step
-    values : list
-        Registers.
-    start : int
-        Position of the first item of the batch.
-    """
-    args = [values[register] for register in step.args]
-    kwargs = {name: values[register] for name, register in step.kwargs}
-    if step.takes_start:
-        kwargs["start"] = start
-    if step.outs:
-        outs = tuple([values[register] for register in step.outs])
-        if step.preset is not None:
-            np.copyto(outs[0], values[step.preset])
-        step.fn(*args, **kwargs, out=outs)
-        return
-    if step.preset is not None:
-        kwargs["out"] = values[step.preset].copy()
-    result = step.fn(*args, **kwargs)
-    if len(step.results) == 1:
-        values[step.results[0]] = result
-    elif step.results:
-        for register, value in zip(step.results, result, strict=True):
-            values[register] = value
-    else:
-        check_nothing(result, step.call)

@@ -8,16 +8,19 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
+
+import numpy as np
 
 from spliter._errors import AnnotationError, ForkedError
 from spliter._events import LOGGER
 from spliter.backend.contents import count_rows
 from spliter.pipeline._compiled import Group, driver_of, groups_of
 from spliter.pipeline._graph import Call
+from spliter.pipeline._inner_loops import addresses_of
 from spliter.pipeline._options import Options
-from spliter.pipeline._program import Program, Step, Thread, run_step
-from spliter.pipeline._results import Pieces, check_length
+from spliter.pipeline._program import Program, Step, allocate
+from spliter.pipeline._results import Pieces, check_length, check_nothing
 from spliter.pipeline._types import Axis, Unknown
 from spliter.pipeline._warnings import WarningRecorder
 
@@ -53,7 +56,7 @@ def run_batches(
     others = [
         # A context of its own holds the handling of floating-point errors, and the options.
         threading.Thread(target=contextvars.copy_context().run, args=(run.work,), daemon=True)
-        for _ in range(min(options.thread_count, len(starts)) - 1)
+        for _ in range(min(program.threads(options), len(starts)) - 1)
     ]
     process = os.getpid()
     for thread in others:
@@ -92,8 +95,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.groups = groups_of(self.program, compiles=not self.options.pedantic)
-        driver, threads = driver_of(self.groups), self.options.thread_count
-        self.batch = self.program.batch(self.options.batch, driver, threads)
+        self.batch = self.program.batch(self.options, driver_of(self.groups))
         self.numbers = itertools.count()
 
     def work(self) -> None:
@@ -127,7 +129,7 @@ class _Run:
         with self.recorder.errstate(group.errstate, lambda: thread.call):
             for step in group.steps[done:]:
                 thread.call = step.call
-                run_step(step, thread.values, start)
+                _run_step(step, thread.values, start)
                 for register, kind in step.checked:
                     check_length(kind, thread.values[register], stop - start, step.call.name)
                 for register in step.last_used:
@@ -147,3 +149,80 @@ def _check_pieces(step: Step, thread: Thread, start: int, stop: int) -> None:
                 f"{step.call.name} returned an empty piece for items {start} to {stop}, which "
                 "pedantic=True refuses; use larger batches, or leave pedantic out"
             )
+
+
+class Thread:
+    """Registers of one thread.
+
+    Parameters
+    ----------
+    program : Program
+    batch : int
+        Items of a batch.
+    """
+
+    def __init__(self, program: Program, batch: int) -> None:
+        self.program = program
+        self.values: list[Any] = [None] * program.registers
+        for register, value in program.constants.items():
+            self.values[register] = value
+        self.buffers = [(each, allocate(each, batch)) for each in program.scratch]
+        self._places = addresses_of(self._arrays())
+        self.addresses: int = self._places.ctypes.data
+        self.loaded: tuple[int, int] | None = None
+        self.call = program.steps[0].call
+        """The call that runs."""
+
+    def load(self, start: int, stop: int) -> None:
+        """Cut the sources and the scratch memory for a batch, unless that has been done."""
+        if self.loaded == (start, stop):
+            return
+        values = self.values
+        for register, kind, data in self.program.cuts:
+            values[register] = kind.split(data, start, stop)
+        if self.loaded is None or self.loaded[1] - self.loaded[0] != stop - start:
+            for scratch, buffer in self.buffers:
+                values[scratch.register] = Axis(scratch.axis).split(buffer, 0, stop - start)
+        self.loaded = start, stop
+
+    def _arrays(self) -> list[Any]:
+        """Return the array of each register that batches do not change."""
+        arrays = [*self.values]
+        for register, _, data in self.program.cuts:
+            arrays[register] = data
+        for scratch, buffer in self.buffers:
+            arrays[scratch.register] = buffer
+        return arrays
+
+
+def _run_step(step: Step, values: list[Any], start: int) -> None:
+    """Run a call of a batch.
+
+    Parameters
+    ----------
+    step : Step
+    values : list
+        Registers.
+    start : int
+        Position of the first item of the batch.
+    """
+    args = [values[register] for register in step.args]
+    kwargs = {name: values[register] for name, register in step.kwargs}
+    if step.takes_start:
+        kwargs["start"] = start
+    if step.outs:
+        outs = tuple([values[register] for register in step.outs])
+        if step.preset is not None:
+            np.copyto(outs[0], values[step.preset])
+        step.fn(*args, **kwargs, out=outs)
+        return
+    if step.preset is not None:
+        kwargs["out"] = values[step.preset].copy()
+    result = step.fn(*args, **kwargs)
+    if len(step.results) == 1:
+        values[step.results[0]] = result
+    elif step.results:
+        for register, value in zip(step.results, result, strict=True):
+            values[register] = value
+    else:
+        check_nothing(result, step.call)

@@ -108,6 +108,9 @@ def _as_nodes(given: Any, kind: AnyType, graph: Graph, role: Any) -> tuple[Any, 
 def _as_node(value: Any, kind: AnyType, graph: Graph) -> Any:
     """Return a node for an argument that is lazy or cut; a plain value otherwise."""
     if isinstance(value, Lazy):
+        meta = value._node.meta
+        if isinstance(meta, ArrayMeta) and not (meta.shape or isinstance(kind, Broadcast)):
+            return compute(value)  # a number, which is not cut
         if isinstance(kind, Mut) and value._node.is_pending:
             compute(value)
         return value._node

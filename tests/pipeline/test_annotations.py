@@ -55,7 +55,7 @@ def close(one: Any, other: Any, rtol: float) -> None:
     np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:numpy.fix:DeprecationWarning")
 @pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: getattr(fn, "__qualname__", str(fn)))
 @settings(max_examples=max(settings().max_examples // 5, 10))
 @given(table=tables, batch=st.integers(1, 14), axis=st.sampled_from([None, 0, 1, -1]))

@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 
 from spliter import SplIterError, split
-from spliter.pipeline import options, pipeline
+from spliter.pipeline import Rows, broadcast, options, pipeline, splittable
 
 RNG = np.random.default_rng(3)
 X = RNG.permutation(23).astype("f8") - 9.0
@@ -254,3 +254,17 @@ def test_errors_rise_at_the_call(name: str) -> None:
     assert isinstance(expected, tuple)
     with options(batch=7):
         assert pipeline(caught)(np.arange(30.0)) == expected
+
+
+def test_numbers_in_place_of_rows() -> None:
+    scaled = splittable(lambda a, by: a * by, a=Rows(), by=broadcast, returns=Rows())
+    added = splittable(lambda a, b: a + b, a=Rows(), b=Rows(), returns=Rows())
+
+    def body(x: Any) -> Any:
+        return scaled(x.max(), 0.5), scaled(x, x.max()), added(x, x.sum()), added(x.max(), x[1])
+
+    with options(batch=7):
+        found = pipeline(body)(np.arange(30.0))
+    expected = body(np.arange(30.0))
+    np.testing.assert_equal(found, expected)
+    assert list(map(type, found)) == list(map(type, expected))

@@ -44,6 +44,56 @@ def before_the_failed_call(x: Any) -> Any:
     return centred * 2
 
 
+def changed_by_the_failed_call(x: Any) -> Any:
+    with np.errstate(invalid="raise"):
+        try:
+            x[:] = np.sqrt(x - 20)
+            return float(x.sum())
+        except FloatingPointError:
+            return None
+
+
+def changed_before_and_after(x: Any) -> Any:
+    x += 1
+    with np.errstate(all="raise"):
+        doubled = x * 2
+        try:
+            y = np.sqrt(x - 20)
+            x *= 3
+            x /= y
+            return float(x.sum())
+        except FloatingPointError:
+            x -= 1000
+    x *= doubled
+    return doubled
+
+
+def set_anew(x: Any) -> Any:
+    result = np.zeros_like(x)
+    with np.errstate(all="raise"):
+        try:
+            result[:] = 1 / x
+            float(result[0])
+        except FloatingPointError:
+            result[:] = 5
+    return result
+
+
+def as_before(x: Any) -> Any:
+    y = x + 1
+    y *= 2
+    largest = float(y.max())
+    with np.errstate(all="raise"):
+        for shift in range(3):
+            try:
+                y += np.log(x + shift - 1)
+                y *= 2
+                largest += float(y.max())
+            except FloatingPointError:
+                y += 1
+    return y, largest
+
+
 def other_errors(x: Any) -> Any:
     scale = x.max() - x.min()
     for width in ("a", 0):
@@ -54,12 +104,21 @@ def other_errors(x: Any) -> Any:
     return None
 
 
-@pytest.mark.parametrize("body", [in_a_loop, before_the_failed_call, other_errors])
+BODIES = [
+    *(in_a_loop, before_the_failed_call, changed_by_the_failed_call, changed_before_and_after),
+    *(set_anew, as_before, other_errors),
+]
+
+
+@pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("batch", [7, 100])
 def test_an_error_that_is_caught_does_not_rise_again(body: Callable[..., Any], batch: int) -> None:
+    plain, ours = VALUES.copy(), VALUES.copy()
+    expected = body(plain)
     with options(batch=batch, threads=2):
-        found = pipeline(body)(VALUES)
-    np.testing.assert_equal(found, body(VALUES))
+        found = pipeline(body)(ours)
+    np.testing.assert_equal(found, expected)
+    np.testing.assert_array_equal(ours, plain)
 
 
 @pytest.mark.parametrize("body", [in_a_loop, before_the_failed_call])

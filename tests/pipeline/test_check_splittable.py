@@ -117,7 +117,9 @@ def test_right_rows_pass(fn: Any, value: Any) -> None:
     check_splittable(by_rows(fn), value)
 
 
-@pytest.mark.parametrize("value", [float("nan"), np.float32("nan"), np.datetime64("NaT"), pd.NA])
+@pytest.mark.parametrize(
+    "value", [float("nan"), np.float32("nan"), np.datetime64("NaT", "s"), pd.NA]
+)
 def test_missing_values_equal_themselves(value: Any) -> None:
     returned = splittable(lambda x, other: other, x=Rows(), other=broadcast, returns=broadcast)
     check_splittable(returned, NUMBERS, type(value)(value) if value is not pd.NA else value)
@@ -133,7 +135,7 @@ def first_differs(x: Any, value: Any, other: Any) -> Any:
         (lambda x: first_differs(x, -0.0, 0.0), NUMBERS),
         (lambda x: first_differs(x, complex(0, -0.0), 0j), NUMBERS),
         (lambda x: first_differs(x, np.nan, 0.0), NUMBERS),
-        (lambda x: first_differs(x, np.datetime64("NaT"), DATES[0]), NUMBERS),
+        (lambda x: first_differs(x, np.datetime64("NaT", "s"), DATES[0]), NUMBERS),
         (lambda x: np.array([(len(x), 1.0)] * len(x), "i8, f8"), NUMBERS),
         (lambda s: s * s.shape[0], SPARSE),
         (lambda s: s.rename(str(len(s))), SERIES),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import warnings
@@ -331,3 +332,36 @@ def test_tables_with_strides_have_equal_bits(name: str, dtype: str, batch: int) 
                 continue
             with options(batch=batch, threads=1):
                 np.testing.assert_array_equal(pipeline(ufunc)(*given), expected, ufunc.__name__)
+
+
+def opposed(ufunc: Any, x: Any) -> Any:
+    """Return results that are written, or chosen, in the other direction."""
+    written, chosen = np.zeros_like(x), np.zeros_like(x)
+    ufunc(x, out=written[::-1])
+    return written, ufunc(x, where=(x > 0.5)[::-1], out=chosen)
+
+
+ARRANGED: dict[str, Callable[[Any, Any], Any]] = {
+    "opposed": opposed,
+    "rolled": lambda ufunc, x: ufunc(np.roll(x, 1)),
+    "rolled rows": lambda ufunc, x: ufunc(np.roll(x, 3, axis=0)),
+    "reversed filter": lambda ufunc, x: ufunc(x[x[:, 0] > 0.3][:, ::-1]),
+}
+
+
+@pytest.mark.parametrize("name", ARRANGED)
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("batch", [1, 10])  # the last one of the rows has one item
+def test_rearranged_values_have_equal_bits(name: str, dtype: str, batch: int) -> None:
+    table = np.random.default_rng(4).uniform(0, 1, (101, 150)).astype(dtype)
+    body = ARRANGED[name]
+    for ufunc in (np.exp, np.log1p, np.arcsin, np.cbrt):
+        for x in (table, table[::-1, ::-1], table[:, ::-1]):
+            expected = body(ufunc, x)
+            with options(batch=batch, threads=1):
+                found = pipeline(functools.partial(body, ufunc))(x)
+            np.testing.assert_equal(found, expected, ufunc.__name__)
+    vector = table[:, 0][::-1] if name in ("opposed", "rolled") else table
+    expected = body(np.exp, vector)
+    with options(batch=batch, threads=1):
+        np.testing.assert_equal(pipeline(functools.partial(body, np.exp))(vector), expected)

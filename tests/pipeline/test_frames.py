@@ -17,6 +17,7 @@ from spliter.pipeline import (
     Rows,
     _lazy,
     broadcast,
+    explain,
     options,
     pipeline,
     splittable,
@@ -92,6 +93,25 @@ def older_pandas(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     _lazy._frame_classes.cache_clear()
+
+
+def test_threads_of_frames_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pd.DataFrame({"x": np.zeros(5_000_000, "i1")})  # they share the interpreter lock
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(16), raising=False)
+    assert " 4 threads" in explain(lambda df: df["x"] + 1, frame)
+    assert " 16 threads" in explain(lambda x: x + 1, frame["x"].to_numpy())
+    with options(threads=8, batch=1000):
+        assert " 8 threads" in explain(lambda df: df["x"] + 1, frame)
+
+
+def test_inner_merges_before_pandas_3_1_run_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def joined(frame: Any) -> Any:
+        return frame.merge(PLACES, on=PLACES.columns[0])
+
+    with options(batch=2):
+        assert "whole values" not in explain(joined, FRAME)
+        monkeypatch.setattr(pd, "__version__", "3.0.6")  # where repeated keys change the order
+        assert "items in batches" not in explain(joined, FRAME)
 
 
 @pytest.mark.usefixtures("older_pandas")

@@ -127,7 +127,7 @@ def test_positions_are_those_in_the_whole(best: Any, batch: Any) -> None:
     gaps = np.where(TABLE > 1, np.nan, TABLE)
 
     def body(x: Any) -> Any:
-        return best(x), best(x, axis=0), best(x + 0, axis=0, keepdims=True), best(x[:, 0])
+        return best(x), best(x, axis=0), best(np.copy(x), axis=0, keepdims=True), best(x[:, 0])
 
     for table in (TABLE, ties, gaps, ties.astype("i4"), ties.astype("M8[s]")):
         with options(batch=batch), split(blocks(table), partitions_per_location=2) as parts:

@@ -227,6 +227,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # since NumPy 2.5
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_changes_are_those_of_the_plain_program(name: str) -> None:
     check(PROGRAMS[name])

@@ -202,8 +202,9 @@ class Roll(Along):
         if isinstance(kind, Unknown) or not self._is_along_one(call, axes):
             return None
         if kind.axis in axes:
-            moved = Shifted(kind.axis, call.kwargs["shift"])
-            return Typing((moved,), (kind,), _shape(call)[kind.axis], _as_it_is)
+            moved, data = Shifted(kind.axis, call.kwargs["shift"]), call.inputs[0].data
+            fn = _as_it_is if data is None or data.flags.forc else _in_order
+            return Typing((moved,), (kind,), _shape(call)[kind.axis], fn)
         typing = super()._cut_along(kind, call, axes)
         return typing and typing._replace(fn=_rolled)
 
@@ -220,6 +221,11 @@ class Roll(Along):
 
 def _as_it_is(a: Any, *args: Any, **kwargs: Any) -> Any:
     return a
+
+
+def _in_order(a: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return a copy, as the result has no gaps: some functions have other bits for strides."""
+    return a.copy("K")
 
 
 def _rolled(a: Any, shift: int, axis: int) -> Any:

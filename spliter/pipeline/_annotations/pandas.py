@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
@@ -116,7 +117,15 @@ def _can_join(left: Any, right: Any, *, on: Any, how: str = "inner", **named: An
     """Return whether a merge keeps the order of the left rows, and the dtypes of both sides."""
     if left.ndim != 2 or getattr(right, "ndim", 0) != 2 or how not in ("inner", "left"):
         return False
-    return how == "inner" or all(_holds(right[each]) for each in right.drop(columns=on))
+    if how == "inner":
+        return _keeps_order()
+    return all(_holds(right[each]) for each in right.drop(columns=on))
+
+
+def _keeps_order() -> bool:
+    """Return whether inner merges keep the order of the left rows: not all, before pandas 3.1."""
+    version: str = sys.modules["pandas"].__version__
+    return tuple(map(int, version.split(".")[:2])) >= (3, 1)
 
 
 def _joined(number: int, kind: SplitType) -> SplitType:
