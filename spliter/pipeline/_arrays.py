@@ -124,11 +124,6 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         """Evaluate, and return a copy of the memory."""
         return bytes(compute(self))
 
-    def __buffer__(self, flags: int) -> memoryview:
-        """Evaluate, and return the memory; asked for since Python 3.12."""
-        self._graph.root().is_eager = True
-        return memoryview(compute(self))
-
     def __getattr__(self, name: str) -> Any:
         """Return a method that evaluates, or evaluate and return another attribute."""
         if name.startswith("__"):

@@ -104,14 +104,29 @@ def test_threads_of_frames_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
         assert " 8 threads" in explain(lambda df: df["x"] + 1, frame)
 
 
-def test_inner_merges_before_pandas_3_1_run_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    def joined(frame: Any) -> Any:
-        return frame.merge(PLACES, on=PLACES.columns[0])
+@pytest.mark.parametrize(("version", "repeated"), [("3.0.6", 1), ("3.1.1", 3)])
+def test_inner_merges_of_repeated_keys(
+    version: str, repeated: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    merge = pd.DataFrame.merge
 
-    with options(batch=2):
-        assert "whole values" not in explain(joined, FRAME)
-        monkeypatch.setattr(pd, "__version__", "3.0.6")  # where repeated keys change the order
-        assert "items in batches" not in explain(joined, FRAME)
+    def counted(left: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append(len(left))
+        return merge(left, *args, **kwargs)
+
+    def joined(frame: Any, places: Any) -> Any:
+        return frame[["city"]].merge(places, on="city")
+
+    monkeypatch.setattr(pd, "__version__", version)
+    monkeypatch.setattr(pd.DataFrame, "merge", counted)
+    for places, expected in ((PLACES, 3), (pd.concat([PLACES, PLACES]), repeated)):
+        calls.clear()
+        with options(batch=2, threads=1):
+            found = pipeline(joined)(FRAME[:6], places)
+        pd.testing.assert_frame_equal(found, merge(FRAME[:6][["city"]], places, on="city"))
+        # The order may be another one before pandas 3.1; then it runs on all rows.
+        assert len([rows for rows in calls if rows]) == expected
 
 
 @pytest.mark.usefixtures("older_pandas")

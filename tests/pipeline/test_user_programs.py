@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import copy
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -62,9 +61,9 @@ def around_median(x: Any) -> Any:
 
 def written_buffer(x: Any) -> Any:
     twice = x * 2
-    view: Any = memoryview(twice)
+    view: Any = memoryview(np.asarray(twice))
     view[3] = 99.0
-    return twice, bytearray(x), memoryview(x).tolist()
+    return twice, bytearray(np.asarray(x)), memoryview(np.asarray(x)).tolist()
 
 
 def masked_between(x: Any) -> Any:
@@ -137,7 +136,7 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
     "by default": lambda x: collections.defaultdict(list, a=x + 1),
     "method": Filter().run,
     "bytes": lambda x: bytes(x.astype(np.uint16)),
-    **({"buffer": written_buffer} if sys.version_info >= (3, 12) else {}),
+    "buffer": written_buffer,
 }
 
 

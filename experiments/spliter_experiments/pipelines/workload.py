@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from spliter.pipeline import options, pipeline
+from spliter.pipeline import pipeline
 
 Array: TypeAlias = npt.NDArray[Any]
 Program: TypeAlias = Callable[..., Any]
@@ -72,17 +72,7 @@ def as_is(program: Program) -> Way:
 
 def in_batches(program: Program) -> Way:
     """Return the way that runs a program as a pipeline, with a thread per core."""
-
-    def prepare(*arguments: Any) -> Callable[[], Any]:
-        run = pipeline(program)
-
-        def measured() -> Any:
-            with options(threads=cores()):
-                return run(*arguments)
-
-        return measured
-
-    return prepare
+    return lambda *arguments: functools.partial(pipeline(program), *arguments)
 
 
 def cores() -> int:

@@ -117,15 +117,14 @@ def _can_join(left: Any, right: Any, *, on: Any, how: str = "inner", **named: An
     """Return whether a merge keeps the order of the left rows, and the dtypes of both sides."""
     if left.ndim != 2 or getattr(right, "ndim", 0) != 2 or how not in ("inner", "left"):
         return False
-    if how == "inner":
-        return _keeps_order()
-    return all(_holds(right[each]) for each in right.drop(columns=on))
+    return how == "inner" or all(_holds(right[each]) for each in right.drop(columns=on))
 
 
-def _keeps_order() -> bool:
-    """Return whether inner merges keep the order of the left rows: not all, before pandas 3.1."""
+def _keeps_order(left: Any, right: Any, *, on: Any, how: str = "inner", **named: Any) -> bool:
+    """Return whether rows are in the order of the left ones; before pandas 3.1 not all are."""
     version: str = sys.modules["pandas"].__version__
-    return tuple(map(int, version.split(".")[:2])) >= (3, 1)
+    is_new = tuple(map(int, version.split(".")[:2])) >= (3, 1)
+    return is_new or how == "left" or not right.duplicated(on).any()
 
 
 def _joined(number: int, kind: SplitType) -> SplitType:
@@ -309,6 +308,7 @@ METHODS: Final[Mapping[str, Rule]] = {
         *(_joined, _can_join, ("right", "on", "how", "suffixes")),
         aligned=False,
         reads=_joined_columns,
+        holds=_keeps_order,
     ),
     "sum": _reduction(_has_numbers, np.add),  # which wraps around without a warning, as pandas
     "count": _reduction(lambda value: True, operator.add),

@@ -93,6 +93,9 @@ class Rule:
         Whether the dtypes of a result are known from those of the arguments.
     partial : callable, optional
         Called with pieces in place of the method.
+    holds : callable, optional
+        Given the arguments of a piece, returns whether the pieces make the whole; it runs on whole
+        values otherwise.
     reads : callable
         Given a call and the columns of its result that are read, returns those of each input that
         the call reads; ``None`` stands for all.
@@ -105,6 +108,7 @@ class Rule:
     mixed: bool = False
     exact: bool = True
     partial: Callable[..., Any] | None = None
+    holds: Check | None = None
     reads: Reads = _all_columns
 
     @property
@@ -200,9 +204,11 @@ class RowsCall:
     def _piece_function(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         if self.rule.partial is not None or not isinstance(self.meta, FrameMeta):
             return self.rule.partial or fn
-        expected = _described(self.meta.empty)
+        expected, holds = _described(self.meta.empty), self.rule.holds
 
         def checked(*args: Any, **kwargs: Any) -> Any:
+            if holds is not None and not holds(*args, **kwargs):
+                raise TypeError("pieces would not make the whole")
             result = fn(*args, **kwargs)
             if (found := _described(result)) != expected:
                 raise TypeError(f"a piece is {found} in place of {expected}")  # run on whole values
