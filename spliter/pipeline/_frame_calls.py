@@ -115,7 +115,7 @@ def delivered(result: Any) -> Any:
     Over a Split they stay lazy: they are not here. So do numbers, as then what the program holds
     would be stored for each: the workload crime-index took 1.5 times as long.
     """
-    is_here = isinstance(result, Lazy) and not is_distributed(result)
+    is_here = isinstance(result, Lazy) and not is_over_split(result)
     if not is_here or isinstance(result._node.meta, FrameMeta) or _is_number(result):
         return result
     return compute(result)
@@ -184,13 +184,13 @@ def _is_aligned(main: FrameMeta, value: Any, rule: Rule) -> bool | None:
         ndim = meta.empty.ndim
     else:
         # Over a Split no length is known; the types of both say whether their rows are the same.
-        is_known = main.length is not None or is_distributed(value)
+        is_known = main.length is not None or is_over_split(value)
         fits = is_known and meta is not None and meta.shape == (main.length,)
         ndim = 1
     return True if fits and (rule.mixed or ndim == main.empty.ndim) else None
 
 
-def is_distributed(value: Any) -> bool:
+def is_over_split(value: Any) -> bool:
     """Return whether a value is one of a pipeline over a Split."""
     return isinstance(value, Lazy) and type(value._graph.root()) is not Graph
 

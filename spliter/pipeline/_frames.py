@@ -29,7 +29,7 @@ from spliter.pipeline._frame_calls import (
     call_method,
     capture_frame,
     delivered,
-    is_distributed,
+    is_over_split,
     method_of,
     operand_meta,
     run_plain,
@@ -108,7 +108,7 @@ class LazyFrame(Lazy):
             return self[name]
         if name == "assign" and empty.ndim == 2:
             return functools.partial(_assign, self)
-        if name in ("to_numpy", "values") and is_distributed(self):
+        if name in ("to_numpy", "values") and is_over_split(self):
             if name == "to_numpy":
                 return lambda *args, **kwargs: _as_array(method_of(name), self, *args, **kwargs)
             return _as_array(operator.attrgetter(name), self)
