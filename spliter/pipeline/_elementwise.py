@@ -39,6 +39,8 @@ INEXACT: Final = frozenset(
 """Functions of reals that NumPy computes in one of two ways, by strides and buffers, whose last
 bits differ; those of complex numbers all are."""
 
+POWERS: Final = (np.power, operator.pow)
+
 CACHED: Final = 1024
 """Shapes and dtypes of calls whose results are remembered: those of a few long programs."""
 
@@ -77,6 +79,8 @@ class Elementwise:
         matrices = [node for node in cut if node.data is not None and node.data.ndim > 1]
         if any(_varies(call.fn, node.data) for node in cut if node.data is not None):
             return ()
+        if call.fn in POWERS and _has_few_exponents(call):
+            return ()
         axes = _axes_in_memory(matrices, cut) if matrices else None
         return _typings_along_axes(shapes, len(call.outputs), axes)
 
@@ -103,6 +107,13 @@ class Elementwise:
         cut = [call.args[at] for at in self.data if isinstance(at, int) and at < len(call.args)]
         cut += [value for name, value in call.kwargs.items() if name in self.data]
         return [value for value in cut if isinstance(value, Node)]
+
+
+def _has_few_exponents(call: Call) -> bool:
+    """Return whether an exponent stands for several elements: NumPy squares by some that are 2."""
+    base, exponent = (_shape_of(each) if isinstance(each, Node) else () for each in call.args)
+    data = call.args[1].data if exponent else None
+    return exponent != () and (exponent != base or (data is not None and 0 in data.strides))
 
 
 def _varies(fn: Callable[..., Any], array: Any) -> bool:

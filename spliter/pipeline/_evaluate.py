@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import itertools
 import operator
 import os
 from collections.abc import Callable, Iterable, Sequence, Set
@@ -91,8 +92,12 @@ def evaluate(graph: Graph) -> None:
                     _run_stage(stage, options, recorder)
                     _free(stage.last_read)
         except Exception as error:
-            lose((call for call in pending if not call.has_run), error)
+            lose(pending, error)
             raise
+        else:
+            for call in pending:
+                for _, node in call.live_outputs():
+                    node.before = None
         finally:
             graph.pending = [call for call in pending if not call.has_run]
             graph.settle_views()
@@ -117,28 +122,29 @@ class LostGraph(Graph):
         raise self.error.with_traceback(self.traceback)
 
 
-def lose(calls: Iterable[Call], error: Exception) -> None:
+def lose(calls: Sequence[Call], error: Exception) -> None:
     """Give up calls from the one that failed: the plain program would not have come to the others.
 
     Parameters
     ----------
-    calls : iterable of Call
-        In program order, all that have not run.
+    calls : sequence of Call
+        In program order.
     error : Exception
-        What the first of them has raised, if none is marked as the one that failed.
+        What the first that has not run has raised, if none is marked as the one that failed.
     """
-    calls = list(calls)
-    failed = next((at for at, call in enumerate(calls) if call.error is error), 0)
+    raised = (at for at, call in enumerate(calls) if call.error is error)
+    waiting = (at for at, call in enumerate(calls) if not call.has_run)
+    failed = next(itertools.chain(raised, waiting), len(calls))
     graph = LostGraph(error)
     for call in reversed(calls[failed:]):
-        call.has_run = True
         for _, node in call.live_outputs():
             if node.lazy is None or (lost := node.lazy()) is None:
                 continue
             if node.before is not None and node.before.is_there:
                 lost._take_over(node.before)
-            else:
+            elif node.before is not None or not call.has_run:
                 lost._graph = graph
+        call.has_run = True
 
 
 def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> None:

@@ -172,7 +172,7 @@ class Node:
         self.lazy: weakref.ref[Any] | None = None
         """The lazy value that the program sees; dead if the program has dropped it."""
         self.before: Node | None = None
-        """The value that the program has changed to this one, until that has happened."""
+        """The value that the program has changed to this one, as long as that can be undone."""
         self.type: SplitType | None = None
         """Of an argument of an annotated function: its type, which knows the bytes of a value."""
 
@@ -195,7 +195,7 @@ class Node:
         """Set the result of its call, and release the call."""
         self.data = data
         self.meta = meta_of(data)
-        self.call = self.before = None
+        self.call = None
 
 
 class Call:
@@ -249,6 +249,11 @@ class Call:
     def name(self) -> str:
         """Name of the function."""
         return str(getattr(self.fn, "__name__", None) or repr(self.fn))
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes an array, or makes a value what another one was before."""
+        return bool(self.writes) or any(node.before for _, node in self.live_outputs())
 
     @property
     def may_raise(self) -> bool:

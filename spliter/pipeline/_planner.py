@@ -173,7 +173,7 @@ def plan(calls: Sequence[Call]) -> Plan:
         numbers += [last[key] for access in accesses for key in access.opposed]
         # Where the body catches an error, arrays are changed up to the failed call and not half.
         numbers += [writing + 1] if call.may_raise else []
-        numbers += [raising + 1] if call.writes else []
+        numbers += [raising + 1] if raising >= 0 and call.changes else []
         earliest = max(numbers, default=0)
         if earliest >= LAST:
             found = None

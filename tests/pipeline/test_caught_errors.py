@@ -94,6 +94,33 @@ def as_before(x: Any) -> Any:
     return y, largest
 
 
+def changed_in_an_earlier_stage(x: Any) -> Any:
+    x += 1
+    y = x * 2
+    try:
+        with np.errstate(all="raise"):
+            z = np.log(x - 1)
+        y *= 5
+        repr(z)
+    except FloatingPointError:
+        pass
+    return y
+
+
+def tried_again(x: Any) -> Any:
+    y = x * 1
+    with np.errstate(all="raise"):
+        for shift in range(3):
+            try:
+                z = 1 / (x - x.min() - 5 + shift * 5)
+                y *= 2
+                float(z.max())
+                break
+            except FloatingPointError:
+                pass
+    return y
+
+
 def other_errors(x: Any) -> Any:
     scale = x.max() - x.min()
     for width in ("a", 0):
@@ -106,7 +133,7 @@ def other_errors(x: Any) -> Any:
 
 BODIES = [
     *(in_a_loop, before_the_failed_call, changed_by_the_failed_call, changed_before_and_after),
-    *(set_anew, as_before, other_errors),
+    *(set_anew, as_before, changed_in_an_earlier_stage, tried_again, other_errors),
 ]
 
 

@@ -365,3 +365,23 @@ def test_rearranged_values_have_equal_bits(name: str, dtype: str, batch: int) ->
     expected = body(np.exp, vector)
     with options(batch=batch, threads=1):
         np.testing.assert_equal(pipeline(functools.partial(body, np.exp))(vector), expected)
+
+
+SQUARED: dict[str, Callable[[Any, Any], Any]] = {
+    "column": lambda x, by: np.power(x, by[:, None]),
+    "operator": lambda x, by: x ** by[:, None],
+    "row": lambda x, by: np.power(x.T, by),
+    "stretched": lambda x, by: np.power(x[:, ::2], np.broadcast_to(by[:, None], x[:, ::2].shape)),
+    "pending": lambda x, by: np.power(x, x.max(axis=1, keepdims=True) * 0 + 2),
+    "number": lambda x, by: x ** by[0],
+}
+
+
+@pytest.mark.parametrize("name", SQUARED)
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_exponents_that_stand_for_several_elements(name: str, batch: int) -> None:
+    x = np.random.default_rng(0).integers(1, 9, (200, 150)) / 3  # of rounded squares
+    by = np.full(200, 2.0)
+    with options(batch=batch):
+        found = pipeline(SQUARED[name])(x, by)
+    np.testing.assert_array_equal(found, SQUARED[name](x, by))
