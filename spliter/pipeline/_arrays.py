@@ -8,6 +8,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any, Final, cast
 
 import numpy as np
@@ -137,10 +138,16 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Capture a call of a ufunc."""
+        if any(type(each) is LAZY_CLASSES.get(FrameMeta) for each in inputs):
+            return NotImplemented  # frames capture their own calls
+        if _is_pandas(sys._getframe(1)):  # its frames hold plain arrays
+            return getattr(ufunc, method)(*computed(inputs), **computed(kwargs))
         return capture_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Capture a call of another function of NumPy, or evaluate its arguments."""
+        if _is_pandas(sys._getframe(1)):
+            return func(*computed(args), **computed(kwargs))
         return capture_function(func, args, kwargs)
 
     def __getitem__(self, key: Any) -> Any:
@@ -277,6 +284,11 @@ def _copy(value: Any, order: Any) -> Any:
 LAZY_CLASSES[ArrayMeta] = LazyArray
 
 
+def _is_pandas(frame: FrameType) -> bool:
+    """Return whether a frame of the stack is one of pandas' own functions."""
+    return bool(frame.f_globals.get("__name__", "").startswith("pandas."))
+
+
 def _refuse_positions() -> None:
     """Raise if pandas takes lazy flags for positions, as they are no array to it.
 
@@ -285,7 +297,7 @@ def _refuse_positions() -> None:
     InvalidArgumentError
         If the caller's caller is pandas.
     """
-    if sys._getframe(2).f_globals.get("__name__", "").startswith("pandas."):
+    if _is_pandas(sys._getframe(2)):
         raise InvalidArgumentError(
             f"{Site.of_caller()} chooses rows of an index or a frame of pandas by a lazy array of "
             "flags, which pandas would take for positions; pass numpy.asarray(flags)"

@@ -12,6 +12,7 @@ from spliter.pipeline._annotations.rows import WHOLE
 from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._graph import (
     DTYPES,
+    RUNNING,
     Annotation,
     Call,
     FrameMeta,
@@ -31,6 +32,7 @@ from spliter.pipeline._lazy import (
     is_capturable,
     is_frame,
     lazies_in,
+    of_numbers,
 )
 from spliter.pipeline._options import CURRENT
 
@@ -201,6 +203,8 @@ def rewrapped(result: Any, graph: Graph) -> Any:
         graph.is_eager |= result.flags.writeable
     if not graph.returns or isinstance(result, CONSTANTS):
         return result
+    if is_frame(result):
+        result = of_numbers(result)
     if is_capturable(result):
         return wrap(graph.source(result), graph)
     if type(result) is tuple or (type(result) is list and any(map(is_array, result[:1]))):
@@ -248,6 +252,8 @@ def capture(
     if graph is None:
         given = (*args, *kwargs.values())
         graph = common_graph([each._graph for each in given if isinstance(each, Lazy)])
+    if RUNNING.get() is graph:  # in a function of the user's, on a piece
+        return fn(*computed(args), **computed(kwargs))
     with graph.lock:
         call = Call(
             fn,

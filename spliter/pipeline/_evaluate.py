@@ -9,9 +9,9 @@ import os
 from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any, Final
 
-from spliter._errors import AnnotationError, ForkedError, SplIterError
+from spliter._errors import AnnotationError, ForkedError, InvalidArgumentError, SplIterError
 from spliter.pipeline._columns import narrow
-from spliter.pipeline._graph import Call, Graph, Node
+from spliter.pipeline._graph import RUNNING, Call, Graph, Node
 from spliter.pipeline._options import CURRENT, Options
 from spliter.pipeline._planner import Plan, Stage, needed, plan_for
 from spliter.pipeline._program import compile_stage
@@ -70,6 +70,12 @@ def evaluate(graph: Graph) -> None:
     Exception
         What a call raises. Calls before it have run.
     """
+    if RUNNING.get() is graph:
+        raise InvalidArgumentError(
+            f"{Site.of_caller()} uses a lazy value in a function that runs on pieces, and it is no "
+            "argument of that; pass it as an argument that is broadcast, or evaluate it before, as "
+            "float(value) does"
+        )
     with graph.lock:
         if graph.evaluate():
             return
@@ -82,6 +88,7 @@ def evaluate(graph: Graph) -> None:
         graph.writes_wait = graph.reads_plain = False
         narrow(pending)
         graph.sources.clear()
+        token = RUNNING.set(graph)
         try:
             while remaining := [call for call in pending if not call.has_run]:
                 made = plan_for(options, remaining)
@@ -99,6 +106,7 @@ def evaluate(graph: Graph) -> None:
                 for _, node in call.live_outputs():
                     node.before = None
         finally:
+            RUNNING.reset(token)
             graph.pending = [call for call in pending if not call.has_run]
             graph.settle_views()
             _evaluated.discard(graph)

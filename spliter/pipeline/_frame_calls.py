@@ -19,7 +19,15 @@ from spliter.pipeline._annotations.pandas import METHODS
 from spliter.pipeline._annotations.rows import RowsCall, Rule
 from spliter.pipeline._capture import capture, plain
 from spliter.pipeline._graph import ArrayMeta, FrameMeta, Graph, Meta, meta_of
-from spliter.pipeline._lazy import Lazy, compute, computed, is_capturable, is_frame, lazies_in
+from spliter.pipeline._lazy import (
+    Lazy,
+    compute,
+    computed,
+    is_capturable,
+    is_frame,
+    lazies_in,
+    of_numbers,
+)
 
 SCALARS: Final = (type, np.dtype, dt.date, dt.timedelta, type(None))
 """Types of arguments without rows, with the scalars of NumPy."""
@@ -83,6 +91,8 @@ def capture_frame(
     args, kwargs
         Its arguments, a lazy frame among them.
     """
+    args = tuple([of_numbers(each) if is_frame(each) else each for each in args])
+    kwargs = {name: of_numbers(each) if is_frame(each) else each for name, each in kwargs.items()}
     if rule is not None and rule.aligned and not rule.mixed and _is_row(*args):
         row = computed(args[1])
         if row.index.equals(args[0].columns):

@@ -11,6 +11,7 @@ arrays in place::
 
 from __future__ import annotations
 
+import contextvars
 import itertools
 import threading
 import weakref
@@ -29,6 +30,11 @@ Shape: TypeAlias = tuple[int | None, ...]
 
 DTYPES: Final = "biufcmM"
 """Kinds of dtypes whose calls can be captured: not texts and objects."""
+
+RUNNING: Final[contextvars.ContextVar[Graph | None]] = contextvars.ContextVar(
+    "spliter_pipeline_running", default=None
+)
+"""The graph whose calls this thread runs, which none of them may extend."""
 
 NUMBERS: Final = itertools.count()
 """Numbers of calls, in program order."""

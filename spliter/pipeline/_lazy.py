@@ -173,6 +173,8 @@ def computed(value: Any) -> Any:
     """Return a value with all lazy values in it evaluated, also in what :func:`lazies_in` knows."""
     if isinstance(value, Lazy):
         return compute(value)
+    if is_frame(value):
+        return of_numbers(value)
     if not lazies_in(value):
         return value
     if isinstance(value, dict):
@@ -203,7 +205,7 @@ def settled(value: Any, value_of: Callable[[Lazy], Any] = compute) -> Any:
     if isinstance(value, Lazy):
         return value_of(value)
     if is_frame(value):
-        return _of_numbers(value)
+        return of_numbers(value)
     if isinstance(value, list | dict):
         pairs = value.items() if isinstance(value, dict) else enumerate(value)
         for key, each in [pair for pair in pairs if not isinstance(pair[1], _PLAIN)]:
@@ -216,19 +218,31 @@ def settled(value: Any, value_of: Callable[[Lazy], Any] = compute) -> Any:
     return value
 
 
-def _of_numbers(frame: Any) -> Any:
-    """Return a frame with the values of lazy numbers in it, and the dtypes of these."""
-    if frame.ndim == 2:
-        columns = [column for _, column in frame.items()]
-        made = [_of_numbers(column) for column in columns]
-        if any(map(operator.is_not, made, columns)):
-            frame = frame.copy()
-            for at, column in enumerate(made):
-                frame.isetitem(at, column)
-    elif frame.dtype == object and any(isinstance(each, Lazy) for each in frame.array):
-        values = [compute(each) for each in frame.array]
-        return type(frame)(values, frame.index, name=frame.name)
+def of_numbers(frame: Any) -> Any:
+    """Return a frame with the values of lazy numbers in it, which pandas took for objects.
+
+    Parameters
+    ----------
+    frame : DataFrame or Series
+    """
+    for axis, labels in enumerate(frame.axes):
+        if _has_lazy(labels):
+            values = type(labels)([compute(each) for each in labels], name=labels.name)
+            frame = frame.set_axis(values, axis=axis)
+    if frame.ndim == 1:
+        values = [compute(each) for each in frame.array] if _has_lazy(frame) else None
+        return frame if values is None else type(frame)(values, frame.index, name=frame.name)
+    found = [at for at, (_, column) in enumerate(frame.items()) if _has_lazy(column)]
+    frame = frame.copy() if found else frame
+    for at in found:
+        frame.isetitem(at, of_numbers(frame.iloc[:, at]))
     return frame
+
+
+def _has_lazy(labels: Any) -> bool:
+    if labels.dtype != object or getattr(labels, "nlevels", 1) > 1:
+        return False
+    return any(isinstance(each, Lazy) for each in labels.array)
 
 
 def is_capturable(value: Any) -> bool:
