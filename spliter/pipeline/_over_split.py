@@ -10,8 +10,9 @@ partitions, which run them on batches of each block; results with rows stay ther
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from spliter._errors import AnnotationError, InvalidArgumentError, WholeArrayError
@@ -67,6 +68,11 @@ class SplitGraph(Graph):
         self.kinds: dict[Node, SplitType] = {}
         self.recorder = WarningRecorder()
         self.members = [self._member(each) for each in _examples(split)]
+        self.sound: tuple[list[Any], tuple[Node, ...], dict[Node, SplitType]]
+        """What tasks have made that have succeeded."""
+        self.sound = self.futures, self.carried, {**self.kinds}
+        self.unsure: list[Call] = []
+        """Calls of passes since then, which are not awaited."""
 
     def _member(self, example: Any) -> Node:
         meta: Meta
@@ -104,11 +110,12 @@ class SplitGraph(Graph):
             self.split.resolve_item_indexes()
             return sum(cast(int, partition.shape[0]) for partition in self.partitions)
         output = self._output(node)
-        counts = [
-            partition.submit(_count_rows, future, output)
-            for partition, future in zip(self.partitions, self.futures, strict=True)
-        ]
-        return int(sum(gather(counts)))
+        with self._undone_if_it_fails():
+            counts = [
+                partition.submit(_count_rows, future, output)
+                for partition, future in zip(self.partitions, self.futures, strict=True)
+            ]
+            return int(sum(gather(counts)))
 
     def evaluate(self) -> bool:
         """Run all pending calls, in as many passes as they need."""
@@ -116,15 +123,24 @@ class SplitGraph(Graph):
         pending, self.pending = needed(self.pending), []
         narrow(pending)
         self.recorder = WarningRecorder()
-        while pending:
-            before = self.futures, self.carried, {**self.kinds}
-            try:
+        with self._undone_if_it_fails():
+            while pending:
                 pending = self._run_pass(pending)
-            except Exception:  # values that are needed later are computed anew
-                self.futures, self.carried, self.kinds = before
-                raise
         self.recorder.report()
         return True
+
+    @contextlib.contextmanager
+    def _undone_if_it_fails(self) -> Iterator[None]:
+        """Go back to the last pass that has succeeded; values needed later are computed anew."""
+        try:
+            yield
+        except Exception:
+            self.futures, self.carried, kinds = self.sound
+            self.kinds = {**kinds}
+            for call in self.unsure:
+                call.has_run = False
+            self.unsure.clear()
+            raise
 
     def is_distributed(self, node: Node) -> bool:
         """Evaluate a value, and return whether it has rows, which stay at the partitions."""
@@ -148,6 +164,7 @@ class SplitGraph(Graph):
                 for number, node in call.live_outputs():
                     if not isinstance(typing.outputs[number], COMBINED):
                         self.kinds[node] = typing.outputs[number]
+        self.unsure += [call for call, _ in chosen]
         if chosen:
             self._submit(chosen, postponed)
         for call, _ in chosen:
@@ -213,10 +230,14 @@ class SplitGraph(Graph):
             for partition, carried in zip(self.partitions, before, strict=True)
         ]
         self.carried = tuple(rows)
+        if not reductions and rows:
+            return
         if reductions:
             self._merge(reductions, len(rows))
-        elif not rows:
+        else:
             gather(self.futures)  # raises what the tasks have raised
+        self.sound = self.futures, self.carried, {**self.kinds}
+        self.unsure.clear()
 
     def _merge(self, reductions: Sequence[tuple[Node, Reduction]], first: int) -> None:
         """Combine the partial results of all partitions."""

@@ -343,8 +343,9 @@ PAIRS: dict[str, Any] = {
     "labels of an array": lambda frame, weights: frame.loc[weights > 1.5, "x"],
     "chosen by a series": lambda frame, weights: weights[frame["x"] > 0] + 1,
     "arrays": lambda frame, weights: np.hypot(frame["x"].to_numpy(), frame["y"].values) * weights,
+    "short": lambda frame, weights: frame["x"].to_numpy(dtype="f4", copy=True) * weights,
     "table": lambda frame, weights: frame.to_numpy() * weights[:, None],
-    "ufunc": lambda frame, weights: np.hypot(frame["x"], weights),
+    "ufunc": lambda frame, weights: np.hypot(frame["x"], weights) + np.add(weights, frame["y"]),
     "summed": lambda frame, weights: float((frame["x"] * weights).sum()),
 }
 
@@ -362,6 +363,26 @@ def test_aligned_frames_and_arrays(name: str) -> None:
         np.testing.assert_array_equal(np.concatenate(found), expected)
     else:
         assert pd.concat(found).equals(expected)
+
+
+def sums_of_columns(frame: Any) -> Any:
+    doubled, found = frame["x"] * 2, {}
+    before = float(doubled.sum())
+    for name in ("k", "x"):
+        try:
+            column = frame[name].astype(float)
+            found[name] = len(column), len(frame[column > 2]), float(column.sum())
+        except ValueError as error:
+            found[name] = str(error)
+    return found, before, doubled.sum(), len(doubled)
+
+
+@pytest.mark.parametrize("per_location", [1, 2])
+def test_after_a_failed_pass_without_a_result_others_work(per_location: int) -> None:
+    frame = pd.DataFrame({"k": list("abcdefgh"), "x": np.arange(8.0)})
+    blocks = [frame.iloc[:3], frame.iloc[3:3], frame.iloc[3:]]
+    with split(blocks, partitions_per_location=per_location) as parts:
+        assert pipeline(sums_of_columns)(parts) == sums_of_columns(frame)
 
 
 def test_frames_and_arrays_of_other_rows_are_refused() -> None:

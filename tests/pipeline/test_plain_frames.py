@@ -144,6 +144,42 @@ def returned_in_new_frames(df: Any) -> Any:
     return pd.Series({"a": df["f"].mean(), "b": 1.0}), [{"t": pd.DataFrame(counts)}]
 
 
+def new_frames_of_numbers(df: Any) -> Any:
+    row = pd.Series({"f": df["f"].mean(), "g": df["g"].max()})
+    table = pd.DataFrame({"k": [1, 2], "w": [df["f"].mean(), df["g"].max()]})
+    column = pd.Series([df["f"].mean()] * len(df))
+    return (
+        (df[["f", "g"]] - row) / row,
+        df[["f", "g"]] - pd.DataFrame({"f": column, "g": 1.0}),
+        np.add(df["f"], column) + column,
+        df["f"].isin(pd.Series([df["f"].max(), 0])),
+        df[["f", "g"]].fillna(row),
+        df["k"].map(pd.Series({1: df["f"].mean(), 2: df["g"].max()})),
+        df.merge(table, on="k"),
+        df.assign(w=column),
+        table.set_index("w"),
+        pd.DataFrame([[1, 2]], columns=[df["f"].max(), 0.0]),
+    )
+
+
+def numbers_given_to_plain_frames(df: Any) -> Any:
+    mean = df["f"].mean()
+    medians = df.groupby("k")["f"].median()
+    filled = df["f"].rolling(3).mean().fillna(mean)
+    df["q"] = df["f"].map(lambda value: value if value < mean else mean)
+    return (
+        medians.clip(upper=mean).sort_values(),
+        filled.nunique(),
+        pd.concat([medians, pd.Series([np.nan])]).fillna(mean),
+        df.groupby("k")["f"].agg(["median", "std"]).where(lambda each: each > 2, mean),
+        df.groupby("k")["g"].transform(lambda group: group.fillna(mean)),
+        df.apply(lambda row: row["f"] if row["k"] > 1 else mean, axis=1),
+        df[["f", "g"]].apply(lambda each: each.fillna(mean).mean()),
+        df["g"].map(lambda value: value - df["f"].mean()),
+        df["q"].nunique(),
+    )
+
+
 def extremes_of_no_rows(df: Any) -> Any:
     none = df[df["f"] > 99]["f"]
     found = none.mean(), none.max(), none.min()
@@ -164,6 +200,8 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "numbers in functions of rows": numbers_in_functions_of_rows,
     "returned in new frames": returned_in_new_frames,
     "extremes of no rows": extremes_of_no_rows,
+    "new frames of numbers": new_frames_of_numbers,
+    "numbers given to plain frames": numbers_given_to_plain_frames,
 }
 
 

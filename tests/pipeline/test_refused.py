@@ -109,3 +109,19 @@ def test_explain_takes_no_split() -> None:
         pytest.raises(InvalidArgumentError, match="pass rows like those of a partition"),
     ):
         explain(pipeline(np.sqrt), parts)
+
+
+def test_lazy_values_in_functions_that_run_on_pieces() -> None:
+    def centred(x: Any, *, evaluates: bool) -> Any:
+        mean, double = x.mean(), x * 2
+        if evaluates:
+            repr(double)
+        subtract = splittable(lambda a: a - mean, a=Rows(), returns=Rows())
+        return subtract(x)
+
+    x = np.arange(50.0)
+    with options(batch=7, threads=2):
+        found = pipeline(centred)(x, evaluates=True)
+        with pytest.raises(InvalidArgumentError, match=r"test_refused.py:\d+ uses a lazy value"):
+            pipeline(centred)(x, evaluates=False)
+    np.testing.assert_array_equal(found, x - x.mean())

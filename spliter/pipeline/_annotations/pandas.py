@@ -260,7 +260,9 @@ def _joined_columns(call: Call, wanted: Columns) -> Sequence[Columns]:
 COLUMNS: Final = Rule(same_rows, names=("key",), aligned=False, reads=_chosen_columns)
 SET_COLUMN: Final = Rule(same_rows, names=("name", "value"), mixed=True)
 DIVISION: Final = Rule(same_rows, _can_compute, names=("other",))
-TO_ARRAY: Final = Rule(same_rows, lambda value: all(map(is_number, _dtypes(value))))
+TO_ARRAY: Final = Rule(
+    same_rows, lambda value, *args, **named: all(map(is_number, _dtypes(value))), ("dtype", "copy")
+)
 TEXT: Final = Rule(
     same_rows,
     _has_text,
