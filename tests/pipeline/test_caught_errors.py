@@ -123,7 +123,8 @@ def tried_again(x: Any) -> Any:
 
 def other_errors(x: Any) -> Any:
     scale = x.max() - x.min()
-    for width in ("a", 0):
+    widths: tuple[Any, ...] = ("a", 0)
+    for width in widths:
         try:
             float(np.round(x, width).sum())
         except TypeError as error:

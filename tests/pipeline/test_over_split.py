@@ -366,7 +366,8 @@ def test_aligned_frames_and_arrays(name: str) -> None:
 
 
 def sums_of_columns(frame: Any) -> Any:
-    doubled, found = frame["x"] * 2, {}
+    found: dict[str, Any] = {}
+    doubled = frame["x"] * 2
     before = float(doubled.sum())
     for name in ("k", "x"):
         try:

@@ -61,9 +61,10 @@ def around_median(x: Any) -> Any:
 
 def written_buffer(x: Any) -> Any:
     twice = x * 2
-    view: Any = memoryview(np.asarray(twice))
+    memory: Any = np.asarray(twice)
+    view: Any = memoryview(memory)
     view[3] = 99.0
-    return twice, bytearray(np.asarray(x)), memoryview(np.asarray(x)).tolist()
+    return twice, bytearray(memory), view.tolist()
 
 
 def masked_between(x: Any) -> Any:
