@@ -68,8 +68,17 @@ def evaluate(graph: Graph) -> None:
     Raises
     ------
     Exception
-        What a call raises. Calls before it have run.
+        What the first call raises that fails. Calls before it have run.
     """
+    try:
+        _evaluate(graph)
+    except Exception:
+        if graph.pending:  # a call before the failed one, in a later stage, may fail, too
+            evaluate(graph)
+        raise
+
+
+def _evaluate(graph: Graph) -> None:
     if RUNNING.get() is graph:
         raise InvalidArgumentError(
             f"{Site.of_caller()} uses a lazy value in a function that runs on pieces, and it is no "

@@ -121,6 +121,19 @@ def tried_again(x: Any) -> Any:
     return y
 
 
+def two_that_fail(x: Any) -> Any:
+    found: list[Any] = []
+    for function in (np.log, np.sqrt):
+        try:
+            with np.errstate(all="raise"):
+                y = function(x - x.mean())
+                z = np.reciprocal(x)
+            found.append(float(y.max() + z.max()))
+        except FloatingPointError as error:
+            found.append(str(error))
+    return found, x + 1
+
+
 def other_errors(x: Any) -> Any:
     scale = x.max() - x.min()
     widths: tuple[Any, ...] = ("a", 0)
@@ -134,7 +147,8 @@ def other_errors(x: Any) -> Any:
 
 BODIES = [
     *(in_a_loop, before_the_failed_call, changed_by_the_failed_call, changed_before_and_after),
-    *(set_anew, as_before, changed_in_an_earlier_stage, tried_again, other_errors),
+    *(set_anew, as_before, changed_in_an_earlier_stage, tried_again, two_that_fail),
+    other_errors,
 ]
 
 
