@@ -13,12 +13,12 @@ from spliter._errors import AnnotationError, ForkedError, InvalidArgumentError, 
 from spliter.pipeline._columns import narrow
 from spliter.pipeline._graph import RUNNING, Call, Graph, Node
 from spliter.pipeline._options import CURRENT, Options
-from spliter.pipeline._planner import Plan, Stage, needed, plan_for
+from spliter.pipeline._planner import needed, plan_for
 from spliter.pipeline._program import compile_stage
-from spliter.pipeline._results import Arrays, Pieces, check_nothing
+from spliter.pipeline._results import check_nothing, collector_for
 from spliter.pipeline._runner import Failure, run_batches
 from spliter.pipeline._site import Site
-from spliter.pipeline._types import Axis
+from spliter.pipeline._stages import Plan, Stage
 from spliter.pipeline._warnings import WarningRecorder
 
 TRACE: Final[contextvars.ContextVar[list[tuple[str, Plan]] | None]] = contextvars.ContextVar(
@@ -170,9 +170,7 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
         return
     program = compile_stage(stage)
     collectors = [
-        Arrays(kind, program.length, node, program.layouts.get(node))
-        if isinstance(kind, Axis)
-        else Pieces(kind)
+        collector_for(kind, program.length, node, program.layouts.get(node))
         for _, kind, node in program.results
     ]
     for call, _ in stage.calls:
@@ -186,7 +184,7 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
     for node, array in program.allocated:
         node.finish(array)
     for call, _ in stage.calls:
-        call.has_run = True
+        call.has_run = call not in stage.remade
 
 
 def _handle(failure: Failure, stage: Stage, recorder: WarningRecorder) -> None:

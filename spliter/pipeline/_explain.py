@@ -12,8 +12,9 @@ from spliter.pipeline._decorators import captured
 from spliter.pipeline._evaluate import TRACE
 from spliter.pipeline._graph import Graph
 from spliter.pipeline._options import CURRENT, Options
-from spliter.pipeline._planner import Plan, Stage, needed, plan_for
+from spliter.pipeline._planner import needed, plan_for
 from spliter.pipeline._program import compile_stage
+from spliter.pipeline._stages import Plan, Stage
 
 
 def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:

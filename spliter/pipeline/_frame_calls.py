@@ -17,17 +17,17 @@ import numpy as np
 from spliter._errors import WholeArrayError
 from spliter.pipeline._annotations.pandas import METHODS
 from spliter.pipeline._annotations.rows import RowsCall, Rule
-from spliter.pipeline._capture import capture, plain
+from spliter.pipeline._capture import capture, plain, wrap
 from spliter.pipeline._graph import ArrayMeta, FrameMeta, Graph, Meta, meta_of
 from spliter.pipeline._lazy import (
     Lazy,
-    compute,
     computed,
     is_capturable,
     is_frame,
     lazies_in,
     of_numbers,
 )
+from spliter.pipeline._numbers import number
 
 SCALARS: Final = (type, np.dtype, dt.date, dt.timedelta, type(None))
 """Types of arguments without rows, with the scalars of NumPy."""
@@ -98,11 +98,17 @@ def capture_frame(
         if row.index.equals(args[0].columns):
             # A copy, as the program may change it before the call runs.
             fn, args = WithRow(fn, row.copy().set_axis(row.index.copy())), args[:1]
+    if rule is None:
+        return run_plain(fn, args, kwargs)
+    if rule.at_once and _is_there(*args, *kwargs.values()):
+        graph = args[0]._graph.root()  # whose pending calls may go on waiting
+        result = fn(args[0]._node.data, *args[1:], **kwargs)
+        return wrap(graph.source(result), graph) if is_frame(result) else result
     try:
-        is_cut = None if rule is None else _is_cut(rule, args, kwargs)
+        is_cut = _is_cut(rule, args, kwargs)
     except Exception:  # noqa: BLE001 -- the call itself raises the error of the plain program
         is_cut = None
-    if rule is None or is_cut is None:
+    if is_cut is None:
         return run_plain(fn, args, kwargs)
     try:
         annotation = RowsCall(rule, is_cut, _meta_without_rows(fn, rule, args, kwargs))
@@ -120,26 +126,24 @@ def run_plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def delivered(result: Any) -> Any:
-    """Return a frame or a number as it is; evaluate arrays, which pandas would not know as lazy.
+    """Return a frame as it is; evaluate arrays and numbers, which pandas would not know as lazy.
 
-    Over a Split they stay lazy: they are not here. So do numbers, as then what the program holds
-    would be stored for each: the workload crime-index took 1.5 times as long.
+    Over a Split they stay lazy: they are not here.
     """
     is_here = isinstance(result, Lazy) and not is_over_split(result)
-    if not is_here or isinstance(result._node.meta, FrameMeta) or _is_number(result):
-        return result
-    return compute(result)
-
-
-def _is_number(value: Lazy) -> bool:
-    meta = value._node.meta
-    return isinstance(meta, ArrayMeta) and not meta.shape
+    return number(result) if is_here and not isinstance(result._node.meta, FrameMeta) else result
 
 
 def _is_row(value: Any, *others: Any) -> bool:
     """Return whether a series stands by a frame; pandas aligns it with the columns."""
     is_pair = isinstance(value, Lazy) and len(others) == 1
     return is_pair and _axes(others[0]) == 1 and _axes(value) == 2
+
+
+def _is_there(value: Any, *others: Any) -> bool:
+    """Return whether a value is evaluated, and here, and no other argument is lazy."""
+    is_lazy = value._node.is_pending or is_over_split(value) or lazies_in(others)
+    return not (is_lazy or value._graph.root().writes_wait)
 
 
 def _axes(value: Any) -> int:

@@ -119,6 +119,8 @@ class Typing(NamedTuple):
         Called with the pieces in place of the function, with the same other arguments.
     is_checked : bool
         Whether the annotation is a user's, so that the lengths of results must be checked.
+    is_light : bool
+        Whether the result takes longer to collect than to make of the whole frame, if there.
     """
 
     inputs: tuple[SplitType, ...]
@@ -126,6 +128,7 @@ class Typing(NamedTuple):
     length: int | None
     fn: Callable[..., Any] | None = None
     is_checked: bool = False
+    is_light: bool = False
 
     def agrees_with(self, known: tuple[SplitType | None, ...]) -> bool:
         """Return whether it cuts the inputs as they are cut already, where they are."""
@@ -223,7 +226,7 @@ class Call:
 
     __slots__ = (
         "annotation", "args", "errcall", "error", "errstate", "fn", "has_run", "inputs", "into",
-        "kwargs", "number", "outputs", "site", "writes",
+        "kwargs", "number", "outputs", "runs", "site", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -249,6 +252,8 @@ class Call:
         self.errcall: Any = np.geterrcall()
         self.error: Exception | None = None
         self.has_run = False
+        self.runs = 0
+        """How often it has run for numbers, whose calls run alone."""
         self.outputs: tuple[weakref.ref[Node], ...] = ()
 
     @property

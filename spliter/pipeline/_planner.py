@@ -15,82 +15,14 @@ import itertools
 import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final, cast
 
 from spliter.pipeline._graph import ArrayMeta, Call, Node, Typing
 from spliter.pipeline._options import Options
 from spliter.pipeline._overlap import Access, Accesses, Key, Memory
-from spliter.pipeline._types import Reduction, SplitType, broadcast, nbytes_of
-
-
-@dataclass(eq=False)
-class Stage:
-    """Calls that run one after the other on each batch.
-
-    Parameters
-    ----------
-    length : int or None
-        Items that are cut into batches; ``None`` if the calls run once, on whole values.
-    reason : str
-        Why it is not part of an earlier stage.
-    """
-
-    length: int | None
-    reason: str
-    calls: list[tuple[Call, Typing]] = field(default_factory=list)
-    results: list[list[tuple[int, Node]]] = field(default_factory=list)
-    """Of each call: the results that anything still refers to, with their numbers."""
-
-    made: dict[Node, SplitType] = field(default_factory=dict)
-    stored: list[Node] = field(default_factory=list)
-    """Results that the program holds or a later stage needs."""
-
-    last_read: set[Node] = field(default_factory=set)
-    """Results of earlier stages that it reads, and no later one."""
-
-    accesses: Accesses = field(default_factory=Accesses)
-    """Of memory that a call of the program writes."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether its calls run on whole values."""
-        return self.length is None
-
-    @property
-    def is_mergeable(self) -> bool:
-        """Whether the pieces of all results that are stored make the results."""
-        return all(getattr(self.made[node], "is_mergeable", True) for node in self.stored)
-
-    @property
-    def writes(self) -> list[Node]:
-        """Values that exist and that its calls change in place."""
-        return [node for call, _ in self.calls for node in call.writes]
-
-    def add(self, call: Call, typing: Typing, accesses: Iterable[Access] = ()) -> None:
-        """Append a call."""
-        self.calls.append((call, typing))
-        self.results.append(call.live_outputs())
-        for access in accesses:
-            self.accesses.add(access, typing.inputs[access.at])
-        for number, node in self.results[-1]:
-            self.made[node] = typing.outputs[number]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Stages in the order they run, and calls that can only be planned after them.
-
-    Parameters
-    ----------
-    stages : list of Stage
-    postponed : list of Call
-        Calls whose inputs have an unknown length until the stages have run.
-    """
-
-    stages: list[Stage]
-    postponed: list[Call]
-
+from spliter.pipeline._stages import Plan, Stage, whole_typing
+from spliter.pipeline._storing import with_stored
+from spliter.pipeline._types import Reduction, broadcast, nbytes_of
 
 LAST: Final = 2**62
 """Number of the stage of postponed calls, which is after all others."""
@@ -116,10 +48,20 @@ def needed(pending: Sequence[Call]) -> list[Call]:
         for call in pending
         if call.writes or not call.outputs or any(node.is_held for _, node in call.live_outputs())
     ]
-    chosen = {*wanted}
-    for call in wanted:  # and those that the loop adds
+    return with_makers(wanted)
+
+
+def with_makers(wanted: Sequence[Call]) -> list[Call]:
+    """Return calls and those whose results they need, in program order.
+
+    Parameters
+    ----------
+    wanted : sequence of Call
+    """
+    chosen, found = {*wanted}, [*wanted]
+    for call in found:  # and those that the loop adds
         makers = {node.call for node in call.inputs if node.call and not node.call.has_run}
-        wanted += makers - chosen
+        found += makers - chosen
         chosen |= makers
     return sorted(chosen, key=operator.attrgetter("number"))
 
@@ -139,7 +81,9 @@ def plan_for(options: Options, calls: Sequence[Call]) -> Plan:
         if not all(options.runs_plain(_nbytes(node)) for node in nodes):
             return plan(calls)
         seen |= nodes
-    return Plan([Stage(None, "all values are small", [(call, _whole(call)) for call in calls])], [])
+    return Plan(
+        [Stage(None, "all values are small", [(call, whole_typing(call)) for call in calls])], []
+    )
 
 
 def _nbytes(node: Node) -> int:
@@ -192,8 +136,7 @@ def plan(calls: Sequence[Call]) -> Plan:
         writing = max(writing, number) if call.writes else writing
         for key in (key for access in accesses for key in access.keys):
             last[key] = max(last[key], number)
-    _mark_stored(stages, postponed)
-    return Plan(stages, postponed)
+    return Plan(with_stored(stages, postponed), postponed)
 
 
 def _reduced_and_small(calls: Sequence[Call]) -> tuple[set[Call], set[Call]]:
@@ -242,10 +185,10 @@ def _place_whole(stages: list[Stage], first: int, call: Call) -> tuple[int, Typi
     """Return a stage in which a call runs once, a new one if need be."""
     for number in range(first, len(stages)):
         if stages[number].is_whole:
-            return number, _whole(call)
+            return number, whole_typing(call)
     small = "its values are small"
     stages.append(Stage(None, f"{call.name} may raise, half way" if call.writes else small))
-    return len(stages) - 1, _whole(call)
+    return len(stages) - 1, whole_typing(call)
 
 
 def _size(node: Node) -> int | None:
@@ -265,7 +208,7 @@ def _place(
     if not all(map(_is_plannable, call.inputs)):
         return None
     reason = _why_not(stages[-1], call, accesses) if stages else ""
-    typing = next(_typings_alone(call, accesses), None) or _whole(call)
+    typing = next(_typings_alone(call, accesses), None) or whole_typing(call)
     stages.append(Stage(typing.length, reason))
     return len(stages) - 1, typing
 
@@ -275,7 +218,7 @@ def _fitting(stage: Stage, call: Call, accesses: Sequence[Access]) -> Typing | N
     if not all(node in stage.made or _is_plannable(node) for node in call.inputs):
         return None
     if stage.is_whole:
-        return None if any(_typings_alone(call, accesses)) else _whole(call)
+        return None if any(_typings_alone(call, accesses)) else whole_typing(call)
     for typing in call.annotation.typings(call, known):
         if (
             typing.agrees_with(known)
@@ -298,10 +241,6 @@ def _is_plannable(node: Node) -> bool:
     return node.call is None or (node.meta is not None and node.meta.is_known)
 
 
-def _whole(call: Call) -> Typing:
-    return Typing((broadcast,) * len(call.inputs), (broadcast,) * len(call.outputs), None)
-
-
 def _is_aligned(accesses: Iterable[Access], typing: Typing, others: Accesses) -> bool:
     """Return whether pieces of a call share memory with pieces of the same items only."""
     own = Accesses()
@@ -316,16 +255,6 @@ def _is_aligned(accesses: Iterable[Access], typing: Typing, others: Accesses) ->
             return False
         own.add(access, kind)
     return True
-
-
-def _mark_stored(stages: list[Stage], postponed: list[Call]) -> None:
-    """Note what a stage must store for others, and what no stage after it reads."""
-    used_later = {node for call in postponed for node in call.inputs}
-    for stage in reversed(stages):
-        stage.stored = [node for node in stage.made if node.is_held or node in used_later]
-        read = {node for call, _ in stage.calls for node in call.inputs if node.is_pending}
-        stage.last_read = read - used_later
-        used_later |= read
 
 
 def _why_not(stage: Stage, call: Call, accesses: Iterable[Access]) -> str:

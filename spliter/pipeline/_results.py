@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from spliter._errors import AnnotationError
-from spliter.pipeline._graph import Call, Node
+from spliter.pipeline._annotations.rows import Labelled
+from spliter.pipeline._graph import Call, FrameMeta, Node
 from spliter.pipeline._memory_order import Layout, empty, layout_of
 from spliter.pipeline._types import Axis, SplitType
 
@@ -43,6 +44,7 @@ class Arrays(Pieces):
         self.name = node.call.name if node.call else ""
         self.layout = layout
         self.result: Any = None
+        self.example: Any = None
         self.copied: dict[int, int] = {}
         self.lock = threading.Lock()
 
@@ -75,6 +77,41 @@ class Arrays(Pieces):
         shape[self.kind.axis] = self.length
         layout = self.layout or layout_of(piece)
         return empty(shape, piece.dtype, layout.axes)
+
+
+class Series(Arrays):
+    """Pieces of a series; numbers, flags and dates are copied to their place in one array."""
+
+    kind: Labelled
+
+    def put(self, start: int, stop: int, piece: Any) -> None:
+        """Copy the values of a piece, or keep it; all pieces have one dtype."""
+        if isinstance(piece.dtype, np.dtype) and not piece.dtype.hasobject:
+            self.example = piece
+            piece = piece.to_numpy()
+        super().put(start, stop, piece)
+
+    def finish(self) -> Any:
+        """Return the series."""
+        return super().finish() if self.pieces else self.kind.series(self.result, self.example)
+
+
+def collector_for(kind: SplitType, length: int, node: Node, layout: Layout | None) -> Pieces:
+    """Return what collects the pieces of a result.
+
+    Parameters
+    ----------
+    kind : SplitType
+    length : int
+        Items of the stage.
+    node : Node
+        The result.
+    layout : Layout or None
+        Of the result, if it is known.
+    """
+    if isinstance(kind, Labelled) and cast(FrameMeta, node.meta).empty.ndim == 1:
+        return Series(kind, length, node, layout)
+    return Arrays(kind, length, node, layout) if isinstance(kind, Axis) else Pieces(kind)
 
 
 def check_nothing(result: Any, call: Call) -> None:

@@ -180,6 +180,35 @@ def numbers_given_to_plain_frames(df: Any) -> Any:
     )
 
 
+def numbers_given_to_pandas(df: Any) -> Any:
+    x, small = df["f"] * 2, (df["k"] * 50).astype("int8")
+    few = x[df["g"] > -2]
+    flags = pd.Series([(x > 3).any(), (x > 1).all(), (few > 99).any()])
+    numbers = pd.Series([small.max(), small.min()])
+    edges = pd.cut(x.where(df["k"] < 2), [0, few.mean(), 9])
+    table = pd.DataFrame({"k": [few.count(), 1], "w": [few.mean(), few.std()]})
+    return (
+        edges.cat.codes,
+        edges.isna().sum(),
+        pd.qcut(df["f"], [0, few.mean() / 10, 1]).cat.codes,
+        numbers * 100,
+        numbers.dtype.name,
+        (flags.sum(), ~flags, flags.mean()),
+        pd.Series([few.sum(), 0.0]) / pd.Series([0.0, 0.0]),
+        pd.merge(df, table, on="k"),
+        table.merge(df, on="k"),
+        table.mean(),
+        pd.Series(pd.Index([few.sum(), 3])),
+        pd.Series(pd.MultiIndex.from_tuples([(few.sum(), 1), (few.max(), 2)]).levels[0]),
+        pd.array([small.max(), 1]).dtype.name,
+        pd.Series(pd.Categorical([few.max(), 1.0]).categories),
+        pd.DataFrame(few.max(), index=[0, 1], columns=["a"]),
+        pd.Timedelta(days=int(small.max())) + pd.Timedelta(few.min(), "D"),
+        isinstance(few.mean(), float),
+        type(small.sum()),
+    )
+
+
 def extremes_of_no_rows(df: Any) -> Any:
     none = df[df["f"] > 99]["f"]
     found = none.mean(), none.max(), none.min()
@@ -202,6 +231,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "extremes of no rows": extremes_of_no_rows,
     "new frames of numbers": new_frames_of_numbers,
     "numbers given to plain frames": numbers_given_to_plain_frames,
+    "numbers given to pandas": numbers_given_to_pandas,
 }
 
 

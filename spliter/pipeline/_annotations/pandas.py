@@ -148,6 +148,11 @@ def assigned(frame: Any, name: Any, value: Any) -> Any:
     return frame.assign(**{name: value})
 
 
+def _shallow(frame: Any) -> Any:
+    """Return a copy that shares the memory: pieces are not changed."""
+    return frame.copy(deep=False)
+
+
 def _is_of_columns(frame: Any, labels: Any = None, *, axis: Any = 0, columns: Any = None) -> bool:
     """Return whether columns are dropped, and no rows."""
     return (labels is None) != (columns is None) and (columns is not None or axis in (1, "columns"))
@@ -217,9 +222,10 @@ def _reduction(
     *,
     names: tuple[str, ...] = (),
     commutative: bool = True,
+    at_once: bool = False,
 ) -> Rule:
     kind = Reduction(partial, merge, finish, commutative=commutative)
-    return Rule(lambda number, rows: kind, is_for, names, partial=partial)
+    return Rule(lambda number, rows: kind, is_for, names, partial=partial, at_once=at_once)
 
 
 def _extreme(name: str, ufunc: np.ufunc) -> Rule:
@@ -227,7 +233,7 @@ def _extreme(name: str, ufunc: np.ufunc) -> Rule:
     fn = operator.methodcaller(name)
     partial = functools.partial(extreme_partial, fn)
     finish = functools.partial(extreme_finish, fn, ufunc)
-    return _reduction(_has_numbers, extreme_merge, partial, finish)
+    return _reduction(_has_numbers, extreme_merge, partial, finish, at_once=True)
 
 
 def aggregation(kind: Aggregates) -> Rule:
@@ -257,8 +263,14 @@ def _joined_columns(call: Call, wanted: Columns) -> Sequence[Columns]:
     return [None if wanted is None else each & (wanted | sides[0] & sides[1]) for each in sides]
 
 
-COLUMNS: Final = Rule(same_rows, names=("key",), aligned=False, reads=_chosen_columns)
-SET_COLUMN: Final = Rule(same_rows, names=("name", "value"), mixed=True)
+COLUMNS: Final = Rule(
+    *(same_rows, lambda *args: True, ("key",)),
+    aligned=False,
+    reads=_chosen_columns,
+    is_light=True,
+    at_once=True,
+)
+SET_COLUMN: Final = Rule(same_rows, names=("name", "value"), mixed=True, is_light=True)
 DIVISION: Final = Rule(same_rows, _can_compute, names=("other",))
 TO_ARRAY: Final = Rule(
     same_rows, lambda value, *args, **named: all(map(is_number, _dtypes(value))), ("dtype", "copy")
@@ -295,7 +307,8 @@ DATE_NUMBERS: Final = (
 """Integers, or floats if a date is missing."""
 
 METHODS: Final[Mapping[str, Rule]] = {
-    **dict.fromkeys(("abs", "isna", "isnull", "notna", "notnull", "copy"), Rule(same_rows)),
+    **dict.fromkeys(("abs", "isna", "isnull", "notna", "notnull"), Rule(same_rows)),
+    "copy": Rule(same_rows, partial=_shallow, is_light=True),
     **dict.fromkeys(("mask", "where"), Rule(same_rows, _can_replace, ("cond", "other"))),
     "round": Rule(same_rows, names=("decimals",)),
     "astype": Rule(same_rows, _can_convert, ("dtype",)),
@@ -303,8 +316,10 @@ METHODS: Final[Mapping[str, Rule]] = {
     "between": Rule(same_rows, names=("left", "right", "inclusive")),
     "clip": Rule(same_rows, _can_fill, ("lower", "upper")),
     "fillna": Rule(same_rows, _can_fill, ("value",)),
-    "drop": Rule(same_rows, _is_of_columns, ("labels", "axis", "columns"), aligned=False),
-    "rename": Rule(same_rows, _renames, ("index", "columns"), aligned=False),
+    "drop": Rule(
+        *(same_rows, _is_of_columns, ("labels", "axis", "columns")), aligned=False, is_light=True
+    ),
+    "rename": Rule(same_rows, _renames, ("index", "columns"), aligned=False, is_light=True),
     "dropna": Rule(chosen_rows),
     "merge": Rule(
         *(_joined, _can_join, ("right", "on", "how", "suffixes")),
@@ -312,15 +327,16 @@ METHODS: Final[Mapping[str, Rule]] = {
         reads=_joined_columns,
         holds=_keeps_order,
     ),
-    "sum": _reduction(_has_numbers, np.add),  # which wraps around without a warning, as pandas
-    "count": _reduction(lambda value: True, operator.add),
+    # NumPy's addition wraps around without a warning, as pandas.
+    "sum": _reduction(_has_numbers, np.add, at_once=True),
+    "count": _reduction(lambda value: True, operator.add, at_once=True),
     "min": _extreme("min", np.fmin),
     "max": _extreme("max", np.fmax),
-    "mean": _reduction(_has_double_mean, _add_parts, _mean_parts, _mean),
+    "mean": _reduction(_has_double_mean, _add_parts, _mean_parts, _mean, at_once=True),
     "var": _reduction(_has_double_var, _add_squares, _squares, _var, names=("ddof",)),
     "std": _reduction(_has_double_var, _add_squares, _squares, _std, names=("ddof",)),
-    "any": _reduction(_has_flags, np.logical_or),
-    "all": _reduction(_has_flags, np.logical_and),
+    "any": _reduction(_has_flags, np.logical_or, at_once=True),
+    "all": _reduction(_has_flags, np.logical_and, at_once=True),
     # In the order in which values appear.
     "unique": _reduction(
         _can_be_unique, _both, _distinct, lambda series: series.unique(), commutative=False

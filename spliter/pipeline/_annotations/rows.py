@@ -55,6 +55,10 @@ class Labelled(Axis):
         """Concatenate pieces, and give them the labels."""
         return super().merge(pieces).set_axis(self.index.view())
 
+    def series(self, values: Any, piece: Any) -> Any:
+        """Return a series of values, with the labels, and the name of a piece."""
+        return type(piece)(values, self.index.view(), name=piece.name, copy=False)
+
 
 @dataclass(frozen=True, repr=False)
 class Chosen(Unknown):
@@ -99,6 +103,11 @@ class Rule:
     reads : callable
         Given a call and the columns of its result that are read, returns those of each input that
         the call reads; ``None`` stands for all.
+    is_light : bool
+        Whether to collect pieces takes longer than to call the method of a frame that is there:
+        it copies columns that the result shares, or rows a second time.
+    at_once : bool
+        Whether it runs at once on values that are there: pieces would wait for memory as long.
     """
 
     result: Callable[[int, SplitType], SplitType]
@@ -110,6 +119,8 @@ class Rule:
     partial: Callable[..., Any] | None = None
     holds: Check | None = None
     reads: Reads = _all_columns
+    is_light: bool = False
+    at_once: bool = False
 
     @property
     def keeps_rows(self) -> bool:
@@ -187,7 +198,8 @@ class RowsCall:
         if matches:
             inputs = tuple([kind if is_cut else broadcast for is_cut in self.is_cut])
             result = self._labelled(call, self.rule.result(self._token(call), kind))
-            yield Typing(inputs, (result,), length, self._piece_function(call.fn))
+            fn, is_light = self._piece_function(call.fn), self.rule.is_light
+            yield Typing(inputs, (result,), length, fn, is_light=is_light)
 
     def _token(self, call: Call) -> int:
         """Return a number for the rows of the result: the same one for all that a mask chooses."""
@@ -245,5 +257,7 @@ def _filtered_columns(call: Call, wanted: Columns) -> Sequence[Columns]:
 
 
 WHOLE: Final = WholeCall()
-CHOOSE: Final = Rule(chosen_rows, _can_choose, ("mask",), mixed=True, reads=_filtered_columns)
+CHOOSE: Final = Rule(
+    *(chosen_rows, _can_choose, ("mask",)), mixed=True, reads=_filtered_columns, is_light=True
+)
 OPERATOR: Final = Rule(same_rows, names=("other",))
