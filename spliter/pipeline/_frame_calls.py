@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from spliter._errors import WholeArrayError
-from spliter.pipeline._annotations.pandas import METHODS
+from spliter.pipeline._annotations.pandas import method_rule
 from spliter.pipeline._annotations.rows import RowsCall, Rule
 from spliter.pipeline._capture import capture, plain, wrap
 from spliter.pipeline._graph import ArrayMeta, FrameMeta, Graph, Meta, meta_of
@@ -76,7 +76,7 @@ class WithRow:
 
 def call_method(value: Lazy, path: str, /, *args: Any, **kwargs: Any) -> Any:
     """Capture a call of a method, or run it on evaluated arguments."""
-    return capture_frame(method_of(path), METHODS.get(path), (value, *args), kwargs)
+    return capture_frame(method_of(path), method_rule(path, args, kwargs), (value, *args), kwargs)
 
 
 def capture_frame(

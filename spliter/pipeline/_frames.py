@@ -237,8 +237,10 @@ class LazyAccessor:
         return capture_frame(operator.attrgetter(path), METHODS.get(path), (self._value,), {})
 
     def __getitem__(self, key: Any) -> Any:
-        """Evaluate, and return characters of each text."""
-        return getattr(compute(self._value), self._name)[key]
+        """Return characters of each text."""
+        if isinstance(key, slice):
+            return call_method(self._value, f"{self._name}.slice", key.start, key.stop, key.step)
+        return call_method(self._value, f"{self._name}.get", key)
 
 
 class LazyIndexer:
@@ -249,12 +251,15 @@ class LazyIndexer:
         self._name = name
 
     def __getitem__(self, key: Any) -> Any:
-        """Return the rows where a mask is true, all columns or some; else evaluate."""
+        """Return all rows or those where a mask is true, all columns or some; else evaluate."""
         mask, *columns = key if isinstance(key, tuple) else (key,)
+        is_table = self._value.ndim == 2 and len(columns) == 1 and _are_columns(*columns)
+        if self._name == "loc" and is_table and isinstance(mask, slice) and mask == slice(None):
+            return self._value[columns[0]]
         if self._name == "loc" and _has_rows(mask):
             if not columns:
                 return capture_frame(rows_at, CHOOSE, (self._value, mask), {})
-            if self._value.ndim == 2 and len(columns) == 1 and _are_columns(*columns):
+            if is_table:
                 return self._value[columns[0]].loc[mask]
         return run_plain(_item, (self._value, self._name, key), {})
 

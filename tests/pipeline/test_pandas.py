@@ -22,6 +22,7 @@ from spliter.pipeline._annotations.pandas import (
     DATE_PROPERTIES,
     METHODS,
     TEXT_METHODS,
+    TEXT_NUMBERS,
 )
 from spliter_experiments.pipelines import frames as workloads
 
@@ -84,13 +85,15 @@ SERIES: dict[str, Callable[[Any], Any]] = {
 ARGUMENTS = {
     "slice": (0, 1), "pad": (5,), "zfill": (4,), "ljust": (4,), "rjust": (4,), "center": (4,),
     "removeprefix": ("x",), "removesuffix": ("1",), "contains": ("b",), "startswith": ("x",),
-    "endswith": ("1",),
+    "endswith": ("1",), "replace": ("b", "XY"), "slice_replace": (0, 1, "z"), "repeat": (2,),
+    "get": (0,), "extract": ("(x)([0-9])",), "match": ("x",), "fullmatch": ("x.",),
+    "count": ("b",), "find": ("1",), "rfind": ("1",),
 }  # fmt: skip
 TEXTS: dict[str, Callable[[Any], Any]] = {
     f"str.{name}": functools.partial(
         lambda name, df: getattr(df["text"].str, name)(*ARGUMENTS.get(name, ())), name
     )
-    for name in TEXT_METHODS
+    for name in (*TEXT_METHODS, *TEXT_NUMBERS)
 }
 DATE_ARGUMENTS = {
     "floor": ("h",), "ceil": ("2h",), "round": ("D",), "strftime": ("%d.%m.%y",),
@@ -150,6 +153,24 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "columns of a merge": lambda df: df.merge(PLACES, on="key").merge(PLACES, on="key")["height_x"],
     "groups after a merge": busiest,
     "extremes of few": lambda df: (df[df["n"] > 3]["n"].max(), df[df["flag"]]["n"].min()),
+    "characters": lambda df: df["text"].str[0] + df["text"].str[1:].str[-1],
+    "all rows": lambda df: ((df[["x", "y"]] + 1).loc[:, "x"], df.loc[:, ["y", "n"]] + 1),
+    "along rows": lambda df: (
+        df[["x", "n"]].sum(axis=1),
+        (df[["x", "y"]] * 2).mean(axis="columns"),
+        df[["y", "x"]].max(axis=1) - df[["y", "x"]].std(axis=1),
+        df.count(axis=1) + 0,
+        (df[["x", "y"]] > 0).all(axis=1) | (df[["n"]] > 3).any(axis=1),
+    ),
+    "infinite sums": lambda df: (
+        df.assign(q=df["x"] / 0.0).groupby("key")["q"].agg("sum"),
+        df.assign(q=df["x"] / 0.0).groupby("key", as_index=False)[["q", "y"]].mean(),
+    ),
+    "sizes": lambda df: (
+        df.groupby("key").size(),
+        df.groupby("text", dropna=False, sort=False)["x"].size(),
+        df.groupby(["key", "n"], as_index=False).size(),
+    ),
     "groups": lambda df: df.groupby("key")["x"].sum(),
     "groups by a name": lambda df: df.groupby("key")["x"].agg("min"),
     "groups of an attribute": lambda df: df.groupby("key").x.max(),
@@ -348,7 +369,6 @@ UNKNOWN: dict[str, Callable[[Any], Any]] = {
     "two filters": lambda df: df["x"][df["n"] > 1] + df["y"][df["n"] > 2],
     "a function": lambda df: df["x"].map(lambda x: x + 1),
     "loc of labels": lambda df: (df["x"] + 1).loc[[3, 1]],
-    "loc of all": lambda df: (df[["x", "y"]] + 1).loc[:, "x"],
     "shares": lambda df: df["key"].value_counts(normalize=True),
     "row": lambda df: (df["x"] + 1).iloc[3],
     "rows": lambda df: (df[["x"]] + 1).loc[2:4],
@@ -356,9 +376,7 @@ UNKNOWN: dict[str, Callable[[Any], Any]] = {
     "median of all": lambda df: df[["x", "y"]].median(),
     "category": lambda df: df["key"].astype("category"),
     "by columns": lambda df: df[["x", "y"]] - df["x"][:2].set_axis(["x", "y"]),
-    "lengths": lambda df: df["text"].str.len(),
     "product of matrices": lambda df: df["n"] @ df["n"] + df[["n"]].T @ df[["n"]],
-    "first character": lambda df: df["text"].str[0],
     "plain series": lambda df: FRAME["y"] + df["x"],
     "array": lambda df: np.where(df["x"] > 0, df["y"], 0.0),
     "assigned arrays": lambda df: df.assign(z=np.arange(len(FRAME)), w=lambda made: made.z + 1),
@@ -366,7 +384,6 @@ UNKNOWN: dict[str, Callable[[Any], Any]] = {
     "renamed rows": lambda df: df.rename(index={3: 4}),
     "concatenated": lambda df: pd.concat([df["x"], df["y"]]),
     "missing": lambda df: pd.isna(df["x"]),
-    "sum of floats of a frame": lambda df: df[["y", "n"]].sum(axis=1),
 }
 
 

@@ -113,7 +113,7 @@ def test_a_series_is_combined_with_the_columns(name: str) -> None:
         lambda df: df.mean() - df,
         lambda df: df - df.mean()[["gaps", "f8"]],
         lambda df: df // df.mean(),
-        lambda df: df.sum(axis=1),
+        lambda df: df.prod(axis=1),
         lambda df: df.median(),
     ],
 )

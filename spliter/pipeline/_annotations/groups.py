@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -42,13 +42,10 @@ class Aggregates:
         """Columns of the keys."""
         return [self.by] if isinstance(self.by, str) else self.by
 
-    @property
-    def combining(self) -> str:
-        """Method that combines the rows of pieces."""
-        return "sum" if self.name in ("count", "mean") else self.name
-
     def columns(self, frame: Any) -> list[str]:
         """Return the columns to aggregate."""
+        if self.name == "size":
+            return []
         if self.selection is None:
             return [each for each in frame.columns if each not in self.keys]
         return [self.selection] if isinstance(self.selection, str) else self.selection
@@ -63,6 +60,8 @@ class Aggregates:
         columns = self.columns(frame)
         if self.name == "mean":
             frame = as_doubles(frame, columns)
+        if self.name == "size":
+            return self._as_columns(frame).size()
         grouped = self._as_columns(frame)[columns]
         if self.name != "mean":
             return getattr(grouped, self.name)()
@@ -73,7 +72,13 @@ class Aggregates:
         both = concatenate([one, other])
         if len(both) <= MAX_UNCOMBINED:
             return both
-        return getattr(self._as_columns(both), self.combining)()
+        return self._combined(self._as_columns(both))
+
+    def _combined(self, grouped: Any) -> Any:
+        """Combine rows of pieces; a sum of infinities of both signs is NaN, and not missing."""
+        if self.name in ("min", "max"):
+            return getattr(grouped, self.name)()
+        return grouped.sum(skipna=False)
 
     def _as_columns(self, frame: Any) -> Any:
         """Group for rows that are combined later: in order of appearance, without empty groups."""
@@ -82,12 +87,16 @@ class Aggregates:
 
     def finish(self, partial: Any) -> Any:
         """Combine and sort the rows, and make the result of pandas."""
-        if self.name != "mean":
-            return replace(self, name=self.combining)(partial)
+        if self.name == "size":
+            sizes = partial.groupby(self.by, **self.options)["size"].sum()
+            name = self.selection if isinstance(self.selection, str) else None
+            return sizes.rename(name) if sizes.ndim == 1 else sizes
         grouped = partial.groupby(self.by, **self.options)
+        if self.name != "mean":
+            return self._combined(grouped if self.selection is None else grouped[self.selection])
         counts = [each for each in partial.columns if each.endswith(COUNT)]
         columns = self.columns(partial.drop(columns=counts))
-        result = grouped[self.selection or columns].sum()
+        result = self._combined(grouped[self.selection or columns])
         counted = grouped[counts].sum()[counts].to_numpy()
         if result.ndim == 1:
             return result / counted[:, 0]
@@ -100,6 +109,7 @@ class Aggregates:
         dtypes = [frame[each].dtype for each in columns]
         return (
             frame.columns.is_unique
+            and (self.name != "size" or "size" not in self.keys)
             and all(isinstance(each, str) for each in frame.columns)
             and len({*self.keys, *columns}) == len(self.keys) + len(columns)
             and (self.name == "count" or all(map(is_number, dtypes)))
@@ -107,7 +117,7 @@ class Aggregates:
         )
 
 
-AGGREGATES: Final = ("sum", "min", "max", "count", "mean")
+AGGREGATES: Final = ("sum", "min", "max", "count", "mean", "size")
 """Methods of a group-by that are computed from those of pieces."""
 
 GROUP_OPTIONS: Final = {"as_index", "sort", "observed", "dropna"}

@@ -72,6 +72,16 @@ def _has_flags(value: Any) -> bool:
     return _all_are(lambda dtype: bool(dtype == np.dtype(bool)), value)
 
 
+def _has_doubles(value: Any) -> bool:
+    return _all_are(lambda dtype: bool(dtype == np.float64), value)
+
+
+def _is_along_rows(
+    check: Callable[[Any], bool], frame: Any, axis: Any = 0, skipna: Any = True
+) -> bool:
+    return frame.ndim == 2 and axis in (1, "columns") and skipna is True and check(frame)
+
+
 def _can_be_unique(series: Any) -> bool:
     return series.ndim == 1 and (is_number(series.dtype) or _is_text(series.dtype))
 
@@ -179,12 +189,12 @@ def _mean(parts: Any) -> Any:
 
 
 def _squares(value: Any, ddof: int = 1) -> tuple[Any, ...]:
-    """Return count, mean and sum of squared distances from it, and `ddof`."""
+    """Return count, mean and sum of squared distances from it, `ddof`, and the number of rows."""
     values = value.to_numpy(np.float64)
     count = value.count()
     mean = np.nansum(values, axis=0) / np.maximum(count, 1)
     distances = np.where(np.isnan(values), 0.0, values - np.asarray(mean))
-    return count, mean, (distances**2).sum(axis=0), ddof
+    return count, mean, (distances**2).sum(axis=0), ddof, len(value)
 
 
 def _add_squares(one: Any, other: Any) -> tuple[Any, ...]:
@@ -192,18 +202,20 @@ def _add_squares(one: Any, other: Any) -> tuple[Any, ...]:
     count = one[0] + other[0]
     step, share = other[1] - one[1], other[0] / np.maximum(count, 1)
     squares = one[2] + other[2] + step**2 * (one[0] * share)
-    return count, one[1] + step * share, squares, one[3]
+    return count, one[1] + step * share, squares, one[3], one[4] + other[4]
 
 
 def _var(parts: Any) -> Any:
-    count, _, squares, ddof = parts
+    count, _, squares, ddof, rows = parts
     if hasattr(count, "index"):  # of a frame
         return squares / (count - ddof).where(count > ddof)
-    return squares / (count - ddof) if count > ddof else np.float64(np.nan)
+    missing = np.float64(np.nan) if rows else np.nan  # as pandas
+    return squares / (count - ddof) if count > ddof else missing
 
 
 def _std(parts: Any) -> Any:
-    return np.sqrt(_var(parts))
+    found = _var(parts)
+    return found if type(found) is float else np.sqrt(found)
 
 
 def _distinct(series: Any) -> Any:
@@ -278,15 +290,22 @@ TO_ARRAY: Final = Rule(
 TEXT: Final = Rule(
     same_rows,
     _has_text,
-    ("pat", "case", "flags", "na", "regex", "start", "stop", "step", "width", "side", "fillchar"),
+    (
+        *("pat", "case", "flags", "na", "regex", "start", "stop", "step", "width", "side"),
+        *("fillchar", "repl", "n", "i", "repeats", "expand"),
+    ),
 )
 
 TEXT_METHODS: Final = (
     *("lower", "upper", "title", "capitalize", "swapcase", "casefold", "strip", "lstrip", "rstrip"),
     *("slice", "pad", "zfill", "ljust", "rjust", "center", "removeprefix", "removesuffix"),
+    *("replace", "slice_replace", "repeat", "get", "extract"),
     *("contains", "startswith", "endswith", "isdigit", "isalpha", "isalnum", "isnumeric"),
-    *("isspace", "islower", "isupper"),
+    *("isspace", "islower", "isupper", "isdecimal", "match", "fullmatch"),
 )
+TEXT_NUMBERS: Final = ("len", "count", "find", "rfind")
+"""Integers, or floats if a text is missing."""
+
 DATES: Final = Rule(
     same_rows, names=("freq", "date_format", "tz", "unit", "locale", "ambiguous", "nonexistent")
 )
@@ -346,7 +365,34 @@ METHODS: Final[Mapping[str, Rule]] = {
         _can_be_unique, sum_counts, count_values, most_frequent_first, commutative=False
     ),
     **{f"str.{name}": TEXT for name in TEXT_METHODS},
+    **{f"str.{name}": replace(TEXT, exact=False) for name in TEXT_NUMBERS},
     **{f"dt.{name}": DATES for name in (*DATE_METHODS, *DATE_PROPERTIES)},
     **{f"dt.{name}": replace(DATES, exact=False) for name in DATE_NUMBERS},
 }
 """Rules of methods and properties by name; those of an accessor with its name before a dot."""
+
+ALONG_ROWS: Final[Mapping[str, Rule]] = {
+    name: Rule(same_rows, functools.partial(_is_along_rows, check), ("axis", "skipna"))
+    for check, names in (
+        (_has_numbers, ("sum",)),
+        (lambda frame: True, ("count",)),
+        (_has_flags, ("any", "all")),
+        (_has_doubles, ("mean", "min", "max", "median", "std", "var")),
+    )
+    for name in names
+}
+"""Rules of reductions of each row."""
+
+
+def method_rule(path: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Rule | None:
+    """Return the rule of a call of a method, if it has one.
+
+    Parameters
+    ----------
+    path : str
+    args, kwargs
+        Its arguments.
+    """
+    axis = kwargs.get("axis", args[0] if args else 0)
+    along = isinstance(axis, int | str) and axis in (1, "columns")
+    return (along and ALONG_ROWS.get(path)) or METHODS.get(path)
