@@ -87,11 +87,11 @@ class Aggregates:
 
     def finish(self, partial: Any) -> Any:
         """Combine and sort the rows, and make the result of pandas."""
+        grouped = partial.groupby(self.by, **self.options)
         if self.name == "size":
-            sizes = partial.groupby(self.by, **self.options)["size"].sum()
+            sizes = self._combined(grouped["size"])
             name = self.selection if isinstance(self.selection, str) else None
             return sizes.rename(name) if sizes.ndim == 1 else sizes
-        grouped = partial.groupby(self.by, **self.options)
         if self.name != "mean":
             return self._combined(grouped if self.selection is None else grouped[self.selection])
         counts = [each for each in partial.columns if each.endswith(COUNT)]
