@@ -21,9 +21,9 @@ from spliter.pipeline._capture import wrap
 from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._graph import Graph
 from spliter.pipeline._lazy import is_capturable, lazies_in, settled
-from spliter.pipeline._options import CURRENT
+from spliter.pipeline._options import CURRENT, plain_nbytes
 from spliter.pipeline._splittable import annotated_of, splittable
-from spliter.pipeline._types import nbytes_of
+from spliter.pipeline._types import share_of
 
 
 def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
@@ -67,28 +67,28 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
             "instead"
         )
     check_task_function(fn)
-    plain_nbytes = 0.0
+    plain_share = 0.0
 
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
-        nonlocal plain_nbytes
+        nonlocal plain_share
         if lazies_in((args, kwargs)):  # called by another pipeline, which evaluates
             return fn(*args, **kwargs)
         if any(isinstance(each, Split) for each in (*args, *kwargs.values())):
             from spliter.pipeline._over_split import run_over_split
 
             return run_over_split(fn, args, kwargs)
-        nbytes = _largest_nbytes((args, kwargs))
-        if nbytes <= plain_nbytes and CURRENT.get().runs_plain(nbytes):
+        share = _largest_share((args, kwargs))
+        if share <= plain_share and CURRENT.get().runs_plain(share):
             return fn(*args, **kwargs)
         graph = Graph(returns=True)
         containers: Containers = {}
         result = captured(fn, graph, args, kwargs, containers)
         evaluate(graph.root())
         given_of = _written_back(containers)
-        if not graph.root().was_planned and nbytes < math.inf:
+        if not graph.root().was_planned and share < math.inf:
             # All values were small: next time, arguments of this size need not be captured.
-            plain_nbytes = max(plain_nbytes, nbytes)
+            plain_share = max(plain_share, share)
         graph.root().returns = False  # values that the program still holds change at once
         return given_of[id(result)] if id(result) in given_of else settled(result)
 
@@ -172,17 +172,17 @@ def wrapped(value: Any, graph: Graph, containers: Containers) -> Any:
     return made
 
 
-def _largest_nbytes(value: Any) -> float:
-    """Return the bytes of the largest array, frame or list in a value; infinity if unknown."""
+def _largest_share(value: Any) -> float:
+    """Return the share of the largest array, frame or list in a value; infinity if unknown."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):
-        return max(*map(_largest_nbytes, value[:100]), 0, 100 * len(value))
+        return max(*map(_largest_share, value[:100]), 0, 100 * len(value) / plain_nbytes())
     if isinstance(value, str | bytes):
-        return len(value)
+        return len(value) / plain_nbytes()
     if value is None or callable(value) or np.isscalar(value):
         return 0
-    return nbytes_of(value) or (0 if is_capturable(value) else math.inf)
+    return share_of(value) or (0 if is_capturable(value) else math.inf)
 
 
 def lazy(value: Any) -> Any:

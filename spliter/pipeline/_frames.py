@@ -93,7 +93,10 @@ class LazyFrame(Lazy):
         if name.startswith("__"):  # such as __dataframe__, which only some classes have
             return getattr(compute(self) if hasattr(empty, name) else empty, name)
         if name in KNOWN:
-            return getattr(empty if self._meta.exact or name not in DTYPES else compute(self), name)
+            is_known = self._meta.exact or name not in DTYPES
+            is_there = not self._node.is_pending and not is_over_split(self)
+            found = self._node.data if is_there else (empty if is_known else compute(self))
+            return getattr(found, name)
         if name in ACCESSORS and empty.ndim == 1:
             return LazyAccessor(self, name, getattr(empty, name))
         if name in INDEXERS:

@@ -1,11 +1,12 @@
 """Evaluate the numbers of frames at once: no function of pandas takes a lazy one for a number.
 
-Only the calls run that a number follows from. What has all rows of a frame is stored, if the
-program holds it; rows of filters and merges are not, as most programs read some columns of them, or
-none after the number. Their calls run on copies, and wait for others::
+Only the calls run that a number follows from, as copies that store little: not the frame itself,
+nor rows of filters and merges, of which most programs read some columns, or none after the number.
+For a second number that follows from them they are stored, if the program holds them::
 
     paid = bills[bills["paid"]]      waits: no column is copied but the one that is read
     paid["sum"].mean()               runs on batches, with the filter
+    paid["sum"].max()                runs on the rows of the filter, once these are stored
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import Any, Final
 import numpy as np
 
 from spliter.pipeline._annotations.rows import RowsCall
+from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._graph import Call, Graph, Node
 from spliter.pipeline._lazy import Lazy, compute
-from spliter.pipeline._planner import with_makers
+from spliter.pipeline._planner import needed, with_makers
 
 MAX_RUNS: Final = 1
 """How often a call runs for numbers before its result is stored."""
@@ -37,16 +39,21 @@ def number(value: Lazy) -> Any:
     """
     graph, node = value._graph.root(), value._node
     with graph.lock:
-        calls = [] if node.call is None else with_makers([node.call])
-        if not calls or graph.writes_wait or not all(map(_may_repeat, calls)):
+        last = node.call
+        calls = [] if last is None else with_makers([last])
+        if last is None or graph.writes_wait or not all(map(_is_pure, calls)):
             return compute(value)
+        if any(call.runs >= MAX_RUNS for call in calls):
+            _evaluate_others(graph, node)
+            calls = with_makers([last])
         copies = _Copies(calls)
         alone = Graph(returns=True)
         alone.pending = [*copies.calls]
-        kept = [old for old in copies.made if old is node or _has_all_rows(old)]
-        held = [Lazy(copies.made[old], alone) for old in kept]
+        # That the method which makes the number still holds its frame does not count.
+        stored = [old for old in copies.made if _has_all_rows(old) and old not in last.inputs]
+        held = {old: Lazy(copies.made[old], alone) for old in (node, *stored)}
     try:
-        results = {old: compute(each) for old, each in zip(kept, held, strict=True)}
+        results = {old: compute(each) for old, each in held.items()}
     except Exception:  # noqa: BLE001 -- the first call of the program that fails raises
         return compute(value)
     with graph.lock:
@@ -59,15 +66,26 @@ def number(value: Lazy) -> Any:
                 for old in nodes:
                     old.finish(results[old])
                     old.before = None
-        graph.pending = [call for call in graph.pending if not call.has_run]
+        graph.pending = needed([call for call in graph.pending if not call.has_run])
+        if not graph.pending:
+            graph.locks.end()
         graph.settle_views()
     return results[node]
 
 
-def _may_repeat(call: Call) -> bool:
+def _is_pure(call: Call) -> bool:
     """Return whether a call may run once more: a function of the user's may have side effects."""
     own = isinstance(call.annotation, RowsCall) or call.annotation.scratch
-    return own and call.runs < MAX_RUNS and not (call.writes or call.into)
+    return own and not (call.writes or call.into)
+
+
+def _evaluate_others(graph: Graph, node: Node) -> None:
+    """Evaluate and store what the program holds besides a number."""
+    held, node.lazy = node.lazy, None
+    try:
+        evaluate(graph)
+    finally:
+        node.lazy = held
 
 
 def _has_all_rows(node: Node) -> bool:

@@ -18,11 +18,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, cast
 
 from spliter.pipeline._graph import ArrayMeta, Call, Node, Typing
-from spliter.pipeline._options import Options
+from spliter.pipeline._options import Options, plain_nbytes
 from spliter.pipeline._overlap import Access, Accesses, Key, Memory
 from spliter.pipeline._stages import Plan, Stage, whole_typing
 from spliter.pipeline._storing import with_stored
-from spliter.pipeline._types import Reduction, broadcast, nbytes_of
+from spliter.pipeline._types import Reduction, broadcast, share_of
 
 LAST: Final = 2**62
 """Number of the stage of postponed calls, which is after all others."""
@@ -78,21 +78,20 @@ def plan_for(options: Options, calls: Sequence[Call]) -> Plan:
     seen: set[Node] = set()  # to count the bytes of a frame takes as long as a call of pandas
     for call in calls:
         nodes = {*call.inputs, *dict(call.live_outputs()).values()} - seen
-        if not all(options.runs_plain(_nbytes(node)) for node in nodes):
+        if not all(options.runs_plain(_share(node)) for node in nodes):
             return plan(calls)
         seen |= nodes
-    return Plan(
-        [Stage(None, "all values are small", [(call, whole_typing(call)) for call in calls])], []
-    )
+    small = [(call, whole_typing(call)) for call in calls]
+    return Plan([Stage(None, "all values are small", small)] if small else [], [])
 
 
-def _nbytes(node: Node) -> int:
-    """Return the approximate bytes of a value, as far as they are known."""
+def _share(node: Node) -> float:
+    """Return how large a value is, as far as that is known, as :func:`.share_of` does."""
     if not node.is_pending:
-        return nbytes_of(node.data, node.type)
+        return share_of(node.data, node.type)
     if isinstance(node.meta, ArrayMeta):
-        return (_size(node) or 0) * node.meta.dtype.itemsize
-    return 0
+        return (_size(node) or 0) * node.meta.dtype.itemsize / plain_nbytes()
+    return 0.0
 
 
 def plan(calls: Sequence[Call]) -> Plan:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from spliter._errors import AnnotationError
 from spliter.pipeline._annotations.rows import Labelled
-from spliter.pipeline._graph import Call, FrameMeta, Node
+from spliter.pipeline._graph import Call, Node
 from spliter.pipeline._memory_order import Layout, empty, layout_of
 from spliter.pipeline._types import Axis, SplitType
 
@@ -79,21 +79,23 @@ class Arrays(Pieces):
         return empty(shape, piece.dtype, layout.axes)
 
 
-class Series(Arrays):
-    """Pieces of a series; numbers, flags and dates are copied to their place in one array."""
+class Frames(Arrays):
+    """Pieces of a frame or series; those of one dtype of NumPy are copied to one array."""
 
     kind: Labelled
 
     def put(self, start: int, stop: int, piece: Any) -> None:
-        """Copy the values of a piece, or keep it; all pieces have one dtype."""
-        if isinstance(piece.dtype, np.dtype) and not piece.dtype.hasobject:
+        """Copy the values of a piece, or keep it; all pieces have the same dtypes."""
+        dtypes = [piece.dtype] if piece.ndim == 1 else list(piece.dtypes)
+        is_plain = all(isinstance(each, np.dtype) and not each.hasobject for each in dtypes)
+        if is_plain and len({*dtypes}) == 1:
             self.example = piece
             piece = piece.to_numpy()
         super().put(start, stop, piece)
 
     def finish(self) -> Any:
-        """Return the series."""
-        return super().finish() if self.pieces else self.kind.series(self.result, self.example)
+        """Return the frame."""
+        return super().finish() if self.pieces else self.kind.frame(self.result, self.example)
 
 
 def collector_for(kind: SplitType, length: int, node: Node, layout: Layout | None) -> Pieces:
@@ -109,8 +111,8 @@ def collector_for(kind: SplitType, length: int, node: Node, layout: Layout | Non
     layout : Layout or None
         Of the result, if it is known.
     """
-    if isinstance(kind, Labelled) and cast(FrameMeta, node.meta).empty.ndim == 1:
-        return Series(kind, length, node, layout)
+    if isinstance(kind, Labelled):
+        return Frames(kind, length, node, layout)
     return Arrays(kind, length, node, layout) if isinstance(kind, Axis) else Pieces(kind)
 
 

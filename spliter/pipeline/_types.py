@@ -12,6 +12,7 @@ import numpy as np
 
 from spliter._errors import AnnotationError
 from spliter.backend.contents import concatenate, count_rows, take_rows
+from spliter.pipeline._options import MAX_PLAIN_ROWS, plain_nbytes
 
 
 class SplitType:
@@ -348,6 +349,13 @@ def nbytes_of(value: Any, type: SplitType | None = None) -> int:
             f"{type!r} gives no number of bytes of a value: {error}; correct its methods nbytes "
             "and length, which must return numbers"
         ) from error
+
+
+def share_of(value: Any, kind: SplitType | None = None) -> float:
+    """Return how large a value is: 1 if it is the largest one whose calls run at once."""
+    if hasattr(type(value), "iloc") and (kind is None or isinstance(kind, Axis)):
+        return len(value) / MAX_PLAIN_ROWS
+    return nbytes_of(value, kind) / plain_nbytes()
 
 
 def item_nbytes(type: SplitType, value: Any) -> float:

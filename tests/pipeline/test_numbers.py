@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 
 from spliter.pipeline import Rows, explain, options, pipeline, splittable
+from spliter.pipeline._options import MAX_PLAIN_ROWS
 from tests.pipeline.test_user_programs import same
 
 ROWS = 40
@@ -33,7 +35,8 @@ def test_rows_of_a_filter_are_copied_for_one_number_and_stored_for_the_second() 
         shown = explain(many_of_a_filter, FRAME)
         same(pipeline(many_of_a_filter)(FRAME), many_of_a_filter(FRAME))
     assert len(re.findall("gt ", shown)) == 2
-    assert len(re.findall("Rows\\(\\), Rows\\(\\) -> unknown", shown)) == 2
+    assert len(re.findall("Rows\\(\\), Rows\\(\\) -> unknown", shown)) == 1
+    assert len(re.findall("getitem .*broadcast, broadcast -> broadcast", shown)) == 1
 
 
 def test_one_number_stores_no_rows_of_a_filter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +133,74 @@ def test_calls_whose_results_share_columns_run_on_whole_frames() -> None:
         shown = explain(with_more_columns, FRAME)
     assert "take longer to collect from pieces" in shown
     assert len(re.findall("drop .*broadcast -> broadcast", shown)) == 1
+
+
+def test_attributes_and_flags_are_kept() -> None:
+    frame = FRAME.set_flags(allows_duplicate_labels=False)
+    frame.attrs = {"unit": "m"}
+    bodies: list[Callable[[Any], Any]] = [
+        lambda df: df["x"] * 2,
+        lambda df: df[["x", "n"]] * 2,
+        lambda df: df.isna(),
+    ]
+    for body in bodies:
+        with options(batch=10):
+            found, expected = pipeline(body)(frame), body(frame)
+        same(found, expected)
+        assert found.attrs == expected.attrs == {"unit": "m"}
+        assert found.flags == expected.flags
+
+
+def test_columns_of_frames_that_exist_are_named_in_place() -> None:
+    def body(df: Any) -> Any:
+        df.columns.name = "quantity"
+        table = df.pivot_table(index="n", columns="x", values="c1")
+        table.columns.name = None
+        return table
+
+    ours, plain = FRAME.copy(), FRAME.copy()
+    with options(batch=10):
+        same(pipeline(body)(ours), body(plain))
+    assert ours.columns.name == plain.columns.name == "quantity"
+
+
+def test_arrays_are_unlocked_once_a_number_is_evaluated() -> None:
+    def body(df: Any, weights: Any) -> Any:
+        mean = (df["x"] * weights).mean()
+        np.asarray(weights)[0] = 100.0
+        return mean
+
+    weights = np.ones(ROWS)
+    with options(batch=10, pedantic=True):
+        assert pipeline(body)(FRAME, weights) == pytest.approx(FRAME["x"].mean())
+    assert weights[0] == 100.0
+
+
+def test_numbers_in_a_loop_leave_no_calls_behind() -> None:
+    waiting = []
+
+    def body(df: Any) -> Any:
+        for key in range(20):
+            df[df["n"] == key % 5]["x"].mean()
+            waiting.append(len(df._graph.root().pending))
+
+    with options(batch=10):
+        pipeline(body)(FRAME)
+    assert max(waiting) < 6
+
+
+def test_frames_of_some_rows_run_plain() -> None:
+    seen = []
+
+    @pipeline
+    def body(df: Any) -> Any:
+        seen.append(type(df))
+        return df["x"] * 2
+
+    rows = pd.DataFrame({"x": np.ones(MAX_PLAIN_ROWS + 1)})
+    for frame in (rows[1:], rows[2:], rows):
+        same(body(frame), frame["x"] * 2)
+    assert [each is pd.DataFrame for each in seen] == [False, True, False]
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,13 @@ def total_of_set(df: Any) -> Any:
     return df.groupby("key")["z"].sum()
 
 
+def infinite_sums(df: Any) -> Any:
+    with np.errstate(invalid="ignore"):  # pandas warns where the rows of each group are together
+        infinite = df.assign(q=df["x"] / 0.0)
+        sums = infinite.groupby("key")["q"].agg("sum")
+        return sums, infinite.groupby("key", as_index=False)[["q", "y"]].mean()
+
+
 def busiest(df: Any) -> Any:
     high = df[df["x"] > -3].merge(PLACES, on="key")
     return high[high["y"] > -1].groupby("key")["height"].count()
@@ -162,10 +169,7 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
         df.count(axis=1) + 0,
         (df[["x", "y"]] > 0).all(axis=1) | (df[["n"]] > 3).any(axis=1),
     ),
-    "infinite sums": lambda df: (
-        df.assign(q=df["x"] / 0.0).groupby("key")["q"].agg("sum"),
-        df.assign(q=df["x"] / 0.0).groupby("key", as_index=False)[["q", "y"]].mean(),
-    ),
+    "infinite sums": infinite_sums,
     "sizes": lambda df: (
         df.groupby("key").size(),
         df.groupby("text", dropna=False, sort=False)["x"].size(),

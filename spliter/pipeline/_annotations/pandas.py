@@ -174,6 +174,8 @@ def _renames(value: Any, name: Any = None, *, columns: Any = None) -> bool:
 
 
 def _mean_parts(value: Any) -> tuple[Any, Any]:
+    if value.ndim == 1 and value.dtype.kind != "f":
+        return value.to_numpy().sum(dtype=np.float64), len(value)
     return np.nansum(value.to_numpy(), axis=0, dtype=np.float64), value.count()
 
 

@@ -55,9 +55,11 @@ class Labelled(Axis):
         """Concatenate pieces, and give them the labels."""
         return super().merge(pieces).set_axis(self.index.view())
 
-    def series(self, values: Any, piece: Any) -> Any:
-        """Return a series of values, with the labels, and the name of a piece."""
-        return type(piece)(values, self.index.view(), name=piece.name, copy=False)
+    def frame(self, values: Any, piece: Any) -> Any:
+        """Return a frame or series of values, with the labels, and the names of a piece."""
+        named = {"name": piece.name} if piece.ndim == 1 else {"columns": piece.columns}
+        made = type(piece)(values, self.index.view(), copy=False, **named)
+        return made.__finalize__(piece)
 
 
 @dataclass(frozen=True, repr=False)
