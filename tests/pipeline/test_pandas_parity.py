@@ -12,6 +12,7 @@ import pytest
 
 from spliter import split
 from spliter.pipeline import lazy, options, pipeline
+from spliter.pipeline._annotations.pandas import ALONG_ROWS
 from spliter.pipeline._frames import LazyFrame
 from tests.pipeline.test_pandas import same
 
@@ -244,3 +245,44 @@ def test_special_methods_are_defined(kind: type) -> None:
     defined = {name for each in LazyFrame.__mro__[:-1] for name in vars(each)}
     assert {name for name in dir(kind) if name.startswith("__")} <= defined | UNNEEDED.keys()
     assert type(lazy(FRAME)) is LazyFrame
+
+
+@pytest.mark.parametrize("name", sorted(ALONG_ROWS))
+@pytest.mark.parametrize("skipna", [True, False])
+def test_reductions_of_rows_of_any_dtypes(name: str, skipna: bool) -> None:
+    named = {} if name == "count" else {"skipna": skipna}
+    tables = [
+        ["i1", "i8"],
+        ["i8", "f8"],
+        ["f4", "f8"],
+        ["gaps", "missing"],
+        ["flag"],
+        ["u1", "flag"],
+    ]
+    tables += [
+        ["Int64", "i8"],
+        ["text"],
+        ["at", "at"],
+        ["span"],
+        ["category", "f8"],
+        ["f8"] * 9,
+        [],
+    ]
+    for columns in tables:
+        check(lambda df: getattr(df[columns], name)(axis=1, **named), FRAME)  # noqa: B023
+
+
+@pytest.mark.parametrize("path", ["len", "count", "find", "rfind", "match", "get", "extract"])
+@pytest.mark.parametrize("dtype", ["str", object, "category"])
+def test_methods_of_missing_texts(path: str, dtype: Any) -> None:
+    texts: Any = pd.Series(["ab", None, "b", "", "bab"] * 5).astype(dtype)
+    given: Any = {"len": (), "get": (1,), "extract": ("(?P<first>a)(b)",)}.get(path, ("b",))
+    bodies: list[Callable[[Any], Any]] = [
+        lambda one: getattr(one.str, path)(*given),
+        lambda one: getattr(one[one.notna()].str, path)(*given),
+        lambda one: one.str[-1].where(one.str[0] == "b"),
+        lambda one: one.str[0:2].str[::-1],
+        lambda one: one.str.replace("b", lambda found: found[0] * 2, regex=True),
+    ]
+    for body in bodies:
+        check(body, texts)
