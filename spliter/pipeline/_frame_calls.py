@@ -171,7 +171,8 @@ def _is_cut(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
         elif not _is_plain(each, rule):
             return None
     named = {name: _empty(each) for name, each in kwargs.items()}
-    return tuple(is_cut) if rule.is_for(*map(_empty, args), **named) else None
+    checks = [rule.is_for] if main.exact else [rule.is_for, rule.is_for_inexact]
+    return tuple(is_cut) if all(check(*map(_empty, args), **named) for check in checks) else None
 
 
 def _meta_without_rows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spliter import split
+from spliter import WholeArrayError, split
 from spliter.pipeline import lazy, options, pipeline
+from spliter.pipeline._annotations.groups import AGGREGATES
 from spliter.pipeline._annotations.pandas import ALONG_ROWS
 from spliter.pipeline._frames import LazyFrame
 from tests.pipeline.test_pandas import same
@@ -270,6 +272,55 @@ def test_reductions_of_rows_of_any_dtypes(name: str, skipna: bool) -> None:
     ]
     for columns in tables:
         check(lambda df: getattr(df[columns], name)(axis=1, **named), FRAME)  # noqa: B023
+
+
+@pytest.mark.parametrize("name", ["std", "var"])
+@pytest.mark.parametrize("given", [(0,), (1,), ("index",), (0, True), (0, False), (0, True, 0)])
+def test_arguments_by_position(name: str, given: tuple[Any, ...]) -> None:
+    def of_columns(df: Any) -> Any:
+        return getattr(df[["f8", "gaps"]] * 1, name)(*given).round(9)
+
+    def of_column(df: Any) -> Any:
+        return getattr(df["gaps"] * 1, name)(*given)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pandas wants them by name in version 4
+        check(of_columns, FRAME)
+        check(of_column, FRAME)
+        if given in ((0,), (0, True, 0)):
+            same_roughly(pipeline(of_column)(split([FRAME[:9], FRAME[9:]])), of_column(FRAME))
+
+
+KEYS = pd.DataFrame(
+    {
+        "c": pd.Categorical([None, "b", "a", "a", None], categories=["a", "b", "z"]),
+        "k": ["z", "y", "y", None, "x"],
+        "v": [1, 2, 3, 4, 5],
+    }
+)
+
+
+@pytest.mark.parametrize("sort", [True, False])
+@pytest.mark.parametrize("as_index", [True, False])
+@pytest.mark.parametrize("dropna", [True, False])
+@pytest.mark.parametrize("name", AGGREGATES)
+def test_groups_of_missing_keys(sort: bool, as_index: bool, dropna: bool, name: str) -> None:
+    def body(df: Any) -> Any:
+        named = {"sort": sort, "as_index": as_index, "dropna": dropna, "observed": False}
+        return getattr(df.groupby(["c", "k"], **named)["v"], name)()
+
+    expected = body(KEYS)
+    with options(batch=2, threads=1):
+        same(pipeline(body)(KEYS), expected)
+    same(pipeline(body)(split([KEYS[:1], KEYS[1:4], KEYS[4:]])), expected)
+
+
+def test_over_a_split_numbers_of_missing_texts_become_no_texts() -> None:
+    blocks = split([FRAME[["text"]][:9], FRAME[["text"]].where(FRAME["key"] > 0)[9:]])
+    lengths = pipeline(lambda df: df["text"].str.len().astype("f8").sum())(blocks)
+    assert lengths == FRAME["text"].str.len()[:9].sum() + (FRAME["key"][9:] > 0).sum()
+    with pytest.raises(WholeArrayError):
+        pipeline(lambda df: df["text"].str.len().astype(str))(blocks)
 
 
 @pytest.mark.parametrize("path", ["len", "count", "find", "rfind", "match", "get", "extract"])

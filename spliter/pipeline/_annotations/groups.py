@@ -81,8 +81,13 @@ class Aggregates:
         return grouped.sum(skipna=False)
 
     def _as_columns(self, frame: Any) -> Any:
-        """Group for rows that are combined later: in order of appearance, without empty groups."""
+        """Group for rows that are combined later: in order of appearance, without empty groups.
+
+        Groups that were not observed have keys of rows whose other keys are missing.
+        """
         options = {**self.options, "as_index": False, "sort": False, "observed": True}
+        if not self.options.get("observed", True):
+            options["dropna"] = False
         return frame.groupby(self.by, **options)
 
     def finish(self, partial: Any) -> Any:

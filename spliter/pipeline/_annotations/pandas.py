@@ -64,8 +64,9 @@ def _has_double_mean(value: Any) -> bool:
     return _all_are(has_double_mean, value)
 
 
-def _has_double_var(value: Any, ddof: Any = 1) -> bool:
-    return _has_double_mean(value) and isinstance(ddof, int)
+def _has_double_var(value: Any, axis: Any = 0, skipna: Any = True, ddof: Any = 1) -> bool:
+    is_default = axis in (0, "index") and skipna is True
+    return is_default and _has_double_mean(value) and isinstance(ddof, int)
 
 
 def _has_flags(value: Any) -> bool:
@@ -114,6 +115,14 @@ def _can_fill(frame: Any, *value: Any, **named: Any) -> bool:
 def _can_convert(frame: Any, *dtype: Any, **named: Any) -> bool:
     (wanted,) = (*dtype, *named.values())
     return bool(wanted != "category") and getattr(wanted, "categories", ()) is not None
+
+
+def _is_to_number(frame: Any, dtype: Any) -> bool:
+    """Return whether all values become numbers, and not texts that show the dtype they had."""
+    try:
+        return np.dtype(dtype).kind in "iufcb"
+    except TypeError:
+        return False
 
 
 def _can_compute(one: Any, other: Any) -> bool:
@@ -190,7 +199,7 @@ def _mean(parts: Any) -> Any:
     return total / count if count else np.nan
 
 
-def _squares(value: Any, ddof: int = 1) -> tuple[Any, ...]:
+def _squares(value: Any, axis: Any = 0, skipna: Any = True, ddof: int = 1) -> tuple[Any, ...]:
     """Return count, mean and sum of squared distances from it, `ddof`, and the number of rows."""
     values = value.to_numpy(np.float64)
     count = value.count()
@@ -320,6 +329,9 @@ DATE_PROPERTIES: Final = (
     *("is_leap_year", "date", "time", "timetz", "is_month_start", "is_month_end"),
     *("is_quarter_start", "is_quarter_end", "is_year_start", "is_year_end"),
 )
+VAR_ARGUMENTS: Final = ("axis", "skipna", "ddof")
+"""As pandas takes them by position."""
+
 DATE_NUMBERS: Final = (
     *("year", "quarter", "month", "day", "hour", "minute", "second", "microsecond", "nanosecond"),
     *("day_of_week", "day_of_year", "days_in_month"),
@@ -332,7 +344,7 @@ METHODS: Final[Mapping[str, Rule]] = {
     "copy": Rule(same_rows, partial=_shallow, is_light=True),
     **dict.fromkeys(("mask", "where"), Rule(same_rows, _can_replace, ("cond", "other"))),
     "round": Rule(same_rows, names=("decimals",)),
-    "astype": Rule(same_rows, _can_convert, ("dtype",)),
+    "astype": Rule(same_rows, _can_convert, ("dtype",), is_for_inexact=_is_to_number),
     "isin": Rule(same_rows, lambda frame, *values: frame.ndim == 1, ("values",), aligned=False),
     "between": Rule(same_rows, names=("left", "right", "inclusive")),
     "clip": Rule(same_rows, _can_fill, ("lower", "upper")),
@@ -354,8 +366,8 @@ METHODS: Final[Mapping[str, Rule]] = {
     "min": _extreme("min", np.fmin),
     "max": _extreme("max", np.fmax),
     "mean": _reduction(_has_double_mean, _add_parts, _mean_parts, _mean, at_once=True),
-    "var": _reduction(_has_double_var, _add_squares, _squares, _var, names=("ddof",)),
-    "std": _reduction(_has_double_var, _add_squares, _squares, _std, names=("ddof",)),
+    "var": _reduction(_has_double_var, _add_squares, _squares, _var, names=VAR_ARGUMENTS),
+    "std": _reduction(_has_double_var, _add_squares, _squares, _std, names=VAR_ARGUMENTS),
     "any": _reduction(_has_flags, np.logical_or, at_once=True),
     "all": _reduction(_has_flags, np.logical_and, at_once=True),
     # In the order in which values appear.

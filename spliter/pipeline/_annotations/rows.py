@@ -97,6 +97,9 @@ class Rule:
         Whether a series or an array may stand by a frame, with a value for each row.
     exact : bool
         Whether the dtypes of a result are known from those of the arguments.
+    is_for_inexact : callable
+        Given the same as `is_for`, whether it can be cut if the dtypes of the first argument depend
+        on its values, and so on the piece.
     partial : callable, optional
         Called with pieces in place of the method.
     holds : callable, optional
@@ -118,6 +121,7 @@ class Rule:
     aligned: bool = True
     mixed: bool = False
     exact: bool = True
+    is_for_inexact: Check = lambda *args, **kwargs: True
     partial: Callable[..., Any] | None = None
     holds: Check | None = None
     reads: Reads = _all_columns
