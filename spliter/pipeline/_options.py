@@ -17,7 +17,7 @@ MAX_PLAIN_ROWS: Final = 2**19
 """Rows of a frame from which on batches pay: to capture, plan and run a call of pandas on pieces
 takes half a millisecond more. With 270, 530 and 1,100 thousand rows, on 2 cores, pandas took 0.4,
 0.6 and 0.9 times as long as pipelines of ten programs with numbers, filters and new columns, 0.8, 1
-and 1.1 times as long as those of nine with methods of texts and reductions of rows."""
+and 1.1 times as long as those of ten with methods of texts and reductions of rows."""
 
 
 def plain_nbytes() -> int:

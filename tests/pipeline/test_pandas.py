@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spliter import WholeArrayError, split
-from spliter.pipeline import Groups, Rows, explain, lazy, options, pipeline, splittable, unknown
+from spliter.pipeline import Rows, explain, lazy, options, pipeline, splittable, unknown
 from spliter.pipeline._annotations.groups import AGGREGATES
 from spliter.pipeline._annotations.pandas import (
     DATE_METHODS,
@@ -447,71 +445,3 @@ def test_lazy_frames_and_annotated_functions() -> None:
     keep = splittable(lambda df: df[df["n"] > 1], df=Rows(), returns=unknown)
     with options(batch=4):
         same(pipeline(lambda df: keep(df)["x"] + 1)(FRAME), FRAME[FRAME["n"] > 1]["x"] + 1)
-
-
-def cut(frame: pd.DataFrame) -> list[pd.DataFrame]:
-    return [frame[start:stop] for start, stop in pairwise([0, 4, 4, 15, 16, len(frame)])]
-
-
-def gathered(found: Any) -> Any:
-    if isinstance(found, tuple):
-        return tuple(map(gathered, found))
-    return pd.concat(found) if isinstance(found, list) else found
-
-
-@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - TEXTS.keys() - {"array"}))
-def test_over_a_split_results_are_those_of_all_rows(name: str) -> None:
-    expected = PROGRAMS[name](FRAME)
-    found = gathered(pipeline(PROGRAMS[name])(split(cut(FRAME), partitions_per_location=2)))
-    if "merge" in name:  # each block numbers its rows
-        found, expected = found.reset_index(drop=True), expected.reset_index(drop=True)
-    same(found, expected, index="equiv")
-
-
-def test_over_a_split_annotated_functions_take_frames() -> None:
-    shout = splittable(lambda texts: texts.str.upper() + "!", texts=Rows(), returns=Rows())
-    sums = splittable(lambda df: df.groupby("key")["n"].sum(), df=Rows(), returns=Groups())
-
-    def body(frame: Any) -> Any:
-        return shout(frame["key"]).str.lower(), sums(frame)
-
-    same(gathered(pipeline(body)(split(cut(FRAME)))), body(FRAME), index="equiv")
-
-
-def test_over_a_split_columns_are_set_in_results_only() -> None:
-    def body(frame: Any) -> Any:
-        frame["z"] = frame["x"] * 2
-        frame["z"] += frame["z"].mean()
-        return frame[frame["flag"]], frame["z"].count()
-
-    frame = FRAME.copy()
-    found = gathered(pipeline(body)(split(cut(frame))))
-    same(frame, FRAME)
-    same(found, body(frame), index="equiv")
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda df: df["missing"],
-        lambda df: df[["x", "missing"]],
-        lambda df: df.missing,
-        lambda df: df["x"].missing(),
-        lambda df: df["text"] - 1,
-        lambda df: df.merge(PLACES, on="x"),
-        lambda df: df.drop(columns="missing"),
-        lambda df: df.groupby("key")["missing"].sum(),
-    ],
-)
-def test_over_a_split_errors_are_those_of_pandas(wrong: Any) -> None:
-    with pytest.raises((KeyError, AttributeError, TypeError)) as plain:
-        wrong(FRAME)
-    with pytest.raises(type(plain.value)) as found:
-        pipeline(wrong)(split(cut(FRAME)))
-    assert str(found.value) == str(plain.value)
-
-
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_over_a_split_other_calls_are_refused(name: str) -> None:
-    with pytest.raises(WholeArrayError, match=r"bytes.*instead of the Split"):
-        pipeline(UNKNOWN[name])(split(cut(FRAME)))
