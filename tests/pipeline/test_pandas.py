@@ -19,10 +19,10 @@ from spliter.pipeline._annotations.pandas import (
     DATE_NUMBERS,
     DATE_PROPERTIES,
     METHODS,
+    OPERATOR_METHODS,
     TEXT_METHODS,
     TEXT_NUMBERS,
 )
-from spliter_experiments.pipelines import frames as workloads
 
 ROWS = 23
 RNG = np.random.default_rng(0)
@@ -65,6 +65,16 @@ ELEMENTWISE: dict[str, Callable[[Any], Any]] = {
     "rename": lambda df: (df.rename(columns={"x": "y2"})["y2"] + 1, df["x"].rename("z")),
     "dropna": lambda df: df.dropna(),
     "merge": lambda df: df.merge(PLACES, on="key", how="left"),
+}
+
+
+def operated(name: str, df: Any) -> Any:
+    one, both = df["x"], df[["x", "y"]]
+    return getattr(one, name)(df["y"]), getattr(one, name)(2), getattr(both, name)(other=both)
+
+
+OPERATED: dict[str, Callable[[Any], Any]] = {
+    name: functools.partial(operated, name) for name in (*OPERATOR_METHODS, "floordiv", "mod")
 }
 SERIES: dict[str, Callable[[Any], Any]] = {
     "sum": lambda df: (df["x"].sum(), df["n"].sum(), df["flag"].sum()),
@@ -192,6 +202,7 @@ def of_some_rows(program: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 PROGRAMS = (
     ELEMENTWISE
+    | OPERATED
     | {name: of_some_rows(program) for name, program in SERIES.items()}
     | TEXTS
     | DATES
@@ -265,41 +276,6 @@ def test_groups_of_categories(observed: bool, name: str, batch: int) -> None:
     with options(batch=batch, threads=2):
         assert "evaluated at" not in explain(program, frame)
         same(pipeline(program)(frame), program(frame))
-
-
-WORKLOADS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
-    (workloads.clean_zips, workloads.make_zips),
-    (workloads.crime_index, workloads.make_cities),
-    (workloads.rate_films, workloads.make_ratings),
-]
-
-
-@pytest.mark.parametrize(("program", "make"), WORKLOADS)
-def test_workloads(program: Any, make: Any) -> None:
-    arguments = make(60_000, 0)
-    with options(batch=20_000, threads=2):
-        found = pipeline(program)(*arguments)
-    expected = program(*arguments)
-    if isinstance(expected, float):
-        assert found == pytest.approx(expected, rel=1e-12)
-    else:
-        same(found, expected)
-
-
-def test_names_of_babies() -> None:
-    names = pd.DataFrame(
-        {
-            "year": np.repeat([1990, 1991, 1992], 40),
-            "sex": np.tile(["F", "M"], 60),
-            "name": np.tile(["Leslie", "Ada", "LESLEY", "Bob", "Lesl"], 24),
-            "births": np.arange(120) + 1,
-        }
-    )
-    with options(batch=13):
-        same(
-            pipeline(workloads.birth_analysis)(names),
-            workloads.birth_analysis(names),
-        )
 
 
 def test_filters_and_merges_copy_only_columns_that_are_read(monkeypatch: Any) -> None:

@@ -26,6 +26,7 @@ from spliter.pipeline._annotations.groups import (
 )
 from spliter.pipeline._annotations.numpy import extreme_finish, extreme_merge, extreme_partial
 from spliter.pipeline._annotations.rows import (
+    OPERATOR,
     Check,
     Columns,
     Renumbered,
@@ -339,7 +340,14 @@ DATE_NUMBERS: Final = (
 )
 """Integers, or floats if a date is missing."""
 
+OPERATOR_METHODS: Final = (
+    *("eq", "ne", "lt", "le", "gt", "ge", "add", "radd", "sub", "subtract", "rsub"),
+    *("mul", "multiply", "rmul", "div", "divide", "truediv", "pow"),
+)
+
 METHODS: Final[Mapping[str, Rule]] = {
+    **dict.fromkeys(OPERATOR_METHODS, OPERATOR),
+    **dict.fromkeys(("floordiv", "mod"), DIVISION),
     **dict.fromkeys(("abs", "isna", "isnull", "notna", "notnull"), Rule(same_rows)),
     "copy": Rule(same_rows, partial=_shallow, is_light=True),
     **dict.fromkeys(("mask", "where"), Rule(same_rows, _can_replace, ("cond", "other"))),
