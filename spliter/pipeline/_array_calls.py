@@ -37,7 +37,8 @@ def capture_ufunc(
         return plain_into(fn, inputs, kwargs)
     if method == "reduce":
         return capture_function(fn, inputs, kwargs)
-    if fn is not ufunc or ufunc.signature or kwargs.keys() - {"out", "where", "dtype", "casting"}:
+    is_usual = fn is ufunc and isinstance(ufunc, np.ufunc) and not ufunc.signature  # not Numba's
+    if not is_usual or kwargs.keys() - {"out", "where", "dtype", "casting"}:
         return plain_into(fn, inputs, kwargs)
     where = kwargs.get("where")
     if type(where) in (list, tuple):

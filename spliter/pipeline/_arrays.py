@@ -53,6 +53,12 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     __slots__ = ()
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """NumPy's for scipy.ndimage, to which any other object stands for the dtype of a result."""
+        asking = sys._getframe(1).f_globals.get("__name__", "")
+        return np.ndarray if asking.startswith("scipy.ndimage.") else LazyArray
+
     @property
     def _meta(self) -> ArrayMeta:
         """Shape, as far as it is known, and dtype."""
@@ -119,6 +125,8 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         """Evaluate, and return the array."""
         if self.dtype == bool and dtype is not None and np.dtype(dtype).kind == "i":
             _refuse_positions()
+        if copy is None and _is_pandas(sys._getframe(1)):  # which copies arrays that it keeps
+            copy = True
         return super().__array__(dtype, copy)
 
     def __bytes__(self) -> bytes:
@@ -127,11 +135,15 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     def __getattr__(self, name: str) -> Any:
         """Return a method that evaluates, or evaluate and return another attribute."""
+        if name in ("__array_namespace__", "__dlpack__", "__dlpack_device__"):
+            return getattr(self.__array__(), name)
         if name.startswith("__"):
             raise AttributeError(f"'LazyArray' object has no attribute {name!r}")
         if not self.ndim:  # a number, of NumPy's class
             return getattr(compute(self), name)
         found = getattr(np.ndarray, name, None)
+        if found is None:  # need not be evaluated for functions that ask what it is
+            raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
         if callable(found):
             return functools.partial(_call_method, found, self)
         return rewrapped(getattr(compute(self), name), self._graph.root())
@@ -159,13 +171,14 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
             return compute(self)[computed(key)]
         if _is_mask(key) and meta.shape[:1] == key._meta.shape != ():
             return self._by_rows(key, CHOOSE, (None, *meta.shape[1:]))
+        axes = _written_out(key, self.ndim)
+        if _has_all_rows(axes) and self._cuts_view(axes):
+            found = self._by_rows(axes, OPERATOR, (meta.length, *meta.empty[axes].shape[1:]))
+            if isinstance(found, LazyArray) and _is_basic(key):
+                self._graph.root().add_view(found, self, axes)
+            return found
         if not _is_basic(key):
             return plain(operator.getitem, (self, key), {})
-        if isinstance(key, tuple) and key[:1] == (slice(None),) and self._cuts_view(key):
-            view = self._by_rows(key, OPERATOR, (meta.length, *meta.empty[key].shape[1:]))
-            if isinstance(view, LazyArray):
-                self._graph.root().add_view(view, self, computed(key))
-            return view
         data = self._real()
         view = data[computed(key)]
         if is_array(view):
@@ -188,7 +201,9 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Change elements, before anything later reads them."""
-        if _is_mask(key) and key.shape == self.shape and _is_number(value):
+        if not self.ndim:
+            plain(operator.setitem, (self, key, value), {})  # raises, as numbers have no elements
+        elif _is_mask(key) and key.shape == self.shape and _is_number(value):
             self._assign(self, value, {"where": key})
         elif key is Ellipsis or (isinstance(key, slice) and key == slice(None)):
             self._assign(self, value, {})
@@ -395,6 +410,26 @@ def _is_mask(key: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return not isinstance(value, Lazy) and np.ndim(value) == 0
+
+
+def _written_out(key: Any, ndim: int) -> tuple[Any, ...]:
+    """Return an index with slices in place of an ellipsis, and copies of lists in it."""
+    keys = key if isinstance(key, tuple) else (key,)
+    at = next((at for at, each in enumerate(keys) if each is Ellipsis), len(keys))
+    rest = ndim - sum(each is not None and each is not Ellipsis for each in keys)
+    keys = (*keys[:at], *[slice(None)] * rest, *keys[at + 1 :])
+    return tuple([np.array(each) if isinstance(each, list | np.ndarray) else each for each in keys])
+
+
+def _has_all_rows(axes: tuple[Any, ...]) -> bool:
+    """Return whether an index chooses all rows, and of each row the same elements."""
+    first, *others = axes
+    lists = [each for each in others if isinstance(each, np.ndarray)]
+    return (
+        (isinstance(first, slice) and first == slice(None))
+        and _is_basic(tuple([each for each in others if not isinstance(each, np.ndarray)]))
+        and len(lists) <= 1
+    )
 
 
 def _is_basic(key: Any) -> bool:

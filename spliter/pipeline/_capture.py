@@ -45,6 +45,12 @@ class LazyObject(Lazy):
 
     __slots__ = ()
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """The class of the value if it is a frame, for pandas' functions; evaluates."""
+        value = compute(self)
+        return type(value) if is_frame(value) else LazyObject
+
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, Lazy) and isinstance(key._node.meta, FrameMeta):
             return capture(operator.getitem, (self, key), {}, WHOLE)
@@ -74,10 +80,6 @@ class LazyObject(Lazy):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Evaluate, and run the ufunc or capture it for another argument."""
         return plain_into(getattr(ufunc, method), inputs, kwargs)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Evaluate, and call."""
-        return plain(compute(self), args, kwargs)
 
 
 LAZY_CLASSES: Final[dict[type, type[Lazy]]] = {}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
@@ -34,20 +36,21 @@ from spliter.pipeline._frame_calls import (
     operand_meta,
     run_plain,
 )
-from spliter.pipeline._graph import ArrayMeta, FrameMeta
+from spliter.pipeline._graph import ArrayMeta, FrameMeta, Graph, Node
 from spliter.pipeline._lazy import (
     BINARY,
     Lazy,
     compute,
     computed,
     define_operators,
+    evaluated,
     is_frame,
 )
 
 DTYPES: Final = ("dtype", "dtypes")
 
 KNOWN: Final = ("columns", "name", "ndim", *DTYPES)
-"""Attributes that a frame without rows has alike."""
+"""Attributes that a frame or series without rows has alike."""
 
 ACCESSORS: Final = ("str", "dt")
 
@@ -64,7 +67,26 @@ OPERATORS: Final[dict[Any, Rule | None]] = {
 class LazyFrame(Lazy):
     """A frame or series that is evaluated when it is needed; its columns and dtypes are known."""
 
-    __slots__ = ()
+    __slots__ = ("_groups",)
+
+    def __init__(self, node: Node, graph: Graph) -> None:
+        super().__init__(node, graph)
+        self._groups: list[weakref.ref[LazyGroupBy]] = []
+
+    def _settle(self) -> None:
+        """Group the rows as they are now for the group-bys that the program still holds."""
+        groups, self._groups = self._groups, []
+        for each in groups:
+            if (group := each()) is not None:
+                group._settle(self._node.data)
+
+    def _is_grouped(self, column: str | None = None) -> bool:
+        """Return whether the program holds a group-by, of all columns or one that reads a column.
+
+        That goes on with the rows as they were.
+        """
+        groups = [group for each in self._groups if (group := each()) is not None]
+        return any(column is None or group._reads(column) for group in groups)
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -92,6 +114,8 @@ class LazyFrame(Lazy):
         empty = self._meta.empty
         if name.startswith("__"):  # such as __dataframe__, which only some classes have
             return getattr(compute(self) if hasattr(empty, name) else empty, name)
+        if empty.ndim == 2 and name in empty and not hasattr(type(empty), name):
+            return self[name]
         if name in KNOWN:
             is_known = self._meta.exact or name not in DTYPES
             is_there = not self._node.is_pending and not is_over_split(self)
@@ -107,8 +131,6 @@ class LazyFrame(Lazy):
             return lambda *args, **kwargs: capture(method_of(name), (self, *args), kwargs, WHOLE)
         if name in METHODS:
             return functools.partial(call_method, self, name)
-        if empty.ndim == 2 and name in empty and not hasattr(type(empty), name):
-            return self[name]
         if name == "assign" and empty.ndim == 2:
             return functools.partial(_assign, self)
         if name in ("to_numpy", "values") and is_over_split(self):
@@ -134,7 +156,7 @@ class LazyFrame(Lazy):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Evaluate, and set an attribute of the value."""
-        if name in ("_node", "_graph"):
+        if name in ("_node", "_graph", "_groups"):
             super().__setattr__(name, value)
         else:
             setattr(compute(self), name, computed(value))
@@ -159,6 +181,16 @@ class LazyFrame(Lazy):
         """Round the values."""
         return call_method(self, "round", *digits)
 
+    def __contains__(self, item: Any) -> bool:
+        """Return whether there is a column, or a label of a series."""
+        empty = self._meta.empty
+        return item in (empty if empty.ndim == 2 else compute(self))
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the names of columns, or the values of a series."""
+        empty = self._meta.empty
+        return iter(empty if empty.ndim == 2 else compute(self))
+
     def __delitem__(self, key: Any) -> None:
         """Evaluate, and delete a column or a row."""
         plain(operator.delitem, (self, key), {})
@@ -172,7 +204,8 @@ class LazyFrame(Lazy):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Set a column: of the caller's own frame at once, of others when they are evaluated."""
-        if not (self._node.is_pending and self._meta.empty.ndim == 2 and isinstance(key, str)):
+        waits = self._node.is_pending and self._meta.empty.ndim == 2 and isinstance(key, str)
+        if not waits or self._is_grouped(key):
             plain(operator.setitem, (self, key, value), {})
             return
         self._replace(capture_frame(with_column, SET_COLUMN, (self, key, value), {}))
@@ -203,7 +236,8 @@ def _in_place(name: str) -> Callable[..., Any]:
     def change(value: LazyFrame, other: Any) -> Any:
         """Change the caller's own frame at once, others when they are evaluated."""
         # Another series could have another name, which the result of the operator would not keep.
-        if value._node.is_pending and not (isinstance(other, LazyFrame) or is_frame(other)):
+        is_named = isinstance(other, LazyFrame) or is_frame(other)
+        if value._node.is_pending and not (is_named or value._is_grouped()):
             value._replace(_operate(function, (value, other)))
         else:
             node = value._node
@@ -283,24 +317,40 @@ class LazyGroupBy:
         value: LazyFrame,
         by: Any,
         options: dict[str, bool],
-        empty: Any,
         selection: Any = None,
     ) -> None:
         self._value = value
         self._by = by
         self._options = options
-        self._empty = empty  # groups of no rows
         self._selection = selection
+        self._settled: Any = None
+        """Those of pandas, once the frame may have changed."""
+        self._empty = self._of(value._meta.empty)  # raises of missing columns
+        value._groups.append(weakref.ref(self))
+
+    def _of(self, frame: Any) -> Any:
+        grouped = frame.groupby(self._by, **self._options)
+        return grouped if self._selection is None else grouped[self._selection]
+
+    def _settle(self, frame: Any) -> None:
+        """Group a frame that may change from now on."""
+        self._settled = self._of(frame)
+
+    def _reads(self, column: str) -> bool:
+        """Return whether a column is one of the keys, or selected."""
+        return column in [*_listed(self._by), *_listed(self._selection)]
 
     def __getitem__(self, key: Any) -> Any:
         """Select columns."""
-        if self._selection is not None or not _are_columns(key):
+        if self._settled is not None or self._selection is not None or not _are_columns(key):
             return self._evaluated()[key]
         key = key if isinstance(key, str) else [*key]  # as they are now
-        return LazyGroupBy(self._value, self._by, self._options, self._empty[key], key)
+        return LazyGroupBy(self._value, self._by, self._options, key)
 
     def __getattr__(self, name: str) -> Any:
         """Return an aggregate that is captured, or evaluate."""
+        if self._settled is not None:
+            return getattr(self._settled, name)
         if name in AGGREGATES:
             return functools.partial(self._aggregate, name)
         if name in ("agg", "aggregate"):
@@ -318,8 +368,7 @@ class LazyGroupBy:
         return len(self._evaluated())
 
     def _evaluated(self) -> Any:
-        grouped = compute(self._value).groupby(self._by, **self._options)
-        return grouped if self._selection is None else grouped[self._selection]
+        return self._of(evaluated(self._value)) if self._settled is None else self._settled
 
     def _aggregate_by(self, how: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Aggregate by the name of a method, or evaluate."""
@@ -334,8 +383,15 @@ class LazyGroupBy:
         return capture_frame(kind, aggregation(kind), (self._value,), {})
 
 
+def _listed(columns: str | list[str] | None) -> list[str]:
+    return [columns] if isinstance(columns, str) else columns or []
+
+
 def _assign(value: Any, /, **columns: Any) -> Any:
     """Set columns of a copy, one after the other."""
+    expression = sys.modules["pandas"].api.typing.Expression
+    if any(isinstance(each, expression) for each in columns.values()):
+        return run_plain(method_of("assign"), (value,), columns)
     for name, given in columns.items():
         column = given(value) if callable(given) else given
         if isinstance(value, LazyFrame):
@@ -350,7 +406,7 @@ def _group(value: LazyFrame, by: Any = None, **kwargs: Any) -> Any:
     if empty.ndim == 1 or not _are_columns(by) or kwargs.keys() - GROUP_OPTIONS:
         return plain(method_of("groupby"), (value, by), kwargs)
     by = by if isinstance(by, str) else [*by]  # as they are now
-    return LazyGroupBy(value, by, kwargs, empty.groupby(by, **kwargs))  # raises of missing columns
+    return LazyGroupBy(value, by, kwargs)
 
 
 def _has_rows(key: Any) -> bool:

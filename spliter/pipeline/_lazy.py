@@ -44,6 +44,9 @@ class Lazy:
         self._node = node
         node.lazy = weakref.ref(self)
 
+    def _settle(self) -> None:
+        """Make what follows from the value as it is now, before it may change."""
+
     def __getattr__(self, name: str) -> Any:
         """Evaluate, and return an attribute of the value."""
         if name.startswith("__"):
@@ -136,7 +139,7 @@ def _identity(value: Any) -> Any:
 
 
 def compute(value: Any) -> Any:
-    """Evaluate a lazy value; return any other value unchanged.
+    """Evaluate a lazy value, for a program that may change it; return any other value unchanged.
 
     Parameters
     ----------
@@ -144,6 +147,18 @@ def compute(value: Any) -> Any:
     """
     if not isinstance(value, Lazy):
         return value
+    evaluated(value)
+    value._settle()
+    return value._node.data
+
+
+def evaluated(value: Lazy) -> Any:
+    """Evaluate a lazy value, to read it.
+
+    Parameters
+    ----------
+    value : Lazy
+    """
     graph = value._graph.root()
     graph.check_at_client(value._node)
     if graph.pending or value._node.is_pending:  # another thread may run the pending calls
@@ -280,6 +295,6 @@ def as_argument(value: Any, graph: Graph) -> Any:
         return value._node
     if type(value) is np.ndarray and not value.ndim:
         return value.copy()  # the program may change what it is a view of
-    if type(value) in (list, dict, set):
-        return value.copy()  # as it is now
+    if isinstance(value, list | dict | set):
+        return copy.copy(value)  # as it is now
     return graph.operand(value) if is_capturable(value) else value

@@ -174,8 +174,8 @@ def _check_layouts(members: tuple[Any, ...], layouts: tuple[Any, ...], index: An
             names = [name for name in planned | found if found.get(name) != planned.get(name)]
             here, there = ({name: each.get(name) for name in names} for each in (found, planned))
         raise InvalidArgumentError(
-            f"block {index} has dtype {here}, the pipeline was planned for {there}, that of the "
-            "first block; convert the blocks to one dtype and width"
+            f"block {index} has dtype {here}, and the pipeline was planned for {there}, which the "
+            "collection names or its first block has; convert the blocks to one dtype and width"
         )
 
 

@@ -115,7 +115,13 @@ def _can_fill(frame: Any, *value: Any, **named: Any) -> bool:
 
 def _can_convert(frame: Any, *dtype: Any, **named: Any) -> bool:
     (wanted,) = (*dtype, *named.values())
-    return bool(wanted != "category") and getattr(wanted, "categories", ()) is not None
+    # Texts of dates have the time of day if one of all dates has.
+    has_dates = any(isinstance(each, np.dtype) and each.kind in "mM" for each in _dtypes(frame))
+    return (
+        bool(wanted != "category")
+        and getattr(wanted, "categories", ()) is not None
+        and not (has_dates and not _is_to_number(frame, wanted))
+    )
 
 
 def _is_to_number(frame: Any, dtype: Any) -> bool:

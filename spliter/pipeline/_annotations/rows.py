@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 
 from spliter.backend.contents import concatenate
-from spliter.pipeline._graph import Call, FrameMeta, Meta, Typing, meta_of
+from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Meta, Typing, meta_of
 from spliter.pipeline._types import Axis, SplitType, Unknown, axis, broadcast
 
 Check: TypeAlias = Callable[..., bool]
@@ -172,7 +172,11 @@ class RowsCall:
         frames = [node for node in call.inputs if isinstance(node.meta, FrameMeta)]
         given = frames[:1] if self.rule is CHOOSE else frames
         exact = self.rule.exact and all(cast(FrameMeta, node.meta).exact for node in given)
-        exact |= getattr(getattr(self.meta, "empty", None), "dtype", None) == np.dtype(bool)
+        empty = getattr(self.meta, "empty", None)
+        exact |= getattr(empty, "ndim", 0) == 1 and empty.dtype == np.dtype(bool)  # type: ignore[union-attr]
+        if isinstance(self.meta, ArrayMeta) and self.rule.keeps_rows and exact:
+            length = None if call.inputs[0].meta is None else call.inputs[0].meta.length
+            return (self.meta._replace(shape=(length, *self.meta.shape[1:])),)
         if not isinstance(self.meta, FrameMeta):
             return (self.meta if exact else None,)
         if not self.rule.keeps_rows:
@@ -255,7 +259,7 @@ def chosen_rows(number: int, kind: SplitType) -> SplitType:
 
 
 def _can_choose(frame: Any, mask: Any) -> bool:
-    return mask.ndim == 1 and bool(mask.dtype == np.dtype(bool))
+    return mask.ndim == 1 and str(mask.dtype) in ("bool", "boolean", "bool[pyarrow]")
 
 
 def _filtered_columns(call: Call, wanted: Columns) -> Sequence[Columns]:
