@@ -12,7 +12,7 @@ import pytest
 from scipy import ndimage
 
 from spliter import WholeArrayError, split
-from spliter.pipeline import options, pipeline
+from spliter.pipeline import Rows, options, pipeline, splittable
 from tests.pipeline.test_pandas import same
 from tests.pipeline.test_pandas_over_split import cut, gathered
 
@@ -94,6 +94,21 @@ def test_over_a_split_group_bys_keep_their_rows_or_refuse() -> None:
     for program in (key_replaced, selected_column_replaced):
         with pytest.raises(WholeArrayError):
             pipeline(program)(split(cut(FRAME)))
+
+
+def test_sizes_of_selected_columns_on_whole_values() -> None:
+    @splittable(series=Rows(), returns=Rows())
+    def ranked(series: Any) -> Any:
+        if len(series) < ROWS:
+            raise ValueError("a batch")
+        return series.rank()
+
+    def program(df: Any) -> Any:
+        rows = df[df["n"] >= 0]
+        return rows.groupby("k")[["x"]].size(), ranked(rows["n"])
+
+    with options(batch=7):
+        same(pipeline(program)(FRAME), program(FRAME))
 
 
 NAMED: list[Callable[[Any], Any]] = [

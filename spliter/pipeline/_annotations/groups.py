@@ -42,13 +42,22 @@ class Aggregates:
         """Columns of the keys."""
         return [self.by] if isinstance(self.by, str) else self.by
 
+    @property
+    def selected(self) -> list[str]:
+        """Columns that are selected by name."""
+        return [self.selection] if isinstance(self.selection, str) else self.selection or []
+
     def columns(self, frame: Any) -> list[str]:
         """Return the columns to aggregate."""
         if self.name == "size":
             return []
         if self.selection is None:
             return [each for each in frame.columns if each not in self.keys]
-        return [self.selection] if isinstance(self.selection, str) else self.selection
+        return self.selected
+
+    def reads(self, frame: Any) -> list[str]:
+        """Return the columns that pandas must find."""
+        return [*self.keys, *self.columns(frame), *self.selected]
 
     def __call__(self, frame: Any) -> Any:
         """Aggregate, as pandas does."""

@@ -274,7 +274,7 @@ def aggregation(kind: Aggregates) -> Rule:
     )
     return replace(
         reduction,
-        reads=lambda call, _: [frozenset(kind.keys + kind.columns(_empty(call.inputs[0])))],
+        reads=lambda call, _: [frozenset(kind.reads(_empty(call.inputs[0])))],
     )
 
 
