@@ -44,6 +44,7 @@ from spliter.pipeline._lazy import (
     computed,
     define_operators,
     evaluated,
+    identity,
     is_frame,
 )
 
@@ -129,7 +130,7 @@ class LazyFrame(Lazy):
             return functools.partial(_group, self)
         if name == "unstack":  # so that the frame before it need not be stored
             return lambda *args, **kwargs: capture(method_of(name), (self, *args), kwargs, WHOLE)
-        if name in METHODS:
+        if name in METHODS and hasattr(empty, name):
             return functools.partial(call_method, self, name)
         if name == "assign" and empty.ndim == 2:
             return functools.partial(_assign, self)
@@ -327,6 +328,15 @@ class LazyGroupBy:
         """Those of pandas, once the frame may have changed."""
         self._empty = self._of(value._meta.empty)  # raises of missing columns
         value._groups.append(weakref.ref(self))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """The class of the groups, for ``isinstance``."""
+        return type(self._empty)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Evaluate, and copy or pickle the groups of pandas."""
+        return identity, (self._evaluated(),)
 
     def _of(self, frame: Any) -> Any:
         grouped = frame.groupby(self._by, **self._options)

@@ -64,7 +64,7 @@ class Lazy:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the value itself."""
-        return _identity, (compute(self),)
+        return identity, (compute(self),)
 
     def __bool__(self) -> bool:
         return bool(compute(self))
@@ -134,7 +134,8 @@ def define_operators(kind: type[Lazy], call: Callable[[Callable[..., Any], Any],
             setattr(kind, f"__r{name}__", lambda one, two, by=function: call(by, (two, one)))
 
 
-def _identity(value: Any) -> Any:
+def identity(value: Any) -> Any:
+    """Return a value, as what pickles of lazy ones call."""
     return value
 
 

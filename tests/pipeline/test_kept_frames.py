@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -136,6 +138,31 @@ def test_texts_of_dates_are_those_of_all(kind: Any) -> None:
 
 def test_expressions_of_pandas() -> None:
     check(lambda df: df.assign(c=pd.col("x") + pd.col("n"), d=1))
+
+
+def test_operators_take_the_default_axis() -> None:
+    def program(df: Any) -> Any:
+        numbers = df[["n", "x"]]
+        centred = numbers.sub(numbers.mean(), axis=1)
+        return centred.div(numbers.max(), axis="columns"), centred.eq(0.0, "columns")
+
+    check(program)
+    check(lambda df: df[["n", "x"]].sub(df["x"], axis=0))
+    found = pipeline(program)(split(cut(FRAME)))
+    for one, other in zip(gathered(found), program(FRAME), strict=True):
+        pd.testing.assert_frame_equal(one, other)
+
+
+def test_group_bys_are_those_of_pandas() -> None:
+    def program(df: Any) -> Any:
+        groups = df[df["n"] > 0].groupby("k")
+        assert isinstance(groups, pd.api.typing.DataFrameGroupBy)
+        assert isinstance(groups["x"], pd.api.typing.SeriesGroupBy)
+        assert not hasattr(df["x"] + 1, "merge")
+        copies = copy.copy(groups), pickle.loads(pickle.dumps(groups))
+        return groups["x"].max(), *[each["x"].max() for each in copies]
+
+    check(program)
 
 
 def renamed(df: Any) -> Any:

@@ -26,7 +26,6 @@ from spliter.pipeline._annotations.groups import (
 )
 from spliter.pipeline._annotations.numpy import extreme_finish, extreme_merge, extreme_partial
 from spliter.pipeline._annotations.rows import (
-    OPERATOR,
     Check,
     Columns,
     Renumbered,
@@ -155,6 +154,11 @@ def _keeps_order(left: Any, right: Any, *, on: Any, how: str = "inner", **named:
 
 def _joined(number: int, kind: SplitType) -> SplitType:
     return Renumbered(number)
+
+
+def _is_by_columns(value: Any, other: Any = None, axis: Any = "columns") -> bool:
+    """Return whether an operator aligns a series with the columns of a frame, as by default."""
+    return isinstance(axis, int | str) and axis in (1, "columns")
 
 
 def rows_at(frame: Any, mask: Any) -> Any:
@@ -348,11 +352,11 @@ DATE_NUMBERS: Final = (
 
 OPERATOR_METHODS: Final = (
     *("eq", "ne", "lt", "le", "gt", "ge", "add", "radd", "sub", "subtract", "rsub"),
-    *("mul", "multiply", "rmul", "div", "divide", "truediv", "pow"),
+    *("mul", "multiply", "rmul", "div", "divide", "truediv", "rdiv", "rtruediv", "pow", "rpow"),
 )
 
 METHODS: Final[Mapping[str, Rule]] = {
-    **dict.fromkeys(OPERATOR_METHODS, OPERATOR),
+    **dict.fromkeys(OPERATOR_METHODS, Rule(same_rows, _is_by_columns, ("other", "axis"))),
     **dict.fromkeys(("floordiv", "mod"), DIVISION),
     **dict.fromkeys(("abs", "isna", "isnull", "notna", "notnull"), Rule(same_rows)),
     "copy": Rule(same_rows, partial=_shallow, is_light=True),
