@@ -171,8 +171,8 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
             return compute(self)[computed(key)]
         if _is_mask(key) and meta.shape[:1] == key._meta.shape != ():
             return self._by_rows(key, CHOOSE, (None, *meta.shape[1:]))
-        axes = _written_out(key, self.ndim)
-        if _has_all_rows(axes) and self._cuts_view(axes):
+        axes = () if meta.is_known else _written_out(key, self.ndim)
+        if axes and _has_all_rows(axes) and not self._turns(axes):
             found = self._by_rows(axes, OPERATOR, (meta.length, *meta.empty[axes].shape[1:]))
             if isinstance(found, LazyArray) and _is_basic(key):
                 self._graph.root().add_view(found, self, axes)
@@ -185,14 +185,10 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
             return wrap(self._graph.root().source(view, data), self._graph.root())
         return rewrapped(compute(self)[computed(key)], self._graph.root())
 
-    def _cuts_view(self, key: tuple[Any, ...]) -> bool:
-        """Return whether a view of all rows is made piece by piece: it does not exist yet.
-
-        Reversed rows have other bits in some functions: see :data:`INEXACT`.
-        """
+    def _turns(self, axes: tuple[Any, ...]) -> bool:
+        """Return whether rows are reversed, as some functions give other bits: :data:`INEXACT`."""
         is_here = type(self._graph.root()) is Graph
-        turns = any(isinstance(each, slice) and (each.step or 1) < 0 for each in key)
-        return not (self._meta.is_known or (is_here and turns))
+        return is_here and any(isinstance(each, slice) and (each.step or 1) < 0 for each in axes)
 
     def _by_rows(self, key: Any, rule: Rule, shape: Shape) -> Any:
         is_cut = (True, True) if isinstance(key, Lazy) else (True,)
