@@ -79,7 +79,7 @@ class LazyFrame(Lazy):
         groups, self._groups = self._groups, []
         for each in groups:
             if (group := each()) is not None:
-                group._settle(self._node.data)
+                group._settle()
 
     def _is_grouped(self, column: str | None = None) -> bool:
         """Return whether the program holds a group-by, of all columns or one that reads a column.
@@ -324,8 +324,9 @@ class LazyGroupBy:
         self._by = by
         self._options = options
         self._selection = selection
-        self._settled: Any = None
-        """Those of pandas, once the frame may have changed."""
+        self._groups: Any = None
+        """Those of pandas, once they are needed."""
+        self._is_settled = self._is_used = False
         self._empty = self._of(value._meta.empty)  # raises of missing columns
         value._groups.append(weakref.ref(self))
 
@@ -342,25 +343,29 @@ class LazyGroupBy:
         grouped = frame.groupby(self._by, **self._options)
         return grouped if self._selection is None else grouped[self._selection]
 
-    def _settle(self, frame: Any) -> None:
-        """Group a frame that may change from now on."""
-        self._settled = self._of(frame)
+    def _settle(self) -> None:
+        """Be those of pandas: the frame may change from now on."""
+        self._is_settled = True
+        groups = self._evaluated()
+        if self._is_used:
+            _ = groups._obj_with_exclusions  # pandas has kept the columns as they were
 
     def _reads(self, column: str) -> bool:
-        """Return whether a column is one of the keys, or selected."""
-        return column in [*_listed(self._by), *_listed(self._selection)]
+        """Return whether a column is one of the keys, or selected; all are once they were used."""
+        uses_all = self._is_used and self._selection is None
+        return uses_all or column in [*_listed(self._by), *_listed(self._selection)]
 
     def __getitem__(self, key: Any) -> Any:
         """Select columns."""
-        if self._settled is not None or self._selection is not None or not _are_columns(key):
+        if self._is_settled or self._selection is not None or not _are_columns(key):
             return self._evaluated()[key]
         key = key if isinstance(key, str) else [*key]  # as they are now
         return LazyGroupBy(self._value, self._by, self._options, key)
 
     def __getattr__(self, name: str) -> Any:
         """Return an aggregate that is captured, or evaluate."""
-        if self._settled is not None:
-            return getattr(self._settled, name)
+        if self._is_settled:
+            return getattr(self._groups, name)
         if name in AGGREGATES:
             return functools.partial(self._aggregate, name)
         if name in ("agg", "aggregate"):
@@ -378,7 +383,9 @@ class LazyGroupBy:
         return len(self._evaluated())
 
     def _evaluated(self) -> Any:
-        return self._of(evaluated(self._value)) if self._settled is None else self._settled
+        if self._groups is None:
+            self._groups = self._of(evaluated(self._value))
+        return self._groups
 
     def _aggregate_by(self, how: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Aggregate by the name of a method, or evaluate."""
@@ -389,6 +396,7 @@ class LazyGroupBy:
     def _aggregate(self, name: str, *args: Any, **kwargs: Any) -> Any:
         if args or kwargs:
             return getattr(self._evaluated(), name)(*args, **kwargs)
+        self._is_used |= name != "size"
         kind = Aggregates(self._by, self._selection, name, self._options)
         return capture_frame(kind, aggregation(kind), (self._value,), {})
 

@@ -77,10 +77,18 @@ def of_rows(program: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda df: program(df[df["n"] > 0])
 
 
+def column_added_after_use(df: Any) -> Any:
+    groups, selected = df.groupby("k")[["x", "n"]], df.groupby("n")
+    before = groups.sum(), groups.first(), selected[["x"]].max(), selected.count()
+    df["z"] = df["x"]
+    df["x"] = 0
+    return *before, groups.max(), selected.count(), selected["z"].max()
+
+
 GROUPED = (key_replaced, selected_column_replaced, column_added)
 
 
-@pytest.mark.parametrize("program", [*GROUPED, key_changed, frame_changed])
+@pytest.mark.parametrize("program", [*GROUPED, column_added_after_use, key_changed, frame_changed])
 def test_group_bys_keep_their_rows(program: Any) -> None:
     check(program)
     check(of_rows(program))
