@@ -82,9 +82,12 @@ class LazyFrame(Lazy):
                 group._settle()
 
     def _is_grouped(self, column: str | None = None) -> bool:
-        """Return whether the program holds a group-by, of all columns or one that reads a column.
+        """Return whether the program holds a group-by that must not see a change of a column.
 
-        That goes on with the rows as they were.
+        Parameters
+        ----------
+        column : str, optional
+            The column that changes; by default all do.
         """
         groups = [group for each in self._groups if (group := each()) is not None]
         return any(column is None or group._reads(column) for group in groups)

@@ -138,6 +138,17 @@ def test_columns_with_names_of_attributes(program: Any) -> None:
     same(found, program(FRAME), index="equiv")
 
 
+def test_a_column_of_texts_called_dtype() -> None:
+    frame = FRAME.assign(dtype=FRAME["name"])
+
+    def program(df: Any) -> Any:
+        chosen = df[df["n"] > 2]
+        return chosen, chosen.dtype.str.upper()
+
+    with options(batch=7):
+        same(pipeline(program)(frame), program(frame), index="equiv")
+
+
 @pytest.mark.parametrize("kind", [str, "string", object])
 def test_texts_of_dates_are_those_of_all(kind: Any) -> None:
     check(lambda df: df["day"].astype(kind))
