@@ -13,7 +13,6 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from spliter._errors import InvalidArgumentError
 from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._annotations.rows import CHOOSE, OPERATOR, RowsCall, Rule
 from spliter.pipeline._array_calls import capture_function, capture_ufunc, is_operand
@@ -42,7 +41,12 @@ from spliter.pipeline._lazy import (
     computed,
     is_array,
 )
-from spliter.pipeline._site import Site
+
+TO_PANDAS: Final[dict[str, Callable[[Any], Any]]] = {
+    "_typ": lambda _: "npy_extension",
+    "to_numpy": lambda value: lambda: np.array(compute(value)),
+}
+"""Attributes by which pandas takes a lazy array for its wrapper of one, which it unpacks."""
 
 _USUAL = {int, float, np.ndarray}
 """Most frequent classes of operands: arrays of objects are refused later."""
@@ -55,9 +59,10 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        """NumPy's for scipy.ndimage, to which any other object stands for the dtype of a result."""
+        """NumPy's for pandas and scipy.ndimage, to which other objects stand for something else."""
         asking = sys._getframe(1).f_globals.get("__name__", "")
-        return np.ndarray if asking.startswith("scipy.ndimage.") else LazyArray
+        is_array = self.ndim and asking.startswith(("pandas.", "scipy.ndimage."))
+        return np.ndarray if is_array else LazyArray
 
     @property
     def _meta(self) -> ArrayMeta:
@@ -123,8 +128,6 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Evaluate, and return the array."""
-        if self.dtype == bool and dtype is not None and np.dtype(dtype).kind == "i":
-            _refuse_positions()
         if copy is None and _is_pandas(sys._getframe(1)):  # which copies arrays that it keeps
             copy = True
         return super().__array__(dtype, copy)
@@ -137,6 +140,8 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         """Return a method that evaluates, or evaluate and return another attribute."""
         if name in ("__array_namespace__", "__dlpack__", "__dlpack_device__"):
             return getattr(self.__array__(), name)
+        if name in TO_PANDAS and self.ndim and _is_pandas(sys._getframe(1)):
+            return TO_PANDAS[name](self)
         if name.startswith("__"):
             raise AttributeError(f"'LazyArray' object has no attribute {name!r}")
         if not self.ndim:  # a number, of NumPy's class
@@ -298,21 +303,6 @@ LAZY_CLASSES[ArrayMeta] = LazyArray
 def _is_pandas(frame: FrameType) -> bool:
     """Return whether a frame of the stack is one of pandas' own functions."""
     return bool(frame.f_globals.get("__name__", "").startswith("pandas."))
-
-
-def _refuse_positions() -> None:
-    """Raise if pandas takes lazy flags for positions, as they are no array to it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the caller's caller is pandas.
-    """
-    if _is_pandas(sys._getframe(2)):
-        raise InvalidArgumentError(
-            f"{Site.of_caller()} chooses rows of an index or a frame of pandas by a lazy array of "
-            "flags, which pandas would take for positions; pass numpy.asarray(flags)"
-        )
 
 
 def _operator(name: str, *, reflected: bool) -> Callable[[LazyArray, Any], Any]:

@@ -83,7 +83,7 @@ def _evaluate(graph: Graph) -> None:
         raise InvalidArgumentError(
             f"{Site.of_caller()} uses a lazy value in a function that runs on pieces, and it is no "
             "argument of that; pass it as an argument that is broadcast, or evaluate it before, as "
-            "float(value) does"
+            "numpy.asarray(value) does"
         )
     with graph.lock:
         if graph.evaluate():

@@ -1,8 +1,8 @@
-"""Evaluate the numbers of frames at once: no function of pandas takes a lazy one for a number.
+"""Evaluate numbers at once: programs, and the compiled code of pandas, use them as such.
 
-Only the calls run that a number follows from, as copies that store little: not the frame itself,
-nor rows of filters and merges, of which most programs read some columns, or none after the number.
-For a second number that follows from them they are stored, if the program holds them::
+Only the calls run that a number follows from, as copies that store little: no value that the same
+line makes, and no rows of filters and merges, of which most programs read some columns, or none
+after the number. For a second number they are stored, if the program holds them::
 
     paid = bills[bills["paid"]]      waits: no column is copied but the one that is read
     paid["sum"].mean()               runs on batches, with the filter
@@ -21,7 +21,8 @@ from spliter.pipeline._annotations.rows import RowsCall
 from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._graph import Call, Graph, Node
 from spliter.pipeline._lazy import Lazy, compute
-from spliter.pipeline._planner import needed, with_makers
+from spliter.pipeline._options import CURRENT
+from spliter.pipeline._planner import are_small, needed, with_makers
 
 MAX_RUNS: Final = 1
 """How often a call runs for numbers before its result is stored."""
@@ -39,18 +40,17 @@ def number(value: Lazy) -> Any:
     """
     graph, node = value._graph.root(), value._node
     with graph.lock:
-        last = node.call
-        calls = [] if last is None else with_makers([last])
-        if last is None or graph.writes_wait or not all(map(_is_pure, calls)):
+        calls = with_makers([node.call] if node.call else [])
+        keeps_order = graph.writes_wait or any(call.may_raise for call in graph.pending)
+        if keeps_order or are_small(CURRENT.get(), calls) or not all(map(_is_pure, calls)):
             return compute(value)
         if any(call.runs >= MAX_RUNS for call in calls):
             _evaluate_others(graph, node)
-            calls = with_makers([last])
+            calls = with_makers(calls[-1:])
         copies = _Copies(calls)
         alone = Graph(returns=True)
         alone.pending = [*copies.calls]
-        # That the method which makes the number still holds its frame does not count.
-        stored = [old for old in copies.made if _has_all_rows(old) and old not in last.inputs]
+        stored = [old for old in copies.made if _has_all_rows(old) and not _passes(old, calls[-1])]
         held = {old: Lazy(copies.made[old], alone) for old in (node, *stored)}
     try:
         results = {old: compute(each) for old, each in held.items()}
@@ -86,6 +86,11 @@ def _evaluate_others(graph: Graph, node: Node) -> None:
         evaluate(graph)
     finally:
         node.lazy = held
+
+
+def _passes(node: Node, last: Call) -> bool:
+    """Return whether a value is one that the line of the last call makes: its method holds it."""
+    return node in last.inputs and node.call is not None and node.call.site[:2] == last.site[:2]
 
 
 def _has_all_rows(node: Node) -> bool:

@@ -75,14 +75,27 @@ def plan_for(options: Options, calls: Sequence[Call]) -> Plan:
     calls : sequence of Call
         In program order.
     """
+    if not are_small(options, calls):
+        return plan(calls)
+    small = [(call, whole_typing(call)) for call in calls]
+    return Plan([Stage(None, "all values are small", small)] if small else [], [])
+
+
+def are_small(options: Options, calls: Sequence[Call]) -> bool:
+    """Return whether all values of calls are so small that batches of them do not pay.
+
+    Parameters
+    ----------
+    options : Options
+    calls : sequence of Call
+    """
     seen: set[Node] = set()  # to count the bytes of a frame takes as long as a call of pandas
     for call in calls:
         nodes = {*call.inputs, *dict(call.live_outputs()).values()} - seen
         if not all(options.runs_plain(_share(node)) for node in nodes):
-            return plan(calls)
+            return False
         seen |= nodes
-    small = [(call, whole_typing(call)) for call in calls]
-    return Plan([Stage(None, "all values are small", small)] if small else [], [])
+    return True
 
 
 def _share(node: Node) -> float:

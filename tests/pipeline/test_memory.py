@@ -21,7 +21,16 @@ def numbers() -> Any:
 def in_one_stage(x: Any) -> Any:
     for _ in range(20):
         x = x * 1.5 + 1
-    return x.sum()
+    return x.sum(keepdims=True)
+
+
+def number_of_a_result(x: Any) -> Any:
+    return (x * 1.5 + 1).sum()
+
+
+def number_of_a_variable(x: Any) -> Any:
+    y = x * 1.5 + 1
+    return y.sum()
 
 
 def in_many_stages(x: Any) -> Any:
@@ -30,7 +39,15 @@ def in_many_stages(x: Any) -> Any:
     return x.sum()
 
 
-@pytest.mark.parametrize(("body", "stored"), [(in_one_stage, 0), (in_many_stages, 2)])
+@pytest.mark.parametrize(
+    ("body", "stored"),
+    [
+        (in_one_stage, 0),
+        (number_of_a_result, 0),
+        (number_of_a_variable, 1),
+        (in_many_stages, 2),
+    ],
+)
 def test_results_that_nobody_holds_are_not_stored(body: Any, stored: int) -> None:
     n = 1 << 20
     x = np.ones(n)

@@ -226,8 +226,12 @@ def same(found: Any, expected: Any, index: str = "exact", freq: bool = True) -> 
         np.testing.assert_allclose(found, expected, rtol=1e-14)
     elif isinstance(expected, np.ndarray | np.generic | int):
         np.testing.assert_array_equal(found, expected)
-    else:
+    elif isinstance(expected, pd.Index):
+        pd.testing.assert_index_equal(found, expected)
+    elif isinstance(expected, pd.api.extensions.ExtensionArray):
         pd.testing.assert_extension_array_equal(found, expected)
+    else:
+        assert found == expected
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

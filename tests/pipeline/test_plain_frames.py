@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spliter import InvalidArgumentError
 from spliter.pipeline import options, pipeline
 from tests.pipeline.test_user_programs import same
 
@@ -241,19 +240,3 @@ def test_the_plain_program_does_the_same(name: str) -> None:
     with options(batch=2, threads=2):
         found = pipeline(PROGRAMS[name])(FRAME.copy())
     same(found, expected)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        lambda flags: pd.Series(list("abcde")).iloc[flags],
-        lambda flags: pd.DataFrame({"a": range(5)}).iloc[flags],
-    ],
-)
-def test_lazy_flags_are_not_taken_for_positions(body: Callable[[Any], Any]) -> None:
-    chosen = pipeline(lambda x: body(x > 0))
-    with (
-        options(batch=2),
-        pytest.raises(InvalidArgumentError, match=r"py:\d+ chooses .*numpy.asarray"),
-    ):
-        chosen(FRAME["g"].to_numpy())

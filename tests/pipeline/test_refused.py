@@ -113,7 +113,7 @@ def test_explain_takes_no_split() -> None:
 
 def test_lazy_values_in_functions_that_run_on_pieces() -> None:
     def centred(x: Any, *, evaluates: bool) -> Any:
-        mean, double = x.mean(), x * 2
+        mean, double = x.mean(keepdims=True), x * 2
         if evaluates:
             repr(double)
         subtract = splittable(lambda a: a - mean, a=Rows(), returns=Rows())
