@@ -37,7 +37,6 @@ from spliter.pipeline._lazy import (
 )
 from spliter.pipeline._numbers import number
 from spliter.pipeline._options import CURRENT
-from spliter.pipeline._types import share_of
 
 MAX_PENDING: Final = 10_000
 """Most calls that wait, each in some 2 kB; longer programs are evaluated on the way."""
@@ -274,10 +273,6 @@ def capture(
             if into is not None:
                 raise
             return plain_into(fn, args, kwargs)
-        has_numbers = type(graph) is Graph and any(map(_is_number, nodes))
-        if has_numbers and not graph.writes_wait and all(map(_is_small, call.inputs)):
-            given, named = call.filled(operator.attrgetter("data"))
-            return rewrapped(fn(*given, **named), graph)
         graph.pending.append(call)
         graph.writes_wait |= bool(writes)
         if CURRENT.get().pedantic:
@@ -286,7 +281,7 @@ def capture(
     must_write = writes and (graph.has_escaped or not graph.returns)
     if must_write or graph.reads_plain or graph.is_eager or len(graph.pending) >= MAX_PENDING:
         evaluate(graph)
-    if has_numbers:  # programs use them as such; over a Split they wait for one pass
+    if type(graph) is Graph:  # over a Split numbers wait for one pass
         lazies = tuple([number(each) if _is_number(each._node) else each for each in lazies])
     if len(lazies) == 1:
         return lazies[0]
@@ -295,8 +290,3 @@ def capture(
 
 def _is_number(node: Node) -> bool:
     return isinstance(node.meta, ArrayMeta) and not node.meta.shape
-
-
-def _is_small(node: Node) -> bool:
-    """Return whether a value is there, and so small that batches of it do not pay."""
-    return not node.is_pending and CURRENT.get().runs_plain(share_of(node.data, node.type))
