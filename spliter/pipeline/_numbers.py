@@ -46,7 +46,7 @@ def number(value: Lazy) -> Any:
             return compute(value)
         if any(call.runs >= MAX_RUNS for call in calls):
             _evaluate_others(graph, node)
-            calls = with_makers(calls[-1:])
+            calls = graph.pending = with_makers(calls[-1:])
         copies = _Copies(calls)
         alone = Graph(returns=True)
         alone.pending = [*copies.calls]

@@ -216,6 +216,16 @@ def test_an_error_from_before_the_try_is_not_swallowed() -> None:
         pipeline(body)(VALUES)
 
 
+def test_a_second_number_of_rows_raises_its_error() -> None:
+    def body(x: Any) -> Any:
+        none = x[x > 200]
+        total = (none * none).sum()
+        return total, np.percentile(none, 30)
+
+    with options(batch=7), pytest.raises(IndexError, match="out of bounds"):
+        pipeline(body)(VALUES)
+
+
 def test_arrays_are_changed_up_to_the_failed_call_and_once() -> None:
     def increment(values: Any) -> None:
         values += 1
