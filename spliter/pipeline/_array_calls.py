@@ -65,6 +65,7 @@ def _capture_into(
         return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
     node = out._node if isinstance(out, Lazy) else graph.source(out)
     metas = [node.meta, *(each._node.meta for each in lazies_in((inputs, kwargs)))]
+    metas = [meta for meta in metas if not (isinstance(meta, ArrayMeta) and meta.shape == ())]
     known = {meta is not None and meta.is_known for meta in metas}  # lengths are compared here
     is_read_only = not node.is_pending and graph.locks.is_read_only(node.data)
     if is_read_only or len(known) > 1 or ufunc in CONTIGUOUS_ONLY:

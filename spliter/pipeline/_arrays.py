@@ -257,7 +257,9 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         return capture(np.ndarray.astype, (self, dtype), kwargs, ASTYPE)
 
     def copy(self, order: Any = "C") -> Any:
-        """Return a copy."""
+        """Return a copy; pandas gets an array, which it keeps."""
+        if _is_pandas(sys._getframe(1)):
+            return compute(self).copy(order)
         if order != "C" or not self.ndim:
             return plain(_copy, (self, order), {})
         return capture(np.copy, (self,), {"order": order}, ELEMENTWISE)

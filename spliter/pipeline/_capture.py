@@ -277,7 +277,7 @@ def capture(
         graph.writes_wait |= bool(writes)
         if CURRENT.get().pedantic:
             graph.locks.add(node.data for node in call.inputs)
-    lazies = tuple([wrap(node, graph) for node in nodes])
+        lazies = tuple([wrap(node, graph) for node in nodes])
     must_write = writes and (graph.has_escaped or not graph.returns)
     if must_write or graph.reads_plain or graph.is_eager or len(graph.pending) >= MAX_PENDING:
         evaluate(graph)

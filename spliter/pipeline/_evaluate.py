@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextvars
-import itertools
 import operator
 import os
 from collections.abc import Callable, Iterable, Sequence, Set
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from spliter._errors import AnnotationError, ForkedError, InvalidArgumentError, SplIterError
 from spliter.pipeline._columns import narrow
@@ -109,6 +108,7 @@ def _evaluate(graph: Graph) -> None:
                     _free(stage.last_read)
         except Exception as error:
             lose(pending, error)
+            recorder.report()
             raise
         else:
             for call in pending:
@@ -147,17 +147,17 @@ def lose(calls: Sequence[Call], error: Exception) -> None:
     calls : sequence of Call
         In program order.
     error : Exception
-        What the first that has not run has raised, if none is marked as the one that failed.
+        What the first that has not run has raised, if none is marked. Of several marked ones only
+        the last has failed, and the others cannot be undone.
     """
-    raised = (at for at, call in enumerate(calls) if call.error is error)
-    waiting = (at for at, call in enumerate(calls) if not call.has_run)
-    failed = next(itertools.chain(raised, waiting), len(calls))
+    failed = [at for at, call in enumerate(calls) if call.error is error]
+    failed = failed or [at for at, call in enumerate(calls) if not call.has_run][:1] or [len(calls)]
     graph = LostGraph(error)
-    for call in reversed(calls[failed:]):
+    for at, call in reversed([*enumerate(calls)][failed[0] :]):
         for _, node in call.live_outputs():
             if node.lazy is None or (lost := node.lazy()) is None:
                 continue
-            if node.before is not None and node.before.is_there:
+            if at >= failed[-1] and node.before is not None and node.before.is_there:
                 lost._take_over(node.before)
             elif node.before is not None or not call.has_run:
                 lost._graph = graph
@@ -180,7 +180,12 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
         _handle(failure, stage, recorder)
         return
     for (_, _, node), collector in zip(program.results, collectors, strict=True):
-        node.finish(collector.finish())
+        try:
+            merged = collector.finish()
+        except Exception as error:
+            cast(Call, node.call).error = error
+            raise
+        node.finish(merged)
     for node, array in program.allocated:
         node.finish(array)
     for call, _ in stage.calls:
@@ -189,8 +194,10 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
 
 def _handle(failure: Failure, stage: Stage, recorder: WarningRecorder) -> None:
     """Run the calls of a stage again, on whole values, so that errors are the plain program's."""
-    failed = stage.calls[0][0] if stage.writes else failure.call  # may read what is half written
-    failed.error = failure.error
+    for call in [call for call, _ in stage.calls if stage.writes]:
+        if call.number < failure.call.number:  # may read what is half written
+            call.error = failure.error
+    failure.call.error = failure.error
     if isinstance(failure.error, SplIterError):
         raise failure.error from failure.error.__cause__
     if (failures := FAILURES.get()) is not None:

@@ -212,7 +212,11 @@ class LazyFrame(Lazy):
         if not waits or self._is_grouped(key):
             plain(operator.setitem, (self, key, value), {})
             return
-        self._replace(capture_frame(with_column, SET_COLUMN, (self, key, value), {}))
+        changed = capture_frame(with_column, SET_COLUMN, (self, key, value), {})
+        if self._node.is_pending:
+            self._replace(changed)
+        else:  # it was not captured, and group-bys of pandas have the frame from now on
+            self._node.data[key] = computed(value)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Capture a call of a ufunc."""

@@ -248,7 +248,8 @@ def of_numbers(frame: Any) -> Any:
     if frame.ndim == 1:
         values = [compute(each) for each in frame.array] if _has_lazy(frame) else None
         return frame if values is None else type(frame)(values, frame.index, name=frame.name)
-    found = [at for at, (_, column) in enumerate(frame.items()) if _has_lazy(column)]
+    objects = np.flatnonzero(frame.dtypes.to_numpy() == np.dtype(object))
+    found = [at for at in objects if _has_lazy(frame.iloc[:, at])]
     frame = frame.copy() if found else frame
     for at in found:
         frame.isetitem(at, of_numbers(frame.iloc[:, at]))

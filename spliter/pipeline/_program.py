@@ -297,8 +297,8 @@ class _Compiler:
             kind = next(kinds)
             if value in self.at:
                 return self.at[value]
-            # Nothing exists yet for `explain`.
-            data = stand_in(value) if value.is_pending else value.data
+            # For `explain` nothing exists yet, or not any more.
+            data = stand_in(value) if value.data is None else value.data
             if not isinstance(kind, Broadcast):
                 return self._cut(data, kind, 0.0 if data is value else None)
             value = data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from spliter import WholeArrayError, split
-from spliter.pipeline import Rows, lazy, mut, options, pipeline, splittable
+from spliter.pipeline import Reduction, Rows, lazy, mut, options, pipeline, splittable
 
 VALUES = np.arange(50.0)
 
@@ -145,10 +146,35 @@ def other_errors(x: Any) -> Any:
     return None
 
 
+def extremes_of_nothing(x: Any) -> Any:
+    sums, doubled, found = np.cumsum(x), x * 2, [0.0]
+    sums += 1
+    for none in (x[x > 99], sums[sums < 0]):
+        with contextlib.suppress(ValueError):
+            found.append(none.max())
+        with contextlib.suppress(ValueError):
+            found += [none.sum(), none.min()]
+    return sums, doubled, found
+
+
+def refused(parts: Any) -> Any:
+    raise ValueError("no result")
+
+
+def totals_without_a_result(x: Any) -> Any:
+    returns = Reduction(merge=operator.add, finish=refused)
+    total = splittable(lambda x: x.sum(), x=Rows(), returns=returns)
+    sums = np.cumsum(x)
+    sums *= 2
+    with contextlib.suppress(ValueError):
+        refused(float(total(x * 3)))
+    return sums
+
+
 BODIES = [
     *(in_a_loop, before_the_failed_call, changed_by_the_failed_call, changed_before_and_after),
     *(set_anew, as_before, changed_in_an_earlier_stage, tried_again, two_that_fail),
-    other_errors,
+    *(other_errors, extremes_of_nothing, totals_without_a_result),
 ]
 
 
@@ -224,6 +250,25 @@ def test_a_second_number_of_rows_raises_its_error() -> None:
 
     with options(batch=7), pytest.raises(IndexError, match="out of bounds"):
         pipeline(body)(VALUES)
+
+
+def test_what_an_interrupted_change_was_computed_with_is_not_what_it_was_before() -> None:
+    def third_piece_fails(x: Any) -> Any:
+        if 14 in x:
+            raise ValueError("fourteen")
+        return x
+
+    def body(x: Any, y: Any) -> Any:
+        sums = np.cumsum(y)
+        sums += 1
+        y += 1
+        checked = splittable(third_piece_fails, x=Rows(), returns=Rows())(x + sums * 0)
+        with contextlib.suppress(ValueError):
+            repr(checked)
+        return sums
+
+    with options(batch=7, threads=1), pytest.raises(ValueError, match="fourteen"):
+        pipeline(body)(VALUES.copy(), VALUES.copy())
 
 
 def test_arrays_are_changed_up_to_the_failed_call_and_once() -> None:

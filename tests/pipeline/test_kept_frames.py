@@ -85,10 +85,28 @@ def column_added_after_use(df: Any) -> Any:
     return *before, groups.max(), selected.count(), selected["z"].max()
 
 
+def columns_that_are_not_cut(df: Any) -> Any:
+    rows, known = df[df["x"] > -99], df.assign(c=1)
+    groups, others, of_known = rows.groupby("k"), rows.groupby("n"), known.groupby("k")
+    rows["x"] = np.arange(len(df)) + 0.5
+    rows["new"] = list(range(len(df)))
+    known["c"] = list(range(len(df)))
+    known["d"] = pd.Series(range(len(df)))
+    return (
+        *(groups.x.sum(), groups["new"].max(), others.get_group(1), others.agg({"new": "sum"})),
+        *(of_known.d.sum(), of_known.get_group("a"), rows, known),
+    )
+
+
 GROUPED = (key_replaced, selected_column_replaced, column_added)
 
 
-@pytest.mark.parametrize("program", [*GROUPED, column_added_after_use, key_changed, frame_changed])
+@pytest.mark.parametrize(
+    "program",
+    [
+        *(*GROUPED, column_added_after_use, key_changed, frame_changed, columns_that_are_not_cut),
+    ],
+)
 def test_group_bys_keep_their_rows(program: Any) -> None:
     check(program)
     check(of_rows(program))

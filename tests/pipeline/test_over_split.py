@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,21 @@ def close(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
+def scaled(x: Any) -> Any:
+    y = x * 2
+    y -= y.mean()
+    y /= np.abs(y).max()
+    np.multiply(y, x.sum(), out=y)
+    return y
+
+
+@pytest.mark.parametrize("body", [standardized, scaled])
 @pytest.mark.parametrize("batch", ["auto", 7])
-def test_results_with_rows_are_blocked_alike(batch: Any) -> None:
+def test_results_with_rows_are_blocked_alike(batch: Any, body: Callable[[Any], Any]) -> None:
     with options(batch=batch), split(blocks(TABLE)) as parts:
-        found = pipeline(standardized)(parts)
+        found = pipeline(body)(parts)
     assert [len(block) for block in found] == LENGTHS
-    close(np.concatenate(found), standardized(TABLE))
+    close(np.concatenate(found), body(TABLE))
 
 
 @pytest.mark.parametrize("name", ["min", "max", "mean", "std", "var", "argmin", "argmax"])

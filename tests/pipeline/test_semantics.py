@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 import threading
@@ -24,6 +25,7 @@ from spliter.pipeline import (
     splittable,
     unknown,
 )
+from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._lazy import Lazy
 from spliter.pipeline._program import MAX_TEMPORARY_NBYTES
 
@@ -303,6 +305,18 @@ def test_one_warning_per_call_at_the_users_line() -> None:
     assert (warning.filename, warning.lineno) == (__file__, body.__code__.co_firstlineno + 1)
 
 
+def test_calls_before_one_that_fails_have_warned() -> None:
+    def body(x: Any) -> Any:
+        root = np.sqrt(np.sort(x))
+        with np.errstate(invalid="raise"), contextlib.suppress(FloatingPointError):
+            np.log(x).sum()
+        return root
+
+    with pytest.warns(RuntimeWarning, match="invalid value encountered in sqrt") as found:
+        pipeline(body)(numbers() - 9.5)
+    assert len(found) == 1
+
+
 def test_results_depend_on_the_batch_and_not_on_the_threads() -> None:
     x = np.random.default_rng(0).normal(size=10_000)
     found = set()
@@ -393,6 +407,26 @@ def test_lazy_values_in_other_threads() -> None:
     assert {at: float(each) for at, each in found.items()} == {
         at: float(numbers().sum() * at) for at in range(8)
     }
+
+
+def test_what_was_just_captured_is_held_when_another_thread_evaluates() -> None:
+    x = lazy(numbers())
+    graph = x._graph.root()
+    lock, this = graph.lock, threading.current_thread()
+
+    class Lock:
+        def __enter__(self) -> None:
+            lock.acquire()
+
+        def __exit__(self, *error: object) -> None:
+            lock.release()
+            if threading.current_thread() is this:
+                other = threading.Thread(target=lambda: evaluate(graph))
+                other.start()
+                other.join()
+
+    graph.lock = Lock()
+    same(np.asarray((x * 2)[1:] + 1), numbers()[1:] * 2 + 1)
 
 
 @pytest.mark.parametrize(

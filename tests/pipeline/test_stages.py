@@ -63,6 +63,11 @@ def test_a_value_needed_whole_ends_a_stage() -> None:
         assert "needs the whole result of mean" in explain(centred, table)
 
 
+def test_explain_names_the_calls_of_values_that_are_freed() -> None:
+    (x,) = uniform((0, 1))
+    assert stages(pipeline(lambda x: np.cumsum(x).max() + x), x) == ["cumsum", "max", "add"]
+
+
 def test_a_number_runs_only_what_it_follows_from() -> None:
     (x,) = uniform((0, 1))
     waiting = []
