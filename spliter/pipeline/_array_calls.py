@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._capture import CONSTANTS, LAZY_CLASSES, capture, plain_into
 from spliter.pipeline._elementwise import CONTIGUOUS_ONLY, UFUNC
 from spliter.pipeline._evaluate import evaluate
-from spliter.pipeline._graph import ArrayMeta, UnforeseenResultError, common_graph
+from spliter.pipeline._graph import ArrayMeta, Meta, UnforeseenResultError, common_graph
 from spliter.pipeline._lazy import Lazy, is_array, lazies_in
 
 FLAG: Final = np.dtype(bool)
@@ -64,8 +64,9 @@ def _capture_into(
     if not isinstance(out, Lazy) and not is_array(out):
         return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
     node = out._node if isinstance(out, Lazy) else graph.source(out)
-    metas = [node.meta, *(each._node.meta for each in lazies_in((inputs, kwargs)))]
-    metas = [meta for meta in metas if not (isinstance(meta, ArrayMeta) and meta.shape == ())]
+    axes = len(cast(ArrayMeta, node.meta).shape)
+    metas = [each._node.meta for each in lazies_in((inputs, kwargs))]
+    metas = [node.meta, *(meta for meta in metas if _has_rows(meta, axes))]
     known = {meta is not None and meta.is_known for meta in metas}  # lengths are compared here
     is_read_only = not node.is_pending and graph.locks.is_read_only(node.data)
     if is_read_only or len(known) > 1 or ufunc in CONTIGUOUS_ONLY:
@@ -81,6 +82,11 @@ def _capture_into(
     if not isinstance(out, Lazy):  # the program may read its own array at any time
         evaluate(graph)
     return out
+
+
+def _has_rows(meta: Meta, axes: int) -> bool:
+    """Return whether a value is not the same for all rows, so that its length must be theirs."""
+    return not isinstance(meta, ArrayMeta) or (len(meta.shape) == axes and meta.shape[:1] != (1,))
 
 
 def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -50,6 +50,8 @@ def scaled(x: Any) -> Any:
     y = x * 2
     y -= y.mean()
     y /= np.abs(y).max()
+    y -= y.mean(axis=0)
+    y *= y.max(axis=0, keepdims=True)
     np.multiply(y, x.sum(), out=y)
     return y
 
