@@ -194,8 +194,8 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
 
 def _handle(failure: Failure, stage: Stage, recorder: WarningRecorder) -> None:
     """Run the calls of a stage again, on whole values, so that errors are the plain program's."""
-    for call in [call for call, _ in stage.calls if stage.writes]:
-        if call.number < failure.call.number:  # may read what is half written
+    for call, _ in stage.calls if stage.writes else []:  # may read what is half written
+        if call.number <= failure.call.number:
             call.error = failure.error
     failure.call.error = failure.error
     if isinstance(failure.error, SplIterError):
