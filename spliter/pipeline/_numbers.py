@@ -12,7 +12,6 @@ after the number. For a second number they are stored, if the program holds them
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -64,8 +63,9 @@ def number(value: Lazy) -> Any:
             nodes = [old for _, old in call.live_outputs()]
             if results.keys() >= {*nodes}:
                 call.has_run = True
-                for old in filter(operator.attrgetter("is_pending"), nodes):  # or others have run them
-                    old.finish(results[old])
+                for old in nodes:
+                    if old.is_pending:  # no other thread has run it
+                        old.finish(results[old])
                     old.before = None
         graph.pending = needed([call for call in graph.pending if not call.has_run])
         if not graph.pending:
