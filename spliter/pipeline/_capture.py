@@ -108,7 +108,12 @@ def plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
         In a decorated function, a lazy value in place of an array: calls on it are captured.
     """
     graph = _graph_of(args, kwargs)
-    return rewrapped(fn(*computed(args), **computed(kwargs)), graph)
+    result = fn(*computed(args), **computed(kwargs))
+    if is_frame(result):  # methods that change a frame in place return it
+        for each in lazies_in((args, kwargs)):
+            if each._node.data is result:
+                return each
+    return rewrapped(result, graph)
 
 
 def _graph_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Graph:

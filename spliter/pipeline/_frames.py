@@ -401,7 +401,7 @@ class LazyGroupBy:
         return self._evaluated().agg(how, *args, **kwargs)
 
     def _aggregate(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        if args or kwargs:
+        if args or kwargs or self._is_settled:
             return getattr(self._evaluated(), name)(*args, **kwargs)
         self._is_used |= name != "size"
         kind = Aggregates(self._by, self._selection, name, self._options)

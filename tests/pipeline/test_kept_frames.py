@@ -98,6 +98,23 @@ def columns_that_are_not_cut(df: Any) -> Any:
     )
 
 
+def kept_methods(df: Any) -> Any:
+    by, total = df.groupby("k"), df.groupby("n").x.agg
+    methods = [by.size, by.x.sum, by["n"].max, by[["x"]].mean]
+    df["k"], df["n"] = "z", df["n"] + 1
+    return *[method() for method in methods], total("sum")
+
+
+def changed_and_returned(df: Any) -> Any:
+    rows = df[df["n"] > 0]
+    same_rows = rows.replace(3, 4, inplace=True)
+    assert same_rows is rows
+    groups, others = same_rows.groupby("k")["x"], rows.groupby("n")["x"]
+    rows["x"] = 0
+    same_rows["n"] = 0
+    return groups.sum(), others.sum(), rows, same_rows
+
+
 GROUPED = (key_replaced, selected_column_replaced, column_added)
 
 
@@ -105,6 +122,7 @@ GROUPED = (key_replaced, selected_column_replaced, column_added)
     "program",
     [
         *(*GROUPED, column_added_after_use, key_changed, frame_changed, columns_that_are_not_cut),
+        *(kept_methods, changed_and_returned),
     ],
 )
 def test_group_bys_keep_their_rows(program: Any) -> None:
