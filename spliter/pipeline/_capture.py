@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from spliter.pipeline._annotations.rows import WHOLE
-from spliter.pipeline._evaluate import evaluate
+from spliter.pipeline._evaluate import claim, evaluate
 from spliter.pipeline._graph import (
     DTYPES,
     RUNNING,
@@ -264,6 +264,10 @@ def capture(
     if RUNNING.get() is graph:  # in a function of the user's, on a piece
         return fn(*computed(args), **computed(kwargs))
     with graph.lock:
+        claim(graph)
+        for each in (*args, *kwargs.values()):
+            if isinstance(each, Lazy):
+                each._graph.root()  # raises if another thread has lost it
         call = Call(
             fn,
             tuple([as_argument(each, graph) for each in args]),

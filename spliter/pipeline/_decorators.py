@@ -18,7 +18,7 @@ from spliter._task_checks import check_task_function, name_of
 from spliter.pipeline import _arrays, _frames  # noqa: F401 -- register classes of lazy values
 from spliter.pipeline._annotations import functions_of
 from spliter.pipeline._capture import wrap
-from spliter.pipeline._evaluate import evaluate
+from spliter.pipeline._evaluate import claim, evaluate
 from spliter.pipeline._graph import Graph
 from spliter.pipeline._lazy import is_capturable, lazies_in, settled
 from spliter.pipeline._options import CURRENT, plain_nbytes
@@ -84,7 +84,7 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
         graph = Graph(returns=True)
         containers: Containers = {}
         result = captured(fn, graph, args, kwargs, containers)
-        evaluate(graph.root())
+        _finish(graph.root())
         given_of = _written_back(containers)
         if not graph.root().was_planned and share < math.inf:
             # All values were small: next time, arguments of this size need not be captured.
@@ -93,6 +93,14 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
         return given_of[id(result)] if id(result) in given_of else settled(result)
 
     return run
+
+
+def _finish(graph: Graph) -> None:
+    """Evaluate what is pending, and raise what other threads have not."""
+    claim(graph)
+    evaluate(graph)
+    for error in graph.errors.values():
+        raise error
 
 
 Containers: TypeAlias = dict[int, tuple[Any, Any]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import operator
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any, Final, cast
 
@@ -77,13 +78,46 @@ def evaluate(graph: Graph) -> None:
         raise
 
 
-def _evaluate(graph: Graph) -> None:
+def claim(graph: Graph) -> None:
+    """Make a graph this thread's: run what another one has called, which gets the errors.
+
+    Parameters
+    ----------
+    graph : Graph
+
+    Raises
+    ------
+    Exception
+        What calls of this thread have raised in another one.
+    """
+    thread = threading.current_thread()
+    if graph.thread is not thread:
+        try:
+            evaluate(graph)
+        except Exception as error:  # noqa: BLE001 -- raised in the thread that has called
+            graph.errors.setdefault(graph.thread, error)
+        graph.thread = thread
+    if thread in graph.errors:
+        raise graph.errors.pop(thread)
+
+
+def check_use(graph: Graph) -> None:
+    """Refuse values that a function on pieces uses, and of which it does not get the pieces.
+
+    Parameters
+    ----------
+    graph : Graph
+    """
     if RUNNING.get() is graph:
         raise InvalidArgumentError(
             f"{Site.of_caller()} uses a lazy value in a function that runs on pieces, and it is no "
             "argument of that; pass it as an argument that is broadcast, or evaluate it before, as "
             "numpy.asarray(value) does"
         )
+
+
+def _evaluate(graph: Graph) -> None:
+    check_use(graph)
     with graph.lock:
         if graph.evaluate():
             return
@@ -107,7 +141,7 @@ def _evaluate(graph: Graph) -> None:
                     _run_stage(stage, options, recorder)
                     _free(stage.last_read)
         except Exception as error:
-            lose(pending, error)
+            lose(graph, pending, error)
             recorder.report()
             raise
         else:
@@ -128,22 +162,28 @@ class LostGraph(Graph):
     Parameters
     ----------
     error : Exception
+    graph : Graph
+        Of the calls.
     """
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: Exception, graph: Graph) -> None:
         super().__init__(returns=True)
         self.error, self.traceback = error, error.__traceback__
+        self.errors = graph.errors
 
     def root(self) -> Graph:
-        """Raise the error again."""
+        """Raise the error again; the thread whose it is need not do so."""
+        for thread in [thread for thread, each in self.errors.items() if each is self.error]:
+            del self.errors[thread]
         raise self.error.with_traceback(self.traceback)
 
 
-def lose(calls: Sequence[Call], error: Exception) -> None:
+def lose(graph: Graph, calls: Sequence[Call], error: Exception) -> None:
     """Give up calls from the one that failed: the plain program would not have come to the others.
 
     Parameters
     ----------
+    graph : Graph
     calls : sequence of Call
         In program order.
     error : Exception
@@ -152,7 +192,7 @@ def lose(calls: Sequence[Call], error: Exception) -> None:
     """
     failed = [at for at, call in enumerate(calls) if call.error is error]
     failed = failed or [at for at, call in enumerate(calls) if not call.has_run][:1] or [len(calls)]
-    graph = LostGraph(error)
+    lost_graph = LostGraph(error, graph)
     for at, call in reversed([*enumerate(calls)][failed[0] :]):
         for _, node in call.live_outputs():
             if node.lazy is None or (lost := node.lazy()) is None:
@@ -160,7 +200,7 @@ def lose(calls: Sequence[Call], error: Exception) -> None:
             if at >= failed[-1] and node.before is not None and node.before.is_there:
                 lost._take_over(node.before)
             elif node.before is not None or not call.has_run:
-                lost._graph = graph
+                lost._graph = lost_graph
         call.has_run = True
 
 
@@ -179,17 +219,20 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
     if failure is not None:
         _handle(failure, stage, recorder)
         return
+    failed: list[Call] = []
     for (_, _, node), collector in zip(program.results, collectors, strict=True):
+        call = cast(Call, node.call)
         try:
-            merged = collector.finish()
-        except Exception as error:
-            cast(Call, node.call).error = error
-            raise
-        node.finish(merged)
+            node.finish(collector.finish())
+        except Exception as error:  # noqa: BLE001 -- raised below: all others are merged, too
+            call.error = error
+            failed.append(call)
     for node, array in program.allocated:
         node.finish(array)
     for call, _ in stage.calls:
-        call.has_run = call not in stage.remade
+        call.has_run = call not in stage.remade and call not in failed
+    for call in sorted(failed, key=operator.attrgetter("number"))[:1]:
+        raise cast(Exception, call.error)
 
 
 def _handle(failure: Failure, stage: Stage, recorder: WarningRecorder) -> None:

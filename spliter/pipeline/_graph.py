@@ -268,8 +268,12 @@ class Call:
 
     @property
     def may_raise(self) -> bool:
-        """Whether floating-point errors of it are raised; others are not expected."""
-        return "raise" in self.errstate.values()
+        """Whether errors are expected: of floating point, of lengths, or of extremes of no rows."""
+        if "raise" in self.errstate.values():
+            return True
+        unknown = {node for node in self.inputs if _is_unknown(node)}
+        is_reduced = not all(_is_unknown(node) for _, node in self.live_outputs())
+        return len(unknown) > 1 or (len(unknown) == 1 and is_reduced)
 
     def make_outputs(self, metas: Iterable[Meta]) -> tuple[Node, ...]:
         """Return new nodes for its results."""
@@ -295,6 +299,10 @@ class Call:
         return args, kwargs
 
 
+def _is_unknown(node: Node) -> bool:
+    return isinstance(node.meta, ArrayMeta) and not node.meta.is_known
+
+
 MAX_COPIED_NBYTES: Final = 2**16
 """Of a plain array that is an operand: to copy it takes less time than to capture the call."""
 
@@ -313,6 +321,10 @@ class Graph:
         self.returns = returns
         self.pending: list[Call] = []
         self.lock: Any = threading.RLock()
+        self.thread = threading.current_thread()
+        """The one that has made the pending calls."""
+        self.errors: dict[threading.Thread, Exception] = {}
+        """What calls of a thread have raised in another one."""
         self.sources: dict[int, Node] = {}
         self.locks = Locks()
         self.views: list[tuple[weakref.ref[Any], Callable[[], Any], Any]] = []

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from spliter.pipeline._evaluate import evaluate
+from spliter.pipeline._evaluate import check_use, claim, evaluate
 from spliter.pipeline._graph import DTYPES, Graph, Node
 
 
@@ -162,8 +162,11 @@ def evaluated(value: Lazy) -> Any:
     """
     graph = value._graph.root()
     graph.check_at_client(value._node)
-    if graph.pending or value._node.is_pending:  # another thread may run the pending calls
-        evaluate(graph)
+    if graph.pending or value._node.is_pending:
+        check_use(graph)
+        with graph.lock:  # another thread may run the pending calls
+            claim(graph)
+            evaluate(value._graph.root())
     return value._node.data
 
 

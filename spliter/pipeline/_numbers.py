@@ -40,6 +40,7 @@ def number(value: Lazy) -> Any:
     """
     graph, node = value._graph.root(), value._node
     with graph.lock:
+        value._graph.root()  # raises if another thread has lost it
         calls = with_makers([node.call] if node.call else [])
         keeps_order = graph.writes_wait or any(call.may_raise for call in graph.pending)
         if keeps_order or are_small(CURRENT.get(), calls) or not all(map(_is_pure, calls)):
