@@ -12,8 +12,9 @@ from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._capture import CONSTANTS, LAZY_CLASSES, capture, plain_into
 from spliter.pipeline._elementwise import CONTIGUOUS_ONLY, UFUNC
 from spliter.pipeline._evaluate import evaluate
-from spliter.pipeline._graph import ArrayMeta, Meta, UnforeseenResultError, common_graph
+from spliter.pipeline._graph import UnforeseenResultError, common_graph
 from spliter.pipeline._lazy import Lazy, is_array, lazies_in
+from spliter.pipeline._metas import ArrayMeta, Meta
 
 FLAG: Final = np.dtype(bool)
 

@@ -33,7 +33,7 @@ from spliter.pipeline._elementwise import (
     assign,
     assigned,
 )
-from spliter.pipeline._graph import DTYPES, ArrayMeta, FrameMeta, Graph, Shape, meta_of
+from spliter.pipeline._graph import Graph
 from spliter.pipeline._lazy import (
     BINARY,
     Lazy,
@@ -41,6 +41,7 @@ from spliter.pipeline._lazy import (
     computed,
     is_array,
 )
+from spliter.pipeline._metas import DTYPES, ArrayMeta, FrameMeta, Shape, meta_of
 
 TO_PANDAS: Final[dict[str, Callable[[Any], Any]]] = {
     "_typ": lambda _: "npy_extension",

@@ -11,12 +11,9 @@ import numpy as np
 from spliter.pipeline._annotations.rows import WHOLE
 from spliter.pipeline._evaluate import claim, evaluate
 from spliter.pipeline._graph import (
-    DTYPES,
     RUNNING,
     Annotation,
-    ArrayMeta,
     Call,
-    FrameMeta,
     Graph,
     Node,
     UnforeseenResultError,
@@ -35,6 +32,7 @@ from spliter.pipeline._lazy import (
     lazies_in,
     of_numbers,
 )
+from spliter.pipeline._metas import DTYPES, ArrayMeta, FrameMeta
 from spliter.pipeline._numbers import number
 from spliter.pipeline._options import CURRENT
 

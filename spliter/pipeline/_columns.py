@@ -14,7 +14,8 @@ from typing import Any
 
 from spliter.pipeline._annotations.pandas import METHODS
 from spliter.pipeline._annotations.rows import CHOOSE, Columns, RowsCall
-from spliter.pipeline._graph import Annotation, Call, FrameMeta, Node
+from spliter.pipeline._graph import Annotation, Call, Node
+from spliter.pipeline._metas import FrameMeta
 
 COPYING = (CHOOSE, METHODS["merge"])
 """Rules of calls that copy the rows of all columns."""

@@ -9,16 +9,8 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from spliter.pipeline._graph import (
-    DTYPES,
-    ArrayMeta,
-    Call,
-    Meta,
-    Node,
-    Shape,
-    Typing,
-    UnforeseenResultError,
-)
+from spliter.pipeline._graph import Call, Node, Typing, UnforeseenResultError
+from spliter.pipeline._metas import DTYPES, ArrayMeta, Meta, Shape
 from spliter.pipeline._types import SplitType, Unknown, axis, broadcast
 
 MIN_EXTENT: Final = 64

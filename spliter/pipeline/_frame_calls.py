@@ -18,7 +18,7 @@ from spliter._errors import WholeArrayError
 from spliter.pipeline._annotations.pandas import method_rule
 from spliter.pipeline._annotations.rows import RowsCall, Rule
 from spliter.pipeline._capture import capture, plain, wrap
-from spliter.pipeline._graph import ArrayMeta, FrameMeta, Graph, Meta, meta_of
+from spliter.pipeline._graph import Graph
 from spliter.pipeline._lazy import (
     Lazy,
     computed,
@@ -27,6 +27,7 @@ from spliter.pipeline._lazy import (
     lazies_in,
     of_numbers,
 )
+from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta, meta_of
 from spliter.pipeline._numbers import number
 
 SCALARS: Final = (type, np.dtype, dt.date, dt.timedelta, type(None))

@@ -36,7 +36,7 @@ from spliter.pipeline._frame_calls import (
     operand_meta,
     run_plain,
 )
-from spliter.pipeline._graph import ArrayMeta, FrameMeta, Graph, Node
+from spliter.pipeline._graph import Graph, Node
 from spliter.pipeline._lazy import (
     BINARY,
     Lazy,
@@ -47,6 +47,7 @@ from spliter.pipeline._lazy import (
     identity,
     is_frame,
 )
+from spliter.pipeline._metas import ArrayMeta, FrameMeta
 
 DTYPES: Final = ("dtype", "dtypes")
 

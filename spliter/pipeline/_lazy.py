@@ -13,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from spliter.pipeline._evaluate import check_use, claim, evaluate
-from spliter.pipeline._graph import DTYPES, Graph, Node
+from spliter.pipeline._graph import Graph, Node
+from spliter.pipeline._metas import DTYPES
 
 
 class Lazy:

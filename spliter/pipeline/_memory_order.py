@@ -10,7 +10,8 @@ import numpy as np
 
 from spliter.pipeline._annotations.numpy import Along
 from spliter.pipeline._elementwise import Elementwise, Like, assigned, axes_of
-from spliter.pipeline._graph import ArrayMeta, Call, Node
+from spliter.pipeline._graph import Call, Node
+from spliter.pipeline._metas import ArrayMeta
 
 
 class Layout(NamedTuple):

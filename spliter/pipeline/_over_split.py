@@ -25,8 +25,9 @@ from spliter.pipeline._capture import wrap
 from spliter.pipeline._columns import narrow
 from spliter.pipeline._elementwise import ELEMENTWISE
 from spliter.pipeline._evaluate import run_whole
-from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Graph, Meta, Node, Typing
+from spliter.pipeline._graph import Call, Graph, Node, Typing
 from spliter.pipeline._lazy import Lazy, is_array, is_frame, lazies_in, settled
+from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta
 from spliter.pipeline._options import CURRENT
 from spliter.pipeline._pass import (
     Pass,

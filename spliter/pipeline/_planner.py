@@ -17,7 +17,8 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, cast
 
-from spliter.pipeline._graph import ArrayMeta, Call, Node, Typing
+from spliter.pipeline._graph import Call, Node, Typing
+from spliter.pipeline._metas import ArrayMeta
 from spliter.pipeline._options import Options, plain_nbytes
 from spliter.pipeline._overlap import Access, Accesses, Key, Memory
 from spliter.pipeline._stages import Plan, Stage, whole_typing

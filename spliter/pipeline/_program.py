@@ -11,8 +11,9 @@ import numpy as np
 
 from spliter._cache import cache_nbytes
 from spliter.pipeline._elementwise import CONTIGUOUS_ONLY, stand_in
-from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Node, Typing
+from spliter.pipeline._graph import Call, Node, Typing
 from spliter.pipeline._memory_order import Layout, empty, layout_of_results
+from spliter.pipeline._metas import ArrayMeta, FrameMeta
 from spliter.pipeline._options import Options
 from spliter.pipeline._stages import Stage
 from spliter.pipeline._types import (

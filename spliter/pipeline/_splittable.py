@@ -16,18 +16,9 @@ from spliter._task_checks import check_task_function, name_of
 from spliter.backend.contents import count_rows
 from spliter.pipeline._capture import capture, plain
 from spliter.pipeline._elementwise import stand_in
-from spliter.pipeline._graph import (
-    ArrayMeta,
-    Call,
-    FrameMeta,
-    Graph,
-    Meta,
-    Node,
-    Typing,
-    common_graph,
-    meta_of,
-)
+from spliter.pipeline._graph import Call, Graph, Node, Typing, common_graph
 from spliter.pipeline._lazy import Lazy, compute, is_capturable, lazies_in
+from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta, meta_of
 from spliter.pipeline._results import check_length
 from spliter.pipeline._types import (
     AnyType,

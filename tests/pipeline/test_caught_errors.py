@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import threading
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -171,10 +172,28 @@ def totals_without_a_result(x: Any) -> Any:
     return sums
 
 
+def extremes_beside_changes(x: Any) -> Any:
+    y, found = np.cumsum(x), []
+    before = x + y
+    y *= 2
+    with contextlib.suppress(ValueError):
+        found.append(before[before < 0].max())
+    table = np.stack([x, y], axis=1)
+    with contextlib.suppress(ValueError):
+        least = table[x > 99].min(axis=0)
+        x += 1
+        found.append(float(least[0]))
+    with contextlib.suppress(ValueError):
+        total = x[x > 9] + y[y > 0]
+        x *= 3
+        found.append(float(total[0]))
+    return before, y, found
+
+
 BODIES = [
     *(in_a_loop, before_the_failed_call, changed_by_the_failed_call, changed_before_and_after),
     *(set_anew, as_before, changed_in_an_earlier_stage, tried_again, two_that_fail),
-    *(other_errors, extremes_of_nothing, totals_without_a_result),
+    *(other_errors, extremes_of_nothing, totals_without_a_result, extremes_beside_changes),
 ]
 
 
@@ -292,3 +311,87 @@ def test_arrays_are_changed_up_to_the_failed_call_and_once() -> None:
         with options(batch=batch):
             np.testing.assert_array_equal(pipeline(body)(VALUES, counts), [2, 2, 2])
         np.testing.assert_array_equal(counts, np.ones(20))
+
+
+def in_two_threads(first: Callable[[Any], Any], second: Callable[[], Any]) -> dict[str, Any]:
+    """Run one function, and another one in the middle of it, or after its error."""
+    found: dict[str, Any] = {}
+    turn, end = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        turn.set()
+        assert end.wait(60)
+
+    def one() -> None:
+        try:
+            found["first"] = first(wait)
+        finally:
+            turn.set()
+
+    def other() -> None:
+        assert turn.wait(60)
+        try:
+            found["second"] = second()
+        finally:
+            end.set()
+
+    threads = [threading.Thread(target=each) for each in (one, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return found
+
+
+def number_beside_an_error(x: Any) -> Any:
+    def failing(wait: Callable[[], None]) -> Any:
+        try:
+            with np.errstate(all="raise"):
+                root = np.sqrt(x - 5)
+            wait()
+            return root.sum()
+        except FloatingPointError as error:
+            return str(error)
+
+    return in_two_threads(failing, lambda: np.max(x + 1))
+
+
+def change_beside_an_error(x: Any) -> Any:
+    def failing(wait: Callable[[], None]) -> Any:
+        try:
+            least = x[x > 99].min(axis=0, keepdims=True)
+            wait()
+            return float(least[0])
+        except ValueError:
+            return None
+
+    def change() -> Any:
+        x.__iadd__(1)
+        return x * 2
+
+    return in_two_threads(failing, change)
+
+
+@pytest.mark.parametrize("body", [number_beside_an_error, change_beside_an_error])
+@pytest.mark.parametrize("batch", [7, 100])
+def test_errors_stay_in_their_thread(body: Callable[..., Any], batch: int) -> None:
+    plain, ours = VALUES.copy(), VALUES.copy()
+    expected = body(plain)
+    with options(batch=batch, threads=2):
+        found = pipeline(body)(ours)
+    np.testing.assert_equal(found, expected)
+    np.testing.assert_array_equal(ours, plain)
+
+
+def test_errors_that_a_thread_has_not_raised_are_raised_on_return() -> None:
+    def body(x: Any) -> Any:
+        def failing(wait: Callable[[], None]) -> None:
+            with np.errstate(all="raise"):
+                x[:] = np.sqrt(x - 5)
+            wait()
+
+        in_two_threads(failing, lambda: np.max(x))
+        return x
+
+    with options(batch=7), pytest.raises(FloatingPointError, match="sqrt"):
+        pipeline(body)(VALUES.copy())

@@ -33,7 +33,8 @@ from spliter.pipeline._annotations.rows import (
     chosen_rows,
     same_rows,
 )
-from spliter.pipeline._graph import Call, FrameMeta, Node
+from spliter.pipeline._graph import Call, Node
+from spliter.pipeline._metas import FrameMeta
 from spliter.pipeline._types import Reduction, SplitType
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 
 from spliter.backend.contents import concatenate
-from spliter.pipeline._graph import ArrayMeta, Call, FrameMeta, Meta, Typing, meta_of
+from spliter.pipeline._graph import Call, Typing
+from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta, meta_of
 from spliter.pipeline._types import Axis, SplitType, Unknown, axis, broadcast
 
 Check: TypeAlias = Callable[..., bool]
