@@ -262,10 +262,8 @@ def capture(
     if RUNNING.get() is graph:  # in a function of the user's, on a piece
         return fn(*computed(args), **computed(kwargs))
     with graph.lock:
-        claim(graph)
-        for each in (*args, *kwargs.values()):
-            if isinstance(each, Lazy):
-                each._graph.root()  # raises if another thread has lost it
+        if claim(graph):
+            _ = [each._graph.root() for each in lazies_in((args, kwargs))]  # raises of lost ones
         call = Call(
             fn,
             tuple([as_argument(each, graph) for each in args]),

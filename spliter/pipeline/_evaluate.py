@@ -78,12 +78,17 @@ def evaluate(graph: Graph) -> None:
         raise
 
 
-def claim(graph: Graph) -> None:
+def claim(graph: Graph) -> bool:
     """Make a graph this thread's: run what another one has called, which gets the errors.
 
     Parameters
     ----------
     graph : Graph
+
+    Returns
+    -------
+    bool
+        Whether it was another one's, so that values may have been lost meanwhile.
 
     Raises
     ------
@@ -91,14 +96,16 @@ def claim(graph: Graph) -> None:
         What calls of this thread have raised in another one.
     """
     thread = threading.current_thread()
-    if graph.thread is not thread:
-        try:
-            evaluate(graph)
-        except Exception as error:  # noqa: BLE001 -- raised in the thread that has called
-            graph.errors.setdefault(graph.thread, error)
-        graph.thread = thread
+    if graph.thread is thread:
+        return False
+    try:
+        evaluate(graph)
+    except Exception as error:  # noqa: BLE001 -- raised in the thread that has called
+        graph.errors.setdefault(graph.thread, error)
+    graph.thread = thread
     if thread in graph.errors:
         raise graph.errors.pop(thread)
+    return True
 
 
 def check_use(graph: Graph) -> None:
