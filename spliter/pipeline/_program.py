@@ -25,16 +25,20 @@ from spliter.pipeline._types import (
     item_nbytes,
 )
 
-CACHE_SHARES: Final = {"Python": 16.0, "compiled and Python": 16.0, "compiled": 2.0}
-"""Bytes of the live pieces of a batch, in level-2 caches, by driver. Threads in Python hand
-the interpreter lock to each other at every call, so fewer calls on pieces from the level-3 cache
-are faster: with batches of 4, 8, 16, 32, 64 and 128 thousand items, 512 KiB of cache and 2 threads,
+MAX_BATCH_NBYTES: Final = 2**23
+"""Bytes of the live pieces of a batch of calls in Python. Threads in Python hand the interpreter
+lock to each other at every call, so fewer calls on pieces from the level-3 cache are faster: with
+batches of 4, 8, 16, 32, 64 and 128 thousand items, 512 KiB of level-2 cache and 2 threads,
 Black-Scholes (96 bytes per item) took 434, 325, 290, 271, 268 and 268 ms, ten additions (40 bytes
-per item) 144, 98, 48, 33, 26 and 25 ms. With pieces of 8, 12, 16 and 24 such caches, shallow water
-took 419, 318, 266 and 247 ms; densities of sea water by a function that is annotated as a whole,
-whose temporaries nobody counts, 101, 94, 104 and 120 ms. Compiled calls do not: with batches of
-1/4, 1/2, 1, 2, 4 and 8 caches of 1 MiB, 2 threads took 201, 198, 193, 194, 195 and 201 ms of
-processor time for Black-Scholes, 17, 15, 15, 15, 15 and 16 for the additions."""
+per item) 144, 98, 48, 33, 26 and 25 ms. Functions that are annotated as a whole have temporaries
+that nobody counts, and would rather have smaller pieces. With pieces of 4, 8 and 12 MiB and 512 KiB
+of cache shallow water took 419, 266 and 247 ms, densities of sea water 101, 104 and 120 ms; with
+pieces of 4, 8 and 16 MiB and 2 MiB of cache 402, 306 and 286 ms, and 134, 157 and 186 ms."""
+
+COMPILED_SHARE: Final = 2.0
+"""Bytes of the live pieces of a batch of compiled calls, in level-2 caches. With batches of 1/4,
+1/2, 1, 2, 4 and 8 caches of 1 MiB, 2 threads took 201, 198, 193, 194, 195 and 201 ms of processor
+time for Black-Scholes, 17, 15, 15, 15, 15 and 16 for the additions."""
 
 MAX_TEMPORARY_NBYTES: Final = 2**21
 """Most bytes of the temporaries of a thread."""
@@ -167,7 +171,7 @@ class Program:
             return options.batch
         threads = self.threads(options)
         count = -(-self.length // self._fitting(driver, threads))
-        if count > 1:  # as many for each thread
+        if count > 1 or not self.has_frames:  # as many for each thread
             count = -(-count // threads) * threads
         return -(-self.length // count)
 
@@ -175,7 +179,8 @@ class Program:
         """Return the most items of a batch."""
         if self.has_frames:
             return min(max(-(-self.length // threads), LEAST_FRAME_ROWS), MOST_FRAME_ROWS)
-        in_cache = CACHE_SHARES[driver] * cache_nbytes() / max(self.item_nbytes, 1.0)
+        most = COMPILED_SHARE * cache_nbytes() if driver == "compiled" else MAX_BATCH_NBYTES
+        in_cache = most / max(self.item_nbytes, 1.0)
         bounded = MAX_TEMPORARY_NBYTES / max(self.temporary_nbytes, 1.0)
         return max(int(min(in_cache, bounded)), 1)
 

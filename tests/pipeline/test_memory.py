@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spliter.pipeline import _capture, options, pipeline
+from spliter.pipeline import Rows, _capture, options, pipeline, splittable
 from spliter.pipeline._program import MAX_TEMPORARY_NBYTES
 
 pytestmark = pytest.mark.usefixtures("small_batches")
@@ -105,3 +105,17 @@ def test_results_are_freed_after_the_last_stage_that_reads_them(body: Any) -> No
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert peak < 4 * x.nbytes
+
+
+def test_each_thread_gets_a_batch() -> None:
+    seen: list[int] = []
+
+    def doubled(x: Any) -> Any:
+        seen.append(len(x))
+        return x * 2
+
+    x = np.arange(300_000.0)
+    with options(threads=3, batch="auto"):
+        found = pipeline(splittable(doubled, x=Rows(), returns=Rows()))(x)
+    np.testing.assert_array_equal(found, x * 2)
+    assert sorted(seen) == [100_000] * 3
