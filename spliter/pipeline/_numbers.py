@@ -42,7 +42,8 @@ def number(value: Lazy) -> Any:
     with graph.lock:
         value._graph.root()  # raises if another thread has lost it
         calls = with_makers([node.call] if node.call else [])
-        keeps_order = graph.writes_wait or any(call.may_raise for call in graph.pending)
+        others = {*graph.pending} - {*calls}
+        keeps_order = graph.writes_wait or any(call.may_raise for call in others)
         if keeps_order or are_small(CURRENT.get(), calls) or not all(map(_is_pure, calls)):
             return compute(value)
         if any(call.runs >= MAX_RUNS for call in calls):
