@@ -44,7 +44,7 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
     >>> from spliter.pipeline import explain, options, pipeline
     >>> @pipeline
     ... def centred(x):
-    ...     return x - x.mean()
+    ...     return x - x.mean(keepdims=True)
     >>> with options(batch=500, threads=2):
     ...     print(explain(centred, np.ones(1000)))
     stage 1: 1000 items in batches of 500, 2 threads, Python driver
