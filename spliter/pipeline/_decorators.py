@@ -18,7 +18,7 @@ from spliter._task_checks import check_task_function, name_of
 from spliter.pipeline import _arrays, _frames  # noqa: F401 -- register classes of lazy values
 from spliter.pipeline._annotations import functions_of
 from spliter.pipeline._capture import wrap
-from spliter.pipeline._evaluate import claim, evaluate
+from spliter.pipeline._evaluate import claim, evaluate, raise_kept
 from spliter.pipeline._graph import Graph
 from spliter.pipeline._lazy import is_capturable, lazies_in, settled
 from spliter.pipeline._options import CURRENT, plain_nbytes
@@ -99,8 +99,7 @@ def _finish(graph: Graph) -> None:
     """Evaluate what is pending, and raise what other threads have not."""
     claim(graph)
     evaluate(graph)
-    for error in graph.errors.values():
-        raise error
+    raise_kept(graph)
 
 
 Containers: TypeAlias = dict[int, tuple[Any, Any]]

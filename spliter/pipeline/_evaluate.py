@@ -101,11 +101,25 @@ def claim(graph: Graph) -> bool:
     try:
         evaluate(graph)
     except Exception as error:  # noqa: BLE001 -- raised in the thread that has called
-        graph.errors.setdefault(graph.thread, error)
+        graph.errors.append((graph.thread, error))
     graph.thread = thread
-    if thread in graph.errors:
-        raise graph.errors.pop(thread)
+    raise_kept(graph, thread)
     return True
+
+
+def raise_kept(graph: Graph, thread: threading.Thread | None = None) -> None:
+    """Raise what calls of a thread have raised in another one, if the thread has not got it yet.
+
+    Parameters
+    ----------
+    graph : Graph
+    thread : Thread, optional
+        By default any.
+    """
+    for owner, error in graph.errors:
+        if thread in (None, owner) and error not in graph.raised:
+            graph.raised.append(error)
+            raise error
 
 
 def check_use(graph: Graph) -> None:
@@ -176,12 +190,13 @@ class LostGraph(Graph):
     def __init__(self, error: Exception, graph: Graph) -> None:
         super().__init__(returns=True)
         self.error, self.traceback = error, error.__traceback__
-        self.errors = graph.errors
+        self.graph = graph
 
     def root(self) -> Graph:
         """Raise the error again; the thread whose it is need not do so."""
-        for thread in [thread for thread, each in self.errors.items() if each is self.error]:
-            del self.errors[thread]
+        raised = self.graph.root().raised
+        if self.error not in raised:
+            raised.append(self.error)
         raise self.error.with_traceback(self.traceback)
 
 

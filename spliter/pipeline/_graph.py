@@ -251,8 +251,10 @@ class Graph:
         self.lock: Any = threading.RLock()
         self.thread = threading.current_thread()
         """The one that has made the pending calls."""
-        self.errors: dict[threading.Thread, Exception] = {}
+        self.errors: list[tuple[threading.Thread, Exception]] = []
         """What calls of a thread have raised in another one."""
+        self.raised: list[Exception] = []
+        """Those of them, and others, that the program has got."""
         self.sources: dict[int, Node] = {}
         self.locks = Locks()
         self.views: list[tuple[weakref.ref[Any], Callable[[], Any], Any]] = []
@@ -351,6 +353,8 @@ class Graph:
             self.sources.update(other.sources)
             self.locks.take_over(other.locks)
             self.views += other.views
+            self.errors += other.errors
+            self.raised += other.raised
             self.has_escaped |= other.has_escaped
             self.is_eager |= other.is_eager
             self.writes_wait |= other.writes_wait

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from spliter import WholeArrayError, split
-from spliter.pipeline import Reduction, Rows, lazy, mut, options, pipeline, splittable
+from spliter.pipeline import Reduction, Rows, _evaluate, lazy, mut, options, pipeline, splittable
 
 VALUES = np.arange(50.0)
 
@@ -395,3 +395,35 @@ def test_errors_that_a_thread_has_not_raised_are_raised_on_return() -> None:
 
     with options(batch=7), pytest.raises(FloatingPointError, match="sqrt"):
         pipeline(body)(VALUES.copy())
+
+
+def test_an_error_that_a_thread_gets_while_another_one_finds_it_is_raised_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost, caught = threading.Event(), threading.Event()
+
+    def lose(*args: Any) -> None:
+        real(*args)
+        lost.set()
+        assert caught.wait(60)
+
+    def body(x: Any) -> Any:
+        with np.errstate(all="raise"):
+            root = np.sqrt(x - 5)
+        other = threading.Thread(target=np.max, args=(x,))
+        other.start()
+        assert lost.wait(60)
+        try:
+            found = root + 1
+        except FloatingPointError as error:
+            found = str(error)
+        caught.set()
+        other.join(60)
+        return found, x + 1
+
+    real = _evaluate.lose
+    monkeypatch.setattr(_evaluate, "lose", lose)
+    with options(batch=7):
+        found, more = pipeline(body)(VALUES.copy())
+    assert "sqrt" in found
+    np.testing.assert_array_equal(more, VALUES + 1)
