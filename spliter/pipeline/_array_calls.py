@@ -11,7 +11,7 @@ from spliter.pipeline._annotations.arguments import arguments_of
 from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._capture import CONSTANTS, LAZY_CLASSES, capture, plain_into
 from spliter.pipeline._elementwise import CONTIGUOUS_ONLY, UFUNC
-from spliter.pipeline._evaluate import evaluate
+from spliter.pipeline._evaluate import evaluate_own
 from spliter.pipeline._graph import UnforeseenResultError, common_graph
 from spliter.pipeline._lazy import Lazy, is_array, lazies_in
 from spliter.pipeline._metas import ArrayMeta, Meta
@@ -81,7 +81,7 @@ def _capture_into(
         out._replace(newer)
         return out
     if not isinstance(out, Lazy):  # the program may read its own array at any time
-        evaluate(graph)
+        evaluate_own(graph)
     return out
 
 

@@ -283,9 +283,9 @@ def capture(
         if CURRENT.get().pedantic:
             graph.locks.add(node.data for node in call.inputs)
         lazies = tuple([wrap(node, graph) for node in nodes])
-    must_write = writes and (graph.has_escaped or not graph.returns)
-    if must_write or graph.reads_plain or graph.is_eager or len(graph.pending) >= MAX_PENDING:
-        evaluate(graph)
+        must_write = writes and (graph.has_escaped or not graph.returns)
+        if must_write or graph.reads_plain or graph.is_eager or len(graph.pending) >= MAX_PENDING:
+            evaluate(graph)
     if type(graph) is Graph:  # over a Split numbers wait for one pass
         lazies = tuple([number(each) if _is_number(each._node) else each for each in lazies])
     if len(lazies) == 1:

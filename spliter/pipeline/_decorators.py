@@ -18,7 +18,7 @@ from spliter._task_checks import check_task_function, name_of
 from spliter.pipeline import _arrays, _frames  # noqa: F401 -- register classes of lazy values
 from spliter.pipeline._annotations import functions_of
 from spliter.pipeline._capture import wrap
-from spliter.pipeline._evaluate import claim, evaluate, raise_kept
+from spliter.pipeline._evaluate import evaluate_own, raise_kept
 from spliter.pipeline._graph import Graph
 from spliter.pipeline._lazy import is_capturable, lazies_in, settled
 from spliter.pipeline._options import CURRENT, plain_nbytes
@@ -97,8 +97,7 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
 
 def _finish(graph: Graph) -> None:
     """Evaluate what is pending, and raise what other threads have not."""
-    claim(graph)
-    evaluate(graph)
+    evaluate_own(graph)
     raise_kept(graph)
 
 
@@ -157,7 +156,7 @@ def captured(
         graph.root().locks.end()
         # Errors and changes of arrays that came before; Ctrl-C waits for the changes alone.
         if isinstance(error, Exception) or any(call.writes for call in graph.root().pending):
-            evaluate(graph.root())
+            evaluate_own(graph.root())
         _written_back(containers)
         raise
 

@@ -78,6 +78,28 @@ def evaluate(graph: Graph) -> None:
         raise
 
 
+def evaluate_own(graph: Graph) -> None:
+    """Run all pending calls, and raise what those of this thread raise.
+
+    Parameters
+    ----------
+    graph : Graph
+    """
+    with graph.lock:
+        claim(graph)
+        evaluate(graph)
+
+
+def may_change(graph: Graph) -> bool:
+    """Return whether calls are pending, or another thread runs them just now.
+
+    Parameters
+    ----------
+    graph : Graph
+    """
+    return bool(graph.pending) or (graph in _evaluated and RUNNING.get() is not graph)
+
+
 def claim(graph: Graph) -> bool:
     """Make a graph this thread's: run what another one has called, which gets the errors.
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from spliter.pipeline._evaluate import check_use, claim, evaluate
+from spliter.pipeline._evaluate import check_use, claim, evaluate, may_change
 from spliter.pipeline._graph import Graph, Node
 from spliter.pipeline._metas import DTYPES
 
@@ -163,7 +163,7 @@ def evaluated(value: Lazy) -> Any:
     """
     graph = value._graph.root()
     graph.check_at_client(value._node)
-    if graph.pending or value._node.is_pending:
+    if may_change(graph) or value._node.is_pending:
         check_use(graph)
         with graph.lock:  # another thread may run the pending calls
             claim(graph)

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from spliter.pipeline._annotations.rows import RowsCall
-from spliter.pipeline._evaluate import evaluate
+from spliter.pipeline._evaluate import claim, evaluate
 from spliter.pipeline._graph import Call, Graph, Node
 from spliter.pipeline._lazy import Lazy, compute
 from spliter.pipeline._options import CURRENT
@@ -40,6 +40,7 @@ def number(value: Lazy) -> Any:
     """
     graph, node = value._graph.root(), value._node
     with graph.lock:
+        claim(graph)
         value._graph.root()  # raises if another thread has lost it
         calls = with_makers([node.call] if node.call else [])
         others = {*graph.pending} - {*calls}

@@ -13,7 +13,17 @@ import numpy as np
 import pytest
 
 from spliter import WholeArrayError, split
-from spliter.pipeline import Reduction, Rows, _evaluate, lazy, mut, options, pipeline, splittable
+from spliter.pipeline import (
+    Reduction,
+    Rows,
+    _capture,
+    _evaluate,
+    lazy,
+    mut,
+    options,
+    pipeline,
+    splittable,
+)
 
 VALUES = np.arange(50.0)
 
@@ -427,3 +437,64 @@ def test_an_error_that_a_thread_gets_while_another_one_finds_it_is_raised_once(
         found, more = pipeline(body)(VALUES.copy())
     assert "sqrt" in found
     np.testing.assert_array_equal(more, VALUES + 1)
+
+
+def test_a_change_is_awaited_that_another_thread_runs() -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slowly(x: Any) -> None:
+        begun.set()
+        may_end.wait(0.2)
+        x += 1
+
+    def body(x: Any, y: Any) -> Any:
+        splittable(slowly, x=mut(Rows()), returns=None)(x)
+        other = threading.Thread(target=lambda: float(y.max()))
+        other.start()
+        assert begun.wait(60)
+        last = float(x[-1])
+        may_end.set()
+        other.join(60)
+        return last
+
+    with options(batch=7, threads=1):
+        assert pipeline(body)(VALUES.copy(), VALUES.copy()) == VALUES[-1] + 1
+
+
+def test_a_call_that_runs_at_once_does_not_run_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[str] = []
+    came, ended = threading.Event(), threading.Event()
+
+    def fail(x: Any) -> Any:
+        raise KeyError("theirs")
+
+    def body(x: Any) -> Any:
+        def call_of_another() -> None:
+            try:
+                made = splittable(fail, x=Rows(), returns=Rows())(x)
+                came.set()
+                assert ended.wait(60)
+                np.asarray(made)
+            except KeyError as error:
+                found.append(str(error))
+
+        def evaluate_late(graph: Any) -> None:
+            monkeypatch.undo()
+            other.start()
+            came.wait(0.2)  # it may not come in between
+            real(graph)
+
+        other = threading.Thread(target=call_of_another)
+        real = _evaluate.evaluate
+        np.asarray(x)  # from now on, changes do not wait
+        monkeypatch.setattr(_capture, "evaluate", evaluate_late)
+        x[:] = 2
+        ended.set()
+        other.join(60)
+        return x
+
+    with options(batch=7):
+        np.testing.assert_array_equal(pipeline(body)(VALUES.copy()), np.full(50, 2.0))
+    assert found == ["'theirs'"]
