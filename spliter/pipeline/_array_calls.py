@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 import numpy as np
 
 from spliter.pipeline._annotations.arguments import arguments_of
 from spliter.pipeline._annotations.numpy import FUNCTIONS
-from spliter.pipeline._capture import CONSTANTS, LAZY_CLASSES, capture, plain_into
+from spliter.pipeline._capture import CONSTANTS, LAZY_CLASSES, capture, graph_of, plain_into
 from spliter.pipeline._elementwise import CONTIGUOUS_ONLY, UFUNC
 from spliter.pipeline._evaluate import evaluate_own
-from spliter.pipeline._graph import UnforeseenResultError, common_graph
+from spliter.pipeline._graph import Graph, UnforeseenResultError
 from spliter.pipeline._lazy import Lazy, is_array, lazies_in
 from spliter.pipeline._metas import ArrayMeta, Meta
 
@@ -59,9 +59,15 @@ def _capture_into(
     ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any], out: Any
 ) -> Any:
     """Capture a call with ``out``; return what was passed as ``out``."""
+    with graph_of(inputs, kwargs, out) as graph:  # no other thread may evaluate in between
+        return _captured_into(ufunc, inputs, kwargs, out, graph)
+
+
+def _captured_into(
+    ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any], out: Any, graph: Graph
+) -> Any:
     if type(out) is LAZY_CLASSES[ArrayMeta]:
         out._before_change()
-    graph = common_graph(each._graph for each in lazies_in((inputs, kwargs, out)))
     if not isinstance(out, Lazy) and not is_array(out):
         return plain_into(ufunc, inputs, {**kwargs, "out": (out,)})
     node = out._node if isinstance(out, Lazy) else graph.source(out)
@@ -102,13 +108,19 @@ def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     annotation = FUNCTIONS.get(fn)
     operands = (*args, *kwargs.values())
     if annotation is None or not all(map(is_operand, operands)):
-        return plain_into(fn, args, kwargs)
+        return plain_into(fn, tuple(map(_listed, args)), kwargs)
     if any(lazies_in(each) for each in operands if not isinstance(each, Lazy)):
         return plain_into(fn, args, kwargs)
     if any(map(_has_no_elements, operands)):
         return plain_into(fn, args, kwargs)  # many functions refuse it
     known = arguments_of(fn, annotation, args, kwargs)
     return plain_into(fn, args, kwargs) if known is None else capture(fn, *known, annotation)
+
+
+def _listed(value: Any) -> Any:
+    """Return a list for another sequence of lazy values, such as a deque."""
+    is_known = isinstance(value, (Lazy, list, tuple)) or not isinstance(value, Sequence)
+    return value if is_known or not lazies_in(list(value)) else list(value)
 
 
 def _is_number_here(value: Any) -> bool:

@@ -20,6 +20,7 @@ from spliter.pipeline._capture import (
     CONSTANTS,
     LAZY_CLASSES,
     capture,
+    graph_of,
     in_place,
     plain,
     plain_into,
@@ -223,6 +224,10 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
                 return
 
     def _assign(self, target: Lazy, value: Any, where: dict[str, Any]) -> None:
+        with graph_of(self, target, value, where):  # no other thread may evaluate in between
+            self._assign_locked(target, value, where)
+
+    def _assign_locked(self, target: Lazy, value: Any, where: dict[str, Any]) -> None:
         self._before_change()
         if isinstance(value, CONSTANTS):
             with np.errstate(all="ignore"):

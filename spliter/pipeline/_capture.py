@@ -105,7 +105,7 @@ def plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     object
         In a decorated function, a lazy value in place of an array: calls on it are captured.
     """
-    graph = _graph_of(args, kwargs)
+    graph = graph_of(args, kwargs)
     result = fn(*computed(args), **computed(kwargs))
     if is_frame(result):  # methods that change a frame in place return it
         for each in lazies_in((args, kwargs)):
@@ -114,8 +114,9 @@ def plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     return rewrapped(result, graph)
 
 
-def _graph_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Graph:
-    return common_graph([each._graph for each in lazies_in((args, kwargs))])
+def graph_of(*values: Any) -> Graph:
+    """Return one graph for all lazy values in some values."""
+    return common_graph([each._graph for each in lazies_in(values)])
 
 
 define_operators(LazyObject, lambda function, operands: run_known(function, operands, {}))
@@ -153,7 +154,7 @@ def run_known(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 
     If another argument is lazy then, the call may be captured.
     """
-    graph = _graph_of(args, kwargs)
+    graph = graph_of(args, kwargs)
     args = tuple([_known(each) for each in args])
     kwargs = {name: _known(each) for name, each in kwargs.items()}
     if any(isinstance(each, Lazy) for each in (*args, *kwargs.values())):
@@ -261,7 +262,7 @@ def capture(
         graph = common_graph([each._graph for each in given if isinstance(each, Lazy)])
     if RUNNING.get() is graph:  # in a function of the user's, on a piece
         return fn(*computed(args), **computed(kwargs))
-    with graph.lock:
+    with graph as graph:
         if claim(graph):
             _ = [each._graph.root() for each in lazies_in((args, kwargs))]  # raises of lost ones
         call = Call(

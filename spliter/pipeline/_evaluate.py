@@ -85,19 +85,20 @@ def evaluate_own(graph: Graph) -> None:
     ----------
     graph : Graph
     """
-    with graph.lock:
-        claim(graph)
-        evaluate(graph)
+    with graph as root:
+        claim(root)
+        evaluate(root)
 
 
 def may_change(graph: Graph) -> bool:
-    """Return whether calls are pending, or another thread runs them just now.
+    """Return whether calls are pending, or another thread runs them just now, or has done so.
 
     Parameters
     ----------
     graph : Graph
     """
-    return bool(graph.pending) or (graph in _evaluated and RUNNING.get() is not graph)
+    is_running = graph in _evaluated and RUNNING.get() is not graph
+    return bool(graph.pending or graph.errors) or is_running
 
 
 def claim(graph: Graph) -> bool:
@@ -125,6 +126,7 @@ def claim(graph: Graph) -> bool:
     except Exception as error:  # noqa: BLE001 -- raised in the thread that has called
         graph.errors.append((graph.thread, error))
     graph.thread = thread
+    graph.is_eager |= type(graph) is Graph
     raise_kept(graph, thread)
     return True
 
@@ -185,7 +187,8 @@ def _evaluate(graph: Graph) -> None:
                     _free(stage.last_read)
         except Exception as error:
             lose(graph, pending, error)
-            recorder.report()
+            if not graph.is_trial:
+                recorder.report()
             raise
         else:
             for call in pending:

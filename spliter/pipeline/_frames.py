@@ -26,7 +26,7 @@ from spliter.pipeline._annotations.pandas import (
     with_column,
 )
 from spliter.pipeline._annotations.rows import CHOOSE, OPERATOR, WHOLE, Rule
-from spliter.pipeline._capture import LAZY_CLASSES, capture, plain, rewrapped
+from spliter.pipeline._capture import LAZY_CLASSES, capture, graph_of, plain, rewrapped
 from spliter.pipeline._frame_calls import (
     call_method,
     capture_frame,
@@ -209,15 +209,16 @@ class LazyFrame(Lazy):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Set a column: of the caller's own frame at once, of others when they are evaluated."""
-        waits = self._node.is_pending and self._meta.empty.ndim == 2 and isinstance(key, str)
-        if not waits or self._is_grouped(key):
-            plain(operator.setitem, (self, key, value), {})
-            return
-        changed = capture_frame(with_column, SET_COLUMN, (self, key, value), {})
-        if self._node.is_pending:
-            self._replace(changed)
-        else:  # it was not captured, and group-bys of pandas have the frame from now on
-            self._node.data[key] = computed(value)
+        with graph_of(self, value):  # no other thread may evaluate in between
+            waits = self._node.is_pending and self._meta.empty.ndim == 2 and isinstance(key, str)
+            if not waits or self._is_grouped(key):
+                plain(operator.setitem, (self, key, value), {})
+                return
+            changed = capture_frame(with_column, SET_COLUMN, (self, key, value), {})
+            if self._node.is_pending:
+                self._replace(changed)
+            else:  # it was not captured, and group-bys of pandas have the frame from now on
+                self._node.data[key] = computed(value)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Capture a call of a ufunc."""
@@ -246,12 +247,13 @@ def _in_place(name: str) -> Callable[..., Any]:
         """Change the caller's own frame at once, others when they are evaluated."""
         # Another series could have another name, which the result of the operator would not keep.
         is_named = isinstance(other, LazyFrame) or is_frame(other)
-        if value._node.is_pending and not (is_named or value._is_grouped()):
-            value._replace(_operate(function, (value, other)))
-        else:
-            node = value._node
-            compute(value)
-            node.data = changing(node.data, computed(other))
+        with graph_of(value, other):  # no other thread may evaluate in between
+            if value._node.is_pending and not (is_named or value._is_grouped()):
+                value._replace(_operate(function, (value, other)))
+            else:
+                node = value._node
+                compute(value)
+                node.data = changing(node.data, computed(other))
         return value
 
     return change

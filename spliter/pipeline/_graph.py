@@ -262,7 +262,9 @@ class Graph:
         self.has_escaped = False
         """Whether the program has got an array as it is, so that later changes must not wait."""
         self.is_eager = False
-        """Whether it may change arrays unseen, so that no call must wait."""
+        """Whether it may change arrays unseen, or has several threads: no call must wait."""
+        self.is_trial = False
+        """Whether calls that fail will run again, and warn again."""
         self.writes_wait = False
         """Whether pending calls change arrays, maybe in memory that others share."""
         self.reads_plain = False
@@ -281,6 +283,18 @@ class Graph:
     def length_of(self, node: Node) -> int | None:
         """Return the number of rows of a value, if that is known by other means than its meta."""
         return None
+
+    def __enter__(self) -> Graph:
+        """Lock the graph that this one has been merged into, and return it."""
+        while True:
+            root = self.root()
+            root.lock.__enter__()
+            if root.merged_into is None:
+                return root
+            root.lock.__exit__(None, None, None)
+
+    def __exit__(self, *error: object) -> None:
+        self.root().lock.__exit__(None, None, None)
 
     def root(self) -> Graph:
         """Return the graph that this one has been merged into, or itself."""
@@ -347,8 +361,11 @@ class Graph:
         self.views = pending
 
     def absorb(self, other: Graph) -> None:
-        """Take over the pending calls of another graph."""
-        with self.lock, other.lock:
+        """Take over the pending calls of another graph, unless one of them has been merged."""
+        one, two = sorted((self, other), key=id)  # all threads lock them in this order
+        with one.lock, two.lock:
+            if self.merged_into or other.merged_into:
+                return
             self.pending = sorted(self.pending + other.pending, key=lambda call: call.number)
             self.sources.update(other.sources)
             self.locks.take_over(other.locks)
@@ -366,10 +383,9 @@ class Graph:
 def common_graph(graphs: Iterable[Graph]) -> Graph:
     """Return one graph for all values of a call; merges them if they are several."""
     roots = {graph.root() for graph in graphs}
-    if len(roots) == 1:
-        return roots.pop()
-    # Graphs over a Split absorb the others, then those that a decorated function evaluates.
-    first, *others = sorted(roots, key=lambda graph: (type(graph) is Graph, not graph.returns))
-    for other in others:
-        first.absorb(other)
-    return first
+    while len(roots) > 1:
+        # Graphs over a Split absorb the others, then those that a decorated function evaluates.
+        first, second, *_ = sorted(roots, key=lambda each: (type(each) is Graph, not each.returns))
+        first.absorb(second)
+        roots = {graph.root() for graph in roots}
+    return roots.pop()

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from spliter.pipeline._evaluate import check_use, claim, evaluate, may_change
+from spliter.pipeline._evaluate import check_use, evaluate_own, may_change
 from spliter.pipeline._graph import Graph, Node
 from spliter.pipeline._metas import DTYPES
 
@@ -165,9 +165,8 @@ def evaluated(value: Lazy) -> Any:
     graph.check_at_client(value._node)
     if may_change(graph) or value._node.is_pending:
         check_use(graph)
-        with graph.lock:  # another thread may run the pending calls
-            claim(graph)
-            evaluate(value._graph.root())
+        evaluate_own(graph)
+        value._graph.root()  # raises if another thread has lost it
     return value._node.data
 
 

@@ -38,8 +38,8 @@ def number(value: Lazy) -> Any:
     ----------
     value : Lazy
     """
-    graph, node = value._graph.root(), value._node
-    with graph.lock:
+    node = value._node
+    with value._graph as graph:  # meanwhile no other thread may change what is read
         claim(graph)
         value._graph.root()  # raises if another thread has lost it
         calls = with_makers([node.call] if node.call else [])
@@ -52,14 +52,13 @@ def number(value: Lazy) -> Any:
             calls = graph.pending = with_makers(calls[-1:])
         copies = _Copies(calls)
         alone = Graph(returns=True)
-        alone.pending = [*copies.calls]
+        alone.is_trial, alone.pending = True, [*copies.calls]
         stored = [old for old in copies.made if _has_all_rows(old) and not _passes(old, calls[-1])]
         held = {old: Lazy(copies.made[old], alone) for old in (node, *stored)}
-    try:
-        results = {old: compute(each) for old, each in held.items()}
-    except Exception:  # noqa: BLE001 -- the first call of the program that fails raises
-        return compute(value)
-    with graph.lock:
+        try:
+            results = {old: compute(each) for old, each in held.items()}
+        except Exception:  # noqa: BLE001 -- the first call of the program that fails raises
+            return compute(value)
         for call in calls:
             call.runs += 1
             call.errstate = _IGNORED  # it has warned
@@ -67,8 +66,7 @@ def number(value: Lazy) -> Any:
             if results.keys() >= {*nodes}:
                 call.has_run = True
                 for old in nodes:
-                    if old.is_pending:  # no other thread has run it
-                        old.finish(results[old])
+                    old.finish(results[old])
                     old.before = None
         graph.pending = needed([call for call in graph.pending if not call.has_run])
         if not graph.pending:
