@@ -232,9 +232,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         if isinstance(value, CONSTANTS):
             with np.errstate(all="ignore"):
                 np.empty(1, self.dtype)[0] = value  # raises, if the dtype cannot hold it
-        elif isinstance(value, Lazy) and not (
-            isinstance(value._node.meta, ArrayMeta) and value._node.meta.is_known
-        ):
+        elif isinstance(value, Lazy) and not self._is_as_known(value):
             value = compute(value)
         if not isinstance(value, (*CONSTANTS, Lazy)):
             value = np.asarray(value, None if isinstance(value, np.ndarray) else self.dtype)
@@ -249,6 +247,13 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
             plain(assign, (target, value), where)  # raises
         else:
             capture(assign, (target, value), where, ASSIGN, writes=(target._node,))
+
+    def _is_as_known(self, value: Lazy) -> bool:
+        """Return whether a value can be assigned without a look at its length."""
+        theirs, ours = value._node.meta, self._meta
+        if not isinstance(theirs, ArrayMeta):
+            return False
+        return theirs.is_known or (not ours.is_known and len(theirs.shape) == len(ours.shape))
 
     def _real(self) -> Any:
         """Return the memory of the value; pending changes of it need not have happened."""
@@ -403,7 +408,9 @@ def _is_mask(key: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return not isinstance(value, Lazy) and np.ndim(value) == 0
+    if isinstance(value, Lazy):
+        return isinstance(value._node.meta, ArrayMeta) and not value._node.meta.shape
+    return np.ndim(value) == 0
 
 
 def _written_out(key: Any, ndim: int) -> tuple[Any, ...]:

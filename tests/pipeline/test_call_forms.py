@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import warnings
 from collections.abc import Callable
@@ -17,7 +18,13 @@ from spliter.pipeline import Rows, broadcast, options, pipeline, splittable
 RNG = np.random.default_rng(3)
 X = RNG.permutation(23).astype("f8") - 9.0
 Y = RNG.permutation(60).reshape(12, 5).astype("f8") - 30.0
-NAMES = {"np": np, "sparse": sparse, "mat": np.matrix(np.eye(5)), "csr": sparse.csr_matrix(Y[:5])}
+NAMES = {
+    "np": np,
+    "deque": collections.deque,
+    "sparse": sparse,
+    "mat": np.matrix(np.eye(5)),
+    "csr": sparse.csr_matrix(Y[:5]),
+}
 
 REDUCTIONS = [
     f"np.{name}({form})"
@@ -44,6 +51,7 @@ FORMS = [
     *("np.argmin(a=x)", "np.argmax(y, 0)", "np.argmin(y, axis=1, keepdims=True)", "x.argmax()"),
     *("np.add.reduce(y)", "np.add.reduce(y, 1)", "np.maximum.reduce(y, axis=None)"),
     *("np.add.reduce(y, 0, initial=5)", "np.logical_or.reduce(y > 20, axis=1, keepdims=True)"),
+    *("np.stack(deque([x, x * 2]))", "np.select(deque([x > 0]), deque([x]))"),
     *("np.where(x > 0)[0]", "np.where(x > 0, x, -1.0)", "np.where(y > 0, y, [1.0, 2, 3, 4, 5])"),
     *("np.clip(x, 0, 3)", "np.clip(a=x, a_min=0, a_max=3)", "np.clip(x, min=2)", "x.clip(1)"),
     *("x.clip(None, 2)", "x.clip(max=1)", "np.clip(y, [0, 1, 2, 3, 4], None)", "np.clip(x, 1)"),

@@ -95,6 +95,21 @@ def test_a_call_that_runs_again_warns_once() -> None:
     assert [str(each.message) for each in seen] == ["invalid value encountered in log"]
 
 
+def test_what_fails_for_a_number_warns_once() -> None:
+    def body(x: Any) -> Any:
+        ratio = x / 0
+        try:
+            with np.errstate(invalid="raise"):
+                return np.sqrt(ratio - ratio).max()
+        except FloatingPointError:
+            return ratio
+
+    with options(batch=10), warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        pipeline(body)(np.arange(1.0, 51))
+    assert [str(each.message) for each in seen] == ["divide by zero encountered in divide"]
+
+
 def test_the_first_call_that_fails_raises() -> None:
     def body(df: Any) -> Any:
         with np.errstate(all="raise"):

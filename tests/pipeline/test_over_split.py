@@ -56,7 +56,18 @@ def scaled(x: Any) -> Any:
     return y
 
 
-@pytest.mark.parametrize("body", [standardized, scaled])
+def assigned(x: Any) -> Any:
+    y = x * 2
+    y **= 2
+    y[y > 1] = y.min()
+    z = x * 1
+    z[...] = y
+    z[z < 0.5] = 0.25
+    y[:] = z + y.mean()
+    return y
+
+
+@pytest.mark.parametrize("body", [standardized, scaled, assigned])
 @pytest.mark.parametrize("batch", ["auto", 7])
 def test_results_with_rows_are_blocked_alike(batch: Any, body: Callable[[Any], Any]) -> None:
     with options(batch=batch), split(blocks(TABLE)) as parts:
@@ -421,6 +432,28 @@ def test_changes_of_a_view_of_a_distributed_array_are_refused() -> None:
 
     with pytest.raises(WholeArrayError, match="needs all rows"):
         pipeline(body)(split([np.ones((2, 2)), np.ones((1, 2))]))
+
+
+def test_rows_of_a_filter_are_assigned_to() -> None:
+    def body(x: Any) -> Any:
+        few = x[x > 0]
+        few[:] = few + 1
+        few **= 2
+        return few
+
+    values = TABLE[:, 0].copy()
+    with options(batch=7), split(blocks(values)) as parts:
+        np.testing.assert_array_equal(np.concatenate(pipeline(body)(parts)), body(values))
+
+
+def test_rows_of_another_filter_are_not_assigned() -> None:
+    def body(x: Any) -> Any:
+        few = x[x > 0]
+        few[:] = x[x < 9]
+        return few
+
+    with pytest.raises(WholeArrayError, match="assigned"):
+        pipeline(body)(split(blocks(TABLE[:, 0].copy())))
 
 
 def test_errors_of_functions_without_a_result_are_raised() -> None:

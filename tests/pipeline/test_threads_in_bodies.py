@@ -266,6 +266,25 @@ def test_a_change_that_another_thread_finds_to_fail_is_undone(
         np.testing.assert_array_equal(pipeline(body)(VALUES), VALUES + 2)
 
 
+def test_an_error_is_caught_where_a_value_is_needed() -> None:
+    def body(x: Any) -> Any:
+        with np.errstate(divide="raise"):
+            lost = x / 0
+        other = threading.Thread(target=lambda: str(x + 1))
+        other.start()
+        other.join(60)
+        try:
+            found = repr(x)
+        except FloatingPointError as error:
+            found = str(error)
+        return found, x + 1, id(lost)
+
+    with options(batch=7):
+        found, more, _ = pipeline(body)(VALUES)
+    assert "divide by zero" in found
+    np.testing.assert_array_equal(more, VALUES + 1)
+
+
 def test_values_meet_while_another_thread_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
     x = lazy(VALUES)
 
