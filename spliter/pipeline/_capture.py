@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -47,9 +48,11 @@ class LazyObject(Lazy):
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        """The class of the value if it is a frame, for pandas' functions; evaluates."""
+        """The class of the value, for all but this package and arrays; evaluates."""
+        if str(sys._getframe(1).f_globals.get("__name__")).startswith("spliter."):
+            return LazyObject
         value = compute(self)
-        return type(value) if is_frame(value) else LazyObject
+        return LazyObject if isinstance(value, np.ndarray) else type(value)
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, Lazy) and isinstance(key._node.meta, FrameMeta):

@@ -66,7 +66,7 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
             f"{name_of(fn)} is a generator function, which has no point of return; return a list "
             "instead"
         )
-    check_task_function(fn)
+    check_task_function(fn, "a pipeline")
     plain_share = 0.0
 
     @functools.wraps(fn)

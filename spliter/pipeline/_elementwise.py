@@ -68,8 +68,9 @@ class Elementwise:
         if tokens:
             return _of_unknown(call, cut, known, tokens)
         shapes = tuple([_shape_of(node) if node in cut else None for node in call.inputs])
-        matrices = [node for node in cut if node.data is not None and node.data.ndim > 1]
-        if any(_varies(call.fn, node.data) for node in cut if node.data is not None):
+        arrays = [node for node in cut if isinstance(node.data, np.ndarray)]
+        matrices = [node for node in arrays if node.data.ndim > 1]
+        if any(_varies(call.fn, node.data) for node in arrays):
             return ()
         if call.fn in POWERS and _has_few_exponents(call):
             return ()
@@ -251,6 +252,12 @@ def meta_by_example(call: Call, shape: Shape) -> ArrayMeta:
     return ArrayMeta(shape, dtype, exact)
 
 
+def _has_room(place: Shape, shape: Shape) -> bool:
+    """Return whether a place has the shape of a result, as far as that is known."""
+    pairs = zip(place, shape, strict=False)
+    return len(place) == len(shape) and all(want in (None, extent) for extent, want in pairs)
+
+
 @functools.lru_cache(CACHED)
 def _metas_of_ufunc(
     ufunc: np.ufunc,
@@ -263,7 +270,7 @@ def _metas_of_ufunc(
     """Return the metas of the results of a ufunc, given those or the dtypes of its operands."""
     arrays = [each for each in (*operands, *others, into) if isinstance(each, ArrayMeta)]
     shape = broadcast_shape(tuple([each.shape for each in arrays]))
-    if into is not None and shape != into.shape:
+    if into is not None and not _has_room(into.shape, shape):
         raise ValueError(
             f"non-broadcastable output operand with shape {into.shape} doesn't match the "
             f"broadcast shape {shape}"

@@ -123,6 +123,7 @@ def claim(graph: Graph) -> bool:
         return False
     try:
         evaluate(graph)
+        graph.settle()
     except Exception as error:  # noqa: BLE001 -- raised in the thread that has called
         graph.errors.append((graph.thread, error))
     graph.thread = thread
@@ -294,7 +295,7 @@ def _handle(failure: Failure, stage: Stage, recorder: WarningRecorder) -> None:
         failures.append(failure)
     if stage.writes:
         failure.error.add_note(
-            f"{failure.call.name} ({failure.call.site}) failed on items {failure.start} to "
+            f"{failure.call.place} failed on items {failure.start} to "
             f"{failure.stop} of {stage.length}; partly written: "
             + ", ".join(_described(node) for node in dict.fromkeys(stage.writes))
         )
@@ -348,7 +349,7 @@ def run_whole(
         results = result if isinstance(result, tuple | list) else (result,)
         if 1 < len(call.outputs) != len(results):
             raise AnnotationError(
-                f"{call.name} returned {len(results)} results, and its annotation names "
+                f"{call.place} returned {len(results)} results, and its annotation names "
                 f"{len(call.outputs)}; correct returns="
             )
         if not call.outputs:

@@ -74,7 +74,7 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
         for stage in each.stages:
             lines += _stage_lines(number, stage, options)
             number += 1
-        lines += [f"  postponed: {call.name} ({call.site})" for call in each.postponed]
+        lines += [f"  postponed: {call.place}" for call in each.postponed]
         if where:
             lines.append(f"evaluated at {where}")
     return "\n".join(lines)
@@ -97,7 +97,7 @@ def _stage_lines(number: int, stage: Stage, options: Options) -> Iterator[str]:
     for call, typing in stage.calls:
         inputs = ", ".join(map(_described, typing.inputs))
         outputs = ", ".join(map(_described, typing.outputs)) or "nothing"
-        yield f"    {call.name} ({call.site}): {inputs} -> {outputs}"
+        yield f"    {call.place}: {inputs} -> {outputs}"
 
 
 def _described(kind: Any) -> str:

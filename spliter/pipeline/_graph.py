@@ -190,6 +190,11 @@ class Call:
         return str(getattr(self.fn, "__name__", None) or repr(self.fn))
 
     @property
+    def place(self) -> str:
+        """Name of the function, and the line of the call."""
+        return f"{self.name} ({self.site})"
+
+    @property
     def changes(self) -> bool:
         """Whether it changes an array, or makes a value what another one was before."""
         return bool(self.writes) or any(node.before for _, node in self.live_outputs())
@@ -276,6 +281,9 @@ class Graph:
     def evaluate(self) -> bool:
         """Run the pending calls in a way of its own; return whether it has one."""
         return False
+
+    def settle(self) -> None:
+        """Wait for calls that run elsewhere."""
 
     def check_at_client(self, node: Node) -> None:
         """Raise if a value is not to be had in this process."""

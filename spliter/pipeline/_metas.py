@@ -86,9 +86,9 @@ def meta_of(value: Any) -> Meta:
     Parameters
     ----------
     value : object
-        Anything; arrays and frames have a meta.
+        Anything; arrays, not of subclasses, and frames have a meta.
     """
-    if isinstance(value, np.ndarray | np.generic):
+    if type(value) is np.ndarray or isinstance(value, np.generic):
         return ArrayMeta(value.shape, value.dtype)
     if isinstance(value, float):  # pandas' extreme of no rows
         return ArrayMeta((), np.dtype(float))

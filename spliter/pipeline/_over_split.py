@@ -24,7 +24,7 @@ from spliter.backend.protocols import SupportsExample
 from spliter.pipeline._capture import wrap
 from spliter.pipeline._columns import narrow
 from spliter.pipeline._elementwise import ELEMENTWISE
-from spliter.pipeline._evaluate import run_whole
+from spliter.pipeline._evaluate import claim, run_whole
 from spliter.pipeline._graph import Call, Graph, Node, Typing
 from spliter.pipeline._lazy import Lazy, is_array, is_frame, lazies_in, settled
 from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta
@@ -95,8 +95,10 @@ class SplitGraph(Graph):
 
     def check_at_client(self, node: Node) -> None:
         """Raise if a value is distributed, as the client does not fetch its rows."""
-        if not self.is_distributed(node):
-            return
+        with self:
+            claim(self)
+            if not self.is_distributed(node):
+                return
         raise WholeArrayError(
             f"{Site.of_caller()} needs all rows of a value over {self.split!r} in the client's "
             f"memory, about {self.split.nbytes} bytes; reduce it first, return it and use the "
@@ -105,6 +107,11 @@ class SplitGraph(Graph):
 
     def length_of(self, node: Node) -> int | None:
         """Return the number of rows of a distributed value, counted where they are."""
+        with self:
+            claim(self)
+            return self._length_of(node)
+
+    def _length_of(self, node: Node) -> int | None:
         if not self.is_distributed(node):
             return None
         if self.kinds[node] == ROWS:
@@ -143,6 +150,17 @@ class SplitGraph(Graph):
             self.unsure.clear()
             raise
 
+    def settle(self) -> None:
+        """Wait for the tasks, and raise what they have raised."""
+        with self._undone_if_it_fails():
+            gather(self.futures)
+        self._keep()
+
+    def _keep(self) -> None:
+        """Remember that all tasks up to now have succeeded."""
+        self.sound = self.futures, self.carried, {**self.kinds}
+        self.unsure.clear()
+
     def is_distributed(self, node: Node) -> bool:
         """Evaluate a value, and return whether it has rows, which stay at the partitions."""
         if node.call is not None and node not in self.kinds:
@@ -166,10 +184,15 @@ class SplitGraph(Graph):
                     if not isinstance(typing.outputs[number], COMBINED):
                         self.kinds[node] = typing.outputs[number]
         self.unsure += [call for call, _ in chosen]
-        if chosen:
-            self._submit(chosen, postponed)
         for call, _ in chosen:
             call.has_run = True
+        if chosen:
+            is_sound = self._submit(chosen, postponed)
+            for node in self.kinds.keys() - {*self.members, *self.carried}:
+                cast(Call, node.call).has_run = False  # it is not stored: nobody needs it now
+                del self.kinds[node]
+            if is_sound:
+                self._keep()
         return postponed
 
     def _typing(self, call: Call) -> Typing:
@@ -178,7 +201,7 @@ class SplitGraph(Graph):
             if typing.agrees_with(known) and not call.writes:
                 return typing
         raise WholeArrayError(
-            f"{call.name} ({call.site}) needs the whole array over {self.split!r}, about "
+            f"{call.place} needs the whole array over {self.split!r}, about "
             f"{self.split.nbytes} bytes; call it on each block in a task, or pass arrays or "
             "frames instead of the Split"
         )
@@ -188,7 +211,8 @@ class SplitGraph(Graph):
         chosen: Sequence[tuple[Call, Typing]],
         postponed: Sequence[Call],
         returned: Sequence[Node] = (),
-    ) -> None:
+    ) -> bool:
+        """Send calls to the partitions; return whether all results have been awaited."""
         numbers: dict[Node, int] = {}
 
         def number_of(node: Node) -> Ref:
@@ -231,14 +255,11 @@ class SplitGraph(Graph):
             for partition, carried in zip(self.partitions, before, strict=True)
         ]
         self.carried = tuple(rows)
-        if not reductions and rows:
-            return
         if reductions:
             self._merge(reductions, len(rows))
-        else:
+        elif not rows:
             gather(self.futures)  # raises what the tasks have raised
-        self.sound = self.futures, self.carried, {**self.kinds}
-        self.unsure.clear()
+        return bool(reductions or not rows)
 
     def _merge(self, reductions: Sequence[tuple[Node, Reduction]], first: int) -> None:
         """Combine the partial results of all partitions."""
@@ -258,7 +279,7 @@ class SplitGraph(Graph):
         """Run a reduction of a collection without rows at the client."""
         if any(node in self.kinds and node.meta is None for node in call.inputs):
             raise InvalidArgumentError(
-                f"{call.name} over {self.split!r} has no rows; pass a collection with rows"
+                f"{call.place} over {self.split!r} has no rows; pass a collection with rows"
             )
         run_whole(
             [call],

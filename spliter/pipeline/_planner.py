@@ -275,7 +275,7 @@ def _why_not(stage: Stage, call: Call, accesses: Iterable[Access]) -> str:
     for node in call.inputs:
         kind = stage.made.get(node)
         if node.call is not None and isinstance(kind, Reduction):
-            return f"{call.name} needs the whole result of {node.call.name} ({node.call.site})"
+            return f"{call.name} needs the whole result of {node.call.place}"
     if not any(call.annotation.typings(call, (None,) * len(call.inputs))):
         return f"{call.name} is not annotated for these arguments, and runs on whole values"
     if any(any(stage.accesses.conflicts(access)) for access in accesses):

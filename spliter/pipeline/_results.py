@@ -41,7 +41,7 @@ class Arrays(Pieces):
     def __init__(self, kind: Axis, length: int, node: Node, layout: Layout | None) -> None:
         super().__init__(kind)
         self.length = length
-        self.name = node.call.name if node.call else ""
+        self.name = node.call.place if node.call else ""
         self.layout = layout
         self.result: Any = None
         self.example: Any = None
@@ -120,7 +120,7 @@ def check_nothing(result: Any, call: Call) -> None:
     """Refuse the result of a call that is annotated to return nothing: it would be lost."""
     if result is not None:
         raise AnnotationError(
-            f"{call.name} ({call.site}) returned {type(result).__name__}, and its annotation says "
+            f"{call.place} returned {type(result).__name__}, and its annotation says "
             "returns=None; name the split type of the result, or let the function return nothing"
         )
 

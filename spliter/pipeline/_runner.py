@@ -71,7 +71,7 @@ def run_batches(
     if os.getpid() != process:
         call = program.steps[0].call
         raise ForkedError(
-            f"this process was forked while {call.name} ({call.site}) ran in threads, which it has "
+            f"this process was forked while {call.place} ran in threads, which it has "
             "not got; leave it by os._exit, or start processes by spawn"
         )
     return min(run.failures, key=lambda failure: failure.start, default=None)
@@ -131,7 +131,7 @@ class _Run:
                 thread.call = step.call
                 _run_step(step, thread.values, start)
                 for register, kind in step.checked:
-                    check_length(kind, thread.values[register], stop - start, step.call.name)
+                    check_length(kind, thread.values[register], stop - start, step.call.place)
                 for register in step.last_used:
                     thread.values[register] = None
                 if self.options.pedantic:
@@ -143,7 +143,7 @@ def _check_pieces(step: Step, thread: Thread, start: int, stop: int) -> None:
     LOGGER.info("%s (%s): items %d to %d", step.call.name, step.call.site, start, stop)
     for register, kind in zip(step.results, step.kinds, strict=True):
         if isinstance(kind, Axis):
-            check_length(kind, thread.values[register], stop - start, step.call.name)
+            check_length(kind, thread.values[register], stop - start, step.call.place)
         elif isinstance(kind, Unknown) and not count_rows(thread.values[register]):
             raise AnnotationError(
                 f"{step.call.name} returned an empty piece for items {start} to {stop}, which "

@@ -15,17 +15,19 @@ from spliter._errors import AnnotationError
 from spliter._task_checks import check_task_function, name_of
 from spliter.backend.contents import count_rows
 from spliter.pipeline._capture import capture, plain
-from spliter.pipeline._elementwise import stand_in
+from spliter.pipeline._first_rows import AsForOneRow, metas_of_first_rows, of_length
 from spliter.pipeline._graph import Call, Graph, Node, Typing, common_graph
 from spliter.pipeline._lazy import Lazy, compute, is_capturable, lazies_in
-from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta, meta_of
+from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta
 from spliter.pipeline._results import check_length
 from spliter.pipeline._types import (
     AnyType,
     Axis,
     Broadcast,
     Generic,
+    Groups,
     Mut,
+    Reduction,
     Rows,
     SplitType,
     Unknown,
@@ -70,16 +72,25 @@ class Annotated:
         types: list[AnyType] = []
         writes: list[Node] = []
         # In the order of the parameters, which is that of the inputs of the call.
-        for name, given in bound.arguments.items():
+        for name, parameter in self.signature.parameters.items():
             kind = self.types.get(name, broadcast)
-            filled, nodes = _as_nodes(given, kind, graph, self.signature.parameters[name].kind)
+            # The function itself would not cut the default of a parameter.
+            default = None if name not in self.types or _is_empty(parameter) else parameter.default
+            if (given := bound.arguments.get(name, default)) is None:
+                continue
+            filled, nodes = _as_nodes(given, kind, graph, parameter.kind)
             bound.arguments[name] = filled
             types += [kind] * len(nodes)
             writes += nodes if isinstance(kind, Mut) else []
         if lazies_in((bound.args, bound.kwargs)):  # inside of lists, which are not cut
             return plain(self.fn, args, kwargs)
-        annotation = CallTypes(tuple(types), self.returns, direct=not found)
+        over_split = type(graph) is not Graph
+        annotation = CallTypes(tuple(types), self.returns, not found, over_split)
         return capture(self.fn, bound.args, bound.kwargs, annotation, tuple(writes), graph=graph)
+
+
+def _is_empty(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty
 
 
 def _as_nodes(given: Any, kind: AnyType, graph: Graph, role: Any) -> tuple[Any, list[Node]]:
@@ -165,6 +176,9 @@ class CallTypes:
     direct: bool = False
     """Whether no call follows, so that nothing need be known of the results."""
 
+    over_split: bool = False
+    """Whether the program does not get the results, so that their shape must be known."""
+
     scratch = False
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
@@ -222,13 +236,19 @@ class CallTypes:
         return found
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return what a call on empty pieces gives, if it succeeds."""
+        """Return what a call on one row gives, if it succeeds; the function is to check that."""
         if not self.returns:
             return ()
         nothing: tuple[Meta, ...] = (None,) * len(self.returns)
         cut = self._cut(call, (None,) * len(call.inputs))
         if self.direct or call.writes or cut is None:
             return nothing
+        if isinstance(call.fn, AsForOneRow):  # in a task of a Split
+            metas = call.fn.metas
+        elif not any(metas := metas_of_first_rows(call, *cut, over_split=self.over_split)):
+            return nothing
+        elif not isinstance(call.fn, np.ufunc):
+            call.fn = AsForOneRow(call.fn, metas)
         length = next(
             (
                 _length_of(node, kind, call)
@@ -237,55 +257,13 @@ class CallTypes:
             ),
             None,
         )
-        return _metas_on_empty(call, Typing(*cut, length)) or nothing
+        return tuple(of_length(*pair, length) for pair in zip(metas, cut[1], strict=True))
 
 
 def _loses_changes(kind: AnyType, node: Node) -> bool:
     """Return whether an argument that is changed is cut into copies, as frames and lists are."""
     is_rows = isinstance(kind, Mut) and isinstance(kind.type, Axis | Generic)
     return is_rows and not isinstance(node.data, np.ndarray)
-
-
-def _metas_on_empty(call: Call, typing: Typing) -> tuple[Meta, ...] | None:
-    """Return what a call gives for empty pieces; ``None`` if it fails."""
-    kinds = iter(typing.inputs)
-    try:
-        args, kwargs = call.filled(lambda node: _empty(node, next(kinds)))
-        with np.errstate(all="ignore"):
-            result = call.fn(*args, **kwargs)
-    except Exception:  # noqa: BLE001 -- many functions refuse empty arguments
-        return None
-    results = result if len(typing.outputs) > 1 else (result,)
-    if len(results) != len(typing.outputs):
-        return None
-    pairs = zip(results, typing.outputs, strict=True)
-    return tuple(_meta_of_empty(value, kind, typing.length) for value, kind in pairs)
-
-
-def _empty(node: Node, kind: SplitType) -> Any:
-    if not node.is_pending:
-        return node.data if isinstance(kind, Broadcast) else kind.split(node.data, 0, 0)
-    if isinstance(node.meta, FrameMeta):
-        return node.meta.empty
-    if not isinstance(node.meta, ArrayMeta) or not isinstance(kind, Axis):
-        raise TypeError("nothing is known of an input that is pending")
-    return kind.split(stand_in(node), 0, 0)
-
-
-def _meta_of_empty(value: Any, kind: SplitType, length: int | None) -> Meta:
-    """Return the meta of a result from that for empty pieces."""
-    meta = meta_of(value)
-    if isinstance(kind, Unknown):
-        length = None
-    elif not isinstance(kind, Axis):
-        return None
-    if isinstance(meta, FrameMeta):
-        return FrameMeta(meta.empty, length)
-    axis = kind.axis if isinstance(kind, Axis) else 0
-    if meta is None or len(meta.shape) <= axis:
-        return None
-    shape = (*meta.shape[:axis], length, *meta.shape[axis + 1 :])
-    return ArrayMeta(shape, meta.dtype, exact=False)
 
 
 def _concrete(kind: AnyType, generics: Mapping[str, SplitType], node: Node | None) -> SplitType:
@@ -365,7 +343,7 @@ def splittable(
     """
     if fn is None:
         return functools.partial(splittable, returns=returns, **types)
-    check_task_function(fn)
+    check_task_function(fn, "an annotated function")
     annotated = _annotated(fn, types, returns)
 
     @functools.wraps(fn)
@@ -381,7 +359,8 @@ def splittable(
 def annotated_of(fn: Callable[..., Any]) -> Annotated | None:
     """Return the annotation of a function made by :func:`splittable`, or ``None``."""
     # A method passes on the attributes of its function, whose first parameter it fills itself.
-    return None if inspect.ismethod(fn) else getattr(fn, "__spliter_annotated__", None)
+    is_method = inspect.ismethod(fn) or inspect.ismethod(getattr(fn, "__wrapped__", None))
+    return None if is_method else getattr(fn, "__spliter_annotated__", None)
 
 
 def _annotated(fn: Callable[..., Any], types: Mapping[str, Any], returns: Any) -> Annotated:
@@ -399,19 +378,33 @@ def _annotated(fn: Callable[..., Any], types: Mapping[str, Any], returns: Any) -
             f"{', '.join(signature.parameters)}"
         )
     results = () if returns is None else returns if isinstance(returns, tuple) else (returns,)
-    for kind in (*types.values(), *results):
-        if not isinstance(kind, SplitType | Generic | Mut):
-            raise AnnotationError(
-                f"{name} is annotated with {kind!r}, which is not a split type; pass Rows(), "
-                "broadcast, or another one of spliter.pipeline"
-            )
-        try:
-            hash(kind)
-        except TypeError as error:
-            raise AnnotationError(
-                f"{name} is annotated with {kind!r}, which has no hash ({error}); make its class a "
-                "dataclass with frozen=True and parameters that have one"
-            ) from error
-        if isinstance(kind, SplitType) and type(kind).merge is SplitType.merge and kind in results:
+    for kind in types.values():
+        _check_type(name, kind.type if isinstance(kind, Mut) else kind)
+        if isinstance(kind, Reduction | Groups):
+            raise AnnotationError(f"{name} has an argument of type {kind!r}, which is for results")
+    for kind in results:
+        _check_type(name, kind)
+        if isinstance(kind, SplitType) and type(kind).merge is SplitType.merge:
             kind.merge(())  # says that it has none
+        if len(results) > 1 and isinstance(kind, Reduction) and kind.partial is not None:
+            raise AnnotationError(
+                f"{name} has several results, and partial= of {kind!r} would make one of them; "
+                "omit it, or annotate a function with that result alone"
+            )
     return Annotated(fn, types, results, signature)
+
+
+def _check_type(name: str, kind: Any) -> None:
+    """Refuse what is no split type, or has no hash."""
+    if not isinstance(kind, SplitType | Generic):
+        raise AnnotationError(
+            f"{name} is annotated with {kind!r}, which is not a split type there; pass Rows(), "
+            "broadcast, or another one of spliter.pipeline"
+        )
+    try:
+        hash(kind)
+    except TypeError as error:
+        raise AnnotationError(
+            f"{name} is annotated with {kind!r}, which has no hash ({error}); make its class a "
+            "dataclass with frozen=True and parameters that have one"
+        ) from error

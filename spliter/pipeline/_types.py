@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -86,7 +87,9 @@ class Axis(SplitType):
     """
 
     def __init__(self, axis: int = 0) -> None:
-        self.axis = axis
+        if not isinstance(axis, SupportsIndex):
+            raise AnnotationError(f"the axis is {axis!r}; pass an int, such as Axis(1)")
+        self.axis = operator.index(axis)
 
     def __eq__(self, other: object) -> bool:
         """Return whether the other one is along the same axis."""
@@ -254,9 +257,10 @@ class Reduction(SplitType):
         takes_start: bool = False,
         commutative: bool = False,
     ) -> None:
-        if merge is None:
+        if merge is None or not callable(merge):
             raise AnnotationError(
-                "Reduction has no merge; pass merge=, a function that combines two partial results"
+                f"Reduction has no function to merge, got {merge!r}; pass merge=, which combines "
+                "two partial results"
             )
         object.__setattr__(self, "partial", partial)
         object.__setattr__(self, "merge_two", merge)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -80,7 +81,8 @@ def check_splittable(
 
 def _plain(fn: Callable[..., Any]) -> Callable[..., Any]:
     while hasattr(fn, "__wrapped__"):
-        fn = fn.__wrapped__
+        own = getattr(fn, "__self__", None)
+        fn = fn.__wrapped__ if own is None else functools.partial(fn.__wrapped__, own)
     return fn
 
 

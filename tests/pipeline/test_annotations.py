@@ -206,7 +206,7 @@ def test_results_of_another_length_are_found_where_the_next_call_takes_them(
         return result(x)
 
     fn = splittable(wrong, x=Rows(), returns=Rows())
-    with options(batch=5), pytest.raises(AnnotationError, match=r"wrong returned .* batch of"):
+    with options(batch=5), pytest.raises(AnnotationError, match=r"wrong .*returned .* batch of"):
         pipeline(lambda x: body(fn, x))(np.arange(8.0))
 
 

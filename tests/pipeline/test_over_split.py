@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -206,8 +207,8 @@ def test_reductions_of_no_rows_are_those_of_numpy() -> None:
     assert [block.shape for block in found[2]] == [(0, 2), (0, 2)]
     with pytest.raises(ValueError, match="zero-size array"):
         pipeline(lambda x: x.max())(empty)
-    unknown_rows = splittable(lambda x: x[0], x=Rows(), returns=Rows())
-    with pytest.raises(InvalidArgumentError, match=r"sums over .* has no rows"):
+    unknown_rows = splittable(lambda x: x[1], x=Rows(), returns=Rows())
+    with pytest.raises(InvalidArgumentError, match=r"sums .* over .* has no rows"):
         pipeline(lambda x: sums(unknown_rows(x)))(empty)
 
 
@@ -439,6 +440,60 @@ def test_rows_of_a_filter_are_assigned_to() -> None:
         few = x[x > 0]
         few[:] = few + 1
         few **= 2
+        return few
+
+    values = TABLE[:, 0].copy()
+    with options(batch=7), split(blocks(values)) as parts:
+        np.testing.assert_array_equal(np.concatenate(pipeline(body)(parts)), body(values))
+
+
+def fail(x: Any) -> Any:
+    if len(x):
+        raise ValueError("refused")
+    return x
+
+
+failing = splittable(fail, x=Rows(), returns=Rows())
+
+
+def attempt(x: Any) -> None:
+    with contextlib.suppress(ValueError):
+        float(failing(x - 1).max())
+
+
+def with_a_number(x: Any) -> Any:
+    kept = np.clip(x, 0, 2)
+    number = kept.max()
+    attempt(x)
+    kept *= 0.5
+    return kept, number
+
+
+def twice(x: Any) -> Any:
+    one = x + 1
+    two = one * 2
+    attempt(x)
+    one, two = one + 1, two * 2
+    attempt(x)
+    return one, two
+
+
+@pytest.mark.parametrize("body", [with_a_number, twice])
+def test_values_are_computed_anew_after_errors(body: Callable[[Any], Any]) -> None:
+    values = TABLE[:, 0].copy()
+    expected = body(values)
+    with options(batch=7), split(blocks(values)) as parts:
+        for each, whole in zip(pipeline(body)(parts), expected, strict=True):
+            found = np.concatenate(each) if isinstance(each, list) else each
+            np.testing.assert_array_equal(found, whole)
+
+
+def test_rows_of_a_filter_that_are_counted_are_added_to() -> None:
+    def body(x: Any) -> Any:
+        mask = x > 1
+        few = x[mask]
+        assert len(few)
+        few += (x * 2)[mask]
         return few
 
     values = TABLE[:, 0].copy()

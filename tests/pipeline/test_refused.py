@@ -74,7 +74,7 @@ def test_types_with_wrong_numbers_are_named(kind: Any) -> None:
     ("make", "message"),
     [
         (lambda: splittable(len, obj=Rows(), returns=NoMerge()), "NoMerge has no method merge"),
-        (Reduction, "Reduction has no merge"),
+        (Reduction, "Reduction has no function to merge, got None"),
         (
             lambda: pipeline(splittable(len, obj=WrongLength(), returns=Rows()))(numbers()),
             "has no length",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import collections
+import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
+from spliter import split
 from spliter.pipeline import (
     Rows,
     _array_calls,
@@ -304,6 +307,67 @@ def test_values_meet_while_another_thread_uses_them(monkeypatch: pytest.MonkeyPa
         found, total = pipeline(body)(VALUES)
     np.testing.assert_array_equal(found, VALUES * 2)
     np.testing.assert_array_equal(total, VALUES * 2)
+
+
+def numbers_of_each(x: Any) -> Any:
+    def one(by: int) -> Any:
+        return float((x * by).sum())
+
+    with ThreadPoolExecutor(3) as threads:
+        return list(threads.map(one, range(4)))
+
+
+def lengths_of_each(x: Any) -> Any:
+    def one(by: int) -> Any:
+        y = x * by
+        y[y > 60] = 5
+        return y + len(y)
+
+    with ThreadPoolExecutor(3) as threads:
+        return list(threads.map(one, range(4)))
+
+
+@pytest.mark.parametrize("body", [numbers_of_each, lengths_of_each])
+def test_threads_over_a_split(body: Callable[..., Any]) -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            with options(batch=7), split(np.split(VALUES, [20, 20, 45])) as parts:
+                for found, expected in zip(pipeline(body)(parts), body(VALUES), strict=True):
+                    whole = np.concatenate(found) if isinstance(found, list) else found
+                    np.testing.assert_array_equal(whole, expected)
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_errors_over_a_split_are_those_of_a_thread() -> None:
+    def fail(x: Any) -> Any:
+        if (x < 0).any():
+            raise ValueError("negative")
+        return x
+
+    def body(x: Any) -> Any:
+        def one(by: int) -> Any:
+            try:
+                if by:
+                    assert first.wait(60)
+                found = splittable(fail, x=Rows(), returns=Rows())(x * 0 + by - 1)
+                if by:
+                    second.set()
+                else:
+                    first.set()
+                    assert second.wait(60)
+                return float(found.max())
+            except ValueError:
+                return None
+
+        first, second = threading.Event(), threading.Event()
+        with ThreadPoolExecutor(2) as threads:
+            return list(threads.map(one, range(2)))
+
+    with split(np.split(VALUES, [20])) as parts:
+        assert pipeline(body)(parts) == [None, 0]
 
 
 def test_threads_merge_values_in_any_order() -> None:
