@@ -247,7 +247,7 @@ def lose(graph: Graph, calls: Sequence[Call], error: Exception) -> None:
                 continue
             if at >= failed[-1] and node.before is not None and node.before.is_there:
                 lost._take_over(node.before)
-            elif node.before is not None or not call.has_run:
+            elif node.before is not None or not call.has_run or node.is_pending:
                 lost._graph = lost_graph
         call.has_run = True
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from spliter.pipeline._elementwise import stand_in
 from spliter.pipeline._graph import Call, Node
 from spliter.pipeline._metas import DTYPES, ArrayMeta, FrameMeta, Meta, meta_of
 from spliter.pipeline._types import Axis, Broadcast, SplitType, Unknown
+
+MAX_VALUES: Final = 50
+"""Of as many pending values the first rows are computed to know those of another one."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class AsForOneRow:
 
     fn: Callable[..., Any]
     metas: tuple[Meta, ...]
+    free: tuple[bool, ...]
+    """Which of them may have another shape, as another axis may be cut."""
 
     @property
     def __name__(self) -> str:
@@ -37,11 +43,17 @@ class AsForOneRow:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, and check its results."""
         result = self.fn(*args, **kwargs)
-        if len(self.metas) == 1:
-            return _as_for_one_row(result, self.metas[0], self.__name__)
-        if not isinstance(result, tuple | list) or len(result) != len(self.metas):
+        checked = [
+            meta._replace(shape=(None,) * len(meta.shape))
+            if free and isinstance(meta, ArrayMeta)
+            else meta
+            for meta, free in zip(self.metas, self.free, strict=True)
+        ]
+        if len(checked) == 1:
+            return _as_for_one_row(result, checked[0], self.__name__)
+        if not isinstance(result, tuple | list) or len(result) != len(checked):
             return result  # an error that says how many results there are
-        pairs = zip(result, self.metas, strict=True)
+        pairs = zip(result, checked, strict=True)
         return tuple([_as_for_one_row(value, meta, self.__name__) for value, meta in pairs])
 
 
@@ -96,34 +108,38 @@ def _described(meta: Meta, value: Any = None) -> str:
 def metas_of_first_rows(
     call: Call, inputs: Sequence[SplitType], outputs: Sequence[SplitType], *, over_split: bool
 ) -> tuple[Meta, ...]:
-    """Return what a call gives for one row, or none; nothing if it fails.
+    """Return what a call gives for one row; nothing if it fails.
 
     Parameters
     ----------
     call : Call
     inputs, outputs : sequence of SplitType
     over_split : bool
-        Whether nothing else can be known, as the program does not get the results.
+        Whether there are no rows in this process: then for a row of ones, or for none.
     """
-    is_frame = [each.is_pending and isinstance(each.meta, FrameMeta) for each in call.inputs]
-    found = () if any(is_frame) else _metas_on_rows(1, call, inputs, outputs)
-    if found or not (any(is_frame) or over_split):
-        return found
-    metas = _metas_on_rows(0, call, inputs, outputs)
+    if over_split:
+        of_ones = _metas_of(call, inputs, outputs, functools.partial(_stand_in, rows=1))
+        return of_ones or _metas_of(call, inputs, outputs, functools.partial(_stand_in, rows=0))
+    if metas := _metas_of(call, inputs, outputs, _FirstRows().of):
+        return metas
+    metas = _metas_of(call, inputs, outputs, functools.partial(_stand_in, rows=0))
     # Of no rows, Python makes arrays of another dtype and shape than of some.
-    return tuple([each if over_split or isinstance(each, FrameMeta) else None for each in metas])
+    return tuple([each if isinstance(each, FrameMeta) else None for each in metas])
 
 
-def _metas_on_rows(
-    rows: int, call: Call, inputs: Sequence[SplitType], outputs: Sequence[SplitType]
+def _metas_of(
+    call: Call,
+    inputs: Sequence[SplitType],
+    outputs: Sequence[SplitType],
+    sample: Callable[[Node, SplitType], Any],
 ) -> tuple[Meta, ...]:
-    """Return what a call gives for the first rows; nothing if it fails."""
+    """Return what a call gives for samples of its inputs; nothing if it fails."""
     kinds = iter(inputs)
     try:
-        args, kwargs = call.filled(lambda node: _sample(node, next(kinds), rows))
+        args, kwargs = call.filled(lambda node: sample(node, next(kinds)))
         with np.errstate(all="ignore"):
             result = call.fn(*args, **kwargs)
-    except Exception:  # noqa: BLE001 -- a function may refuse no rows, and rows of ones
+    except Exception:  # noqa: BLE001 -- it may refuse so few rows
         return ()
     results = result if len(outputs) > 1 else (result,)
     if not isinstance(results, tuple | list) or len(results) != len(outputs):
@@ -132,29 +148,75 @@ def _metas_on_rows(
     return tuple([of_length(meta_of(value), kind, None) for value, kind in pairs])
 
 
-def _sample(node: Node, kind: SplitType, rows: int) -> Any:
-    if not node.is_pending:
-        if isinstance(kind, Broadcast):
+class _FirstRows:
+    """The first rows of values; of pending ones what their calls make of the first rows of others.
+
+    Its methods raise ``LookupError`` if they cannot be had.
+    """
+
+    def __init__(self) -> None:
+        self.made: dict[tuple[Node, SplitType], Any] = {}
+
+    def of(self, node: Node, kind: SplitType) -> Any:
+        """Return the first row of a value that is cut, or the value."""
+        if isinstance(kind, Broadcast) and not node.is_pending:
             return node.data
-        piece = kind.split(node.data, 0, rows)
-        return piece.copy() if isinstance(piece, np.ndarray) else piece  # it may be changed
+        key = node, kind
+        if key not in self.made:
+            piece = self._made(node, kind) if node.is_pending else kind.split(node.data, 0, 1)
+            # It is copied, as the call may change it.
+            self.made[key] = piece.copy() if isinstance(piece, np.ndarray) else piece
+        if kind.length(self.made[key]) == 0:
+            raise LookupError("it has no rows")
+        return self.made[key]
+
+    def _made(self, node: Node, kind: SplitType) -> Any:
+        call = cast(Call, node.call)
+        if call.writes or len(self.made) > MAX_VALUES:
+            raise LookupError("it takes too long")
+        at = next(at for at, each in call.live_outputs() if each is node)
+        for typing in call.annotation.typings(call, (None,) * len(call.inputs)):
+            if typing.outputs[at] == kind or isinstance(typing.outputs[at], Unknown):
+                kinds = iter(typing.inputs)
+                args, kwargs = call.filled(lambda each: self.of(each, next(kinds)))  # noqa: B023
+                if call.into is not None:
+                    kwargs["out"] = self.of(call.into, next(kinds)).copy()
+                result = (typing.fn or call.fn)(*args, **kwargs)
+                return result[at] if len(call.outputs) > 1 else result
+        raise LookupError("its call is not cut so")
+
+
+def _stand_in(node: Node, kind: SplitType, *, rows: int) -> Any:
+    """Return ones in place of the rows of a pending array, and no rows of other values."""
+    if not node.is_pending:
+        return node.data if isinstance(kind, Broadcast) else kind.split(node.data, 0, rows)
     if isinstance(node.meta, FrameMeta):
         return node.meta.empty
     if not isinstance(node.meta, ArrayMeta) or not isinstance(kind, Axis):
-        raise TypeError("nothing is known of an input that is pending")
+        raise LookupError("nothing is known of an input that is pending")
     return kind.split(stand_in(node), 0, rows)
 
 
 def of_length(meta: Meta, kind: SplitType, length: int | None) -> Meta:
     """Return the meta of a result from that for some rows."""
     if isinstance(kind, Unknown):
+        if isinstance(meta, ArrayMeta) and 0 in meta.shape:
+            return None  # of no rows
         length = None
-    elif not isinstance(kind, Axis):
+    elif not isinstance(kind, Axis) or counts_otherwise(kind):
         return None
     if isinstance(meta, FrameMeta):
         return FrameMeta(meta.empty, length, exact=False)
+    if meta is None or meta.dtype.kind not in DTYPES:
+        return None
     axis = kind.axis if isinstance(kind, Axis) else 0
-    if meta is None or len(meta.shape) <= axis or meta.dtype.kind not in DTYPES:
+    axis += len(meta.shape) if axis < 0 else 0
+    if not 0 <= axis < len(meta.shape):
         return None
     shape = (*meta.shape[:axis], length, *meta.shape[axis + 1 :])
     return ArrayMeta(shape, meta.dtype, exact=False)
+
+
+def counts_otherwise(kind: SplitType) -> bool:
+    """Return whether items are not those along an axis."""
+    return type(kind).length is not Axis.length

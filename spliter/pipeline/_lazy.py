@@ -260,7 +260,7 @@ def of_numbers(frame: Any) -> Any:
 
 
 def _has_lazy(labels: Any) -> bool:
-    if labels.dtype != object or getattr(labels, "nlevels", 1) > 1:
+    if labels.dtype != object or hasattr(labels, "levels"):
         return False
     return any(isinstance(each, Lazy) for each in labels.array)
 

@@ -93,5 +93,6 @@ def meta_of(value: Any) -> Meta:
     if isinstance(value, float):  # pandas' extreme of no rows
         return ArrayMeta((), np.dtype(float))
     if hasattr(type(value), "iloc"):
-        return FrameMeta(value.iloc[:0], len(value), value.index)
+        # A view would make pandas copy the frame when it is changed.
+        return FrameMeta(value.iloc[:0].copy(), len(value), value.index)
     return None

@@ -80,7 +80,7 @@ class SplitGraph(Graph):
         if is_array(example):
             meta = ArrayMeta((None, *example.shape[1:]), example.dtype)
         elif is_frame(example):
-            meta = FrameMeta(example.iloc[:0], None)
+            meta = FrameMeta(example.iloc[:0].copy(), None)
         else:
             raise InvalidArgumentError(
                 f"the blocks of this Split are of type {type(example).__name__}, and a pipeline "
@@ -332,11 +332,12 @@ def _sent(
     outputs = [None if (made := each()) is None else numbers[made] for each in call.outputs]
     fn = (typing.is_checked and typing.fn) or call.fn
     annotation: Any = call.annotation
+    has_rows = not all(isinstance(kind, COMBINED) for kind in typing.outputs)
     for kind in typing.outputs:
         if isinstance(kind, Reduction):
-            fn, annotation = (
-                kind.partial or fn,
-                Unfinished(annotation, annotation.scratch, len(outputs), kind.takes_start),
+            fn = kind.partial or fn
+            annotation = Unfinished(
+                call.annotation, annotation.scratch, len(outputs), kind.takes_start, has_rows
             )
     return PassCall(fn, args, kwargs, annotation, call.errstate, tuple(outputs), into)
 

@@ -87,6 +87,8 @@ class Unfinished:
     scratch: bool
     outputs: int
     takes_start: bool
+    has_rows: bool
+    """Whether another result has rows."""
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Any:
         """Return the typings of the reduction, without its last step."""
@@ -106,8 +108,8 @@ class Unfinished:
             yield Typing(typing.inputs, tuple(outputs), typing.length)
 
     def metas(self, call: Call) -> Any:
-        """Return nothing: a partial result may be a tuple."""
-        return (None,) * self.outputs
+        """Return nothing of a partial result, which may be a tuple."""
+        return self.annotation.metas(call) if self.has_rows else (None,) * self.outputs
 
 
 def run_pass(partition: Partition, spec: Pass, options: Options, carried: Any = None) -> Any:
@@ -219,7 +221,7 @@ def _run_block(spec: Pass, values: dict[int, Any], start: int, *, has_rows: bool
     for each in spec.calls:
         fn = each.fn
         if isinstance(each.annotation, Unfinished):
-            if not has_rows:
+            if not (has_rows or each.annotation.has_rows):
                 continue
             if each.annotation.takes_start:
                 fn = functools.partial(_at, start, fn)

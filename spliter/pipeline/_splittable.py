@@ -7,7 +7,7 @@ import inspect
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -15,7 +15,12 @@ from spliter._errors import AnnotationError
 from spliter._task_checks import check_task_function, name_of
 from spliter.backend.contents import count_rows
 from spliter.pipeline._capture import capture, plain
-from spliter.pipeline._first_rows import AsForOneRow, metas_of_first_rows, of_length
+from spliter.pipeline._first_rows import (
+    AsForOneRow,
+    counts_otherwise,
+    metas_of_first_rows,
+    of_length,
+)
 from spliter.pipeline._graph import Call, Graph, Node, Typing, common_graph
 from spliter.pipeline._lazy import Lazy, compute, is_capturable, lazies_in
 from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta
@@ -193,6 +198,11 @@ class CallTypes:
             if have is None and not isinstance(kind, Broadcast | Unknown)
         }
         is_cut = any(not isinstance(kind, Broadcast) for kind in inputs)
+        if any(
+            have is None and isinstance(kind, Unknown)
+            for have, kind in zip(known, inputs, strict=True)
+        ):
+            return  # an array beside the rows of a filter
         if is_cut and len(lengths) <= 1 and 0 not in lengths:
             fn = self._checked(call, inputs, outputs)
             yield Typing(inputs, outputs, next(iter(lengths), None), fn, is_checked=True)
@@ -248,15 +258,14 @@ class CallTypes:
         elif not any(metas := metas_of_first_rows(call, *cut, over_split=self.over_split)):
             return nothing
         elif not isinstance(call.fn, np.ufunc):
-            call.fn = AsForOneRow(call.fn, metas)
-        length = next(
-            (
-                _length_of(node, kind, call)
-                for node, kind in zip(call.inputs, cut[0], strict=True)
-                if not isinstance(kind, Broadcast | Unknown)
-            ),
-            None,
-        )
+            is_free = tuple([isinstance(kind, Generic) for kind in self.returns])
+            call.fn = AsForOneRow(call.fn, metas, is_free)
+        lengths = {
+            _length_of(node, kind, call)
+            for node, kind in zip(call.inputs, cut[0], strict=True)
+            if not isinstance(kind, Broadcast | Unknown)
+        }
+        length = lengths.pop() if len(lengths) == 1 else None
         return tuple(of_length(*pair, length) for pair in zip(metas, cut[1], strict=True))
 
 
@@ -284,8 +293,9 @@ def _length_of(node: Node, kind: SplitType, call: Call) -> int | None:
     if node.is_pending:
         if isinstance(node.meta, FrameMeta):
             return node.meta.length
-        if isinstance(node.meta, ArrayMeta) and isinstance(kind, Axis):
-            return node.meta.shape[kind.axis]
+        is_axis = isinstance(kind, Axis) and not counts_otherwise(kind)
+        if isinstance(node.meta, ArrayMeta) and is_axis:
+            return node.meta.shape[cast(Axis, kind).axis]
         return None
     try:
         length = operator.index(kind.length(node.data))

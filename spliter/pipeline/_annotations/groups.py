@@ -124,11 +124,17 @@ class Aggregates:
         return (
             frame.columns.is_unique
             and (self.name != "size" or "size" not in self.keys)
+            and not self._has_nullable_sizes(frame)
             and all(isinstance(each, str) for each in frame.columns)
             and len({*self.keys, *columns}) == len(self.keys) + len(columns)
             and (self.name == "count" or all(map(is_number, dtypes)))
             and (self.name != "mean" or all(map(has_double_mean, dtypes)))
         )
+
+    def _has_nullable_sizes(self, frame: Any) -> bool:
+        """Return whether pandas gives sizes a dtype like that of the column, which has NA."""
+        dtype = frame[self.selection].dtype if isinstance(self.selection, str) else None
+        return self.name == "size" and str(getattr(dtype, "na_value", "")) == "<NA>"
 
 
 AGGREGATES: Final = ("sum", "min", "max", "count", "mean", "size")

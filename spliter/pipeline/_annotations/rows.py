@@ -70,7 +70,7 @@ class Chosen(Unknown):
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Concatenate pieces; pandas would infer another dtype from labels that are objects."""
         rows = super().merge(pieces)
-        if isinstance(rows, np.ndarray):
+        if not hasattr(type(rows), "iloc"):
             return rows
         dtype = pieces[0].index.dtype
         return rows if rows.index.dtype == dtype else rows.set_axis(rows.index.astype(dtype))
