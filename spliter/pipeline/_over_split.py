@@ -272,6 +272,11 @@ class SplitGraph(Graph):
         for (node, kind), ((_, _, value),) in zip(reductions, merged, strict=True):
             if value is not None:
                 node.finish(value if kind.finish is None else kind.finish(value))
+            elif (
+                node.call is not None
+                and self.kinds.keys() & dict(node.call.live_outputs()).values()
+            ):
+                node.finish(None)  # beside results with rows
             elif node.call is not None:
                 self._run_on_no_rows(node.call)
 

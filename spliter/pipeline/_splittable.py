@@ -253,8 +253,9 @@ class CallTypes:
         cut = self._cut(call, (None,) * len(call.inputs))
         if self.direct or call.writes or cut is None:
             return nothing
-        if isinstance(call.fn, AsForOneRow):  # in a task of a Split
-            metas = call.fn.metas
+        sent = call.fn.fn if isinstance(call.fn, Checked) else call.fn
+        if isinstance(sent, AsForOneRow):  # in a task of a Split
+            metas = sent.metas
         elif not any(metas := metas_of_first_rows(call, *cut, over_split=self.over_split)):
             return nothing
         elif not isinstance(call.fn, np.ufunc):

@@ -124,6 +124,7 @@ class Axis(SplitType):
 
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Concatenate pieces along the axis; a subclass of arrays is kept as by slicing."""
+        pieces = _with_items(pieces, self.axis)
         first = pieces[0]
         is_masked = isinstance(first, np.ma.MaskedArray)
         if is_masked and self.axis:  # numpy.concatenate drops the mask
@@ -183,11 +184,17 @@ class Unknown(SplitType):
 
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Concatenate pieces."""
-        return concatenate(pieces)
+        return concatenate(_with_items(pieces))
 
     def __repr__(self) -> str:
         """Return the public name."""
         return "unknown"
+
+
+def _with_items(pieces: Sequence[Any], axis: int = 0) -> Sequence[Any]:
+    """Return pieces without empty arrays, unless all are: Python may give them another dtype."""
+    kept = [each for each in pieces if type(each) is not np.ndarray or np.shape(each)[axis]]
+    return kept or pieces
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 from spliter import AnnotationError, split
 from spliter.pipeline import (
     Axis,
+    Generic,
     Groups,
     Reduction,
     Rows,
@@ -22,6 +24,7 @@ from spliter.pipeline import (
     options,
     pipeline,
     splittable,
+    unknown,
 )
 from spliter.testing import check_splittable
 
@@ -85,6 +88,113 @@ def test_over_a_split_results_are_those_of_the_plain_program(cuts: list[int]) ->
         found = pipeline(lambda x: norms(x)[0])(parts)
         np.testing.assert_array_equal(np.concatenate(found), norms(VALUES)[0])
         assert pipeline(lambda x: whole(x).sum())(parts) == whole(VALUES).sum()
+
+
+codes_of = {number: number * 10 for number in range(20) if number != 1}
+looked_up = annotated(lambda x: np.array([codes_of[int(each)] for each in x]))
+
+
+def count_digits(x: Any, base: Any) -> Any:
+    found = []
+    for value, by in zip(x, base, strict=True):
+        digits, left = 0, value
+        while left:  # for ever, for a base of 1
+            left //= by
+            digits += 1
+        found.append(digits)
+    return np.array(found)
+
+
+digits = splittable(count_digits, x=ROWS, base=ROWS, returns=ROWS)
+times = splittable(lambda x, y: x * y, x=ROWS, y=ROWS, returns=ROWS)
+negated = splittable(lambda x: np.cumsum(x, axis=0), x=Axis(-1), returns=Axis(-1))
+columns = splittable(lambda x: np.cumsum(x, axis=0), x=Axis(1), returns=Axis(1))
+generic = splittable(lambda x: x + 1, x=Generic("S"), returns=Generic("S"))
+positive = splittable(lambda x: np.array([each for each in x if each > 3]), x=ROWS, returns=unknown)
+listed = splittable(lambda x: [str(each) for each in x], x=ROWS, returns=ROWS)
+counted = np.arange(2, 20)
+
+
+def first_rows_of_filters(x: Any) -> Any:
+    few = looked_up(x[x % 2 == 0])
+    return few, few.max(), looked_up(x[x > 99]).shape, looked_up(x + 0)[::2], listed(x[x > 9])
+
+
+def of_unequal_lengths(x: Any) -> Any:
+    found = times(x[:1] * 1, x)
+    return found, found.shape, found.sum(), times(x[x > 10], x[x > 10] + 1)
+
+
+def beside_filters(x: Any) -> Any:
+    few = x[x > 10]
+    return times(few, x[: len(few)]), times(x[: len(few)], few * 2)
+
+
+def along_axes(x: Any) -> Any:
+    table = np.outer(x[:3], x)
+    found = generic(columns(table))
+    return negated(table) * 2, found, found.shape, found.sum(axis=1)
+
+
+def of_filters(x: Any) -> Any:
+    found = positive(x - 2)
+    return found, found * 2, positive(x * 0 + 2).size, found.sum()
+
+
+def of_loops(x: Any) -> Any:
+    return digits(x, x * 0 + 2), digits(x + 1, x + 0).max()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [first_rows_of_filters, of_unequal_lengths, beside_filters, along_axes, of_filters, of_loops],
+)
+@pytest.mark.parametrize("batch", [4, 100])
+def test_results_of_more_annotations_are_those_of_the_plain_program(
+    body: Callable[..., Any], batch: int
+) -> None:
+    with options(batch=batch):
+        found = pipeline(body)(counted)
+    for each, expected in zip(found, body(counted), strict=True):
+        assert type(each) is type(expected)
+        assert getattr(each, "dtype", None) == getattr(expected, "dtype", None)
+        np.testing.assert_array_equal(each, expected)
+
+
+def test_over_a_split_rows_come_with_numbers() -> None:
+    both = splittable(
+        lambda x: (x * 2, float(x.sum()), None),
+        x=ROWS,
+        returns=(ROWS, Reduction(merge=lambda a, b: a + b), broadcast),
+    )
+
+    def body(x: Any) -> Any:
+        doubled, number, nothing = both(x)
+        return doubled * 2, doubled.sum(), number, nothing, positive(x)
+
+    with options(batch=4), split(np.split(counted, [5, 5, 12])) as parts:
+        found, expected = pipeline(body)(parts), body(counted)
+    assert found[1:4] == expected[1:4]
+    for at in (0, 4):
+        np.testing.assert_array_equal(np.concatenate(found[at]), expected[at])
+
+
+def test_results_of_functions_that_change_their_argument_are_lost_with_it() -> None:
+    change = splittable(lambda x: x.__iadd__(1) * x, x=mut(ROWS), returns=ROWS)
+
+    def fail(x: Any) -> Any:
+        if (x > 9).any():
+            raise ValueError("large")
+        return x
+
+    def body(x: Any) -> Any:
+        found = change(x)
+        with contextlib.suppress(ValueError):
+            float(annotated(fail)(x).sum())
+        return annotated(lambda x: x * 2)(found)
+
+    with options(batch=4), pytest.raises(ValueError, match="large"):
+        pipeline(body)(counted.copy())
 
 
 def test_results_that_differ_from_those_of_one_row_are_refused() -> None:

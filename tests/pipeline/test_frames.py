@@ -139,3 +139,41 @@ def test_frames_before_pandas_3_run_plain() -> None:
         assert pipeline(largest_two)(FRAME) == [9, 5]
     with split([FRAME]) as parts, pytest.raises(InvalidArgumentError, match="pandas 3 or later"):
         pipeline(largest_two)(parts)
+
+
+NULLABLE = pd.DataFrame(
+    {
+        "k": [0, 1, 2] * 4,
+        "n": pd.array([1, None, 2] * 4, dtype="Int64"),
+        "s": pd.array(["a", None, "b"] * 4, dtype="string"),
+    }
+)
+
+
+@pytest.mark.parametrize("column", ["n", "s", "k"])
+def test_sizes_of_groups_have_the_dtype_of_pandas(column: str) -> None:
+    def sizes(frame: Any) -> Any:
+        return frame.groupby("k")[column].size()
+
+    with options(batch=5):
+        pd.testing.assert_series_equal(pipeline(sizes)(NULLABLE), sizes(NULLABLE))
+
+
+def test_counts_of_a_list_of_one_column() -> None:
+    def counts(frame: Any) -> Any:
+        return frame.value_counts(["k"]), frame[["k"]].value_counts()
+
+    with options(batch=5):
+        for found, expected in zip(pipeline(counts)(NULLABLE), counts(NULLABLE), strict=True):
+            pd.testing.assert_series_equal(found, expected)
+
+
+def test_changes_of_a_frame_reach_the_array_that_it_shares() -> None:
+    def change(frame: Any) -> None:
+        for at in range(3):
+            frame.iat[at, 0] = -1.0
+
+    shared = np.zeros((10, 2))
+    with options(batch=5):
+        pipeline(change)(pd.DataFrame(shared, copy=False))
+    np.testing.assert_array_equal(shared[:4, 0], [-1, -1, -1, 0])
