@@ -79,7 +79,7 @@ def _as_for_one_row(value: Any, meta: Meta, name: str) -> Any:
     found = meta_of(value)
     if meta is None or _is_like(found, meta):
         return value
-    if isinstance(meta, ArrayMeta) and isinstance(found, ArrayMeta) and 0 in found.shape:
+    if isinstance(meta, ArrayMeta) and isinstance(value, list | np.ndarray) and not np.size(value):
         return np.empty([extent or 0 for extent in meta.shape], meta.dtype)
     raise AnnotationError(
         f"{name} returned {_described(found, value)} for a batch, and {_described(meta)} for one "
