@@ -89,7 +89,7 @@ class Axis(SplitType):
     def __init__(self, axis: int = 0) -> None:
         if not isinstance(axis, SupportsIndex):
             raise AnnotationError(f"the axis is {axis!r}; pass an int, such as Axis(1)")
-        self.axis = operator.index(axis)
+        self.axis: int = operator.index(axis)
 
     def __eq__(self, other: object) -> bool:
         """Return whether the other one is along the same axis."""
