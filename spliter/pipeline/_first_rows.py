@@ -28,12 +28,13 @@ class AsForOneRow:
     fn : callable
     metas : tuple of Meta
         Of the results; ``None`` for any.
+    checked : tuple of Meta
+        The same, but without extents where another axis may be cut.
     """
 
     fn: Callable[..., Any]
     metas: tuple[Meta, ...]
-    free: tuple[bool, ...]
-    """Which of them may have another shape, as another axis may be cut."""
+    checked: tuple[Meta, ...]
 
     @property
     def __name__(self) -> str:
@@ -43,17 +44,11 @@ class AsForOneRow:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, and check its results."""
         result = self.fn(*args, **kwargs)
-        checked = [
-            meta._replace(shape=(None,) * len(meta.shape))
-            if free and isinstance(meta, ArrayMeta)
-            else meta
-            for meta, free in zip(self.metas, self.free, strict=True)
-        ]
-        if len(checked) == 1:
-            return _as_for_one_row(result, checked[0], self.__name__)
-        if not isinstance(result, tuple | list) or len(result) != len(checked):
+        if len(self.checked) == 1:
+            return _as_for_one_row(result, self.checked[0], self.__name__)
+        if not isinstance(result, tuple | list) or len(result) != len(self.checked):
             return result  # an error that says how many results there are
-        pairs = zip(result, checked, strict=True)
+        pairs = zip(result, self.checked, strict=True)
         return tuple([_as_for_one_row(value, meta, self.__name__) for value, meta in pairs])
 
 
@@ -82,8 +77,9 @@ def _as_for_one_row(value: Any, meta: Meta, name: str) -> Any:
     if isinstance(meta, ArrayMeta) and isinstance(value, list | np.ndarray) and not np.size(value):
         return np.empty([extent or 0 for extent in meta.shape], meta.dtype)
     raise AnnotationError(
-        f"{name} returned {_described(found, value)} for a batch, and {_described(meta)} for one "
-        "row; let it return the same for any rows, or call it outside of the pipeline"
+        f"{name} returned {_described(found, value)} for a batch, and {_described(meta)} when it "
+        "was tried on one row, or on none over a Split; let it return the same dtype and width for "
+        "any rows, or call it outside of the pipeline"
     )
 
 
@@ -215,6 +211,11 @@ def of_length(meta: Meta, kind: SplitType, length: int | None) -> Meta:
         return None
     shape = (*meta.shape[:axis], length, *meta.shape[axis + 1 :])
     return ArrayMeta(shape, meta.dtype, exact=False)
+
+
+def without_extents(meta: Meta) -> Meta:
+    """Return the meta of a result of any extents."""
+    return meta._replace(shape=(None,) * len(meta.shape)) if isinstance(meta, ArrayMeta) else meta
 
 
 def counts_otherwise(kind: SplitType) -> bool:

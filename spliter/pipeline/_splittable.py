@@ -20,6 +20,7 @@ from spliter.pipeline._first_rows import (
     counts_otherwise,
     metas_of_first_rows,
     of_length,
+    without_extents,
 )
 from spliter.pipeline._graph import Call, Graph, Node, Typing, common_graph
 from spliter.pipeline._lazy import Lazy, compute, is_capturable, lazies_in
@@ -259,8 +260,11 @@ class CallTypes:
         elif not any(metas := metas_of_first_rows(call, *cut, over_split=self.over_split)):
             return nothing
         elif not isinstance(call.fn, np.ufunc):
-            is_free = tuple([isinstance(kind, Generic) for kind in self.returns])
-            call.fn = AsForOneRow(call.fn, metas, is_free)
+            checked = [
+                without_extents(meta) if isinstance(kind, Generic) else meta
+                for meta, kind in zip(metas, self.returns, strict=True)
+            ]
+            call.fn = AsForOneRow(call.fn, metas, tuple(checked))
         lengths = {
             _length_of(node, kind, call)
             for node, kind in zip(call.inputs, cut[0], strict=True)
@@ -392,7 +396,10 @@ def _annotated(fn: Callable[..., Any], types: Mapping[str, Any], returns: Any) -
     for kind in types.values():
         _check_type(name, kind.type if isinstance(kind, Mut) else kind)
         if isinstance(kind, Reduction | Groups):
-            raise AnnotationError(f"{name} has an argument of type {kind!r}, which is for results")
+            raise AnnotationError(
+                f"{name} has an argument of type {kind!r}, which is for results; pass Rows() if it "
+                "is cut, or broadcast"
+            )
     for kind in results:
         _check_type(name, kind)
         if isinstance(kind, SplitType) and type(kind).merge is SplitType.merge:

@@ -1,0 +1,105 @@
+"""Changes in place of values over a Split, and what is computed anew after caught errors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spliter import WholeArrayError, split
+from spliter.pipeline import Rows, options, pipeline, splittable
+
+TABLE = np.random.default_rng(2).normal(size=(76, 3))
+
+
+def blocks(whole: Any) -> list[Any]:
+    return np.split(whole, [5, 5, 45, 46])
+
+
+def test_changes_of_a_view_of_a_distributed_array_are_refused() -> None:
+    def body(x: Any) -> Any:
+        column = x[:, 0]
+        column += 1
+        return x * 1
+
+    with pytest.raises(WholeArrayError, match="needs all rows"):
+        pipeline(body)(split([np.ones((2, 2)), np.ones((1, 2))]))
+
+
+def test_rows_of_a_filter_are_assigned_to() -> None:
+    def body(x: Any) -> Any:
+        few = x[x > 0]
+        few[:] = few + 1
+        few **= 2
+        return few
+
+    values = TABLE[:, 0].copy()
+    with options(batch=7), split(blocks(values)) as parts:
+        np.testing.assert_array_equal(np.concatenate(pipeline(body)(parts)), body(values))
+
+
+def fail(x: Any) -> Any:
+    if len(x):
+        raise ValueError("refused")
+    return x
+
+
+failing = splittable(fail, x=Rows(), returns=Rows())
+
+
+def attempt(x: Any) -> None:
+    with contextlib.suppress(ValueError):
+        float(failing(x - 1).max())
+
+
+def with_a_number(x: Any) -> Any:
+    kept = np.clip(x, 0, 2)
+    number = kept.max()
+    attempt(x)
+    kept *= 0.5
+    return kept, number
+
+
+def twice(x: Any) -> Any:
+    one = x + 1
+    two = one * 2
+    attempt(x)
+    one, two = one + 1, two * 2
+    attempt(x)
+    return one, two
+
+
+@pytest.mark.parametrize("body", [with_a_number, twice])
+def test_values_are_computed_anew_after_errors(body: Callable[[Any], Any]) -> None:
+    values = TABLE[:, 0].copy()
+    expected = body(values)
+    with options(batch=7), split(blocks(values)) as parts:
+        for each, whole in zip(pipeline(body)(parts), expected, strict=True):
+            found = np.concatenate(each) if isinstance(each, list) else each
+            np.testing.assert_array_equal(found, whole)
+
+
+def test_rows_of_a_filter_that_are_counted_are_added_to() -> None:
+    def body(x: Any) -> Any:
+        mask = x > 1
+        few = x[mask]
+        assert len(few)
+        few += (x * 2)[mask]
+        return few
+
+    values = TABLE[:, 0].copy()
+    with options(batch=7), split(blocks(values)) as parts:
+        np.testing.assert_array_equal(np.concatenate(pipeline(body)(parts)), body(values))
+
+
+def test_rows_of_another_filter_are_not_assigned() -> None:
+    def body(x: Any) -> Any:
+        few = x[x > 0]
+        few[:] = x[x < 9]
+        return few
+
+    with pytest.raises(WholeArrayError, match="assigned"):
+        pipeline(body)(split(blocks(TABLE[:, 0].copy())))
