@@ -111,16 +111,41 @@ def metas_of_first_rows(
     call : Call
     inputs, outputs : sequence of SplitType
     over_split : bool
-        Whether there are no rows in this process: then for a row of ones, or for none.
+        Whether there are no rows in this process: then for a row of ones, or if it fails for the
+        first row, for which all calls up to there have to run.
     """
+    metas = functools.partial(_metas_of, call, inputs, outputs)
     if over_split:
-        of_ones = _metas_of(call, inputs, outputs, functools.partial(_stand_in, rows=1))
-        return of_ones or _metas_of(call, inputs, outputs, functools.partial(_stand_in, rows=0))
-    if metas := _metas_of(call, inputs, outputs, _FirstRows().of):
-        return metas
-    metas = _metas_of(call, inputs, outputs, functools.partial(_stand_in, rows=0))
+        found = metas(functools.partial(_stand_in, rows=1))
+        if found and all(_tells(each, call) for each in found):
+            return found
+        pairs = zip(call.inputs, inputs, strict=True)
+        rows = [_row_elsewhere(node, kind) for node, kind in pairs]
+        samples = iter(rows)
+        return metas(lambda *_: next(samples)) or metas(functools.partial(_stand_in, rows=0))
+    if found := metas(_FirstRows().of):
+        return found
+    found = metas(functools.partial(_stand_in, rows=0))
     # Of no rows, Python makes arrays of another dtype and shape than of some.
-    return tuple([each if isinstance(each, FrameMeta) else None for each in metas])
+    return tuple([each if isinstance(each, FrameMeta) else None for each in found])
+
+
+def _tells(meta: Meta, call: Call) -> bool:
+    """Return whether a result is as for some rows, though pending frames stand for none."""
+    if not any(isinstance(node.meta, FrameMeta) and node.is_pending for node in call.inputs):
+        return True
+    if not isinstance(meta, FrameMeta):
+        return False
+    dtypes = [meta.empty.dtype] if meta.empty.ndim == 1 else meta.empty.dtypes
+    return "object" not in map(str, dtypes)  # which pandas makes of lists of no values
+
+
+def _row_elsewhere(node: Node, kind: SplitType) -> Any:
+    """Return the first row of a value that tasks have, for which its calls run; or the value."""
+    lazy = node.lazy() if node.lazy else None
+    if lazy is not None and node.is_pending:
+        return lazy._graph.root().first_row(node)
+    return node.data if isinstance(kind, Broadcast) else kind.split(node.data, 0, 1)
 
 
 def _metas_of(

@@ -195,6 +195,12 @@ class Call:
         return f"{self.name} ({self.site})"
 
     @property
+    def keys(self) -> tuple[int | str, ...]:
+        """Position or name of each argument among its inputs."""
+        given: tuple[tuple[Any, Any], ...] = (*enumerate(self.args), *self.kwargs.items())
+        return tuple([key for key, value in given if isinstance(value, Node)])
+
+    @property
     def changes(self) -> bool:
         """Whether it changes an array, or makes a value what another one was before."""
         return bool(self.writes) or any(node.before for _, node in self.live_outputs())
@@ -287,6 +293,10 @@ class Graph:
 
     def check_at_client(self, node: Node) -> None:
         """Raise if a value is not to be had in this process."""
+
+    def first_row(self, node: Node) -> Any:
+        """Return the first row of a value that is elsewhere, or the value."""
+        return node.data
 
     def length_of(self, node: Node) -> int | None:
         """Return the number of rows of a value, if that is known by other means than its meta."""

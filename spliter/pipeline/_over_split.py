@@ -19,7 +19,6 @@ from spliter._errors import AnnotationError, InvalidArgumentError, WholeArrayErr
 from spliter._partition import Partition
 from spliter._results import gather, reduce
 from spliter._split import Split
-from spliter.backend.contents import count_rows
 from spliter.backend.protocols import SupportsExample
 from spliter.pipeline._capture import wrap
 from spliter.pipeline._columns import narrow
@@ -33,10 +32,13 @@ from spliter.pipeline._pass import (
     Pass,
     PassCall,
     Ref,
-    Run,
     Unfinished,
-    combine_runs,
+    combine,
+    example_of_result,
+    first_row_of_result,
     layout_of,
+    partials,
+    rows_of_result,
     run_pass,
 )
 from spliter.pipeline._planner import needed
@@ -120,10 +122,26 @@ class SplitGraph(Graph):
         output = self._output(node)
         with self._undone_if_it_fails():
             counts = [
-                partition.submit(_count_rows, future, output)
+                partition.submit(rows_of_result, future, output)
                 for partition, future in zip(self.partitions, self.futures, strict=True)
             ]
             return int(sum(gather(counts)))
+
+    def first_row(self, node: Node) -> Any:
+        """Return the first row of a value, of the first block that has any."""
+        with self:
+            claim(self)
+            if not self.is_distributed(node):
+                return node.data
+            output = self._output(node)
+            with self._undone_if_it_fails():
+                found = gather(
+                    [
+                        partition.submit(first_row_of_result, future, output)
+                        for partition, future in zip(self.partitions, self.futures, strict=True)
+                    ]
+                )
+        return next((each for each in found if len(each)), found[0])
 
     def evaluate(self) -> bool:
         """Run all pending calls, in as many passes as they need."""
@@ -265,10 +283,10 @@ class SplitGraph(Graph):
         """Combine the partial results of all partitions."""
         kinds = [kind for _, kind in reductions]
         parts = [
-            partition.submit(_partials, future, first)
+            partition.submit(partials, future, first)
             for partition, future in zip(self.partitions, self.futures, strict=True)
         ]
-        (merged,) = gather([reduce(functools.partial(_combine, kinds), parts)])
+        (merged,) = gather([reduce(functools.partial(combine, kinds), parts)])
         for (node, kind), ((_, _, value),) in zip(reductions, merged, strict=True):
             if value is not None:
                 node.finish(value if kind.finish is None else kind.finish(value))
@@ -310,7 +328,7 @@ class SplitGraph(Graph):
         if meta is not None and meta.exact:
             example = meta.empty
         else:
-            first = self.partitions[0].submit(_example_of_result, self.futures[0], output)
+            first = self.partitions[0].submit(example_of_result, self.futures[0], output)
             (example,) = gather([first])
             if isinstance(example, str):
                 raise AnnotationError(
@@ -342,39 +360,24 @@ def _sent(
         if isinstance(kind, Reduction):
             fn = kind.partial or fn
             annotation = Unfinished(
-                call.annotation, annotation.scratch, len(outputs), kind.takes_start, has_rows
+                call.annotation,
+                annotation.scratch,
+                len(outputs),
+                kind.takes_start,
+                has_rows,
+                _rows_in(call, typing) if typing.is_checked and not has_rows else None,
             )
     return PassCall(fn, args, kwargs, annotation, call.errstate, tuple(outputs), into)
 
 
+def _rows_in(call: Call, typing: Typing) -> int | str | None:
+    """Return the position or name of an argument with rows."""
+    pairs = zip(call.keys, typing.inputs, strict=False)
+    return next((key for key, kind in pairs if not isinstance(kind, Broadcast)), None)
+
+
 def _merged(kind: SplitType, one: Any, other: Any) -> Any:
     return kind.merge([one, other])
-
-
-def _partials(partition: Partition, result: tuple[Any, ...], first: int) -> Any:
-    """Return the partial results of a pass; runs where they are."""
-    return result[first:]
-
-
-def _count_rows(partition: Partition, result: tuple[Any, ...], output: int) -> int:
-    """Return the number of rows of a result of a pass; runs where it is."""
-    return sum(map(count_rows, result[output]))
-
-
-def _example_of_result(partition: Partition, result: tuple[Any, ...], output: int) -> Any:
-    """Return no rows of a result of a pass, or its type if it has none; runs where it is."""
-    block = result[output][0]
-    return block[:0] if getattr(block, "ndim", 0) else type(block).__name__
-
-
-def _combine(
-    kinds: Sequence[Reduction], one: Sequence[list[Run]], other: Sequence[list[Run]]
-) -> list[list[Run]]:
-    """Combine the partial results of the blocks of two partitions."""
-    return [
-        combine_runs(kind, (*runs, *others))
-        for kind, runs, others in zip(kinds, one, other, strict=True)
-    ]
 
 
 def _rows_of_split() -> None:

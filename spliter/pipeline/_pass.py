@@ -7,7 +7,7 @@ result for each value that stays at the partition and for each that is combined.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -89,6 +89,8 @@ class Unfinished:
     takes_start: bool
     has_rows: bool
     """Whether another result has rows."""
+    key: int | str | None
+    """Position or name of an argument, without whose rows the function is not called."""
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Any:
         """Return the typings of the reduction, without its last step."""
@@ -99,7 +101,7 @@ class Unfinished:
             outputs = [
                 Reduction(
                     None,
-                    kind.merge_two,
+                    functools.partial(_merge_found, kind.merge_two),
                     takes_start=kind.takes_start,
                     commutative=kind.commutative,
                 )
@@ -225,6 +227,9 @@ def _run_block(spec: Pass, values: dict[int, Any], start: int, *, has_rows: bool
                 continue
             if each.annotation.takes_start:
                 fn = functools.partial(_at, start, fn)
+            if each.annotation.key is not None:
+                nothing = (None,) * each.annotation.outputs
+                fn = functools.partial(_unless_empty, fn, each.annotation.key, nothing)
         args = tuple(map(filled, each.args))
         kwargs = {name: filled(value) for name, value in each.kwargs.items()}
         call = Call(fn, args, kwargs, each.annotation, into=filled(each.into))
@@ -242,3 +247,51 @@ def _run_block(spec: Pass, values: dict[int, Any], start: int, *, has_rows: bool
 def _at(first: int, partial: Any, *args: Any, start: int = 0, **kwargs: Any) -> Any:
     """Call the first step of a reduction on a batch of the block that begins at a row."""
     return partial(*args, start=first + start, **kwargs)
+
+
+def _unless_empty(
+    fn: Callable[..., Any], key: int | str, nothing: tuple[None, ...], /, *args: Any, **kwargs: Any
+) -> Any:
+    """Call the first step of a reduction; return nothing of no rows, which a filter may leave."""
+    if count_rows(args[key] if isinstance(key, int) else kwargs[key]):
+        return fn(*args, **kwargs)
+    return nothing if len(nothing) > 1 else None
+
+
+def _merge_found(merge: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
+    """Combine two partial results, unless one of them is of no rows."""
+    if one is None or other is None:
+        return other if one is None else one
+    return merge(one, other)
+
+
+def partials(partition: Partition, result: tuple[Any, ...], first: int) -> Any:
+    """Return the partial results of a pass; runs where they are."""
+    return result[first:]
+
+
+def rows_of_result(partition: Partition, result: tuple[Any, ...], output: int) -> int:
+    """Return the number of rows of a result of a pass; runs where it is."""
+    return sum(map(count_rows, result[output]))
+
+
+def first_row_of_result(partition: Partition, result: tuple[Any, ...], output: int) -> Any:
+    """Return the first row of a result of a pass, of the first block that has any."""
+    blocks = result[output]
+    return next((each for each in blocks if len(each)), blocks[0])[:1]
+
+
+def example_of_result(partition: Partition, result: tuple[Any, ...], output: int) -> Any:
+    """Return no rows of a result of a pass, or its type if it has none; runs where it is."""
+    block = result[output][0]
+    return block[:0] if getattr(block, "ndim", 0) else type(block).__name__
+
+
+def combine(
+    kinds: Sequence[Reduction], one: Sequence[list[Run]], other: Sequence[list[Run]]
+) -> list[list[Run]]:
+    """Combine the partial results of the blocks of two partitions."""
+    return [
+        combine_runs(kind, (*runs, *others))
+        for kind, runs, others in zip(kinds, one, other, strict=True)
+    ]

@@ -212,9 +212,7 @@ class CallTypes:
         self, call: Call, inputs: Sequence[SplitType], outputs: Sequence[SplitType]
     ) -> Callable[..., Any] | None:
         """Return the function with a check, if the rows of a batch are counted in its pieces."""
-        given: tuple[tuple[Any, Any], ...] = (*enumerate(call.args), *call.kwargs.items())
-        keys = [key for key, value in given if isinstance(value, Node)]
-        for key, kind in zip(keys, inputs, strict=True):
+        for key, kind in zip(call.keys, inputs, strict=True):
             if isinstance(kind, Unknown):
                 return Checked(call.fn, key, tuple(each == kind for each in outputs))
         return None
@@ -254,6 +252,8 @@ class CallTypes:
         cut = self._cut(call, (None,) * len(call.inputs))
         if self.direct or call.writes or cut is None:
             return nothing
+        if not any(isinstance(kind, Axis | Unknown) for kind in cut[1]):
+            return nothing  # of what combines rows, nothing follows from one
         sent = call.fn.fn if isinstance(call.fn, Checked) else call.fn
         if isinstance(sent, AsForOneRow):  # in a task of a Split
             metas = sent.metas
