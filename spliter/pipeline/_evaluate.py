@@ -6,10 +6,16 @@ import contextvars
 import operator
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, Final, cast
 
-from spliter._errors import AnnotationError, ForkedError, InvalidArgumentError, SplIterError
+from spliter._errors import (
+    AlignmentError,
+    AnnotationError,
+    ForkedError,
+    InvalidArgumentError,
+    SplIterError,
+)
 from spliter.pipeline._columns import narrow
 from spliter.pipeline._graph import RUNNING, Call, Graph, Node
 from spliter.pipeline._options import CURRENT, Options
@@ -19,6 +25,7 @@ from spliter.pipeline._results import check_nothing, collector_for
 from spliter.pipeline._runner import Failure, run_batches
 from spliter.pipeline._site import Site
 from spliter.pipeline._stages import Plan, Stage
+from spliter.pipeline._types import NoRowsError
 from spliter.pipeline._warnings import WarningRecorder
 
 TRACE: Final[contextvars.ContextVar[list[tuple[str, Plan]] | None]] = contextvars.ContextVar(
@@ -280,7 +287,10 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
     for call, _ in stage.calls:
         call.has_run = call not in stage.remade and call not in failed
     for call in sorted(failed, key=operator.attrgetter("number"))[:1]:
-        raise cast(Exception, call.error)
+        found = cast(Exception, call.error)
+        if not isinstance(found, NoRowsError):
+            raise found
+        _handle(Failure(found, call, 0, program.length), stage, recorder)
 
 
 def _handle(failure: Failure, stage: Stage, recorder: WarningRecorder) -> None:
@@ -289,7 +299,8 @@ def _handle(failure: Failure, stage: Stage, recorder: WarningRecorder) -> None:
         if call.number <= failure.call.number:
             call.error = failure.error
     failure.call.error = failure.error
-    if isinstance(failure.error, SplIterError):
+    # Of unequal pieces, the whole values may be equal.
+    if isinstance(failure.error, SplIterError) and not isinstance(failure.error, AlignmentError):
         raise failure.error from failure.error.__cause__
     if (failures := FAILURES.get()) is not None:
         failures.append(failure)
@@ -320,7 +331,6 @@ def run_whole(
     calls: Sequence[Call],
     recorder: WarningRecorder,
     last_read: Set[Node] = frozenset(),
-    value_of: Callable[[Node], Any] = operator.attrgetter("data"),
 ) -> None:
     """Run calls one after the other on whole values.
 
@@ -331,12 +341,10 @@ def run_whole(
     recorder : WarningRecorder
     last_read : set of Node
         Values to free after their last use.
-    value_of : callable, optional
-        Returns the value of an input; by default its data.
     """
     last_of = {node: call for call in calls for node in call.inputs}
     for call in calls:
-        args, kwargs = call.filled(value_of)
+        args, kwargs = call.filled(operator.attrgetter("data"))
         if (out := _target(call)) is not None:
             kwargs["out"] = out
         call.has_run = bool(call.writes)

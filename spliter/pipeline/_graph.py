@@ -15,7 +15,7 @@ import contextvars
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -294,9 +294,13 @@ class Graph:
     def check_at_client(self, node: Node) -> None:
         """Raise if a value is not to be had in this process."""
 
-    def first_row(self, node: Node) -> Any:
-        """Return the first row of a value that is elsewhere, or the value."""
-        return node.data
+    def first_row_of_argument(self, node: Node) -> Any:
+        """Return the first row of an argument that is elsewhere; ``None`` for other values."""
+        return None
+
+    def first_rows(self, nodes: Sequence[Node]) -> list[Any] | None:
+        """Return the first row of each of some values that are elsewhere, or nothing."""
+        return None
 
     def length_of(self, node: Node) -> int | None:
         """Return the number of rows of a value, if that is known by other means than its meta."""

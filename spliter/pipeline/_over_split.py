@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from spliter._errors import AnnotationError, InvalidArgumentError, WholeArrayError
-from spliter._partition import Partition
 from spliter._results import gather, reduce
 from spliter._split import Split
 from spliter.backend.protocols import SupportsExample
@@ -35,15 +34,25 @@ from spliter.pipeline._pass import (
     Unfinished,
     combine,
     example_of_result,
+    first_row,
     first_row_of_result,
     layout_of,
+    no_rows,
     partials,
     rows_of_result,
     run_pass,
 )
 from spliter.pipeline._planner import needed
 from spliter.pipeline._site import Site
-from spliter.pipeline._types import Broadcast, Groups, Reduction, SplitType, Unknown
+from spliter.pipeline._types import (
+    NOTHING,
+    Broadcast,
+    Groups,
+    Reduction,
+    SplitType,
+    Unknown,
+    first_step,
+)
 from spliter.pipeline._warnings import WarningRecorder
 
 ROWS = Unknown(-1)
@@ -74,6 +83,8 @@ class SplitGraph(Graph):
         self.sound: tuple[list[Any], tuple[Node, ...], dict[Node, SplitType]]
         """What tasks have made that have succeeded."""
         self.sound = self.futures, self.carried, {**self.kinds}
+        self.row: tuple[Any, ...] | None = None
+        """The first row of each member, once it is known."""
         self.unsure: list[Call] = []
         """Calls of passes since then, which are not awaited."""
 
@@ -101,6 +112,7 @@ class SplitGraph(Graph):
             claim(self)
             if not self.is_distributed(node):
                 return
+            self.settle()  # an error of a task says more
         raise WholeArrayError(
             f"{Site.of_caller()} needs all rows of a value over {self.split!r} in the client's "
             f"memory, about {self.split.nbytes} bytes; reduce it first, return it and use the "
@@ -127,20 +139,28 @@ class SplitGraph(Graph):
             ]
             return int(sum(gather(counts)))
 
-    def first_row(self, node: Node) -> Any:
-        """Return the first row of a value, of the first block that has any."""
+    def first_row_of_argument(self, node: Node) -> Any:
+        """Return the first row of a collection, of the first block that has any."""
+        if node not in self.members:
+            return None
+        partitions = iter(self.partitions)
+        while self.row is None and (partition := next(partitions, None)) is not None:
+            (self.row,) = gather([partition.submit(first_row)])
+        return self.row and self.row[self.members.index(node)]
+
+    def first_rows(self, nodes: Sequence[Node]) -> list[Any] | None:
+        """Return the first row of each of some values, for which tasks run their calls."""
         with self:
             claim(self)
-            if not self.is_distributed(node):
-                return node.data
-            output = self._output(node)
-            with self._undone_if_it_fails():
-                found = gather(
-                    [
-                        partition.submit(first_row_of_result, future, output)
-                        for partition, future in zip(self.partitions, self.futures, strict=True)
-                    ]
-                )
+            return [self._first_row(each) for each in nodes]
+
+    def _first_row(self, node: Node) -> Any:
+        if not self.is_distributed(node):
+            return node.data
+        output = self._output(node)
+        pairs = zip(self.partitions, self.futures, strict=True)
+        with self._undone_if_it_fails():
+            found = gather([each.submit(first_row_of_result, made, output) for each, made in pairs])
         return next((each for each in found if len(each)), found[0])
 
     def evaluate(self) -> bool:
@@ -288,13 +308,8 @@ class SplitGraph(Graph):
         ]
         (merged,) = gather([reduce(functools.partial(combine, kinds), parts)])
         for (node, kind), ((_, _, value),) in zip(reductions, merged, strict=True):
-            if value is not None:
+            if value is not NOTHING:
                 node.finish(value if kind.finish is None else kind.finish(value))
-            elif (
-                node.call is not None
-                and self.kinds.keys() & dict(node.call.live_outputs()).values()
-            ):
-                node.finish(None)  # beside results with rows
             elif node.call is not None:
                 self._run_on_no_rows(node.call)
 
@@ -304,11 +319,14 @@ class SplitGraph(Graph):
             raise InvalidArgumentError(
                 f"{call.place} over {self.split!r} has no rows; pass a collection with rows"
             )
-        run_whole(
-            [call],
-            self.recorder,
-            value_of=lambda node: cast(Any, node.meta).empty if node in self.kinds else node.data,
+        args, kwargs = call.filled(
+            lambda node: cast(Any, node.meta).empty if node in self.kinds else node.data
         )
+        with self.recorder.errstate(call.errstate, lambda: call):
+            result = call.fn(*args, **kwargs)
+        for at, node in call.live_outputs():
+            if node not in self.kinds:
+                node.finish(result[at] if len(call.outputs) > 1 else result)
 
     def _output(self, node: Node) -> int:
         """Return the number of a value among the results of the passes."""
@@ -353,27 +371,15 @@ def _sent(
     for _, node in call.live_outputs():
         numbers.setdefault(node, len(numbers))
     outputs = [None if (made := each()) is None else numbers[made] for each in call.outputs]
-    fn = (typing.is_checked and typing.fn) or call.fn
+    fn = (typing.is_checked and typing.fn) or first_step(call.fn, typing.outputs)
     annotation: Any = call.annotation
     has_rows = not all(isinstance(kind, COMBINED) for kind in typing.outputs)
     for kind in typing.outputs:
         if isinstance(kind, Reduction):
-            fn = kind.partial or fn
             annotation = Unfinished(
-                call.annotation,
-                annotation.scratch,
-                len(outputs),
-                kind.takes_start,
-                has_rows,
-                _rows_in(call, typing) if typing.is_checked and not has_rows else None,
+                call.annotation, annotation.scratch, len(outputs), kind.takes_start, has_rows
             )
     return PassCall(fn, args, kwargs, annotation, call.errstate, tuple(outputs), into)
-
-
-def _rows_in(call: Call, typing: Typing) -> int | str | None:
-    """Return the position or name of an argument with rows."""
-    pairs = zip(call.keys, typing.inputs, strict=False)
-    return next((key for key, kind in pairs if not isinstance(kind, Broadcast)), None)
 
 
 def _merged(kind: SplitType, one: Any, other: Any) -> Any:
@@ -389,14 +395,8 @@ def _examples(split: Split) -> tuple[Any, ...]:
     blocks = split._blocks
     example = blocks.example() if isinstance(blocks, SupportsExample) else None
     if example is None:
-        (example,) = gather([split[0].submit(_first_rows)])
+        (example,) = gather([split[0].submit(no_rows)])
     return example if isinstance(example, tuple) else (example,)
-
-
-def _first_rows(partition: Partition) -> Any:
-    """Return no rows of the first block; runs at its location."""
-    block = next(iter(partition))
-    return tuple(each[:0] for each in block) if isinstance(block, tuple) else block[:0]
 
 
 def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

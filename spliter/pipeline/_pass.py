@@ -18,7 +18,7 @@ from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._graph import Call, Graph, Node, Typing
 from spliter.pipeline._lazy import Lazy
 from spliter.pipeline._options import CURRENT, Options
-from spliter.pipeline._types import Reduction, SplitType
+from spliter.pipeline._types import NOTHING, Reduction, SplitType
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,19 @@ class Pass:
 
 
 class Run(NamedTuple):
-    """The partial result of blocks that follow each other; ``None`` if they have no rows."""
+    """The partial result of blocks that follow each other; ``NOTHING`` if they have no rows."""
 
     first: int
     last: int
     partial: Any
+
+
+class Partial(Reduction):
+    """A reduction whose result is the partial one."""
+
+    def merge(self, pieces: Sequence[Any]) -> Any:
+        """Combine partial results."""
+        return self.combine(pieces)
 
 
 @dataclass(frozen=True)
@@ -89,8 +97,6 @@ class Unfinished:
     takes_start: bool
     has_rows: bool
     """Whether another result has rows."""
-    key: int | str | None
-    """Position or name of an argument, without whose rows the function is not called."""
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Any:
         """Return the typings of the reduction, without its last step."""
@@ -99,9 +105,9 @@ class Unfinished:
             if len(kinds) < len(typing.outputs):
                 continue  # it cuts along another axis, and partial results have no axes
             outputs = [
-                Reduction(
+                Partial(
                     None,
-                    functools.partial(_merge_found, kind.merge_two),
+                    kind.merge_two,
                     takes_start=kind.takes_start,
                     commutative=kind.commutative,
                 )
@@ -138,7 +144,7 @@ def run_pass(partition: Partition, spec: Pass, options: Options, carried: Any = 
     token = CURRENT.set(replace(options, threads=1) if options.threads == "auto" else options)
     try:
         for number, (index, block) in enumerate(partition.items()):
-            members = block if isinstance(block, tuple) else (block,)
+            members = _members(block)
             _check_layouts(members, spec.layouts, index)
             values = spec.wholes | dict(zip(spec.members, members, strict=True))
             kept_before = zip(spec.carried, carried or (), strict=False)
@@ -148,7 +154,7 @@ def run_pass(partition: Partition, spec: Pass, options: Options, carried: Any = 
             for kept, at in zip(rows, spec.rows, strict=True):
                 kept.append(found[at])
             for parts, (at, _) in zip(partials, spec.reductions, strict=True):
-                parts.append(Run(index[0], index[0], found.get(at)))
+                parts.append(Run(index[0], index[0], found.get(at, NOTHING)))
     finally:
         CURRENT.reset(token)
     kinds = [kind for _, kind in spec.reductions]
@@ -205,8 +211,8 @@ def combine_runs(kind: Reduction, runs: Iterable[Run]) -> list[Run]:
         if before is None or not (kind.commutative or before.last + 1 == run.first):
             combined.append(run)
         else:
-            parts = [each.partial for each in (before, run) if each.partial is not None]
-            combined[-1] = Run(before.first, run.last, kind.combine(parts) if parts else None)
+            partial = kind.combine([before.partial, run.partial])
+            combined[-1] = Run(before.first, run.last, partial)
     return combined
 
 
@@ -227,9 +233,6 @@ def _run_block(spec: Pass, values: dict[int, Any], start: int, *, has_rows: bool
                 continue
             if each.annotation.takes_start:
                 fn = functools.partial(_at, start, fn)
-            if each.annotation.key is not None:
-                nothing = (None,) * each.annotation.outputs
-                fn = functools.partial(_unless_empty, fn, each.annotation.key, nothing)
         args = tuple(map(filled, each.args))
         kwargs = {name: filled(value) for name, value in each.kwargs.items()}
         call = Call(fn, args, kwargs, each.annotation, into=filled(each.into))
@@ -247,22 +250,6 @@ def _run_block(spec: Pass, values: dict[int, Any], start: int, *, has_rows: bool
 def _at(first: int, partial: Any, *args: Any, start: int = 0, **kwargs: Any) -> Any:
     """Call the first step of a reduction on a batch of the block that begins at a row."""
     return partial(*args, start=first + start, **kwargs)
-
-
-def _unless_empty(
-    fn: Callable[..., Any], key: int | str, nothing: tuple[None, ...], /, *args: Any, **kwargs: Any
-) -> Any:
-    """Call the first step of a reduction; return nothing of no rows, which a filter may leave."""
-    if count_rows(args[key] if isinstance(key, int) else kwargs[key]):
-        return fn(*args, **kwargs)
-    return nothing if len(nothing) > 1 else None
-
-
-def _merge_found(merge: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
-    """Combine two partial results, unless one of them is of no rows."""
-    if one is None or other is None:
-        return other if one is None else one
-    return merge(one, other)
 
 
 def partials(partition: Partition, result: tuple[Any, ...], first: int) -> Any:
@@ -283,7 +270,8 @@ def first_row_of_result(partition: Partition, result: tuple[Any, ...], output: i
 
 def example_of_result(partition: Partition, result: tuple[Any, ...], output: int) -> Any:
     """Return no rows of a result of a pass, or its type if it has none; runs where it is."""
-    block = result[output][0]
+    blocks = result[output]
+    block = next((each for each in blocks if getattr(each, "size", 0)), blocks[0])
     return block[:0] if getattr(block, "ndim", 0) else type(block).__name__
 
 
@@ -295,3 +283,19 @@ def combine(
         combine_runs(kind, (*runs, *others))
         for kind, runs, others in zip(kinds, one, other, strict=True)
     ]
+
+
+def no_rows(partition: Partition) -> tuple[Any, ...]:
+    """Return no rows of each member, of the first block; runs at its location."""
+    return tuple(each[:0] for each in _members(next(iter(partition))))
+
+
+def first_row(partition: Partition) -> tuple[Any, ...] | None:
+    """Return the first row of each member, or nothing; runs at their location."""
+    blocks = (_members(block) for block in partition)
+    return next((tuple(each[:1] for each in block) for block in blocks if len(block[0])), None)
+
+
+def _members(block: Any) -> tuple[Any, ...]:
+    """Return the blocks of aligned collections."""
+    return block if isinstance(block, tuple) else (block,)

@@ -22,6 +22,7 @@ from spliter.pipeline._types import (
     Reduction,
     SplitType,
     Unknown,
+    first_step,
     item_nbytes,
 )
 
@@ -267,10 +268,9 @@ class _Compiler:
             if call.into is not None and ("where" in call.kwargs or not outs):
                 preset = self._input(call.into, kinds)
         results = outs or tuple([self._register() for _ in call.outputs])
-        fn, takes_start = typing.fn or call.fn, False
+        fn, takes_start = typing.fn or first_step(call.fn, typing.outputs), False
         for kind in typing.outputs:
-            if isinstance(kind, Reduction):
-                fn, takes_start = kind.partial or fn, kind.takes_start
+            takes_start |= isinstance(kind, Reduction) and kind.takes_start
         for number, node in live:
             self.at[node] = results[number]
             if not outs:

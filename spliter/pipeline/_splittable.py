@@ -13,19 +13,17 @@ import numpy as np
 
 from spliter._errors import AnnotationError
 from spliter._task_checks import check_task_function, name_of
-from spliter.backend.contents import count_rows
 from spliter.pipeline._capture import capture, plain
+from spliter.pipeline._checked import AsForOneRow, OnRows
 from spliter.pipeline._first_rows import (
-    AsForOneRow,
     counts_otherwise,
-    metas_of_first_rows,
+    metas_of_first_row,
     of_length,
     without_extents,
 )
 from spliter.pipeline._graph import Call, Graph, Node, Typing, common_graph
 from spliter.pipeline._lazy import Lazy, compute, is_capturable, lazies_in
 from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta
-from spliter.pipeline._results import check_length
 from spliter.pipeline._types import (
     AnyType,
     Axis,
@@ -38,6 +36,7 @@ from spliter.pipeline._types import (
     SplitType,
     Unknown,
     broadcast,
+    first_step,
 )
 
 DEFAULT: Final = Rows()
@@ -90,8 +89,7 @@ class Annotated:
             writes += nodes if isinstance(kind, Mut) else []
         if lazies_in((bound.args, bound.kwargs)):  # inside of lists, which are not cut
             return plain(self.fn, args, kwargs)
-        over_split = type(graph) is not Graph
-        annotation = CallTypes(tuple(types), self.returns, not found, over_split)
+        annotation = CallTypes(tuple(types), self.returns, not found)
         return capture(self.fn, bound.args, bound.kwargs, annotation, tuple(writes), graph=graph)
 
 
@@ -140,39 +138,6 @@ def _as_node(value: Any, kind: AnyType, graph: Graph) -> Any:
 
 
 @dataclass(frozen=True)
-class Checked:
-    """A function whose results must have the rows of an argument.
-
-    Parameters
-    ----------
-    fn : callable
-    key : int or str
-        Position or name of the argument.
-    has_rows : tuple of bool
-        For each result.
-    """
-
-    fn: Callable[..., Any]
-    key: int | str
-    has_rows: tuple[bool, ...]
-
-    @property
-    def __name__(self) -> str:
-        """Name of the function."""
-        return str(getattr(self.fn, "__name__", self.fn))
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function, and check its results."""
-        result = self.fn(*args, **kwargs)
-        expected = count_rows(args[self.key] if isinstance(self.key, int) else kwargs[self.key])
-        several = len(self.has_rows) > 1 and isinstance(result, tuple | list)
-        for value, has_rows in zip(result if several else (result,), self.has_rows, strict=False):
-            if has_rows:
-                check_length(DEFAULT, value, expected, self.__name__)
-        return result
-
-
-@dataclass(frozen=True)
 class CallTypes:
     """Annotation of one call: the types of its inputs, in their order, and of its results."""
 
@@ -181,9 +146,6 @@ class CallTypes:
 
     direct: bool = False
     """Whether no call follows, so that nothing need be known of the results."""
-
-    over_split: bool = False
-    """Whether the program does not get the results, so that their shape must be known."""
 
     scratch = False
 
@@ -212,10 +174,14 @@ class CallTypes:
         self, call: Call, inputs: Sequence[SplitType], outputs: Sequence[SplitType]
     ) -> Callable[..., Any] | None:
         """Return the function with a check, if the rows of a batch are counted in its pieces."""
-        for key, kind in zip(call.keys, inputs, strict=True):
-            if isinstance(kind, Unknown):
-                return Checked(call.fn, key, tuple(each == kind for each in outputs))
-        return None
+        pairs = zip(call.keys, inputs, strict=True)
+        of_rows = {key: kind for key, kind in pairs if isinstance(kind, Unknown)}
+        if not of_rows or isinstance(call.fn, OnRows):
+            return None
+        nothing: tuple[Meta, ...] = (None,) * len(outputs)
+        metas = call.fn.metas if isinstance(call.fn, AsForOneRow) else nothing
+        has_rows = tuple(each in of_rows.values() for each in outputs)
+        return OnRows(first_step(call.fn, outputs), (*of_rows,), (*outputs,), metas, has_rows)
 
     def _cut(
         self, call: Call, known: tuple[SplitType | None, ...]
@@ -228,6 +194,9 @@ class CallTypes:
         ]
         tokens = {kind for kind in known if isinstance(kind, Unknown)}
         if len(tokens) > 1:
+            return None
+        has_positions = all(token.has_positions for token in tokens)
+        if not has_positions and any(getattr(kind, "takes_start", False) for kind in self.returns):
             return None
         outputs = [_concrete(kind, generics, None) for kind in self.returns]
         for token in tokens:
@@ -254,10 +223,9 @@ class CallTypes:
             return nothing
         if not any(isinstance(kind, Axis | Unknown) for kind in cut[1]):
             return nothing  # of what combines rows, nothing follows from one
-        sent = call.fn.fn if isinstance(call.fn, Checked) else call.fn
-        if isinstance(sent, AsForOneRow):  # in a task of a Split
-            metas = sent.metas
-        elif not any(metas := metas_of_first_rows(call, *cut, over_split=self.over_split)):
+        if isinstance(call.fn, OnRows):  # in a task of a Split
+            metas = call.fn.metas
+        elif not any(metas := metas_of_first_row(call, *cut)):
             return nothing
         elif not isinstance(call.fn, np.ufunc):
             checked = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import math
 import operator
@@ -184,7 +185,7 @@ class Unknown(SplitType):
 
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Concatenate pieces."""
-        return concatenate(_with_items(pieces))
+        return axis(0).merge(pieces)
 
     def __repr__(self) -> str:
         """Return the public name."""
@@ -192,8 +193,12 @@ class Unknown(SplitType):
 
 
 def _with_items(pieces: Sequence[Any], axis: int = 0) -> Sequence[Any]:
-    """Return pieces without empty arrays, unless all are: Python may give them another dtype."""
-    kept = [each for each in pieces if type(each) is not np.ndarray or np.shape(each)[axis]]
+    """Return pieces without empty arrays and frames, unless all are: they may have other dtypes."""
+    kept = [
+        each
+        for each in pieces
+        if not (type(each) is np.ndarray or hasattr(type(each), "iloc")) or each.shape[axis]
+    ]
     return kept or pieces
 
 
@@ -215,6 +220,19 @@ class Mut:
     """An argument that the function changes in place. Use ``mut``."""
 
     type: SplitType | Generic
+
+
+class Nothing(enum.Enum):
+    """What stands for the partial result of no rows, as ``None`` may be that of some."""
+
+    OF_NO_ROWS = 0
+
+
+NOTHING: Final = Nothing.OF_NO_ROWS
+
+
+class NoRowsError(Exception):
+    """There are no rows at all, of which a function must make its result."""
 
 
 @dataclass(frozen=True)
@@ -277,18 +295,26 @@ class Reduction(SplitType):
 
     def combine(self, pieces: Sequence[Any]) -> Any:
         """Combine partial results pairwise, in order; not finished."""
-        level = list(pieces)
+        level = [each for each in pieces if each is not NOTHING]
         while len(level) > 1:
             level = [
                 self.merge_two(*pair) if len(pair) == 2 else pair[0]
                 for pair in (level[at : at + 2] for at in range(0, len(level), 2))
             ]
-        return level[0]
+        return level[0] if level else NOTHING
 
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Combine partial results and finish."""
         last = self.combine(pieces)
+        if last is NOTHING:
+            raise NoRowsError
         return last if self.finish is None else self.finish(last)
+
+
+def first_step(fn: Callable[..., Any], outputs: Sequence[SplitType]) -> Callable[..., Any]:
+    """Return what is called with a piece in place of a function with some results."""
+    partials = [kind.partial for kind in outputs if isinstance(kind, Reduction)]
+    return next(filter(None, partials), fn)
 
 
 @dataclass(frozen=True)
@@ -306,7 +332,10 @@ class Groups(SplitType):
 
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Combine rows of equal keys; keys are sorted, as pandas does by default."""
-        joined = concatenate(pieces)
+        pieces = [each for each in pieces if each is not NOTHING]
+        if not pieces:
+            raise NoRowsError
+        joined = concatenate(_with_items(pieces))
         levels = list(range(joined.index.nlevels))
         level = levels if len(levels) > 1 else 0
         grouped = joined.groupby(level=level, dropna=False, observed=True)
