@@ -22,6 +22,7 @@ from spliter.pipeline._capture import (
     capture,
     graph_of,
     in_place,
+    known,
     plain,
     plain_into,
     rewrapped,
@@ -353,6 +354,7 @@ def _in_place(name: str) -> Callable[[LazyArray, Any], Any]:
     evaluating = in_place(name)
 
     def change(self: LazyArray, other: Any) -> Any:
+        other = known(other)
         # Its ufunc takes the vectors that `@=` refuses; sparse arrays and series are the result.
         if name == "matmul" or not (type(other) in _USUAL or is_operand(other)):
             return evaluating(self, other)

@@ -57,24 +57,30 @@ class LazyObject(Lazy):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, Lazy) and isinstance(key._node.meta, FrameMeta):
             return capture(operator.getitem, (self, key), {}, WHOLE)
+        if isinstance(found := known(self), Lazy) and found._node.is_pending:  # over a Split
+            return operator.getitem(found, key)
         return plain(operator.getitem, (self, key), {})
+
+    def __len__(self) -> int:
+        found = known(self)
+        return super().__len__() if isinstance(found, LazyObject) else len(found)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         plain(operator.setitem, (self, key, value), {})
 
     def __getattr__(self, name: str) -> Any:
         """Evaluate, and return an attribute, as of what the value turns out to be."""
-        known = self if name.startswith("__") else _known(self)
-        if isinstance(known, LazyObject):
+        found = self if name.startswith("__") else known(self)
+        if isinstance(found, LazyObject):
             return super().__getattr__(name)
-        return getattr(known, name)
+        return getattr(found, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Evaluate, and set an attribute."""
         if name in ("_node", "_graph"):
             super().__setattr__(name, value)
         else:
-            setattr(_known(self), name, computed(value))
+            setattr(known(self), name, computed(value))
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Evaluate, and call a function of NumPy or capture it for another argument."""
@@ -158,23 +164,27 @@ def run_known(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     If another argument is lazy then, the call may be captured.
     """
     graph = graph_of(args, kwargs)
-    args = tuple([_known(each) for each in args])
-    kwargs = {name: _known(each) for name, each in kwargs.items()}
+    args = tuple([known(each) for each in args])
+    kwargs = {name: known(each) for name, each in kwargs.items()}
     if any(isinstance(each, Lazy) for each in (*args, *kwargs.values())):
         return fn(*args, **kwargs)
     return rewrapped(fn(*computed(args), **computed(kwargs)), graph)
 
 
-def _known(value: Any) -> Any:
+def known(value: Any) -> Any:
     """Evaluate a value of which nothing is known; return one of the class that it turns out to be.
 
     Once evaluated, an array or a number is not evaluated again: changes of it may be pending.
     """
     if type(value) is not LazyObject:
         return value
-    if value._node.is_pending:
-        compute(value)
+    if value._node.is_pending and value._node.meta is None:
+        value._graph.root().learn(value._node)
+        if value._node.meta is None:
+            compute(value)
     data = value._node.data
+    if value._node.is_pending:  # over a Split
+        return wrap(value._node, value._graph.root())
     if is_capturable(data) or (isinstance(data, np.generic) and data.dtype.kind in DTYPES):
         return wrap(value._node, value._graph.root())
     return compute(value)

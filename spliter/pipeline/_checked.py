@@ -41,31 +41,33 @@ class AsForOneRow(Checking):
         Of the results; ``None`` for any.
     checked : tuple of Meta
         The same, but without extents where another axis may be cut.
+    empties : tuple
+        Results of no rows; ``None`` for any.
     """
 
     fn: Callable[..., Any]
     metas: tuple[Meta, ...]
     checked: tuple[Meta, ...]
+    empties: tuple[Any, ...]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, and check its results."""
         result = self.fn(*args, **kwargs)
         if len(self.checked) == 1:
-            return self._as_for_one_row(result, self.checked[0])
+            return self._as_for_one_row(result, self.checked[0], self.empties[0])
         if not isinstance(result, tuple | list) or len(result) != len(self.checked):
             return result  # an error that says how many results there are
-        return tuple(map(self._as_for_one_row, result, self.checked))
+        return tuple(map(self._as_for_one_row, result, self.checked, self.empties))
 
-    def _as_for_one_row(self, value: Any, meta: Meta) -> Any:
+    def _as_for_one_row(self, value: Any, meta: Meta, empty: Any) -> Any:
         """Return a result if it is as that for one row; of no items one as for some."""
         found = meta_of(value)
-        if meta is None or _is_like(found, meta):
+        if meta is not None and _is_like(found, meta):
             return value
-        is_list = isinstance(meta, ArrayMeta) and isinstance(value, list | np.ndarray)
-        if (is_list and not np.size(value)) or (
-            isinstance(found, FrameMeta) and isinstance(meta, FrameMeta) and not len(value)
-        ):
-            return of_no_rows(meta)
+        if empty is not None and _is_empty(value):
+            return empty
+        if meta is None:
+            return value
         raise AnnotationError(
             f"{self.__name__} returned {_described(found, value)} for a batch, and "
             f"{_described(meta)} when it was tried on one row; let it return the same dtype and "
@@ -73,11 +75,11 @@ class AsForOneRow(Checking):
         )
 
 
-def of_no_rows(meta: Meta) -> Any:
-    """Return a result without items, with the dtype and the columns of one for some rows."""
-    if isinstance(meta, ArrayMeta):
-        return np.empty([extent or 0 for extent in meta.shape], meta.dtype)
-    return meta.empty if meta else None
+def _is_empty(value: Any) -> bool:
+    """Return whether an array, a list or a frame has no items, so that Python chose its dtype."""
+    if isinstance(value, list | np.ndarray):
+        return not np.size(value)
+    return hasattr(type(value), "iloc") and not len(value)
 
 
 def _is_like(found: Meta, meta: Meta) -> bool:
@@ -110,6 +112,8 @@ class OnRows(Checking):
     outputs : tuple of SplitType
     metas : tuple of Meta
         Of the results; ``None`` for any.
+    empties : tuple
+        Results of no rows; ``None`` if the function has to make them.
     has_rows : tuple of bool
         For each result, whether it must have the rows of the arguments.
     """
@@ -118,6 +122,7 @@ class OnRows(Checking):
     keys: tuple[int | str, ...]
     outputs: tuple[SplitType, ...]
     metas: tuple[Meta, ...]
+    empties: tuple[Any, ...]
     has_rows: tuple[bool, ...]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -130,7 +135,7 @@ class OnRows(Checking):
                 "batch: results of one function have other rows; mark the rows of both by one "
                 "mask, or pass arrays or frames instead of the Split"
             )
-        nothing = tuple(map(_of_no_rows, self.outputs, self.metas)) if counts == [0] else ()
+        nothing = tuple(map(_of_no_rows, self.outputs, self.empties)) if counts == [0] else ()
         if nothing and not any(each is None for each in nothing):
             return nothing if len(nothing) > 1 else nothing[0]
         result = self.fn(*args, **kwargs)
@@ -141,6 +146,8 @@ class OnRows(Checking):
         return result
 
 
-def _of_no_rows(kind: SplitType, meta: Meta) -> Any:
+def _of_no_rows(kind: SplitType, empty: Any) -> Any:
     """Return what stands for the result of no rows; ``None`` if the function has to make it."""
-    return NOTHING if isinstance(kind, Reduction | Groups) else of_no_rows(meta)
+    if isinstance(kind, Reduction | Groups):
+        return NOTHING
+    return empty.copy() if isinstance(empty, list) or hasattr(type(empty), "iloc") else empty

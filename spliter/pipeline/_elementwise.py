@@ -50,6 +50,7 @@ class Elementwise:
         Number of the first arguments, which a call must have.
     """
 
+    is_users = False
     scratch = True
 
     def __init__(

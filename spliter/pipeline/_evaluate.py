@@ -149,7 +149,7 @@ def raise_kept(graph: Graph, thread: threading.Thread | None = None) -> None:
         By default any.
     """
     for owner, error in graph.errors:
-        if thread in (None, owner) and error not in graph.raised:
+        if thread in (None, owner) and not has_raised(graph, error):
             graph.raised.append(error)
             raise error
 
@@ -162,11 +162,16 @@ def check_use(graph: Graph) -> None:
     graph : Graph
     """
     if RUNNING.get() is graph:
-        raise InvalidArgumentError(
-            f"{Site.of_caller()} uses a lazy value in a function that runs on pieces, and it is no "
-            "argument of that; pass it as an argument that is broadcast, or evaluate it before, as "
-            "numpy.asarray(value) does"
-        )
+        raise used_in_pieces()
+
+
+def used_in_pieces() -> InvalidArgumentError:
+    """Return the error of a lazy value that is used in a function that does not get its pieces."""
+    return InvalidArgumentError(
+        f"{Site.of_caller()} uses a lazy value in a function that runs on pieces, and it is no "
+        "argument of that; pass it as an argument that is broadcast, or evaluate it before, as "
+        "numpy.asarray(value) and float(value) do"
+    )
 
 
 def _evaluate(graph: Graph) -> None:
@@ -210,6 +215,12 @@ def _evaluate(graph: Graph) -> None:
         recorder.report()
 
 
+def has_raised(graph: Graph, error: Exception) -> bool:
+    """Return whether the program has got an error, or one like it of a call that ran again."""
+    like = type(error), str(error)
+    return any(each is error or (type(each), str(each)) == like for each in graph.raised)
+
+
 class LostGraph(Graph):
     """The graph of values whose calls will not run: what any use of them raises.
 
@@ -227,9 +238,9 @@ class LostGraph(Graph):
 
     def root(self) -> Graph:
         """Raise the error again; the thread whose it is need not do so."""
-        raised = self.graph.root().raised
-        if self.error not in raised:
-            raised.append(self.error)
+        graph = self.graph.root()
+        if not has_raised(graph, self.error):
+            graph.raised.append(self.error)
         raise self.error.with_traceback(self.traceback)
 
 

@@ -3,62 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
-from spliter.pipeline._graph import Call, Graph, Node
+from spliter.pipeline._graph import RUNNING, Call, Graph, Node
 from spliter.pipeline._metas import DTYPES, ArrayMeta, FrameMeta, Meta, meta_of
-from spliter.pipeline._types import Axis, Broadcast, SplitType, Unknown
+from spliter.pipeline._types import Axis, Broadcast, Groups, Reduction, Rows, SplitType, Unknown
 
 MAX_VALUES: Final = 50
 """Of as many pending values the first rows are computed to know those of another one."""
 
 MAX_ROWS: Final = 100
-"""Of as many rows a filter may drop all but one."""
+"""Of as many rows a call is tried that fails for one, or of which a filter drops one."""
 
 
-def metas_of_first_row(
+class Tried(NamedTuple):
+    """What is known of the results of a call: their metas, and what they are of no rows."""
+
+    metas: tuple[Meta, ...]
+    empties: tuple[Any, ...]
+
+
+def try_first_rows(
     call: Call, inputs: Sequence[SplitType], outputs: Sequence[SplitType]
-) -> tuple[Meta, ...]:
-    """Return what a call gives for one row; nothing if there is none, or it fails.
+) -> Tried | None:
+    """Return what is known of a call after one on the first row; nothing if it fails.
 
     Parameters
     ----------
     call : Call
     inputs, outputs : sequence of SplitType
     """
-    samples = _first_row(call, inputs)
-    if samples is None:
-        return ()
-    values = iter(samples)
-    args, kwargs = call.filled(lambda _: next(values))
-    try:
-        with np.errstate(all="ignore"):
-            result = call.fn(*args, **kwargs)
-    except Exception:  # noqa: BLE001 -- it may refuse so few rows
-        return ()
-    results = result if len(outputs) > 1 else (result,)
-    if not isinstance(results, tuple | list) or len(results) != len(outputs):
-        return ()
-    pairs = zip(results, outputs, strict=True)
-    return tuple([of_length(meta_of(value), kind, None) for value, kind in pairs])
-
-
-def _first_row(call: Call, kinds: Sequence[SplitType]) -> list[Any] | None:
-    """Return the inputs of a call with one row; nothing if that cannot be had.
-
-    Over a Split, tasks run the calls before it if there is no other way.
-    """
     lazies = [node.lazy() for node in call.inputs if node.lazy]
     graph = next((each._graph.root() for each in lazies if each is not None), None)
-    for rows in (1, MAX_ROWS):  # a filter may drop the first one
+    tried = None
+    for rows in (1, MAX_ROWS):
+        kinds = iter(inputs)
         values = _FirstRows(graph, rows)
+        running = RUNNING.set(graph)  # it must not use values that it does not get
         try:
-            return [values.row(*each) for each in zip(call.inputs, kinds, strict=True)]
-        except Exception:  # noqa: BLE001 -- there is none, or it makes a call fail
+            args, kwargs = call.filled(lambda node: values.of(node, next(kinds)))  # noqa: B023
+            with np.errstate(all="ignore"):
+                result = call.fn(*args, **kwargs)
+        except Exception:  # noqa: BLE001 -- there is no row, or so few are refused
             continue
-    return graph.first_rows(call.inputs) if graph else None
+        finally:
+            RUNNING.reset(running)
+        results = result if len(outputs) > 1 else (result,)
+        if not isinstance(results, tuple | list) or len(results) != len(outputs):
+            return None
+        pairs = list(zip(results, outputs, strict=True))
+        metas = tuple([of_length(meta_of(value), kind, None) for value, kind in pairs])
+        tried = Tried(metas, tuple([_without_rows(*pair) for pair in pairs]))
+        found = zip(tried.empties, outputs, strict=True)
+        if not any(isinstance(kind, Unknown) and empty is None for empty, kind in found):
+            break
+    return tried
+
+
+def _without_rows(value: Any, kind: SplitType) -> Any:
+    """Return no rows of a result, or ``None`` if it has none."""
+    if isinstance(kind, Broadcast | Reduction | Groups):
+        return None
+    if isinstance(kind, Unknown):
+        kind = Rows()
+    try:
+        return kind.split(value, 0, 0) if kind.length(value) else None
+    except Exception:  # noqa: BLE001 -- by no method, or one of the user's
+        return None
 
 
 class _FirstRows:
@@ -78,11 +91,6 @@ class _FirstRows:
         self.rows = rows
         self.made: dict[tuple[Node, SplitType], Any] = {}
 
-    def row(self, node: Node, kind: SplitType) -> Any:
-        """Return the first row of a value that is cut, or the value."""
-        piece = self.of(node, kind)
-        return piece if isinstance(kind, Broadcast) else kind.split(piece, 0, 1)
-
     def of(self, node: Node, kind: SplitType) -> Any:
         """Return some rows of a value that is cut, or the value."""
         if isinstance(kind, Broadcast) and not node.is_pending:
@@ -99,16 +107,18 @@ class _FirstRows:
     def _piece(self, node: Node, kind: SplitType) -> Any:
         if not node.is_pending:
             return kind.split(node.data, 0, min(self.rows, kind.length(node.data)))
-        row = None if self.graph is None else self.graph.first_row_of_argument(node)
-        return self._made(node, kind) if row is None else row
+        rows = None if self.graph is None else self.graph.first_rows(node)
+        return self._made(node, kind) if rows is None else rows[: self.rows]
 
     def _made(self, node: Node, kind: SplitType) -> Any:
         call = cast(Call, node.call)
         if call.writes or len(self.made) > MAX_VALUES:
             raise LookupError("it takes too long")
         at = next(at for at, each in call.live_outputs() if each is node)
-        for typing in call.annotation.typings(call, (None,) * len(call.inputs)):
-            if typing.outputs[at] == kind or isinstance(typing.outputs[at], Unknown):
+        known = tuple([None if _has_length(each) else Unknown() for each in call.inputs])
+        for typing in call.annotation.typings(call, known):
+            made = typing.outputs[at]
+            if made == kind or (isinstance(made, Unknown) and kind in (Rows(), Unknown())):
                 kinds = iter(typing.inputs)
                 args, kwargs = call.filled(lambda each: self.of(each, next(kinds)))  # noqa: B023
                 if call.into is not None:
@@ -116,6 +126,11 @@ class _FirstRows:
                 result = (typing.fn or call.fn)(*args, **kwargs)
                 return result[at] if len(call.outputs) > 1 else result
         raise LookupError("its call is not cut so")
+
+
+def _has_length(node: Node) -> bool:
+    """Return whether the number of rows is known: not of what a filter leaves, nor over a Split."""
+    return not node.is_pending or (node.meta is not None and node.meta.is_known)
 
 
 def of_length(meta: Meta, kind: SplitType, length: int | None) -> Meta:

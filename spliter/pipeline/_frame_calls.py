@@ -17,7 +17,7 @@ import numpy as np
 from spliter._errors import WholeArrayError
 from spliter.pipeline._annotations.pandas import method_rule
 from spliter.pipeline._annotations.rows import RowsCall, Rule
-from spliter.pipeline._capture import capture, plain, wrap
+from spliter.pipeline._capture import capture, known, plain, wrap
 from spliter.pipeline._graph import Graph
 from spliter.pipeline._lazy import (
     Lazy,
@@ -92,6 +92,8 @@ def capture_frame(
     args, kwargs
         Its arguments, a lazy frame among them.
     """
+    args = args[0], *map(known, args[1:])
+    kwargs = {name: known(each) for name, each in kwargs.items()}
     args = tuple([of_numbers(each) if is_frame(each) else each for each in args])
     kwargs = {name: of_numbers(each) if is_frame(each) else each for name, each in kwargs.items()}
     if rule is not None and rule.aligned and not rule.mixed and _is_row(*args):

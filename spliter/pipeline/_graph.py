@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import contextvars
 import itertools
+import operator
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -70,6 +71,9 @@ class UnforeseenResultError(Exception):
 
 class Annotation(Protocol):
     """How a function may be cut."""
+
+    is_users: bool
+    """Whether the function may be any of the user's, which may raise any error."""
 
     scratch: bool
     """Whether the function neither keeps its inputs nor returns views of them, so that their memory
@@ -208,11 +212,28 @@ class Call:
     @property
     def may_raise(self) -> bool:
         """Whether errors are expected: of floating point, of lengths, or of extremes of no rows."""
-        if "raise" in self.errstate.values():
+        if "raise" in self.errstate.values() or self._raises_to_integers:
             return True
         unknown = {node for node in self.inputs if _is_unknown(node)}
         is_reduced = not all(_is_unknown(node) for _, node in self.live_outputs())
         return len(unknown) > 1 or (len(unknown) == 1 and is_reduced)
+
+    @property
+    def _raises_to_integers(self) -> bool:
+        """Whether it raises integers to integers, which must not be negative."""
+        if self.fn not in (np.power, operator.pow) or not isinstance(self.args[1], Node):
+            return False
+        metas = [each.meta if isinstance(each, Node) else meta_of(each) for each in self.args[:2]]
+        kinds = [each.dtype.kind if isinstance(each, ArrayMeta) else "i" for each in metas]
+        return kinds[0] in "iub" and kinds[1] == "i"
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether errors are expected, or the function is the user's; of none that changes arrays.
+
+        Calls of C functions that change one array after the other would each be a stage.
+        """
+        return self.may_raise or (self.annotation.is_users and not self.writes)
 
     def make_outputs(self, metas: Iterable[Meta]) -> tuple[Node, ...]:
         """Return new nodes for its results."""
@@ -294,13 +315,12 @@ class Graph:
     def check_at_client(self, node: Node) -> None:
         """Raise if a value is not to be had in this process."""
 
-    def first_row_of_argument(self, node: Node) -> Any:
-        """Return the first row of an argument that is elsewhere; ``None`` for other values."""
+    def first_rows(self, node: Node) -> Any:
+        """Return the first rows of an argument that is elsewhere; ``None`` for other values."""
         return None
 
-    def first_rows(self, nodes: Sequence[Node]) -> list[Any] | None:
-        """Return the first row of each of some values that are elsewhere, or nothing."""
-        return None
+    def learn(self, node: Node) -> None:
+        """Set the meta of a value that is elsewhere, of which nothing is known."""
 
     def length_of(self, node: Node) -> int | None:
         """Return the number of rows of a value, if that is known by other means than its meta."""

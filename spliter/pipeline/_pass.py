@@ -9,16 +9,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition
 from spliter.backend.contents import count_rows
 from spliter.pipeline._evaluate import evaluate
-from spliter.pipeline._graph import Call, Graph, Node, Typing
-from spliter.pipeline._lazy import Lazy
+from spliter.pipeline._graph import RUNNING, Call, Graph, Node, Typing
+from spliter.pipeline._lazy import Lazy, is_array, is_frame
 from spliter.pipeline._options import CURRENT, Options
-from spliter.pipeline._types import NOTHING, Reduction, SplitType
+from spliter.pipeline._types import NOTHING, Reduction, SplitType, nbytes_of
+
+MAX_NBYTES: Final = 2**20
+"""Of the first rows of a collection, which are sent to the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ class Partial(Reduction):
 class Unfinished:
     """Annotation of a reduction whose result is the partial one."""
 
+    is_users = False  # no call in a task changes arrays
+
     annotation: Any
     scratch: bool
     outputs: int
@@ -142,6 +147,7 @@ def run_pass(partition: Partition, spec: Pass, options: Options, carried: Any = 
     starts = partition.indexes.item_starts
     # The engine runs one task per core.
     token = CURRENT.set(replace(options, threads=1) if options.threads == "auto" else options)
+    running = RUNNING.set(Graph(returns=True))
     try:
         for number, (index, block) in enumerate(partition.items()):
             members = _members(block)
@@ -155,10 +161,11 @@ def run_pass(partition: Partition, spec: Pass, options: Options, carried: Any = 
                 kept.append(found[at])
             for parts, (at, _) in zip(partials, spec.reductions, strict=True):
                 parts.append(Run(index[0], index[0], found.get(at, NOTHING)))
+        kinds = [kind for _, kind in spec.reductions]
+        return (*rows, *map(combine_runs, kinds, partials))
     finally:
+        RUNNING.reset(running)
         CURRENT.reset(token)
-    kinds = [kind for _, kind in spec.reductions]
-    return (*rows, *map(combine_runs, kinds, partials))
 
 
 def layout_of(value: Any) -> Any:
@@ -262,10 +269,11 @@ def rows_of_result(partition: Partition, result: tuple[Any, ...], output: int) -
     return sum(map(count_rows, result[output]))
 
 
-def first_row_of_result(partition: Partition, result: tuple[Any, ...], output: int) -> Any:
-    """Return the first row of a result of a pass, of the first block that has any."""
+def first_row(partition: Partition, result: tuple[Any, ...], output: int) -> Any:
+    """Return the first row of a result of a pass, or nothing if it is no array or frame."""
     blocks = result[output]
-    return next((each for each in blocks if len(each)), blocks[0])[:1]
+    block = next((each for each in blocks if getattr(each, "size", 0)), blocks[0])
+    return block[:1] if is_array(block) or is_frame(block) else None
 
 
 def example_of_result(partition: Partition, result: tuple[Any, ...], output: int) -> Any:
@@ -279,10 +287,14 @@ def combine(
     kinds: Sequence[Reduction], one: Sequence[list[Run]], other: Sequence[list[Run]]
 ) -> list[list[Run]]:
     """Combine the partial results of the blocks of two partitions."""
-    return [
-        combine_runs(kind, (*runs, *others))
-        for kind, runs, others in zip(kinds, one, other, strict=True)
-    ]
+    running = RUNNING.set(Graph(returns=True))
+    try:
+        return [
+            combine_runs(kind, (*runs, *others))
+            for kind, runs, others in zip(kinds, one, other, strict=True)
+        ]
+    finally:
+        RUNNING.reset(running)
 
 
 def no_rows(partition: Partition) -> tuple[Any, ...]:
@@ -290,10 +302,13 @@ def no_rows(partition: Partition) -> tuple[Any, ...]:
     return tuple(each[:0] for each in _members(next(iter(partition))))
 
 
-def first_row(partition: Partition) -> tuple[Any, ...] | None:
-    """Return the first row of each member, or nothing; runs at their location."""
-    blocks = (_members(block) for block in partition)
-    return next((tuple(each[:1] for each in block) for block in blocks if len(block[0])), None)
+def first_rows(partition: Partition, most: int) -> tuple[Any, ...] | None:
+    """Return the first rows of each member, or nothing; runs at their location."""
+    for members in map(_members, partition):
+        if rows := len(members[0]):
+            fitting = MAX_NBYTES * rows // max(1, *map(nbytes_of, members))
+            return tuple(each[: max(1, min(most, fitting))] for each in members)
+    return None
 
 
 def _members(block: Any) -> tuple[Any, ...]:

@@ -6,8 +6,8 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from spliter.pipeline._capture import capture, plain
 from spliter.pipeline._checked import AsForOneRow, OnRows
 from spliter.pipeline._first_rows import (
     counts_otherwise,
-    metas_of_first_row,
     of_length,
+    try_first_rows,
     without_extents,
 )
 from spliter.pipeline._graph import Call, Graph, Node, Typing, common_graph
@@ -89,7 +89,8 @@ class Annotated:
             writes += nodes if isinstance(kind, Mut) else []
         if lazies_in((bound.args, bound.kwargs)):  # inside of lists, which are not cut
             return plain(self.fn, args, kwargs)
-        annotation = CallTypes(tuple(types), self.returns, not found)
+        at_client = type(graph) is not Graph
+        annotation = CallTypes(tuple(types), self.returns, not found, at_client)
         return capture(self.fn, bound.args, bound.kwargs, annotation, tuple(writes), graph=graph)
 
 
@@ -147,7 +148,15 @@ class CallTypes:
     direct: bool = False
     """Whether no call follows, so that nothing need be known of the results."""
 
+    at_client: bool = False
+    """Whether tasks run the call on whole blocks, or cut these anew."""
+
+    is_users = True
     scratch = False
+
+    def sent(self) -> CallTypes:
+        """Return the annotation that a task gets."""
+        return replace(self, at_client=False)
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return the one typing of the annotation, unless lengths differ."""
@@ -178,10 +187,14 @@ class CallTypes:
         of_rows = {key: kind for key, kind in pairs if isinstance(kind, Unknown)}
         if not of_rows or isinstance(call.fn, OnRows):
             return None
-        nothing: tuple[Meta, ...] = (None,) * len(outputs)
-        metas = call.fn.metas if isinstance(call.fn, AsForOneRow) else nothing
+        metas: tuple[Meta, ...] = (None,) * len(outputs)
+        empties: tuple[Any, ...] = metas
+        if isinstance(call.fn, AsForOneRow):
+            metas, empties = call.fn.metas, call.fn.empties
         has_rows = tuple(each in of_rows.values() for each in outputs)
-        return OnRows(first_step(call.fn, outputs), (*of_rows,), (*outputs,), metas, has_rows)
+        return OnRows(
+            first_step(call.fn, outputs), (*of_rows,), (*outputs,), metas, empties, has_rows
+        )
 
     def _cut(
         self, call: Call, known: tuple[SplitType | None, ...]
@@ -202,6 +215,8 @@ class CallTypes:
         for token in tokens:
             inputs = [token if kind == DEFAULT else kind for kind in inputs]
             outputs = [token if kind == DEFAULT else kind for kind in outputs]
+        if not (has_positions or self.at_client) and any(map(_has_items, outputs)):
+            return None
         outputs = [Unknown(call.number) if kind == Unknown() else kind for kind in outputs]
         return tuple(inputs), tuple(outputs)
 
@@ -225,14 +240,16 @@ class CallTypes:
             return nothing  # of what combines rows, nothing follows from one
         if isinstance(call.fn, OnRows):  # in a task of a Split
             metas = call.fn.metas
-        elif not any(metas := metas_of_first_row(call, *cut)):
+        elif (tried := try_first_rows(call, *cut)) is None:
             return nothing
-        elif not isinstance(call.fn, np.ufunc):
+        else:
+            metas = tried.metas
             checked = [
                 without_extents(meta) if isinstance(kind, Generic) else meta
                 for meta, kind in zip(metas, self.returns, strict=True)
             ]
-            call.fn = AsForOneRow(call.fn, metas, tuple(checked))
+            if not isinstance(call.fn, np.ufunc):
+                call.fn = AsForOneRow(call.fn, metas, tuple(checked), tried.empties)
         lengths = {
             _length_of(node, kind, call)
             for node, kind in zip(call.inputs, cut[0], strict=True)
@@ -240,6 +257,11 @@ class CallTypes:
         }
         length = lengths.pop() if len(lengths) == 1 else None
         return tuple(of_length(*pair, length) for pair in zip(metas, cut[1], strict=True))
+
+
+def _has_items(kind: SplitType) -> bool:
+    """Return whether a result is cut otherwise than by rows, of which the number may be unknown."""
+    return not isinstance(kind, Broadcast | Unknown | Reduction | Groups) and kind != DEFAULT
 
 
 def _loses_changes(kind: AnyType, node: Node) -> bool:
@@ -266,9 +288,12 @@ def _length_of(node: Node, kind: SplitType, call: Call) -> int | None:
     if node.is_pending:
         if isinstance(node.meta, FrameMeta):
             return node.meta.length
-        is_axis = isinstance(kind, Axis) and not counts_otherwise(kind)
-        if isinstance(node.meta, ArrayMeta) and is_axis:
-            return node.meta.shape[cast(Axis, kind).axis]
+        if (
+            isinstance(kind, Axis)
+            and isinstance(node.meta, ArrayMeta)
+            and not counts_otherwise(kind)
+        ):
+            return node.meta.shape[kind.axis] if kind.axis < len(node.meta.shape) else None
         return None
     try:
         length = operator.index(kind.length(node.data))

@@ -35,6 +35,7 @@ class Along:
         and not at all for the rows of a filter.
     """
 
+    is_users = False
     scratch = True
     data: tuple[str | int, ...] = (0,)
     positional = 1

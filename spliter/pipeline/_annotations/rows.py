@@ -139,6 +139,7 @@ class Rule:
 class WholeCall:
     """Annotation of a call that runs on whole values, of whose result nothing is known before."""
 
+    is_users = False
     scratch = False
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
@@ -166,6 +167,7 @@ class RowsCall:
     rule: Rule
     is_cut: tuple[bool, ...]
     meta: Meta
+    is_users = False
     scratch = False
 
     def metas(self, call: Call) -> tuple[Meta, ...]:

@@ -1,0 +1,210 @@
+"""Annotated functions over a Split and after filters: positions, other axes, numbers, threads."""
+
+from __future__ import annotations
+
+import operator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+from spliter import InvalidArgumentError, WholeArrayError, split
+from spliter.pipeline import (
+    Axis,
+    Reduction,
+    Rows,
+    SplitType,
+    broadcast,
+    options,
+    pipeline,
+    splittable,
+    unknown,
+)
+
+ROWS = Rows()
+VALUES = np.random.default_rng(5).standard_normal(60)
+TABLE = np.random.default_rng(6).standard_normal((60, 3))
+FRAME = pd.DataFrame({"a": VALUES, "k": [f"t{each % 4}" for each in range(60)]})
+PARTS = [20, 40]
+
+
+def same(found: Any, expected: Any) -> None:
+    if isinstance(expected, tuple):
+        for one, other in zip(found, expected, strict=True):
+            same(one, other)
+    elif isinstance(found, list) and not isinstance(expected, list):
+        same(np.concatenate(found), expected)
+    else:
+        assert np.shape(found) == np.shape(expected)
+        np.testing.assert_allclose(found, expected)
+
+
+@dataclass(frozen=True)
+class Bag(SplitType):
+    """Lists in a class of their own."""
+
+    def length(self, value: Any) -> int:
+        return len(value["items"])
+
+    def split(self, value: Any, start: int, stop: int) -> Any:
+        return {"items": value["items"][start:stop]}
+
+    def merge(self, pieces: Any) -> Any:
+        return {"items": [item for piece in pieces for item in piece["items"]]}
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_positions_beside_another_number(swapped: bool) -> None:
+    kinds = (Reduction(merge=operator.add, takes_start=True), Reduction(merge=max))
+
+    def positions(x: Any, start: int = 0) -> Any:
+        found = [start + at for at, each in enumerate(x) if each > 1], float(x.max())
+        return found[::-1] if swapped else found
+
+    fn = splittable(positions, x=ROWS, returns=kinds[::-1] if swapped else kinds)
+    with options(batch=7), split(np.split(VALUES, PARTS)) as parts:
+        assert pipeline(fn)(parts) == positions(VALUES)
+        assert pipeline(fn)(VALUES) == positions(VALUES)
+
+
+outer = splittable(
+    lambda x, by: np.array([[each * other for other in by] for each in x]),
+    x=ROWS,
+    by=broadcast,
+    returns=ROWS,
+)
+positive = splittable(lambda x: np.array([each for each in x if each > 0]), x=ROWS, returns=unknown)
+sums = splittable(lambda x: np.cumsum(x, axis=0), x=Axis(1), returns=Axis(1))
+bag = splittable(lambda x: {"items": [*x]}, x=ROWS, returns=Bag())
+unbag = splittable(lambda x: np.array(x["items"]) * 2, x=Bag(), returns=ROWS)
+turned = splittable(lambda x: np.array([x, x * 2]), x=ROWS, returns=Axis(1))
+
+
+@pytest.mark.parametrize(
+    ("body", "values"),
+    [
+        (lambda x: outer(x, positive(-x)).shape, VALUES),
+        (lambda x: outer(x, x[x < 0]), VALUES),
+        (lambda x: sums(x[x[:, 0] > 0]).shape, TABLE),
+        (lambda x: sums(x[x[:, 0] > 0]), TABLE),
+        (lambda x: unbag(bag(x[x > 0])), VALUES),
+        (lambda x: turned(x[x > 0]).sum(axis=1), VALUES),
+        (lambda x: positive(x - 2) * 2, VALUES),
+    ],
+)
+def test_rows_of_filters_in_other_shapes(body: Any, values: Any) -> None:
+    for batch in (7, 100):
+        with options(batch=batch):
+            same(pipeline(body)(values), body(values))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: positive(x - 2) * 2,
+        lambda x: len(positive(x - 2)),
+        lambda x: positive(x - 2).mean(),
+        lambda x: positive(x - 99).size,
+        lambda x: unbag(bag(x * 1)),
+        lambda x: unbag(bag(x[x > 0])),
+    ],
+)
+def test_over_a_split_results_are_known_after_a_pass_at_the_latest(body: Any) -> None:
+    with options(batch=7), split(np.split(VALUES, [0, 20, 40])) as parts:
+        same(pipeline(body)(parts), body(VALUES))
+
+
+def test_texts_and_sparse_rows_of_empty_blocks() -> None:
+    several = splittable(
+        lambda x: (x * 2, np.array([f"{each:.0f}" for each in x]), max(x.tolist())),
+        x=ROWS,
+        returns=(ROWS, ROWS, Reduction(merge=max)),
+    )
+    sparse = splittable(
+        lambda x: scipy.sparse.csr_array(np.stack([[each, 0.0] for each in x])),
+        x=ROWS,
+        returns=ROWS,
+    )
+    totals = splittable(lambda x: x.sum(axis=1), x=ROWS, returns=ROWS)
+    with options(batch=7), split(np.split(VALUES, [0, 20, 40])) as parts:
+        doubled, texts, largest = pipeline(several)(parts)
+        same((doubled, largest), (VALUES * 2, VALUES.max()))
+        assert {block.dtype.kind for block in texts} == {"U"}
+        same(pipeline(lambda x: totals(sparse(x * 1)))(parts), VALUES)
+        same(pipeline(lambda x: totals(sparse(x[x > 1])))(VALUES), VALUES[VALUES > 1])
+
+
+def test_blocks_that_stand_side_by_side_are_no_collection() -> None:
+    with split(np.split(VALUES, PARTS)) as parts:
+        for body in (turned, lambda x: turned(x).shape, lambda x: len(turned(x).T)):
+            with pytest.raises(WholeArrayError):
+                pipeline(body)(parts)
+
+
+mean_of = splittable(
+    lambda x: (float(x.sum()), len(x)),
+    x=ROWS,
+    returns=(Reduction(merge=operator.add), Reduction(merge=operator.add)),
+)
+total = splittable(lambda x: float(x.sum()), x=ROWS, returns=Reduction(merge=operator.add))
+
+
+def test_numbers_of_annotated_functions_are_operands() -> None:
+    def of_array(x: Any) -> Any:
+        z = x * 2
+        z /= total(np.abs(z))
+        return z
+
+    def of_frame(d: Any) -> Any:
+        d["b"] = d["a"] - total(d["a"])
+        return d["b"].sum(), d["a"].where(d["a"] > 0, total(d["a"])).sum()
+
+    with options(batch=7):
+        with split(np.split(VALUES, PARTS)) as parts:
+            same(pipeline(of_array)(parts), of_array(VALUES))
+        with split([FRAME[:20], FRAME[20:]]) as frames:
+            same(pipeline(of_frame)(frames), of_frame(FRAME.copy()))
+        same(pipeline(of_frame)(FRAME.copy()), of_frame(FRAME.copy()))
+
+
+def reads_by_closure(x: Any) -> Any:
+    mean = x.mean()
+    return splittable(lambda part: part - mean, part=ROWS, returns=ROWS)(x)
+
+
+def merges_by_closure(x: Any) -> Any:
+    mean = x.mean()
+    kind = Reduction(merge=lambda one, other: one + other + mean)
+    return splittable(lambda part: float(part.sum()), part=ROWS, returns=kind)(x)
+
+
+@pytest.mark.parametrize("body", [reads_by_closure, merges_by_closure])
+def test_lazy_numbers_in_functions_that_run_in_tasks_are_refused(body: Any) -> None:
+    with split(np.split(VALUES, PARTS)) as parts:
+        with pytest.raises(InvalidArgumentError, match="uses a lazy value in a function that runs"):
+            pipeline(body)(parts)
+        same(pipeline(lambda x: x * 2)(parts), VALUES * 2)  # the tasks have ended
+
+
+def test_an_error_that_was_caught_does_not_come_again_in_its_thread() -> None:
+    def fail(x: Any) -> Any:
+        if (x < 0).any():
+            raise ValueError("negative")
+        return x
+
+    failing = splittable(fail, x=ROWS, returns=ROWS)
+    doubled = splittable(lambda x: x * 2, x=ROWS, returns=ROWS)
+
+    def body(x: Any, y: Any) -> Any:
+        with ThreadPoolExecutor(1) as threads:
+            value = threads.submit(lambda: failing(x - 9)).result()
+            with pytest.raises(ValueError, match="negative"):
+                float(value.sum())
+            return threads.submit(lambda: doubled(y)).result()
+
+    with split(np.split(VALUES, PARTS), np.split(-VALUES, PARTS)) as parts:
+        same(pipeline(body)(parts), -2 * VALUES)
