@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -41,15 +41,11 @@ def try_first_rows(
     for rows in (1, MAX_ROWS):
         kinds = iter(inputs)
         values = _FirstRows(graph, rows)
-        running = RUNNING.set(graph)  # it must not use values that it does not get
         try:
             args, kwargs = call.filled(lambda node: values.of(node, next(kinds)))  # noqa: B023
-            with np.errstate(all="ignore"):
-                result = call.fn(*args, **kwargs)
+            result = values.called(call.fn, args, kwargs)
         except Exception:  # noqa: BLE001 -- there is no row, or so few are refused
             continue
-        finally:
-            RUNNING.reset(running)
         results = result if len(outputs) > 1 else (result,)
         if not isinstance(results, tuple | list) or len(results) != len(outputs):
             return None
@@ -95,6 +91,8 @@ class _FirstRows:
         """Return some rows of a value that is cut, or the value."""
         if isinstance(kind, Broadcast) and not node.is_pending:
             return node.data
+        if isinstance(kind, Broadcast) and self.graph is not None:
+            return self.graph.whole(node)
         key = node, kind
         if key not in self.made:
             piece = self._piece(node, kind)
@@ -123,9 +121,18 @@ class _FirstRows:
                 args, kwargs = call.filled(lambda each: self.of(each, next(kinds)))  # noqa: B023
                 if call.into is not None:
                     kwargs["out"] = self.of(call.into, next(kinds)).copy()
-                result = (typing.fn or call.fn)(*args, **kwargs)
+                result = self.called(typing.fn or call.fn, args, kwargs)
                 return result[at] if len(call.outputs) > 1 else result
         raise LookupError("its call is not cut so")
+
+    def called(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call a function, which must not use values that it does not get."""
+        running = RUNNING.set(self.graph)
+        try:
+            with np.errstate(all="ignore"):
+                return fn(*args, **kwargs)
+        finally:
+            RUNNING.reset(running)
 
 
 def _has_length(node: Node) -> bool:

@@ -319,6 +319,10 @@ class Graph:
         """Return the first rows of an argument that is elsewhere; ``None`` for other values."""
         return None
 
+    def whole(self, node: Node) -> Any:
+        """Return a pending value that cannot be had from the first rows of others."""
+        raise LookupError("it takes too long")
+
     def learn(self, node: Node) -> None:
         """Set the meta of a value that is elsewhere, of which nothing is known."""
 

@@ -109,6 +109,7 @@ def test_rows_of_filters_in_other_shapes(body: Any, values: Any) -> None:
         lambda x: len(positive(x - 2)),
         lambda x: positive(x - 2).mean(),
         lambda x: positive(x - 99).size,
+        lambda x: outer(x, x.sum(keepdims=True)),
         lambda x: unbag(bag(x * 1)),
         lambda x: unbag(bag(x[x > 0])),
     ],
