@@ -55,12 +55,15 @@ def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     named = {k: lazies[0] if isinstance(v, Split) else v for k, v in kwargs.items()}
     try:
         result = fn(*spread, **named)
-        graph.evaluate()
+        with graph:  # threads of the body may go on
+            graph.evaluate()
     except Exception:
         if lazies_in((args, kwargs)):  # lists and dicts that the body has changed up to there
-            graph.evaluate()
-            settled((args, kwargs), graph.value_of)
+            with graph:
+                graph.evaluate()
+                settled((args, kwargs), graph.value_of)
         raise
     finally:
         graph.locks.end()
-    return settled((result, args, kwargs), graph.value_of)[0]
+    with graph:
+        return settled((result, args, kwargs), graph.value_of)[0]
