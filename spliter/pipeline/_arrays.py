@@ -62,10 +62,14 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        """NumPy's for pandas and scipy.ndimage, to which other objects stand for something else."""
+        """NumPy's for pandas and scipy.ndimage, to which other objects stand for something else.
+
+        That of a number, which is pending over a Split, for all but this package; evaluates.
+        """
         asking = sys._getframe(1).f_globals.get("__name__", "")
-        is_array = self.ndim and asking.startswith(("pandas.", "scipy.ndimage."))
-        return np.ndarray if is_array else LazyArray
+        if not self.ndim:
+            return LazyArray if asking.startswith("spliter.") else type(compute(self))
+        return np.ndarray if asking.startswith(("pandas.", "scipy.ndimage.")) else LazyArray
 
     @property
     def _meta(self) -> ArrayMeta:

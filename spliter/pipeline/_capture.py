@@ -184,7 +184,9 @@ def known(value: Any) -> Any:
             compute(value)
     data = value._node.data
     if value._node.is_pending:  # over a Split
-        return wrap(value._node, value._graph.root())
+        held, found = value._node.lazy, wrap(value._node, value._graph.root())
+        value._node.lazy = held  # the program holds this one
+        return found
     if is_capturable(data) or (isinstance(data, np.generic) and data.dtype.kind in DTYPES):
         return wrap(value._node, value._graph.root())
     return compute(value)

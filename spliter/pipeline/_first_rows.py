@@ -99,7 +99,9 @@ class _FirstRows:
             # It is copied, as the call may change it.
             self.made[key] = piece.copy() if isinstance(piece, np.ndarray) else piece
         if kind.length(self.made[key]) == 0:
-            raise LookupError("it has no rows")
+            if self.graph is None or self.rows < MAX_ROWS:
+                raise LookupError("it has no rows")
+            self.made[key] = self.graph.first_row(node)
         return self.made[key]
 
     def _piece(self, node: Node, kind: SplitType) -> Any:
@@ -143,7 +145,7 @@ def _has_length(node: Node) -> bool:
 def of_length(meta: Meta, kind: SplitType, length: int | None) -> Meta:
     """Return the meta of a result from that for some rows."""
     if isinstance(kind, Unknown):
-        if isinstance(meta, ArrayMeta) and 0 in meta.shape:
+        if (0 in meta.shape) if isinstance(meta, ArrayMeta) else (meta and not meta.length):
             return None  # of no rows
         length = None
     elif not isinstance(kind, Axis) or counts_otherwise(kind):

@@ -11,14 +11,27 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition
 from spliter.backend.contents import count_rows
 from spliter.pipeline._evaluate import evaluate
 from spliter.pipeline._graph import RUNNING, Call, Graph, Node, Typing
-from spliter.pipeline._lazy import Lazy, is_array, is_frame
+from spliter.pipeline._lazy import Lazy, is_frame
 from spliter.pipeline._options import CURRENT, Options
-from spliter.pipeline._types import NOTHING, Reduction, SplitType, nbytes_of
+from spliter.pipeline._types import (
+    NOTHING,
+    Broadcast,
+    Groups,
+    Reduction,
+    SplitType,
+    first_step,
+    nbytes_of,
+)
+
+COMBINED: Final = (Reduction, Groups, Broadcast)
+"""Types of results that the client combines; those of others stay at the partitions."""
 
 MAX_NBYTES: Final = 2**20
 """Of the first rows of a collection, which are sent to the client."""
@@ -123,6 +136,26 @@ class Unfinished:
     def metas(self, call: Call) -> Any:
         """Return nothing of a partial result, which may be a tuple."""
         return self.annotation.metas(call) if self.has_rows else (None,) * self.outputs
+
+
+def sent(
+    call: Call, typing: Typing, number_of: Callable[[Node], Ref], numbers: dict[Node, int]
+) -> PassCall:
+    """Return a call in the form that is sent to partitions."""
+    args, kwargs = call.filled(number_of)
+    into = None if call.into is None else number_of(call.into)
+    for _, node in call.live_outputs():
+        numbers.setdefault(node, len(numbers))
+    outputs = [None if (made := each()) is None else numbers[made] for each in call.outputs]
+    fn = (typing.is_checked and typing.fn) or first_step(call.fn, typing.outputs)
+    annotation: Any = call.annotation
+    if typing.is_checked:
+        annotation = annotation.sent()
+    has_rows = not all(isinstance(kind, COMBINED) for kind in typing.outputs)
+    if kinds := [kind for kind in typing.outputs if isinstance(kind, Reduction)]:
+        takes_start = any(kind.takes_start for kind in kinds)
+        annotation = Unfinished(annotation, annotation.scratch, len(outputs), takes_start, has_rows)
+    return PassCall(fn, args, kwargs, annotation, call.errstate, tuple(outputs), into)
 
 
 def run_pass(partition: Partition, spec: Pass, options: Options, carried: Any = None) -> Any:
@@ -273,7 +306,21 @@ def first_row(partition: Partition, result: tuple[Any, ...], output: int) -> Any
     """Return the first row of a result of a pass, or nothing if it is no array or frame."""
     blocks = result[output]
     block = next((each for each in blocks if getattr(each, "size", 0)), blocks[0])
-    return block[:1] if is_array(block) or is_frame(block) else None
+    return block[:1] if _is_array_or_frame(block) else None
+
+
+def with_no_rows(
+    partition: Partition, result: tuple[Any, ...], output: int, empty: Any
+) -> tuple[Any, ...]:
+    """Return the results of a pass, with a block of one in place of its blocks without rows."""
+    blocks = [
+        empty if _is_array_or_frame(each) and not len(each) else each for each in result[output]
+    ]
+    return (*result[:output], blocks, *result[output + 1 :])
+
+
+def _is_array_or_frame(value: Any) -> bool:
+    return (isinstance(value, np.ndarray) and value.ndim > 0) or is_frame(value)
 
 
 def example_of_result(partition: Partition, result: tuple[Any, ...], output: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -22,10 +22,9 @@ from spliter.pipeline._lazy import Lazy, is_array, is_frame
 from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta
 from spliter.pipeline._options import CURRENT
 from spliter.pipeline._pass import (
+    COMBINED,
     Pass,
-    PassCall,
     Ref,
-    Unfinished,
     combine,
     example_of_result,
     first_row,
@@ -35,6 +34,8 @@ from spliter.pipeline._pass import (
     partials,
     rows_of_result,
     run_pass,
+    sent,
+    with_no_rows,
 )
 from spliter.pipeline._planner import needed
 from spliter.pipeline._site import Site
@@ -46,15 +47,11 @@ from spliter.pipeline._types import (
     Reduction,
     SplitType,
     Unknown,
-    first_step,
 )
 from spliter.pipeline._warnings import WarningRecorder
 
 ROWS = Unknown(-1)
 """Type of values with a row for each row of the Split, whose lengths each partition knows."""
-
-COMBINED = (Reduction, Groups, Broadcast)
-"""Types of results that the client combines; those of others stay at the partitions."""
 
 
 class SplitGraph(Graph):
@@ -179,15 +176,37 @@ class SplitGraph(Graph):
         with self._claimed():
             if not self.is_distributed(node) or self._has_columns(node):
                 return
-            output = self._output(node)
-            pairs = zip(self.partitions, self.futures, strict=True)
-            with self._undone_if_it_fails():
-                found = gather([each.submit(first_row, made, output) for each, made in pairs])
-            row = next((each for each in found if np.size(each)), found[0])
+            row = self._first_row(node)
+            if row is not None:  # of no rows, Python may have made another dtype
+                output = self._output(node)
+                self.futures = [
+                    partition.submit(with_no_rows, future, output, row[:0])
+                    for partition, future in zip(self.partitions, self.futures, strict=True)
+                ]
             if is_array(row):
                 node.meta = ArrayMeta((None, *row.shape[1:]), row.dtype, exact=False)
             elif is_frame(row):
                 node.meta = FrameMeta(row.iloc[:0].copy(), None, exact=False)
+
+    def first_row(self, node: Node) -> Any:
+        """Return a row of a value, for which its calls run."""
+        with self._claimed():
+            before, held = node.lazy, Lazy(node, self)  # the program need not hold it
+            try:
+                row = self._first_row(node) if self.is_distributed(held._node) else None
+            finally:
+                node.lazy = before
+            if row is None or not len(row):
+                raise LookupError("it has no rows")
+            return row
+
+    def _first_row(self, node: Node) -> Any:
+        """Return a row of an array or a frame; none of it if it has none."""
+        output = self._output(node)
+        pairs = zip(self.partitions, self.futures, strict=True)
+        with self._undone_if_it_fails():
+            found = gather([each.submit(first_row, made, output) for each, made in pairs])
+        return next((each for each in found if np.size(each)), found[0])
 
     def _has_columns(self, node: Node) -> bool:
         """Return whether the blocks of a value stand side by side."""
@@ -304,7 +323,7 @@ class SplitGraph(Graph):
         wanted = {node for call in postponed for node in call.inputs}
         calls, rows, reductions = [], [*self.carried, *returned], []
         for call, typing in chosen:
-            calls.append(_sent(call, typing, number_of, numbers))
+            calls.append(sent(call, typing, number_of, numbers))
             for at, node in call.live_outputs():
                 kind = typing.outputs[at]
                 if isinstance(kind, Broadcast | Groups):
@@ -385,6 +404,8 @@ class SplitGraph(Graph):
     def collection_of(self, node: Node) -> Any:
         """Return the collection of a result with rows, blocked like the Split."""
         self._check_rows(node)
+        if node.meta is None:
+            self.learn(node)
         output = self._output(node)
         meta = node.meta
         if meta is not None and meta.exact:
@@ -404,26 +425,6 @@ class SplitGraph(Graph):
             output=output,
             same_rows=self.kinds[node] == ROWS,
         )
-
-
-def _sent(
-    call: Call, typing: Typing, number_of: Callable[[Node], Ref], numbers: dict[Node, int]
-) -> PassCall:
-    """Return a call in the form that is sent to partitions."""
-    args, kwargs = call.filled(number_of)
-    into = None if call.into is None else number_of(call.into)
-    for _, node in call.live_outputs():
-        numbers.setdefault(node, len(numbers))
-    outputs = [None if (made := each()) is None else numbers[made] for each in call.outputs]
-    fn = (typing.is_checked and typing.fn) or first_step(call.fn, typing.outputs)
-    annotation: Any = call.annotation
-    if typing.is_checked:
-        annotation = annotation.sent()
-    has_rows = not all(isinstance(kind, COMBINED) for kind in typing.outputs)
-    if kinds := [kind for kind in typing.outputs if isinstance(kind, Reduction)]:
-        takes_start = any(kind.takes_start for kind in kinds)
-        annotation = Unfinished(annotation, annotation.scratch, len(outputs), takes_start, has_rows)
-    return PassCall(fn, args, kwargs, annotation, call.errstate, tuple(outputs), into)
 
 
 def _merged(kind: SplitType, one: Any, other: Any) -> Any:

@@ -187,10 +187,12 @@ class CallTypes:
         of_rows = {key: kind for key, kind in pairs if isinstance(kind, Unknown)}
         if not of_rows or isinstance(call.fn, OnRows):
             return None
-        metas: tuple[Meta, ...] = (None,) * len(outputs)
-        empties: tuple[Any, ...] = metas
         if isinstance(call.fn, AsForOneRow):
             metas, empties = call.fn.metas, call.fn.empties
+        else:  # over a Split, a pass may have shown what the results are
+            nodes = [each() for each in call.outputs]
+            metas = tuple([None if node is None else node.meta for node in nodes])
+            empties = tuple([None if meta is None else meta.empty for meta in metas])
         has_rows = tuple(each in of_rows.values() for each in outputs)
         return OnRows(
             first_step(call.fn, outputs), (*of_rows,), (*outputs,), metas, empties, has_rows

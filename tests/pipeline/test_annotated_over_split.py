@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import operator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -209,3 +210,71 @@ def test_an_error_that_was_caught_does_not_come_again_in_its_thread() -> None:
 
     with split(np.split(VALUES, PARTS), np.split(-VALUES, PARTS)) as parts:
         same(pipeline(body)(parts), -2 * VALUES)
+
+
+COUNTED = np.arange(400)
+ids = splittable(lambda x: np.array([2**53 + 2 * int(v) + 1 for v in x]), x=ROWS, returns=ROWS)
+found = splittable(
+    lambda x: np.array([int(each) for each in x if each > 300]), x=ROWS, returns=unknown
+)
+stacked = splittable(lambda x: np.stack([[each, each * 2] for each in x]), x=ROWS, returns=ROWS)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: ids(x[x > 300]).sum(),
+        lambda x: ids(x[x > 300]),
+        lambda x: ids(x[x > 300]) & 7,
+        lambda x: found(x).sum(),
+        found,
+        lambda x: stacked(found(x)).sum(axis=1),
+        lambda x: stacked(x[x > 300] * 2),
+    ],
+)
+def test_filters_that_leave_nothing_of_the_first_blocks(body: Any) -> None:
+    with options(batch=7), split(np.split(COUNTED, [120, 240, 360])) as parts:
+        result = pipeline(body)(parts)
+    expected = body(COUNTED)
+    for each in result if isinstance(result, list) else [result]:
+        assert each.dtype == expected.dtype
+    same(result, expected)
+
+
+def test_filters_of_frames_that_find_nothing_in_the_first_rows() -> None:
+    def late(d: Any) -> Any:
+        kept = [each for each in d["a"] if each > 300]
+        return pd.DataFrame({"a": [int(each) for each in kept], "t": [f"t{v}" for v in kept]})
+
+    kept = splittable(late, d=ROWS, returns=unknown)
+    frame = pd.DataFrame({"a": COUNTED})
+
+    def body(d: Any) -> Any:
+        return kept(d).groupby("t")["a"].sum(), kept(d)["t"].str.upper().nunique()
+
+    with options(batch=7), split([frame[:150], frame[150:350], frame[350:]]) as parts:
+        for result in (pipeline(body)(frame), pipeline(body)(parts)):
+            pd.testing.assert_series_equal(result[0], body(frame)[0])
+            assert result[1] == body(frame)[1]
+
+
+def test_numbers_over_a_split_are_numbers() -> None:
+    def body(x: Any) -> Any:
+        mean, largest, is_any = x.mean(), (x > 1).sum(), (x > 2).any()
+        match mean:
+            case float():
+                kind = "float"
+            case _:
+                kind = "object"
+        return (
+            kind,
+            isinstance(mean, numbers.Number),
+            isinstance(largest, np.integer),
+            isinstance(is_any, np.bool_),
+            np.isscalar(mean),
+            pd.api.types.is_number(mean),
+            isinstance(mean, np.ndarray),
+        )
+
+    with split(np.split(VALUES, PARTS)) as parts:
+        assert pipeline(body)(parts) == body(VALUES)
