@@ -62,8 +62,7 @@ class LazyObject(Lazy):
         return plain(operator.getitem, (self, key), {})
 
     def __len__(self) -> int:
-        found = known(self)
-        return super().__len__() if isinstance(found, LazyObject) else len(found)
+        return len(known(self))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         plain(operator.setitem, (self, key, value), {})

@@ -183,6 +183,7 @@ class SplitGraph(Graph):
                     partition.submit(with_no_rows, future, output, row[:0])
                     for partition, future in zip(self.partitions, self.futures, strict=True)
                 ]
+            self._keep()
             if is_array(row):
                 node.meta = ArrayMeta((None, *row.shape[1:]), row.dtype, exact=False)
             elif is_frame(row):

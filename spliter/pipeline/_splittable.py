@@ -187,12 +187,14 @@ class CallTypes:
         of_rows = {key: kind for key, kind in pairs if isinstance(kind, Unknown)}
         if not of_rows or isinstance(call.fn, OnRows):
             return None
+        # Over a Split, a pass may have shown what the results are.
+        nodes = [each() for each in call.outputs]
+        metas = tuple([None if node is None else node.meta for node in nodes])
+        empties = tuple([None if meta is None else meta.empty for meta in metas])
         if isinstance(call.fn, AsForOneRow):
-            metas, empties = call.fn.metas, call.fn.empties
-        else:  # over a Split, a pass may have shown what the results are
-            nodes = [each() for each in call.outputs]
-            metas = tuple([None if node is None else node.meta for node in nodes])
-            empties = tuple([None if meta is None else meta.empty for meta in metas])
+            metas = tuple(one or other for one, other in zip(call.fn.metas, metas, strict=True))
+            both = zip(call.fn.empties, empties, strict=True)
+            empties = tuple(other if one is None else one for one, other in both)
         has_rows = tuple(each in of_rows.values() for each in outputs)
         return OnRows(
             first_step(call.fn, outputs), (*of_rows,), (*outputs,), metas, empties, has_rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import numbers
 import operator
 from concurrent.futures import ThreadPoolExecutor
@@ -147,11 +148,6 @@ def test_blocks_that_stand_side_by_side_are_no_collection() -> None:
                 pipeline(body)(parts)
 
 
-mean_of = splittable(
-    lambda x: (float(x.sum()), len(x)),
-    x=ROWS,
-    returns=(Reduction(merge=operator.add), Reduction(merge=operator.add)),
-)
 total = splittable(lambda x: float(x.sum()), x=ROWS, returns=Reduction(merge=operator.add))
 
 
@@ -239,6 +235,25 @@ def test_filters_that_leave_nothing_of_the_first_blocks(body: Any) -> None:
     for each in result if isinstance(result, list) else [result]:
         assert each.dtype == expected.dtype
     same(result, expected)
+
+
+def test_blocks_without_rows_keep_their_dtype_after_a_caught_error() -> None:
+    def fail(x: Any) -> Any:
+        if (x > 350).any():
+            raise ValueError("large")
+        return x
+
+    failing = splittable(fail, x=ROWS, returns=ROWS)
+
+    def body(x: Any) -> Any:
+        few = found(x)
+        kept = few.dtype
+        with contextlib.suppress(ValueError):
+            float(failing(x).sum())
+        return kept, few.sum().dtype, few.sum()
+
+    with options(batch=7), split(np.split(COUNTED, [120, 240, 360])) as parts:
+        assert pipeline(body)(parts) == body(COUNTED)
 
 
 def test_filters_of_frames_that_find_nothing_in_the_first_rows() -> None:

@@ -69,6 +69,15 @@ def joined(found: Any) -> Any:
     return join([each for each in found if len(each)] or found)
 
 
+def check(body: Callable[[Any], Any], values: Any, cuts: list[int]) -> None:
+    """Compare a pipeline in this process, and over a Split, with the plain program."""
+    expected = body(values)
+    with options(batch=7):
+        same(pipeline(body)(values), expected)
+        with split(blocks(values, cuts)) as parts:
+            same(joined(pipeline(body)(parts)), expected)
+
+
 lowest = reduced(lambda x: float(x.min()) if len(x) else 0.0, merge=min)
 strict = reduced(
     lambda x: None if (x > 2).any() else float(x.sum()),
@@ -112,11 +121,7 @@ texts = of_rows(lambda x: np.array([f"{each:.0f}" for each in x], dtype="U3"))
 )
 @CUTS
 def test_functions_of_arrays_are_not_called_for_no_rows(body: Any, cuts: list[int]) -> None:
-    expected = body(VALUES)
-    with options(batch=7):
-        same(pipeline(body)(VALUES), expected)
-        with split(blocks(VALUES, cuts)) as parts:
-            same(joined(pipeline(body)(parts)), expected)
+    check(body, VALUES, cuts)
 
 
 def test_what_there_is_besides_no_rows_at_all() -> None:
@@ -223,11 +228,7 @@ applied = splittable(
 )
 @CUTS
 def test_functions_of_frames_are_not_called_for_no_rows(body: Any, cuts: list[int]) -> None:
-    expected = body(FRAME)
-    with options(batch=7):
-        same(pipeline(body)(FRAME), expected)
-        with split(blocks(FRAME, cuts)) as parts:
-            same(joined(pipeline(body)(parts)), expected)
+    check(body, FRAME, cuts)
 
 
 def test_rows_of_a_filter_are_of_the_class_of_the_results() -> None:
