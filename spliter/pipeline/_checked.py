@@ -16,7 +16,7 @@ from spliter._errors import AlignmentError, AnnotationError
 from spliter.backend.contents import count_rows
 from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta, meta_of
 from spliter.pipeline._results import check_length
-from spliter.pipeline._types import NOTHING, Groups, Reduction, Rows, SplitType
+from spliter.pipeline._types import Groups, Nothing, Reduction, Rows, SplitType
 
 
 class Checking:
@@ -127,17 +127,19 @@ class OnRows(Checking):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, and check its results."""
-        given = [args[key] if isinstance(key, int) else kwargs[key] for key in self.keys]
-        counts = sorted({*map(count_rows, given)})
+        given = {key: args[key] if isinstance(key, int) else kwargs[key] for key in self.keys}
+        counts = sorted({*map(count_rows, given.values())})
         if len(counts) > 1:
             raise AlignmentError(
                 f"{self.__name__} got arguments of {counts[0]} and of {counts[-1]} rows for a "
                 "batch: results of one function have other rows; mark the rows of both by one "
                 "mask, or pass arrays or frames instead of the Split"
             )
-        nothing = tuple(map(_of_no_rows, self.outputs, self.empties)) if counts == [0] else ()
-        if nothing and not any(each is None for each in nothing):
-            return nothing if len(nothing) > 1 else nothing[0]
+        if counts == [0]:
+            pairs = zip(self.outputs, self.empties, strict=True)
+            nothing = tuple([_of_no_rows(*pair, given) for pair in pairs])
+            if not any(each is None for each in nothing):
+                return nothing if len(nothing) > 1 else nothing[0]
         result = self.fn(*args, **kwargs)
         several = len(self.has_rows) > 1 and isinstance(result, tuple | list)
         for value, has_rows in zip(result if several else (result,), self.has_rows, strict=False):
@@ -146,8 +148,8 @@ class OnRows(Checking):
         return result
 
 
-def _of_no_rows(kind: SplitType, empty: Any) -> Any:
+def _of_no_rows(kind: SplitType, empty: Any, given: dict[int | str, Any]) -> Any:
     """Return what stands for the result of no rows; ``None`` if the function has to make it."""
     if isinstance(kind, Reduction | Groups):
-        return NOTHING
+        return Nothing(given)
     return empty.copy() if isinstance(empty, list) or hasattr(type(empty), "iloc") else empty

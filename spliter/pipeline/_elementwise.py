@@ -147,7 +147,8 @@ class Ufunc(Elementwise):
         try:
             return _metas_of_ufunc(call.fn, tuple(operands), others, into, *options)
         except ValueError:
-            call.fn(*map(stand_in, call.args))  # raises the error of the plain program
+            if all(cast(ArrayMeta, node.meta).is_known for node in call.inputs):
+                call.fn(*map(stand_in, call.args))  # raises the error of the plain program
             raise
         except TypeError:
             results = _try_example(call)
@@ -225,6 +226,7 @@ def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:
                 result[at] = extent
             elif result[at] is not None:
                 found = " ".join(str(each).replace(", ", ",") for each in shapes)
+                found = found.replace("None", "n")
                 raise ValueError(f"operands could not be broadcast together with shapes {found} ")
     return tuple(result)
 
@@ -269,13 +271,6 @@ def _metas_of_ufunc(
     dtype: Any,
 ) -> tuple[ArrayMeta, ...]:
     """Return the metas of the results of a ufunc, given those or the dtypes of its operands."""
-    arrays = [each for each in (*operands, *others, into) if isinstance(each, ArrayMeta)]
-    shape = broadcast_shape(tuple([each.shape for each in arrays]))
-    if into is not None and not _has_room(into.shape, shape):
-        raise ValueError(
-            f"non-broadcastable output operand with shape {into.shape} doesn't match the "
-            f"broadcast shape {shape}"
-        )
     options: dict[str, Any] = {} if casting is None else {"casting": casting}
     if dtype is not None:
         options["signature"] = (None,) * ufunc.nin + (np.dtype(dtype),) * ufunc.nout
@@ -284,6 +279,13 @@ def _metas_of_ufunc(
     dtypes = ufunc.resolve_dtypes((*given, *outs), **options)
     if any(each.kind not in DTYPES for each in dtypes):
         raise UnforeseenResultError  # objects, such as None, may have no such operator
+    arrays = [each for each in (*operands, *others, into) if isinstance(each, ArrayMeta)]
+    shape = broadcast_shape(tuple([each.shape for each in arrays]))
+    if into is not None and not _has_room(into.shape, shape):
+        raise ValueError(
+            f"non-broadcastable output operand with shape {into.shape} doesn't match the "
+            f"broadcast shape {shape}"
+        )
     if into is not None:
         return (into,)
     exact = all(each.exact for each in arrays)

@@ -105,7 +105,7 @@ def may_change(graph: Graph) -> bool:
     graph : Graph
     """
     is_running = graph in _evaluated and RUNNING.get() is not graph
-    return bool(graph.pending or graph.errors) or is_running
+    return bool(graph.pending or graph.errors or graph.broken) or is_running
 
 
 def claim(graph: Graph) -> bool:
@@ -123,8 +123,11 @@ def claim(graph: Graph) -> bool:
     Raises
     ------
     Exception
-        What calls of this thread have raised in another one.
+        What calls of this thread have raised in another one, or a call that has left arrays partly
+        written.
     """
+    if graph.broken is not None:
+        raise graph.broken
     thread = threading.current_thread()
     if graph.thread is thread:
         return False
@@ -196,7 +199,7 @@ def _evaluate(graph: Graph) -> None:
                 if trace is not None:
                     trace.append((str(Site.of_caller()), made))
                 for stage in made.stages:
-                    _run_stage(stage, options, recorder)
+                    _run_stage(graph, stage, options, recorder)
                     _free(stage.last_read)
         except Exception as error:
             lose(graph, pending, error)
@@ -253,24 +256,23 @@ def lose(graph: Graph, calls: Sequence[Call], error: Exception) -> None:
     calls : sequence of Call
         In program order.
     error : Exception
-        What the first that has not run has raised, if none is marked. Of several marked ones only
-        the last has failed, and the others cannot be undone.
+        What the first that has not run has raised, if none is marked.
     """
     failed = [at for at, call in enumerate(calls) if call.error is error]
-    failed = failed or [at for at, call in enumerate(calls) if not call.has_run][:1] or [len(calls)]
+    failed = failed or [at for at, call in enumerate(calls) if not call.has_run] or [len(calls)]
     lost_graph = LostGraph(error, graph)
-    for at, call in reversed([*enumerate(calls)][failed[0] :]):
+    for call in reversed(calls[0 if graph.broken else failed[0] :]):
         for _, node in call.live_outputs():
             if node.lazy is None or (lost := node.lazy()) is None:
                 continue
-            if at >= failed[-1] and node.before is not None and node.before.is_there:
+            if node.before is not None and node.before.is_there:
                 lost._take_over(node.before)
             elif node.before is not None or not call.has_run or node.is_pending:
                 lost._graph = lost_graph
         call.has_run = True
 
 
-def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> None:
+def _run_stage(graph: Graph, stage: Stage, options: Options, recorder: WarningRecorder) -> None:
     if stage.is_whole or not stage.is_mergeable:
         run_whole([call for call, _ in stage.calls], recorder, stage.last_read)
         return
@@ -283,7 +285,7 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
         call.has_run = bool(call.writes)  # arrays are not changed twice
     failure = run_batches(program, options, collectors, recorder)
     if failure is not None:
-        _handle(failure, stage, recorder)
+        _handle(graph, failure, stage, recorder)
         return
     failed: list[Call] = []
     for (_, _, node), collector in zip(program.results, collectors, strict=True):
@@ -301,27 +303,25 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
         found = cast(Exception, call.error)
         if not isinstance(found, NoRowsError):
             raise found
-        _handle(Failure(found, call, 0, program.length), stage, recorder)
+        _handle(graph, Failure(found, call, 0, program.length), stage, recorder)
 
 
-def _handle(failure: Failure, stage: Stage, recorder: WarningRecorder) -> None:
+def _handle(graph: Graph, failure: Failure, stage: Stage, recorder: WarningRecorder) -> None:
     """Run the calls of a stage again, on whole values, so that errors are the plain program's."""
-    for call, _ in stage.calls if stage.writes else []:  # may read what is half written
-        if call.number <= failure.call.number:
-            call.error = failure.error
-    failure.call.error = failure.error
+    error = failure.call.error = failure.error
     # Of unequal pieces, the whole values may be equal.
-    if isinstance(failure.error, SplIterError) and not isinstance(failure.error, AlignmentError):
-        raise failure.error from failure.error.__cause__
-    if (failures := FAILURES.get()) is not None:
+    is_ours = isinstance(error, SplIterError) and not isinstance(error, AlignmentError)
+    if not is_ours and (failures := FAILURES.get()) is not None:
         failures.append(failure)
-    if stage.writes:
-        failure.error.add_note(
+    if stage.writes:  # whole calls would read what is half written
+        graph.broken = error
+        error.add_note(
             f"{failure.call.place} failed on items {failure.start} to "
             f"{failure.stop} of {stage.length}; partly written: "
             + ", ".join(_described(node) for node in dict.fromkeys(stage.writes))
         )
-        raise failure.error
+    if is_ours or stage.writes:
+        raise error from error.__cause__
     recorder.found.clear()  # the whole calls are recorded again
     run_whole([call for call, _ in stage.calls], recorder)
 

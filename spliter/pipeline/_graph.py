@@ -287,6 +287,8 @@ class Graph:
         """What calls of a thread have raised in another one."""
         self.raised: list[Exception] = []
         """Those of them, and others, that the program has got."""
+        self.broken: Exception | None = None
+        """What a call has raised that has left arrays partly written; any use raises it again."""
         self.sources: dict[int, Node] = {}
         self.locks = Locks()
         self.views: list[tuple[weakref.ref[Any], Callable[[], Any], Any]] = []
@@ -422,6 +424,7 @@ class Graph:
             self.views += other.views
             self.errors += other.errors
             self.raised += other.raised
+            self.broken = self.broken or other.broken
             self.has_escaped |= other.has_escaped
             self.is_eager |= other.is_eager
             self.writes_wait |= other.writes_wait

@@ -21,9 +21,9 @@ from spliter.pipeline._graph import RUNNING, Call, Graph, Node, Typing
 from spliter.pipeline._lazy import Lazy, is_frame
 from spliter.pipeline._options import CURRENT, Options
 from spliter.pipeline._types import (
-    NOTHING,
     Broadcast,
     Groups,
+    Nothing,
     Reduction,
     SplitType,
     first_step,
@@ -88,7 +88,7 @@ class Pass:
 
 
 class Run(NamedTuple):
-    """The partial result of blocks that follow each other; ``NOTHING`` if they have no rows."""
+    """The partial result of blocks that follow each other; ``Nothing`` if they have no rows."""
 
     first: int
     last: int
@@ -193,7 +193,7 @@ def run_pass(partition: Partition, spec: Pass, options: Options, carried: Any = 
             for kept, at in zip(rows, spec.rows, strict=True):
                 kept.append(found[at])
             for parts, (at, _) in zip(partials, spec.reductions, strict=True):
-                parts.append(Run(index[0], index[0], found.get(at, NOTHING)))
+                parts.append(Run(index[0], index[0], found.get(at, Nothing())))
         kinds = [kind for _, kind in spec.reductions]
         return (*rows, *map(combine_runs, kinds, partials))
     finally:

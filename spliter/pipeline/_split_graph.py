@@ -40,10 +40,10 @@ from spliter.pipeline._pass import (
 from spliter.pipeline._planner import needed
 from spliter.pipeline._site import Site
 from spliter.pipeline._types import (
-    NOTHING,
     Axis,
     Broadcast,
     Groups,
+    Nothing,
     Reduction,
     SplitType,
     Unknown,
@@ -371,20 +371,21 @@ class SplitGraph(Graph):
         ]
         (merged,) = gather([reduce(functools.partial(combine, kinds), parts)])
         for (node, kind), ((_, _, value),) in zip(reductions, merged, strict=True):
-            if value is not NOTHING:
+            if not isinstance(value, Nothing):
                 node.finish(value if kind.finish is None else kind.finish(value))
             elif node.call is not None:
-                self._run_on_no_rows(node.call)
+                self._run_on_no_rows(node.call, value)
 
-    def _run_on_no_rows(self, call: Call) -> None:
+    def _run_on_no_rows(self, call: Call, nothing: Nothing) -> None:
         """Run a reduction of a collection without rows at the client."""
-        if any(node in self.kinds and node.meta is None for node in call.inputs):
-            raise InvalidArgumentError(
-                f"{call.place} over {self.split!r} has no rows; pass a collection with rows"
-            )
-        args, kwargs = call.filled(
-            lambda node: cast(Any, node.meta).empty if node in self.kinds else node.data
-        )
+        given = {call.inputs[call.keys.index(key)]: value for key, value in nothing.given.items()}
+        for node in self.kinds.keys() & {*call.inputs} - given.keys():
+            if node.meta is None:
+                raise InvalidArgumentError(
+                    f"{call.place} over {self.split!r} has no rows; pass a collection with rows"
+                )
+            given[node] = node.meta.empty
+        args, kwargs = call.filled(lambda node: given.get(node, node.data))
         with self.recorder.errstate(call.errstate, lambda: call):
             result = call.fn(*args, **kwargs)
         for at, node in call.live_outputs():

@@ -73,7 +73,10 @@ class Annotated:
         """
         found = [each._graph for each in lazies_in((args, kwargs))]
         graph = common_graph(found or [graph] if graph else found)
-        bound = self.signature.bind(*args, **kwargs)
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError:
+            return self.fn(*args, **kwargs)  # raises an error that says more
         types: list[AnyType] = []
         writes: list[Node] = []
         # In the order of the parameters, which is that of the inputs of the call.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, SupportsIndex, TypeAlias
 
 import numpy as np
@@ -222,13 +221,17 @@ class Mut:
     type: SplitType | Generic
 
 
-class Nothing(enum.Enum):
-    """What stands for the partial result of no rows, as ``None`` may be that of some."""
+@dataclass(frozen=True)
+class Nothing:
+    """What stands for the partial result of no rows, as ``None`` may be that of some.
 
-    OF_NO_ROWS = 0
+    Parameters
+    ----------
+    given : dict
+        The arguments without rows, by position or name, of a function that was not called.
+    """
 
-
-NOTHING: Final = Nothing.OF_NO_ROWS
+    given: dict[int | str, Any] = field(default_factory=dict)
 
 
 class NoRowsError(Exception):
@@ -295,18 +298,18 @@ class Reduction(SplitType):
 
     def combine(self, pieces: Sequence[Any]) -> Any:
         """Combine partial results pairwise, in order; not finished."""
-        level = [each for each in pieces if each is not NOTHING]
+        level = [each for each in pieces if not isinstance(each, Nothing)]
         while len(level) > 1:
             level = [
                 self.merge_two(*pair) if len(pair) == 2 else pair[0]
                 for pair in (level[at : at + 2] for at in range(0, len(level), 2))
             ]
-        return level[0] if level else NOTHING
+        return level[0] if level else max(pieces, key=lambda each: len(each.given))
 
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Combine partial results and finish."""
         last = self.combine(pieces)
-        if last is NOTHING:
+        if isinstance(last, Nothing):
             raise NoRowsError
         return last if self.finish is None else self.finish(last)
 
@@ -332,7 +335,7 @@ class Groups(SplitType):
 
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Combine rows of equal keys; keys are sorted, as pandas does by default."""
-        pieces = [each for each in pieces if each is not NOTHING]
+        pieces = [each for each in pieces if not isinstance(each, Nothing)]
         if not pieces:
             raise NoRowsError
         joined = concatenate(_with_items(pieces))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import operator
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -222,6 +223,12 @@ def test_forms_over_a_split_are_right_or_refused(form: str) -> None:
     same(found, expected)
 
 
+def polynomial(x: Any, factors: Any) -> Any:
+    return np.polyval(factors, x)
+
+
+of_rows: Any = splittable(polynomial, x=Rows(), returns=Rows())
+
 WRONG: dict[str, Callable[[Any], Any]] = {
     "no number": lambda x: x + None,
     "compared with no number": lambda x: x < None,
@@ -229,6 +236,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "casting": lambda x: np.add(x, 1, casting="no", dtype="f4"),
     "casting of astype": lambda x: x.astype("f4", casting="safe"),
     "no loop": lambda x: np.logical_xor(x, x, dtype="f8"),
+    "casting and shape": lambda x: operator.iadd(np.isnan(x), np.zeros(4)),  # type: ignore[no-untyped-call]
     "where": lambda x: np.add(x, 1, out=x, where=x),
     "position in nothing": lambda x: np.argmax(x[:0]),
     "extreme of nothing": lambda x: x[:0].max(),
@@ -247,6 +255,8 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "times": lambda x: np.sinc(x.astype("m8[s]")),
     "complex": lambda x: np.i0(x * 1j),
     "negative powers": lambda x: x.astype("i8") ** -1,
+    "missing argument": of_rows,
+    "unexpected argument": lambda x: of_rows(x, [1], z=x),
 }
 
 
@@ -262,6 +272,14 @@ def test_errors_rise_at_the_call(name: str) -> None:
     assert isinstance(expected, tuple)
     with options(batch=7):
         assert pipeline(caught)(np.arange(30.0)) == expected
+
+
+def test_over_a_split_errors_of_shapes_name_no_number_of_rows() -> None:
+    with (
+        split([np.ones((5, 4))]) as parts,
+        pytest.raises(ValueError, match=r"together with shapes \(n,4\) \(3,\)"),
+    ):
+        pipeline(lambda x: x + np.ones(3))(parts)
 
 
 def test_numbers_in_place_of_rows() -> None:

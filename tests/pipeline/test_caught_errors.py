@@ -336,3 +336,38 @@ def test_arrays_are_changed_up_to_the_failed_call_and_once() -> None:
         with options(batch=batch):
             np.testing.assert_array_equal(pipeline(body)(VALUES, counts), [2, 2, 2])
         np.testing.assert_array_equal(counts, np.ones(20))
+
+
+def above(x: Any) -> None:
+    if (x > 30).any():
+        raise KeyError("above")
+    x *= 0.5
+
+
+@pytest.mark.parametrize("of_views", [False, True])
+def test_after_half_a_change_the_error_comes_again(of_views: bool) -> None:
+    def increment(x: Any, by: Any) -> None:
+        x += by
+
+    halve = splittable(above, x=mut(Rows()), returns=None)
+    add = splittable(increment, x=mut(Rows()), by=Rows(), returns=None)
+    used = []
+
+    def body(x: Any, counts: Any) -> Any:
+        kept = counts[2:] if of_views else counts
+        doubled = x * 2
+        add(counts, x)
+        halve(doubled)
+        try:
+            float(doubled.sum())
+        except KeyError:
+            for use in (lambda: kept + 1, counts.sum, lambda: repr(doubled)):
+                with pytest.raises(KeyError, match="above"):
+                    use()
+                used.append(use)
+        return 0
+
+    with options(batch=7), pytest.raises(KeyError, match="above") as caught:
+        pipeline(body)(VALUES, np.zeros(50))
+    assert len(used) == 3
+    assert len(caught.value.__notes__) == 1

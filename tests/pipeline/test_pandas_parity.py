@@ -295,6 +295,7 @@ KEYS = pd.DataFrame(
     {
         "c": pd.Categorical([None, "b", "a", "a", None], categories=["a", "b", "z"]),
         "k": ["z", "y", "y", None, "x"],
+        "o": pd.Series([None] * 5, dtype=object),
         "v": [1, 2, 3, 4, 5],
     }
 )
@@ -305,14 +306,15 @@ KEYS = pd.DataFrame(
 @pytest.mark.parametrize("dropna", [True, False])
 @pytest.mark.parametrize("name", AGGREGATES)
 def test_groups_of_missing_keys(sort: bool, as_index: bool, dropna: bool, name: str) -> None:
-    def body(df: Any) -> Any:
+    def body(df: Any, keys: list[str]) -> Any:
         named = {"sort": sort, "as_index": as_index, "dropna": dropna, "observed": False}
-        return getattr(df.groupby(["c", "k"], **named)["v"], name)()
+        return getattr(df.groupby(keys, **named)["v"], name)()
 
-    expected = body(KEYS)
-    with options(batch=2, threads=1):
-        same(pipeline(body)(KEYS), expected)
-    same(pipeline(body)(split([KEYS[:1], KEYS[1:4], KEYS[4:]])), expected)
+    for keys in (["c", "k"], ["o"], ["k", "o"]):
+        expected = body(KEYS, keys)
+        with options(batch=2, threads=1):
+            same(pipeline(body)(KEYS, keys), expected)
+        same(pipeline(body)(split([KEYS[:1], KEYS[1:4], KEYS[4:]]), keys), expected)
 
 
 def test_over_a_split_numbers_of_missing_texts_become_no_texts() -> None:

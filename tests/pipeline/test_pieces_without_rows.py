@@ -124,6 +124,13 @@ def test_functions_of_arrays_are_not_called_for_no_rows(body: Any, cuts: list[in
     check(body, VALUES, cuts)
 
 
+@CUTS
+def test_reductions_of_what_a_function_leaves_get_no_rows(cuts: list[int]) -> None:
+    keep = splittable(lambda x, above: x[x > above], x=ROWS, returns=unknown)
+    check(lambda x: lowest(keep(x, 9)), VALUES, cuts)
+    check(lambda x: lowest(keep(x, above=1)) + lowest(x), VALUES, cuts)
+
+
 def test_what_there_is_besides_no_rows_at_all() -> None:
     numbered = splittable(
         lambda x: (x * 2, float(x.sum()), len(x)),

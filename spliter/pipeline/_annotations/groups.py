@@ -69,19 +69,23 @@ class Aggregates:
         columns = self.columns(frame)
         if self.name == "mean":
             frame = as_doubles(frame, columns)
+        grouped = self._as_columns(frame)
         if self.name == "size":
-            return self._as_columns(frame).size()
-        grouped = self._as_columns(frame)[columns]
-        if self.name != "mean":
-            return getattr(grouped, self.name)()
-        return grouped.sum().join(grouped.count()[columns].add_suffix(COUNT))
+            found = grouped.size()
+        elif self.name == "mean":
+            found = grouped[columns].sum().join(grouped[columns].count()[columns].add_suffix(COUNT))
+        else:
+            found = getattr(grouped[columns], self.name)()
+        # Of missing objects alone, pandas makes keys of floats.
+        return found.astype({each: frame[each].dtype for each in self.keys})
 
     def merge(self, one: Any, other: Any) -> Any:
         """Concatenate rows, and combine those of equal keys if they are many."""
         both = concatenate([one, other])
         if len(both) <= MAX_UNCOMBINED:
             return both
-        return self._combined(self._as_columns(both))
+        found = self._combined(self._as_columns(both))
+        return found.astype({each: both[each].dtype for each in self.keys})
 
     def _combined(self, grouped: Any) -> Any:
         """Combine rows of pieces; a sum of infinities of both signs is NaN, and not missing."""
