@@ -78,7 +78,9 @@ def _reads(call: Call, wanted: Mapping[Node, Columns]) -> Sequence[Columns]:
         return [None if only is None else frozenset(only) for only in call.fn.columns][
             : len(everything)
         ]
-    ((_, result),) = call.live_outputs()
+    result = next((node for _, node in call.live_outputs()), None)
+    if result is None:  # garbage that was collected meanwhile
+        return everything
     of_result = None if result.is_held else wanted.get(result)
     reads = annotation.rule.reads(call, of_result)
     if of_result is None or annotation.rule not in COPYING:

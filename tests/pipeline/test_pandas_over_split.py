@@ -79,3 +79,12 @@ def test_errors_are_those_of_pandas(wrong: Any) -> None:
 def test_other_calls_are_refused(name: str) -> None:
     with pytest.raises(WholeArrayError, match=r"bytes.*instead of the Split"):
         pipeline(UNKNOWN[name])(split(cut(FRAME)))
+
+
+def test_values_that_die_with_calls_that_are_not_needed() -> None:
+    def body(frame: Any) -> Any:
+        names = {"frame": frame, "kept": frame["x"]}  # which the call below refers to
+        exec("name = frame['n'].name", names)
+        return names["name"]
+
+    assert pipeline(body)(split(cut(FRAME))) == "n"
