@@ -10,11 +10,13 @@ import numpy as np
 from spliter.pipeline._annotations.arguments import arguments_of
 from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._capture import CONSTANTS, LAZY_CLASSES, capture, graph_of, plain_into
+from spliter.pipeline._composed import capture_over_split
 from spliter.pipeline._elementwise import CONTIGUOUS_ONLY, UFUNC
 from spliter.pipeline._evaluate import evaluate_own
 from spliter.pipeline._graph import Graph, UnforeseenResultError
 from spliter.pipeline._lazy import Lazy, is_array, lazies_in
 from spliter.pipeline._metas import ArrayMeta, Meta
+from spliter.pipeline._row_calls import RULES
 
 FLAG: Final = np.dtype(bool)
 
@@ -36,7 +38,7 @@ def capture_ufunc(
     outs = kwargs.get("out", ())
     if len(outs) > 1 or not all(map(is_operand, (*inputs, *outs, kwargs.get("where", True)))):
         return plain_into(fn, inputs, kwargs)
-    if method == "reduce":
+    if method == "reduce" or fn in RULES:
         return capture_function(fn, inputs, kwargs)
     is_usual = fn is ufunc and isinstance(ufunc, np.ufunc) and not ufunc.signature  # not Numba's
     if not is_usual or kwargs.keys() - {"out", "where", "dtype", "casting"}:
@@ -105,6 +107,8 @@ def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     args, kwargs
         Its arguments.
     """
+    if (found := capture_over_split(fn, args, kwargs)) is not NotImplemented:
+        return found
     annotation = FUNCTIONS.get(fn)
     operands = (*args, *kwargs.values())
     if annotation is None or not all(map(is_operand, operands)):

@@ -36,6 +36,7 @@ from spliter.pipeline._elementwise import (
     assigned,
 )
 from spliter.pipeline._graph import Graph
+from spliter.pipeline._indexes import has_all_rows, is_basic, is_number, written_out
 from spliter.pipeline._lazy import (
     BINARY,
     Lazy,
@@ -44,6 +45,7 @@ from spliter.pipeline._lazy import (
     is_array,
 )
 from spliter.pipeline._metas import DTYPES, ArrayMeta, FrameMeta, Shape, meta_of
+from spliter.pipeline._row_calls import RULES, capture_rows_at, check_views, has_rows, keep_views
 
 TO_PANDAS: Final[dict[str, Callable[[Any], Any]]] = {
     "_typ": lambda _: "npy_extension",
@@ -183,13 +185,13 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
             return compute(self)[computed(key)]
         if _is_mask(key) and meta.shape[:1] == key._meta.shape != ():
             return self._by_rows(key, CHOOSE, (None, *meta.shape[1:]))
-        axes = () if meta.is_known else _written_out(key, self.ndim)
-        if axes and _has_all_rows(axes) and not self._turns(axes):
+        axes = () if meta.is_known else written_out(key, self.ndim)
+        if axes and has_all_rows(axes) and not self._turns(axes):
             found = self._by_rows(axes, OPERATOR, (meta.length, *meta.empty[axes].shape[1:]))
-            if isinstance(found, LazyArray) and _is_basic(key):
+            if isinstance(found, LazyArray) and is_basic(key):
                 self._graph.root().add_view(found, self, axes)
             return found
-        if not _is_basic(key):
+        if not is_basic(key):
             return plain(operator.getitem, (self, key), {})
         data = self._real()
         view = data[computed(key)]
@@ -199,8 +201,8 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     def _turns(self, axes: tuple[Any, ...]) -> bool:
         """Return whether rows are reversed, as some functions give other bits: :data:`INEXACT`."""
-        is_here = type(self._graph.root()) is Graph
-        return is_here and any(isinstance(each, slice) and (each.step or 1) < 0 for each in axes)
+        turns = any(isinstance(each, slice) and (each.step or 1) < 0 for each in axes)
+        return turns and not self._is_elsewhere()
 
     def _by_rows(self, key: Any, rule: Rule, shape: Shape) -> Any:
         is_cut = (True, True) if isinstance(key, Lazy) else (True,)
@@ -211,18 +213,47 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         """Change elements, before anything later reads them."""
         if not self.ndim:
             plain(operator.setitem, (self, key, value), {})  # raises, as numbers have no elements
-        elif _is_mask(key) and key.shape == self.shape and _is_number(value):
+        elif _is_mask(key) and key.shape == self.shape and is_number(value):
             self._assign(self, value, {"where": key})
         elif key is Ellipsis or (isinstance(key, slice) and key == slice(None)):
             self._assign(self, value, {})
-        elif _is_basic(key) and is_array(self._real()[computed(key)]):
+        elif self._is_elsewhere() and is_basic(key):
+            view = self[key]
+            view._assign(view, value, {})
+        elif self._is_elsewhere() and _is_mask(key) and key.ndim == 1:
+            self._assign_rows(key, value)
+        elif is_basic(key) and is_array(self._real()[computed(key)]):
             self._assign(self[key], value, {})
         else:
             before = compute(self)
             before[computed(key)] = computed(value)
 
+    def _assign_rows(self, mask: LazyArray, value: Any) -> None:
+        """Change the rows of a mask to rows that it has chosen, or all of them to the same."""
+        if has_rows(value):
+            self._replace(capture_rows_at(self, mask, value))
+        else:
+            axes = (slice(None), *[None] * (self.ndim - 1))
+            self._assign(self, value, {"where": mask[axes]})
+
+    def _is_elsewhere(self) -> bool:
+        """Return whether it has rows over a Split."""
+        return has_rows(self) and type(self._graph.root()) is not Graph
+
+    def _replace(self, newer: Any) -> None:
+        """Take over a newer version of the value, and keep views of it."""
+        super()._replace(newer)
+        if self._is_elsewhere():
+            keep_views(self)
+
     def _before_change(self) -> None:
-        """Evaluate if it is a view of a pending value, or there is one of it: both will change."""
+        """Evaluate if it is a view of a pending value, or there is one of it: both will change.
+
+        Over a Split both are made anew, as far as indexes say what is a view of what.
+        """
+        if self._is_elsewhere():
+            check_views(self)
+            return
         for view, base, _ in self._graph.root().views:
             if self is view() or self is base():
                 compute(self)
@@ -380,6 +411,8 @@ def _attribute(name: str) -> property:
     """Return an attribute of arrays that a program may set; both evaluate."""
 
     def get(self: LazyArray) -> Any:
+        if name != "flat" and self._is_elsewhere():
+            return getattr(np, name)(self)
         return rewrapped(getattr(compute(self), name), self._graph.root())
 
     def change(self: LazyArray, value: Any) -> None:
@@ -403,49 +436,12 @@ METHODS: Final[dict[str, Callable[..., Any] | None]] = {"clip": _clip, "sort": N
 
 def _call_method(method: Callable[..., Any], value: LazyArray, *args: Any, **kwargs: Any) -> Any:
     """Call a method of arrays: by the function of the same name, if that is annotated."""
-    function = METHODS.get(method.__name__, getattr(np, method.__name__, None))
-    if function is _clip or (function is not None and function in FUNCTIONS):
+    function: Any = METHODS.get(method.__name__, getattr(np, method.__name__, None))
+    is_ufunc = isinstance(function, np.ufunc) and value.dtype.kind == "c"  # else it is no copy
+    if function is _clip or function in FUNCTIONS or function in RULES or is_ufunc:
         return function(value, *args, **kwargs)
     return plain(method, (value, *args), kwargs)
 
 
 def _is_mask(key: Any) -> bool:
     return isinstance(key, LazyArray) and key.dtype == bool
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, Lazy):
-        return isinstance(value._node.meta, ArrayMeta) and not value._node.meta.shape
-    return np.ndim(value) == 0
-
-
-def _written_out(key: Any, ndim: int) -> tuple[Any, ...]:
-    """Return an index with slices in place of an ellipsis, and copies of lists in it."""
-    keys = key if isinstance(key, tuple) else (key,)
-    at = next((at for at, each in enumerate(keys) if each is Ellipsis), len(keys))
-    rest = ndim - sum(each is not None and each is not Ellipsis for each in keys)
-    keys = (*keys[:at], *[slice(None)] * rest, *keys[at + 1 :])
-    return tuple([np.array(each) if isinstance(each, list | np.ndarray) else each for each in keys])
-
-
-def _has_all_rows(axes: tuple[Any, ...]) -> bool:
-    """Return whether an index chooses all rows, and of each row the same elements."""
-    first, *others = axes
-    lists = [each for each in others if isinstance(each, np.ndarray)]
-    return (
-        (isinstance(first, slice) and first == slice(None))
-        and _is_basic(tuple([each for each in others if not isinstance(each, np.ndarray)]))
-        and len(lists) <= 1
-    )
-
-
-def _is_basic(key: Any) -> bool:
-    """Return whether an index makes a view."""
-    keys = key if isinstance(key, tuple) else (key,)
-    return all(
-        each is None
-        or each is Ellipsis
-        or isinstance(each, slice)
-        or (isinstance(each, int | np.integer) and not isinstance(each, bool))
-        for each in keys
-    )

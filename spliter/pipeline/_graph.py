@@ -394,10 +394,11 @@ class Graph:
 
     def add_view(self, view: Any, base: Any, index: Any) -> None:
         """Remember that a lazy value is a view of another one, if the program still holds that."""
-        is_view = any(each() is base for each, *_ in self.views)
-        # Between two views that are held there may be one that only they refer to.
-        find: Callable[[], Any] = (lambda: base) if is_view else weakref.ref(base)
-        self.views.append((weakref.ref(view), find, index))
+        held = [each for each in self.views if each[0]() is not None]
+        # Of views that are held, only they may refer to what they are views of.
+        is_shared = any(base is each() or base is find() for each, find, _ in held)
+        find: Callable[[], Any] = (lambda: base) if is_shared else weakref.ref(base)
+        self.views = [*held, (weakref.ref(view), find, index)]
 
     def settle_views(self) -> None:
         """Make evaluated views share the memory of what they are views of, for later changes."""

@@ -19,14 +19,41 @@ def blocks(whole: Any) -> list[Any]:
     return np.split(whole, [5, 5, 45, 46])
 
 
-def test_changes_of_a_view_of_a_distributed_array_are_refused() -> None:
-    def body(x: Any) -> Any:
-        column = x[:, 0]
-        column += 1
+@pytest.mark.parametrize(
+    "view_of",
+    [
+        lambda x: x.real,
+        lambda x: np.flip(x, axis=1),
+        lambda x: np.expand_dims(x, 1),
+        lambda x: np.expand_dims(x, 1)[:, 0, :1],
+        lambda x: x[:, None].squeeze(axis=1),
+    ],
+)
+def test_changes_of_other_views_of_a_distributed_array_are_refused(view_of: Any) -> None:
+    def change_view(x: Any) -> Any:
+        view = view_of(x)
+        view += 1
         return x * 1
 
-    with pytest.raises(WholeArrayError, match="needs all rows"):
-        pipeline(body)(split([np.ones((2, 2)), np.ones((1, 2))]))
+    def change_base(x: Any) -> Any:
+        view = view_of(x)
+        x[:, 0] = 1
+        return view
+
+    def change_neither(x: Any) -> Any:
+        shifted = view_of(x) + 1
+        x += 1
+        shifted += 1
+        return shifted.sum(axis=0), x
+
+    for body in (change_view, change_base):
+        with pytest.raises(WholeArrayError, match="needs all rows"):
+            pipeline(body)(split(blocks(TABLE)))
+    for found, expected in zip(
+        pipeline(change_neither)(split(blocks(TABLE))), change_neither(TABLE.copy()), strict=True
+    ):
+        whole = np.concatenate(found) if isinstance(found, list) else found
+        np.testing.assert_allclose(whole, expected)
 
 
 def test_rows_of_a_filter_are_assigned_to() -> None:

@@ -28,6 +28,15 @@ def changed_between(x: Any) -> Any:
     return before, between, sums, after, sums - x
 
 
+def of_a_dropped_array(x: Any) -> Any:
+    chosen = x.reshape(4, 2)[x[::2] > 1]
+    one, both, turned = chosen[:, 0], chosen[:, :], chosen[:, None, 1]
+    del chosen
+    both += 10
+    turned *= 2
+    return one, both, turned
+
+
 def reshaped(x: Any) -> Any:
     first, last = x * 2, x
     first.shape = (2, -1)
@@ -192,6 +201,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "views of views": views_of_views,
     "flat": lambda x: setattr(x, "flat", 3),
     "real parts": lambda x: setattr(x.reshape(2, 4), "real", 3),
+    "of a dropped array": of_a_dropped_array,
     "reshaped in place": reshaped,
     "halves": halves,
     "positions": found_positions,

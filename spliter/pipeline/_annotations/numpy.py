@@ -375,6 +375,8 @@ _MERGEABLE: Final[tuple[Any, ...]] = (
 )
 """Ufuncs that merge what they have reduced."""
 
+_EXTREMES: Final[tuple[Any, ...]] = (np.minimum, np.maximum, np.fmin, np.fmax)
+
 _OF_FIRST: Final[tuple[Any, ...]] = (
     *(np.sinc, np.i0, np.fix, np.isneginf, np.isposinf, np.isreal, np.iscomplex),
 )
@@ -406,7 +408,7 @@ FUNCTIONS: Final[Mapping[Any, FunctionAnnotation]] = {
     np.argmax: _arg(np.argmax, np.greater),
     # Methods of ufuncs, along the first axis by default.
     **{each.reduce: _reduce(each, default=0) for each in _MERGEABLE},
-    **{each.reduce: _extreme(each.reduce, each, 0) for each in (np.minimum, np.maximum)},
+    **{each.reduce: _extreme(each.reduce, each, 0) for each in _EXTREMES},
     # Element by element.
     **dict.fromkeys(_OF_FIRST, Elementwise((0,))),
     **dict.fromkeys((np.round, np.around), Elementwise((0,), "decimals")),

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 
 from spliter.backend.contents import concatenate
-from spliter.pipeline._graph import Call, Typing
+from spliter.pipeline._graph import Call, Node, Typing
 from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta, meta_of
 from spliter.pipeline._types import Axis, SplitType, Unknown, axis, broadcast
 
@@ -210,16 +210,10 @@ class RowsCall:
             matches = bool(length) and lengths.count(length) == len(lengths) and kind == ROWS
         if matches:
             inputs = tuple([kind if is_cut else broadcast for is_cut in self.is_cut])
-            result = self._labelled(call, self.rule.result(self._token(call), kind))
+            token = token_of(call.inputs[-1], call) if self.rule is CHOOSE else call.number
+            result = self._labelled(call, self.rule.result(token, kind))
             fn, is_light = self._piece_function(call.fn), self.rule.is_light
             yield Typing(inputs, (result,), length, fn, is_light=is_light)
-
-    def _token(self, call: Call) -> int:
-        """Return a number for the rows of the result: the same one for all that a mask chooses."""
-        maker = call.inputs[-1].call if self.rule is CHOOSE else None
-        if maker is None or len(maker.outputs) > 1:  # the program may change a mask that exists
-            return call.number
-        return -2 - maker.number
 
     def _labelled(self, call: Call, kind: SplitType) -> SplitType:
         (meta,) = self.metas(call)
@@ -240,6 +234,19 @@ class RowsCall:
             return result
 
         return checked
+
+
+def token_of(mask: Node, call: Call) -> int:
+    """Return a number for the rows that a mask chooses: the same one for all of them.
+
+    Parameters
+    ----------
+    mask : Node
+    call : Call
+        Whose number it is if the mask exists, as the program may change it.
+    """
+    maker = mask.call
+    return call.number if maker is None or len(maker.outputs) > 1 else -2 - maker.number
 
 
 def _described(frame: Any) -> tuple[Any, ...]:

@@ -1,0 +1,120 @@
+"""Functions of NumPy over a Split that follow from others, which blocks compute.
+
+Each takes the arguments that it can do with, and returns ``NotImplemented`` for other values of
+them. In this process they run on whole arrays.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from spliter.pipeline._lazy import Lazy
+from spliter.pipeline._row_calls import (
+    capture_by_rows,
+    counts_in_bins,
+    counts_of_integers,
+    has_rows,
+    lazies_over_split,
+)
+
+
+def capture_over_split(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Capture a call that blocks of a Split can make; ``NotImplemented`` for any other one.
+
+    Parameters
+    ----------
+    fn : callable
+    args, kwargs
+        Its arguments.
+    """
+    found = capture_by_rows(fn, args, kwargs)
+    composed = COMPOSED.get(fn)
+    if found is not NotImplemented or composed is None or not lazies_over_split(args, kwargs):
+        return found
+    try:
+        inspect.signature(composed).bind(*args, **kwargs)
+    except TypeError:  # of arguments that are not known here
+        return NotImplemented
+    return composed(*args, **kwargs) if args and has_rows(args[0]) else NotImplemented
+
+
+def _is_over_rows(axis: Any) -> bool:
+    return axis is None or (type(axis) is int and axis == 0)
+
+
+def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    if not _is_over_rows(axis) or ord is not None:
+        return NotImplemented
+    return np.sqrt(np.sum(np.abs(x) ** 2, axis=axis, keepdims=keepdims))
+
+
+def _ptp(a: Any, axis: Any = None) -> Any:
+    return np.max(a, axis=axis) - np.min(a, axis=axis) if _is_over_rows(axis) else NotImplemented
+
+
+def _average(a: Any, axis: Any = None, weights: Any = None) -> Any:
+    if not _is_over_rows(axis):
+        return NotImplemented
+    if weights is None:
+        return np.mean(a, axis=axis)
+    if not has_rows(weights) or (axis is None and weights.ndim != a.ndim):
+        return NotImplemented
+    wide = weights[(slice(None), *[None] * (a.ndim - weights.ndim))]
+    return np.sum(a * wide, axis=axis) / np.sum(weights, axis=axis)
+
+
+def _nanmean(a: Any, axis: Any = None) -> Any:
+    if not _is_over_rows(axis) or a.dtype.kind != "f":
+        return NotImplemented
+    return np.divide(np.nansum(a, axis=axis), np.sum(~np.isnan(a), axis=axis), dtype=a.dtype)
+
+
+def _nanmax(a: Any, axis: Any = None) -> Any:
+    return np.fmax.reduce(a, axis=axis) if _is_over_rows(axis) else NotImplemented
+
+
+def _nanmin(a: Any, axis: Any = None) -> Any:
+    return np.fmin.reduce(a, axis=axis) if _is_over_rows(axis) else NotImplemented
+
+
+def _cov(m: Any, rowvar: bool = True) -> Any:
+    if rowvar or m.ndim != 2 or m.dtype.kind != "f":
+        return NotImplemented
+    centred = m - m.mean(axis=0)
+    return np.einsum("ij,ik->jk", centred, centred) / (len(m) - 1)
+
+
+def _histogram(a: Any, bins: Any = 10, range: Any = None) -> Any:
+    if a.dtype.kind not in "iuf" or isinstance(bins, str | Lazy):
+        return NotImplemented
+    if np.ndim(bins) == 0 and range is None and len(a):
+        range = a.min().item(), a.max().item()
+    edges = np.histogram_bin_edges(np.empty(0, a.dtype), bins, range)
+    return capture_by_rows(counts_in_bins, (a, bins, range), {}), edges
+
+
+def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+    if x.dtype.kind not in "iu" or not (weights is None or isinstance(weights, Lazy)):
+        return NotImplemented
+    length = max(int(x.max()) + 1 if len(x) else 0, minlength)
+    return capture_by_rows(counts_of_integers, (x, weights, length), {})
+
+
+COMPOSED: Final[Mapping[Any, Callable[..., Any]]] = {
+    np.linalg.norm: _norm,
+    np.ptp: _ptp,
+    np.average: _average,
+    np.nanmean: _nanmean,
+    np.nanmax: _nanmax,
+    np.nanmin: _nanmin,
+    np.cov: _cov,
+    np.histogram: _histogram,
+    np.bincount: _bincount,
+}
+"""By what NumPy passes to ``__array_function__``."""

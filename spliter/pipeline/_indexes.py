@@ -1,0 +1,49 @@
+"""What an index of an array chooses, and what is assigned there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spliter.pipeline._lazy import Lazy
+from spliter.pipeline._metas import ArrayMeta
+
+
+def written_out(key: Any, ndim: int) -> tuple[Any, ...]:
+    """Return an index with slices in place of an ellipsis, and copies of lists in it."""
+    keys = key if isinstance(key, tuple) else (key,)
+    at = next((at for at, each in enumerate(keys) if each is Ellipsis), len(keys))
+    rest = ndim - sum(each is not None and each is not Ellipsis for each in keys)
+    keys = (*keys[:at], *[slice(None)] * rest, *keys[at + 1 :])
+    return tuple([np.array(each) if isinstance(each, list | np.ndarray) else each for each in keys])
+
+
+def has_all_rows(axes: tuple[Any, ...]) -> bool:
+    """Return whether an index chooses all rows, and of each row the same elements."""
+    first, *others = axes
+    lists = [each for each in others if isinstance(each, np.ndarray)]
+    return (
+        (isinstance(first, slice) and first == slice(None))
+        and is_basic(tuple([each for each in others if not isinstance(each, np.ndarray)]))
+        and len(lists) <= 1
+    )
+
+
+def is_basic(key: Any) -> bool:
+    """Return whether an index makes a view."""
+    keys = key if isinstance(key, tuple) else (key,)
+    return all(
+        each is None
+        or each is Ellipsis
+        or isinstance(each, slice)
+        or (isinstance(each, int | np.integer) and not isinstance(each, bool))
+        for each in keys
+    )
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value that is assigned to elements is a number."""
+    if isinstance(value, Lazy):
+        return isinstance(value._node.meta, ArrayMeta) and not value._node.meta.shape
+    return np.ndim(value) == 0
