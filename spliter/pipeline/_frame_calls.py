@@ -15,17 +15,17 @@ from typing import Any, Final, cast
 import numpy as np
 
 from spliter._errors import WholeArrayError
-from spliter.pipeline._annotations.pandas import method_rule
-from spliter.pipeline._annotations.rows import RowsCall, Rule
-from spliter.pipeline._capture import capture, known, plain, wrap
+from spliter.pipeline._annotations.pandas import METHODS, method_rule, rows_at
+from spliter.pipeline._annotations.rows import CHOOSE, SELECT, SET_VALUES, RowsCall, Rule, select
+from spliter.pipeline._capture import capture, graph_of, known, plain, wrap
 from spliter.pipeline._graph import Graph
 from spliter.pipeline._lazy import (
     Lazy,
+    compute,
     computed,
     is_capturable,
     is_frame,
     lazies_in,
-    of_numbers,
 )
 from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta, meta_of
 from spliter.pipeline._numbers import number
@@ -94,8 +94,8 @@ def capture_frame(
     """
     args = args[0], *map(known, args[1:])
     kwargs = {name: known(each) for name, each in kwargs.items()}
-    args = tuple([of_numbers(each) if is_frame(each) else each for each in args])
-    kwargs = {name: of_numbers(each) if is_frame(each) else each for name, each in kwargs.items()}
+    args = tuple(map(_with_numbers, args))
+    kwargs = {name: _with_numbers(each) for name, each in kwargs.items()}
     if rule is not None and rule.aligned and not rule.mixed and _is_row(*args):
         row = computed(args[1])
         if row.index.equals(args[0].columns):
@@ -135,6 +135,94 @@ def delivered(result: Any) -> Any:
     """
     is_here = isinstance(result, Lazy) and not is_over_split(result)
     return number(result) if is_here and not isinstance(result._node.meta, FrameMeta) else result
+
+
+class LazyAccessor:
+    """The accessor ``str`` or ``dt`` of a lazy series; its methods and properties are captured."""
+
+    def __init__(self, value: Any, name: str, empty: Any) -> None:
+        self._value = value
+        self._name = name
+        self._empty = empty
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method, or a property; both are captured, or evaluate."""
+        path = f"{self._name}.{name}"
+        if callable(getattr(self._empty, name)):
+            return functools.partial(call_method, self._value, path)
+        return capture_frame(operator.attrgetter(path), METHODS.get(path), (self._value,), {})
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return characters of each text."""
+        if isinstance(key, slice):
+            return call_method(self._value, f"{self._name}.slice", key.start, key.stop, key.step)
+        return call_method(self._value, f"{self._name}.get", key)
+
+
+class LazyIndexer:
+    """An indexer of a lazy frame: ``loc`` with a mask is captured, anything else evaluates."""
+
+    def __init__(self, value: Any, name: str) -> None:
+        self._value = value
+        self._name = name
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return all rows or those where a mask is true, all columns or some; else evaluate."""
+        mask, *columns = key if isinstance(key, tuple) else (key,)
+        is_table = self._value.ndim == 2 and len(columns) == 1 and are_columns(*columns)
+        if self._name == "loc" and is_table and isinstance(mask, slice) and mask == slice(None):
+            return self._value[columns[0]]
+        if self._name == "loc" and has_rows(mask):
+            if not columns:
+                return capture_frame(rows_at, CHOOSE, (self._value, mask), {})
+            if is_table:
+                return self._value[columns[0]].loc[mask]
+        return run_plain(_item, (self._value, self._name, key), {})
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Set values where a mask is true, of a frame in one column; else evaluate before."""
+        mask, *column = key if isinstance(key, tuple) else (key,)
+        is_one = [type(each) for each in column] == [str] * (self._value.ndim - 1)
+        with graph_of(self._value, key, value):  # no other thread may evaluate in between
+            if not (self._name == "loc" and is_one and self.captures_change(mask, value, *column)):
+                getattr(compute(self._value), self._name)[computed(key)] = computed(value)
+
+    def captures_change(self, mask: Any, value: Any, *column: str) -> bool:
+        """Capture that values are set where a mask is true, if possible; return whether it was."""
+        args = mask, known(value), *column
+        # pandas aligns a series, unless labels repeat; those of a Split are not known.
+        can_align = is_over_split(self._value) or not _axes(args[1])
+        return can_align and has_rows(mask) and self._value._change(*SET_VALUES, args, *column)
+
+
+def _item(value: Any, indexer: str, key: Any) -> Any:
+    return getattr(value, indexer)[key]
+
+
+def has_rows(key: Any) -> bool:
+    """Return whether a key is lazy and has a value for each row, as a mask."""
+    return isinstance(key, Lazy) and isinstance(key._node.meta, FrameMeta | ArrayMeta)
+
+
+def are_columns(key: Any) -> bool:
+    """Return whether a key is the name of a column, or a list of names."""
+    return isinstance(key, str) or (
+        isinstance(key, list) and bool(key) and all(isinstance(each, str) for each in key)
+    )
+
+
+def capture_choice(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Capture a call of ``numpy.where`` or ``numpy.select``; of others return NotImplemented."""
+    if func is np.select and len(args) > 1 and len(args[0]) == len(args[1]):
+        func, args = select, (*args[0], *args[1], *(args[2:] or kwargs.values() or (0,)))
+    elif func is not np.where or len(args) < 3:
+        return NotImplemented
+    return capture_frame(func, SELECT, args, {})
+
+
+def _with_numbers(value: Any) -> Any:
+    """Return an argument, evaluated if it is a plain frame or a dict with lazy numbers in it."""
+    return computed(value) if is_frame(value) or isinstance(value, dict) else value
 
 
 def _is_row(value: Any, *others: Any) -> bool:

@@ -14,23 +14,18 @@ import numpy as np
 
 from spliter._errors import WholeArrayError
 from spliter.pipeline._annotations.groups import AGGREGATES, GROUP_OPTIONS, Aggregates
-from spliter.pipeline._annotations.pandas import (
-    COLUMNS,
-    DIVISION,
-    METHODS,
-    SET_COLUMN,
-    TO_ARRAY,
-    aggregation,
-    assigned,
-    rows_at,
-    with_column,
-)
-from spliter.pipeline._annotations.rows import CHOOSE, OPERATOR, WHOLE, Rule
+from spliter.pipeline._annotations.pandas import COLUMNS, DIVISION, METHODS, TO_ARRAY, aggregation
+from spliter.pipeline._annotations.rows import CHOOSE, OPERATOR, SET_COLUMN, WHOLE, Rule, assigned
 from spliter.pipeline._capture import LAZY_CLASSES, capture, graph_of, plain, rewrapped
 from spliter.pipeline._frame_calls import (
+    LazyAccessor,
+    LazyIndexer,
+    are_columns,
     call_method,
+    capture_choice,
     capture_frame,
     delivered,
+    has_rows,
     is_over_split,
     method_of,
     operand_meta,
@@ -47,7 +42,7 @@ from spliter.pipeline._lazy import (
     identity,
     is_frame,
 )
-from spliter.pipeline._metas import ArrayMeta, FrameMeta
+from spliter.pipeline._metas import FrameMeta
 
 DTYPES: Final = ("dtype", "dtypes")
 
@@ -202,23 +197,29 @@ class LazyFrame(Lazy):
 
     def __getitem__(self, key: Any) -> Any:
         """Return columns, or the rows where a mask is true."""
-        rule = CHOOSE if _has_rows(key) else COLUMNS
-        if rule is COLUMNS and (self._meta.empty.ndim == 1 or not _are_columns(key)):
+        rule = CHOOSE if has_rows(key) else COLUMNS
+        if rule is COLUMNS and (self._meta.empty.ndim == 1 or not are_columns(key)):
             return run_plain(operator.getitem, (self, key), {})
         return capture_frame(operator.getitem, rule, (self, key), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Set a column: of the caller's own frame at once, of others when they are evaluated."""
-        with graph_of(self, value):  # no other thread may evaluate in between
-            waits = self._node.is_pending and self._meta.empty.ndim == 2 and isinstance(key, str)
-            if not waits or self._is_grouped(key):
+        """Set a column, or values: of the caller's own frame at once, of others when evaluated."""
+        with graph_of(self, key, value):  # no other thread may evaluate in between
+            if self._meta.empty.ndim == 1:
+                is_captured = LazyIndexer(self, "loc").captures_change(key, value)
+            else:
+                is_captured = isinstance(key, str) and self._change(*SET_COLUMN, (key, value), key)
+            if not is_captured:
                 plain(operator.setitem, (self, key, value), {})
-                return
-            changed = capture_frame(with_column, SET_COLUMN, (self, key, value), {})
-            if self._node.is_pending:
-                self._replace(changed)
-            else:  # it was not captured, and group-bys of pandas have the frame from now on
-                self._node.data[key] = computed(value)
+
+    def _change(self, fn: Any, rule: Rule, args: Any, column: str | None = None) -> bool:
+        """Capture a call that makes a changed copy, if possible; return whether it was captured."""
+        if not self._node.is_pending or self._is_grouped(column):
+            return False
+        changed = capture_frame(fn, rule, (self, *args), {})
+        if is_captured := self._node.is_pending:
+            self._replace(changed)
+        return is_captured
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Capture a call of a ufunc."""
@@ -226,6 +227,13 @@ class LazyFrame(Lazy):
         if method != "__call__" or kwargs or ufunc.nout > 1 or ufunc.signature:
             return run_plain(fn, inputs, kwargs)
         return capture_frame(fn, OPERATOR, inputs, {})
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Capture a choice between values; other functions call the methods of the frame."""
+        result = capture_choice(func, args, kwargs)
+        if result is not NotImplemented or {*types} - {LazyFrame, np.ndarray}:
+            return result  # lazy arrays capture their own calls
+        return func._implementation(*args, **kwargs)
 
 
 def _as_array(fn: Callable[..., Any], value: LazyFrame, *args: Any, **kwargs: Any) -> Any:
@@ -267,57 +275,6 @@ for _name in ("divmod", "rdivmod"):
 
 
 LAZY_CLASSES[FrameMeta] = LazyFrame
-
-
-class LazyAccessor:
-    """The accessor ``str`` or ``dt`` of a lazy series; its methods and properties are captured."""
-
-    def __init__(self, value: LazyFrame, name: str, empty: Any) -> None:
-        self._value = value
-        self._name = name
-        self._empty = empty
-
-    def __getattr__(self, name: str) -> Any:
-        """Return a method, or a property; both are captured, or evaluate."""
-        path = f"{self._name}.{name}"
-        if callable(getattr(self._empty, name)):
-            return functools.partial(call_method, self._value, path)
-        return capture_frame(operator.attrgetter(path), METHODS.get(path), (self._value,), {})
-
-    def __getitem__(self, key: Any) -> Any:
-        """Return characters of each text."""
-        if isinstance(key, slice):
-            return call_method(self._value, f"{self._name}.slice", key.start, key.stop, key.step)
-        return call_method(self._value, f"{self._name}.get", key)
-
-
-class LazyIndexer:
-    """An indexer of a lazy frame: ``loc`` with a mask is captured, anything else evaluates."""
-
-    def __init__(self, value: LazyFrame, name: str) -> None:
-        self._value = value
-        self._name = name
-
-    def __getitem__(self, key: Any) -> Any:
-        """Return all rows or those where a mask is true, all columns or some; else evaluate."""
-        mask, *columns = key if isinstance(key, tuple) else (key,)
-        is_table = self._value.ndim == 2 and len(columns) == 1 and _are_columns(*columns)
-        if self._name == "loc" and is_table and isinstance(mask, slice) and mask == slice(None):
-            return self._value[columns[0]]
-        if self._name == "loc" and _has_rows(mask):
-            if not columns:
-                return capture_frame(rows_at, CHOOSE, (self._value, mask), {})
-            if is_table:
-                return self._value[columns[0]].loc[mask]
-        return run_plain(_item, (self._value, self._name, key), {})
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        """Evaluate, and set values."""
-        getattr(compute(self._value), self._name)[computed(key)] = computed(value)
-
-
-def _item(value: Any, indexer: str, key: Any) -> Any:
-    return getattr(value, indexer)[key]
 
 
 class LazyGroupBy:
@@ -367,7 +324,7 @@ class LazyGroupBy:
 
     def __getitem__(self, key: Any) -> Any:
         """Select columns."""
-        if self._is_settled or self._selection is not None or not _are_columns(key):
+        if self._is_settled or self._selection is not None or not are_columns(key):
             return self._evaluated()[key]
         key = key if isinstance(key, str) else [*key]  # as they are now
         return LazyGroupBy(self._value, self._by, self._options, key)
@@ -423,7 +380,7 @@ def _assign(value: Any, /, **columns: Any) -> Any:
     for name, given in columns.items():
         column = given(value) if callable(given) else given
         if isinstance(value, LazyFrame):
-            value = capture_frame(assigned, SET_COLUMN, (value, name, column), {})
+            value = capture_frame(assigned, SET_COLUMN[1], (value, name, column), {})
         else:
             value = assigned(value, name, computed(column))
     return value if columns else value.copy()
@@ -431,17 +388,7 @@ def _assign(value: Any, /, **columns: Any) -> Any:
 
 def _group(value: LazyFrame, by: Any = None, **kwargs: Any) -> Any:
     empty = value._meta.empty
-    if empty.ndim == 1 or not _are_columns(by) or kwargs.keys() - GROUP_OPTIONS:
+    if empty.ndim == 1 or not are_columns(by) or kwargs.keys() - GROUP_OPTIONS:
         return plain(method_of("groupby"), (value, by), kwargs)
     by = by if isinstance(by, str) else [*by]  # as they are now
     return LazyGroupBy(value, by, kwargs)
-
-
-def _has_rows(key: Any) -> bool:
-    return isinstance(key, Lazy) and isinstance(key._node.meta, FrameMeta | ArrayMeta)
-
-
-def _are_columns(key: Any) -> bool:
-    return isinstance(key, str) or (
-        isinstance(key, list) and bool(key) and all(isinstance(each, str) for each in key)
-    )

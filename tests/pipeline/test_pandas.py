@@ -24,6 +24,8 @@ from spliter.pipeline._annotations.pandas import (
     TEXT_NUMBERS,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore:Series.dt")  # old names of properties
+
 ROWS = 23
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(
@@ -65,6 +67,8 @@ ELEMENTWISE: dict[str, Callable[[Any], Any]] = {
     "rename": lambda df: (df.rename(columns={"x": "y2"})["y2"] + 1, df["x"].rename("z")),
     "dropna": lambda df: df.dropna(),
     "merge": lambda df: df.merge(PLACES, on="key", how="left"),
+    "to_frame": lambda df: df["x"].to_frame(),
+    "dt.to_period": lambda df: df["at"].dt.to_period("M"),
 }
 
 
@@ -360,7 +364,7 @@ UNKNOWN: dict[str, Callable[[Any], Any]] = {
     "by columns": lambda df: df[["x", "y"]] - df["x"][:2].set_axis(["x", "y"]),
     "product of matrices": lambda df: df["n"] @ df["n"] + df[["n"]].T @ df[["n"]],
     "plain series": lambda df: FRAME["y"] + df["x"],
-    "array": lambda df: np.where(df["x"] > 0, df["y"], 0.0),
+    "sorted array": lambda df: np.sort(df["x"]),
     "assigned arrays": lambda df: df.assign(z=np.arange(len(FRAME)), w=lambda made: made.z + 1),
     "dropped rows": lambda df: df.drop([3, 5]),
     "renamed rows": lambda df: df.rename(index={3: 4}),

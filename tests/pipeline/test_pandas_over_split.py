@@ -12,6 +12,8 @@ from spliter import WholeArrayError, split
 from spliter.pipeline import Groups, Rows, pipeline, splittable
 from tests.pipeline.test_pandas import FRAME, PLACES, PROGRAMS, TEXTS, UNKNOWN, same
 
+pytestmark = pytest.mark.filterwarnings("ignore:Series.dt")  # old names of properties
+
 
 def cut(frame: pd.DataFrame) -> list[pd.DataFrame]:
     return [frame[start:stop] for start, stop in pairwise([0, 4, 4, 15, 16, len(frame)])]

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from spliter.backend.contents import concatenate
+from spliter.pipeline._annotations.dtypes import has_double_mean, is_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,16 +153,6 @@ COUNT: Final = "\0count"
 
 MAX_UNCOMBINED: Final = 2**15
 """Most rows that are combined at the end only: a group-by of so many takes some 3 ms."""
-
-
-def is_number(dtype: Any) -> bool:
-    """Return whether a dtype is one of NumPy's numbers or flags; pandas groups no longdouble."""
-    return isinstance(dtype, np.dtype) and dtype.kind in "iufb" and dtype.itemsize <= 8
-
-
-def has_double_mean(dtype: Any) -> bool:
-    """Return whether pandas averages values of a dtype in doubles: not those of shorter floats."""
-    return is_number(dtype) and (dtype.kind != "f" or dtype.itemsize == 8)
 
 
 def as_doubles(frame: Any, columns: list[str]) -> Any:

@@ -6,6 +6,7 @@ pieces cannot do: their labels are replaced at the end, and rows filtered after 
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import operator
 import sys
@@ -16,11 +17,18 @@ from typing import Any, Final, cast
 import numpy as np
 
 from spliter.backend.contents import concatenate
+from spliter.pipeline._annotations.dtypes import (
+    all_are,
+    dtypes_of,
+    has_double_mean,
+    has_flags,
+    has_numbers,
+    is_number,
+    is_text,
+)
 from spliter.pipeline._annotations.groups import (
     Aggregates,
     count_values,
-    has_double_mean,
-    is_number,
     most_frequent_first,
     sum_counts,
 )
@@ -31,6 +39,7 @@ from spliter.pipeline._annotations.rows import (
     Renumbered,
     Rule,
     chosen_rows,
+    fits,
     same_rows,
 )
 from spliter.pipeline._graph import Call, Node
@@ -38,31 +47,17 @@ from spliter.pipeline._metas import FrameMeta
 from spliter.pipeline._types import Reduction, SplitType
 
 
-def _dtypes(frame: Any) -> list[Any]:
-    return [frame.dtype] if frame.ndim == 1 else list(frame.dtypes)
-
-
-def _is_text(dtype: Any) -> bool:
-    return str(dtype) in ("str", "string")
-
-
 def _has_text(frame: Any, *args: Any, **kwargs: Any) -> bool:
-    return frame.ndim == 1 and _is_text(frame.dtype)
+    return frame.ndim == 1 and is_text(frame.dtype)
 
 
-def _all_are(check: Callable[[Any], bool], value: Any) -> bool:
-    """Return whether dtypes fulfil a check, and are of one kind, or integers and floats."""
-    dtypes = {*_dtypes(value)}
-    kinds = {getattr(dtype, "kind", None) for dtype in dtypes}
-    return all(map(check, dtypes)) and (len(kinds) == 1 or kinds == {"i", "f"})
-
-
-def _has_numbers(value: Any) -> bool:
-    return _all_are(is_number, value)
+def _has_frequency(series: Any, freq: Any = None) -> bool:
+    """Return whether periods have a given frequency: pandas infers it from all dates otherwise."""
+    return isinstance(freq, str) and isinstance(series.dtype, np.dtype)  # pandas warns of zones
 
 
 def _has_double_mean(value: Any) -> bool:
-    return _all_are(has_double_mean, value)
+    return all_are(has_double_mean, value)
 
 
 def _has_double_var(value: Any, axis: Any = 0, skipna: Any = True, ddof: Any = 1) -> bool:
@@ -70,12 +65,8 @@ def _has_double_var(value: Any, axis: Any = 0, skipna: Any = True, ddof: Any = 1
     return is_default and _has_double_mean(value) and isinstance(ddof, int)
 
 
-def _has_flags(value: Any) -> bool:
-    return _all_are(lambda dtype: bool(dtype == np.dtype(bool)), value)
-
-
 def _has_doubles(value: Any) -> bool:
-    return _all_are(lambda dtype: bool(dtype == np.float64), value)
+    return all_are(lambda dtype: bool(dtype == np.float64), value)
 
 
 def _is_along_rows(
@@ -85,7 +76,7 @@ def _is_along_rows(
 
 
 def _can_be_unique(series: Any) -> bool:
-    return series.ndim == 1 and (is_number(series.dtype) or _is_text(series.dtype))
+    return series.ndim == 1 and (is_number(series.dtype) or is_text(series.dtype))
 
 
 def _holds(frame: Any, *values: Any) -> bool:
@@ -93,19 +84,19 @@ def _holds(frame: Any, *values: Any) -> bool:
 
     The dtype of integers would depend on whether values are missing.
     """
-    dtypes = _dtypes(frame)
+    dtypes = dtypes_of(frame)
     floats = all(isinstance(each, np.dtype) and each.kind == "f" for each in dtypes)
-    texts = all(map(_is_text, dtypes))
+    texts = all(map(is_text, dtypes))
     return (floats or texts) and all(
-        _dtypes(value) == dtypes
+        dtypes_of(value) == dtypes
         if getattr(value, "ndim", 0)
-        else isinstance(value, (int, float) if floats else str)
+        else all(fits(value, dtype) for dtype in dtypes)
         for value in values
     )
 
 
 def _can_replace(frame: Any, condition: Any, *other: Any, **named: Any) -> bool:
-    masks = all(each == np.dtype(bool) for each in _dtypes(condition))
+    masks = all(each == np.dtype(bool) for each in dtypes_of(condition))
     return masks and _holds(frame, *other, *named.values())
 
 
@@ -113,10 +104,18 @@ def _can_fill(frame: Any, *value: Any, **named: Any) -> bool:
     return _holds(frame, *value, *named.values())
 
 
+def _has_columns_for(check: Check, frame: Any, *given: Any, **named: Any) -> bool:
+    """Return whether columns pass a check with what a dict has for each."""
+    pairs = [(each, value) for items in (*given, *named.values()) for each, value in items.items()]
+    return frame.ndim == 2 and all(check(frame[at], value) for at, value in pairs if at in frame)
+
+
 def _can_convert(frame: Any, *dtype: Any, **named: Any) -> bool:
     (wanted,) = (*dtype, *named.values())
+    if isinstance(wanted, dict):
+        return _has_columns_for(_can_convert, frame, wanted)
     # Texts of dates have the time of day if one of all dates has.
-    has_dates = any(isinstance(each, np.dtype) and each.kind in "mM" for each in _dtypes(frame))
+    has_dates = any(isinstance(each, np.dtype) and each.kind in "mM" for each in dtypes_of(frame))
     return (
         bool(wanted != "category")
         and getattr(wanted, "categories", ()) is not None
@@ -135,7 +134,7 @@ def _is_to_number(frame: Any, dtype: Any) -> bool:
 def _can_compute(one: Any, other: Any) -> bool:
     """Return whether the dtype of a quotient is known: of integers not if a divisor may be 0."""
     operands = [each for each in (one, other) if hasattr(each, "ndim")]
-    has_floats = all(dtype.kind == "f" for each in operands for dtype in _dtypes(each))
+    has_floats = all(dtype.kind == "f" for each in operands for dtype in dtypes_of(each))
     return has_floats or (isinstance(other, int | float) and other != 0)
 
 
@@ -165,18 +164,6 @@ def _is_by_columns(value: Any, other: Any = None, axis: Any = "columns") -> bool
 def rows_at(frame: Any, mask: Any) -> Any:
     """Return ``frame.loc[mask]``."""
     return frame.loc[mask]
-
-
-def with_column(frame: Any, name: Any, value: Any) -> Any:
-    """Return a frame with a column set, as ``frame[name] = value`` does."""
-    result = frame.copy(deep=False)
-    result[name] = value
-    return result
-
-
-def assigned(frame: Any, name: Any, value: Any) -> Any:
-    """Return a copy of a frame with a column set."""
-    return frame.assign(**{name: value})
 
 
 def _shallow(frame: Any) -> Any:
@@ -263,12 +250,26 @@ def _reduction(
     return Rule(lambda number, rows: kind, is_for, names, partial=partial, at_once=at_once)
 
 
+def _has_extreme(value: Any) -> bool:
+    is_date = value.ndim == 1 and str(value.dtype).startswith(("datetime64[", "timedelta64["))
+    return is_date or has_numbers(value)
+
+
+def _extreme_of_two(ufunc: np.ufunc, one: Any, other: Any) -> Any:
+    """Return the extreme of two numbers, dates or spans that are not missing if one is not."""
+    if not isinstance(one, dt.date | dt.timedelta):
+        return ufunc(one, other)
+    there = [each for each in (one, other) if each == each]  # noqa: PLR0124 -- NaT is not
+    return (min if ufunc is np.fmin else max)(there, default=one)
+
+
 def _extreme(name: str, ufunc: np.ufunc) -> Rule:
     # The extreme of no rows is NaN, which would turn integers to floats.
     fn = operator.methodcaller(name)
     partial = functools.partial(extreme_partial, fn)
-    finish = functools.partial(extreme_finish, fn, ufunc)
-    return _reduction(_has_numbers, extreme_merge, partial, finish, at_once=True)
+    choose: Any = functools.partial(_extreme_of_two, ufunc)
+    finish = functools.partial(extreme_finish, fn, choose)
+    return _reduction(_has_extreme, extreme_merge, partial, finish, at_once=True)
 
 
 def aggregation(kind: Aggregates) -> Rule:
@@ -305,10 +306,9 @@ COLUMNS: Final = Rule(
     is_light=True,
     at_once=True,
 )
-SET_COLUMN: Final = Rule(same_rows, names=("name", "value"), mixed=True, is_light=True)
 DIVISION: Final = Rule(same_rows, _can_compute, names=("other",))
 TO_ARRAY: Final = Rule(
-    same_rows, lambda value, *args, **named: all(map(is_number, _dtypes(value))), ("dtype", "copy")
+    same_rows, lambda value, *_, **named: all(map(is_number, dtypes_of(value))), ("dtype", "copy")
 )
 TEXT: Final = Rule(
     same_rows,
@@ -346,7 +346,7 @@ VAR_ARGUMENTS: Final = ("axis", "skipna", "ddof")
 
 DATE_NUMBERS: Final = (
     *("year", "quarter", "month", "day", "hour", "minute", "second", "microsecond", "nanosecond"),
-    *("day_of_week", "day_of_year", "days_in_month"),
+    *("day_of_week", "dayofweek", "weekday", "day_of_year", "dayofyear", "days_in_month"),
     *("days", "seconds", "microseconds", "nanoseconds"),
 )
 """Integers, or floats if a date is missing."""
@@ -363,7 +363,9 @@ METHODS: Final[Mapping[str, Rule]] = {
     "copy": Rule(same_rows, partial=_shallow, is_light=True),
     **dict.fromkeys(("mask", "where"), Rule(same_rows, _can_replace, ("cond", "other"))),
     "round": Rule(same_rows, names=("decimals",)),
-    "astype": Rule(same_rows, _can_convert, ("dtype",), is_for_inexact=_is_to_number),
+    "astype": Rule(
+        *(same_rows, _can_convert, ("dtype",)), aligned=False, is_for_inexact=_is_to_number
+    ),
     "isin": Rule(same_rows, lambda frame, *values: frame.ndim == 1, ("values",), aligned=False),
     "between": Rule(same_rows, names=("left", "right", "inclusive")),
     "clip": Rule(same_rows, _can_fill, ("lower", "upper")),
@@ -372,7 +374,8 @@ METHODS: Final[Mapping[str, Rule]] = {
         *(same_rows, _is_of_columns, ("labels", "axis", "columns")), aligned=False, is_light=True
     ),
     "rename": Rule(same_rows, _renames, ("index", "columns"), aligned=False, is_light=True),
-    "dropna": Rule(chosen_rows),
+    "dropna": Rule(chosen_rows, names=("how", "subset"), aligned=False),
+    "to_frame": Rule(same_rows, names=("name",)),
     "merge": Rule(
         *(_joined, _can_join, ("right", "on", "how", "suffixes")),
         aligned=False,
@@ -380,15 +383,15 @@ METHODS: Final[Mapping[str, Rule]] = {
         holds=_keeps_order,
     ),
     # NumPy's addition wraps around without a warning, as pandas.
-    "sum": _reduction(_has_numbers, np.add, at_once=True),
+    "sum": _reduction(has_numbers, np.add, at_once=True),
     "count": _reduction(lambda value: True, operator.add, at_once=True),
     "min": _extreme("min", np.fmin),
     "max": _extreme("max", np.fmax),
     "mean": _reduction(_has_double_mean, _add_parts, _mean_parts, _mean, at_once=True),
     "var": _reduction(_has_double_var, _add_squares, _squares, _var, names=VAR_ARGUMENTS),
     "std": _reduction(_has_double_var, _add_squares, _squares, _std, names=VAR_ARGUMENTS),
-    "any": _reduction(_has_flags, np.logical_or, at_once=True),
-    "all": _reduction(_has_flags, np.logical_and, at_once=True),
+    "any": _reduction(has_flags, np.logical_or, at_once=True),
+    "all": _reduction(has_flags, np.logical_and, at_once=True),
     # In the order in which values appear.
     "unique": _reduction(
         _can_be_unique, _both, _distinct, lambda series: series.unique(), commutative=False
@@ -401,20 +404,27 @@ METHODS: Final[Mapping[str, Rule]] = {
     **{f"str.{name}": replace(TEXT, exact=False) for name in TEXT_NUMBERS},
     **{f"dt.{name}": DATES for name in (*DATE_METHODS, *DATE_PROPERTIES)},
     **{f"dt.{name}": replace(DATES, exact=False) for name in DATE_NUMBERS},
+    "dt.to_period": Rule(same_rows, _has_frequency, ("freq",)),
 }
 """Rules of methods and properties by name; those of an accessor with its name before a dot."""
 
 ALONG_ROWS: Final[Mapping[str, Rule]] = {
     name: Rule(same_rows, functools.partial(_is_along_rows, check), ("axis", "skipna"))
     for check, names in (
-        (_has_numbers, ("sum",)),
+        (has_numbers, ("sum",)),
         (lambda frame: True, ("count",)),
-        (_has_flags, ("any", "all")),
+        (has_flags, ("any", "all")),
         (_has_doubles, ("mean", "min", "max", "median", "std", "var")),
     )
     for name in names
 }
 """Rules of reductions of each row."""
+
+
+FILL_COLUMNS: Final = replace(
+    METHODS["fillna"], is_for=functools.partial(_has_columns_for, _can_fill), aligned=False
+)
+"""Rule of ``fillna`` with a dict that has a value for each of some columns."""
 
 
 def method_rule(path: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Rule | None:
@@ -428,4 +438,6 @@ def method_rule(path: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     """
     axis = kwargs.get("axis", args[0] if args else 0)
     along = isinstance(axis, int | str) and axis in (1, "columns")
+    if path == "fillna" and any(isinstance(each, dict) for each in (*args, *kwargs.values())):
+        return FILL_COLUMNS
     return (along and ALONG_ROWS.get(path)) or METHODS.get(path)

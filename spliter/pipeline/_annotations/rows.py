@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 
 from spliter.backend.contents import concatenate
+from spliter.pipeline._annotations.dtypes import has_flags, has_numbers, is_number, is_text
 from spliter.pipeline._graph import Call, Node, Typing
 from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta, meta_of
 from spliter.pipeline._types import Axis, SplitType, Unknown, axis, broadcast
@@ -35,7 +36,8 @@ class Renumbered(Unknown):
 
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Concatenate pieces, and number the rows."""
-        return concatenate(pieces).reset_index(drop=True)
+        rows = concatenate(pieces)
+        return rows.reset_index(drop=True) if hasattr(rows, "iloc") else rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -272,6 +274,59 @@ def _can_choose(frame: Any, mask: Any) -> bool:
     return mask.ndim == 1 and str(mask.dtype) in ("bool", "boolean", "bool[pyarrow]")
 
 
+def with_column(frame: Any, name: Any, value: Any) -> Any:
+    """Return a frame with a column set, as ``frame[name] = value`` does."""
+    result = frame.copy(deep=False)
+    result[name] = value
+    return result
+
+
+def assigned(frame: Any, name: Any, value: Any) -> Any:
+    """Return a copy of a frame with a column set."""
+    return frame.assign(**{name: value})
+
+
+def with_values(value: Any, mask: Any, new: Any, *column: Any) -> Any:
+    """Return a frame or series with values set, as ``value.loc[mask, column] = new`` does."""
+    result = value.copy(deep=False)
+    new = new[mask] if hasattr(new, "loc") else new
+    if column:
+        result.loc[mask, column[0]] = new
+    else:
+        result[mask] = new
+    return result
+
+
+def _can_set(value: Any, mask: Any, new: Any, *column: Any) -> bool:
+    """Return whether a column or series keeps its dtype, also where the mask is nowhere true."""
+    target = value[column[0]] if column else value
+    return mask.ndim == target.ndim == 1 and has_flags(mask) and fits(new, target.dtype)
+
+
+def fits(new: Any, dtype: Any) -> bool:
+    """Return whether a text, a number, or the values of a series leave a dtype as it is."""
+    if hasattr(new, "dtype"):
+        return (hasattr(new, "loc") or not new.ndim) and bool(new.dtype == dtype)
+    if is_text(dtype):
+        return isinstance(new, str)
+    if dtype.kind in "iu":
+        return type(new) is int and np.iinfo(dtype).min <= new <= np.iinfo(dtype).max
+    return is_number(dtype) and type(new) in ((bool,) if dtype.kind == "b" else (int, float))
+
+
+def select(*args: Any) -> Any:
+    """Return what ``numpy.select`` does, given conditions, as many choices, and the default."""
+    count = len(args) // 2
+    return np.select([*args[:count]], [*args[count:-1]], args[-1])
+
+
+def _can_select(*args: Any) -> bool:
+    """Return whether flags select numbers; these alone decide on the dtype."""
+    flags, values = args[: len(args) // 2], args[len(args) // 2 :]
+    numbers = all(isinstance(each, int | float) or has_numbers(each) for each in values)
+    return numbers and all(map(has_flags, flags))
+
+
 def _filtered_columns(call: Call, wanted: Columns) -> Sequence[Columns]:
     return [wanted, None]
 
@@ -281,3 +336,6 @@ CHOOSE: Final = Rule(
     *(chosen_rows, _can_choose, ("mask",)), mixed=True, reads=_filtered_columns, is_light=True
 )
 OPERATOR: Final = Rule(same_rows, names=("other",))
+SET_COLUMN: Final = with_column, Rule(same_rows, names=("name", "value"), mixed=True, is_light=True)
+SET_VALUES: Final = with_values, Rule(same_rows, _can_set, ("mask", "new", "column"), mixed=True)
+SELECT: Final = Rule(same_rows, _can_select, ("condition or value",) * 200)
