@@ -132,7 +132,8 @@ class SplitGraph(Graph):
         raise WholeArrayError(
             f"{Site.of_caller()} needs all rows of a value over {self.split!r} in the client's "
             f"memory, about {self.split.nbytes} bytes; reduce it first, return it and use the "
-            "collection, or pass arrays or frames instead of the Split"
+            "collection, annotate a function of rows by splittable, or pass arrays or frames "
+            "instead of the Split"
         )
 
     def length_of(self, node: Node) -> int | None:
@@ -303,8 +304,8 @@ class SplitGraph(Graph):
                 return typing
         raise WholeArrayError(
             f"{call.place} needs the whole array over {self.split!r}, about "
-            f"{self.split.nbytes} bytes; call it on each block in a task, or pass arrays or "
-            "frames instead of the Split"
+            f"{self.split.nbytes} bytes; call it on each block in a task, or pass arrays or frames "
+            "instead of the Split"
         )
 
     def _submit(
