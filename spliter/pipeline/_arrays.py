@@ -231,6 +231,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
     def _assign_rows(self, mask: LazyArray, value: Any) -> None:
         """Change the rows of a mask to rows that it has chosen, or all of them to the same."""
         if has_rows(value):
+            self._before_change()
             self._replace(capture_rows_at(self, mask, value))
         else:
             axes = (slice(None), *[None] * (self.ndim - 1))

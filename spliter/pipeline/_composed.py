@@ -59,14 +59,16 @@ def _ptp(a: Any, axis: Any = None) -> Any:
 
 
 def _average(a: Any, axis: Any = None, weights: Any = None) -> Any:
-    if not _is_over_rows(axis):
-        return NotImplemented
     if weights is None:
         return np.mean(a, axis=axis)
-    if not has_rows(weights) or (axis is None and weights.ndim != a.ndim):
+    is_known = _is_over_rows(axis) and has_rows(weights)
+    if not is_known or (axis is None and weights.ndim != a.ndim):
         return NotImplemented
     wide = weights[(slice(None), *[None] * (a.ndim - weights.ndim))]
-    return np.sum(a * wide, axis=axis) / np.sum(weights, axis=axis)
+    weighted, total = np.sum(a * wide, axis=axis), np.sum(weights, axis=axis)
+    if np.any(np.asarray(total) == 0):
+        raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+    return weighted / total
 
 
 def _nanmean(a: Any, axis: Any = None) -> Any:
@@ -84,9 +86,9 @@ def _nanmin(a: Any, axis: Any = None) -> Any:
 
 
 def _cov(m: Any, rowvar: bool = True) -> Any:
-    if rowvar or m.ndim != 2 or m.dtype.kind != "f":
+    if rowvar or m.ndim != 2 or m.dtype.kind not in "iuf" or m.shape[1] < 2 or len(m) < 2:
         return NotImplemented
-    centred = m - m.mean(axis=0)
+    centred = m.astype(np.result_type(m.dtype, np.float64)) - m.mean(axis=0, dtype=np.float64)
     return np.einsum("ij,ik->jk", centred, centred) / (len(m) - 1)
 
 

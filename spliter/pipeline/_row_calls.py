@@ -105,12 +105,13 @@ def capture_by_rows(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
         return value.copy() if isinstance(value, np.ndarray) else value  # the program may change it
 
     filled = Filled(fn, _mapped(placed, args), _mapped(placed, kwargs))
-    meta = _meta_of(filled, lazies, rule)
-    if meta is None:
+    tried = _tried(filled, lazies, rule)
+    if tried is None:
         return NotImplemented
+    meta, of_views = tried
     made = capture(filled, tuple(lazies), {}, RowsCall(rule, (True,) * len(lazies), meta))
-    if fn in VIEWS:
-        made._graph.root().add_view(made, lazies[0], None)
+    for at in of_views:
+        made._graph.root().add_view(made, lazies[at], None)
     return made
 
 
@@ -141,26 +142,31 @@ def has_rows(value: Any) -> bool:
     return isinstance(meta, ArrayMeta) and meta.shape[:1] == (None,)
 
 
-def _meta_of(filled: Filled, lazies: Sequence[Any], rule: Rule) -> ArrayMeta | None:
-    """Return the meta of a result; nothing if it has not as many rows as its arguments."""
-    found = []
+def _tried(filled: Filled, lazies: Sequence[Any], rule: Rule) -> tuple[ArrayMeta, list[int]] | None:
+    """Return the meta of a result, and the numbers of the arrays of which it is a view.
+
+    Nothing if it has not as many rows as its arguments.
+    """
+    metas = []
     for rows in TRIED:
         shapes = [(rows, *each._node.meta.shape[1:]) for each in lazies]
         ones = [np.ones(*each) for each in zip(shapes, [x.dtype for x in lazies], strict=True)]
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                found.append(meta_of(filled(*ones)))
+                found = filled(*ones)
             except Exception:  # noqa: BLE001 -- such as of lengths that differ
                 return None
-    one, other = found
+        metas.append(meta_of(found))
+    one, other = metas
     if not isinstance(one, ArrayMeta) or not isinstance(other, ArrayMeta):
         return None
     if rule is SUM:
-        return one if one.shape == other.shape else None
+        return (one, []) if one.shape == other.shape else None
     if (one.length, other.length, one.shape[1:]) != (*TRIED, other.shape[1:]):
         return None
-    return ArrayMeta((None, *one.shape[1:]), one.dtype, exact=False)
+    of_views = [at for at, each in enumerate(ones) if np.may_share_memory(found, each)]
+    return ArrayMeta((None, *one.shape[1:]), one.dtype, exact=False), of_views
 
 
 def _by_rows(fn: Callable[..., Any], args: Any, kwargs: Any) -> Rule | None:
@@ -226,15 +232,15 @@ RULES: Final[Mapping[Any, RuleOf]] = {
     **dict.fromkeys(
         (
             *(np.concatenate, np.hstack, np.dstack, np.stack, np.column_stack, np.append),
-            *(np.real, np.imag, np.select, np.expand_dims, np.cross),
-            np.empty_like,
+            *(np.real, np.select, np.expand_dims, np.cross, np.empty_like),
         ),
         _by_rows,
     ),
+    np.imag: lambda fn, args, kwargs: OPERATOR if args[0].dtype.kind == "c" else None,
     **dict.fromkeys(
         (
             *(np.diff, np.flip, np.roll, np.gradient, np.trapezoid, np.take, np.delete, np.insert),
-            *(np.repeat, np.average, np.squeeze),
+            *(np.repeat, np.squeeze),
         ),
         _along_others,
     ),
@@ -244,9 +250,6 @@ RULES: Final[Mapping[Any, RuleOf]] = {
     **dict.fromkeys((counts_in_bins, counts_of_integers), _sum),
 }
 """Rules by function. A call must also give as many rows as its arguments have."""
-
-VIEWS: Final = {np.flip, np.expand_dims, np.squeeze, np.real, np.imag}
-"""Functions whose results are views, which programs over a Split can read and not change."""
 
 
 def capture_rows_at(target: Any, mask: Any, value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -177,3 +177,22 @@ def test_changes_of_a_frame_reach_the_array_that_it_shares() -> None:
     with options(batch=5):
         pipeline(change)(pd.DataFrame(shared, copy=False))
     np.testing.assert_array_equal(shared[:4, 0], [-1, -1, -1, 0])
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_merges_on_labels_keep_them(how: Any) -> None:
+    left = FRAME[:6].set_index("city")
+    bodies: list[Callable[[Any, Any], Any]] = [
+        lambda one, other: one.merge(other.set_index("city"), on="city", how=how),
+        lambda one, other: one.merge(other, on="city", how=how),
+        lambda one, other: one.reset_index().merge(other.set_index("city"), on=["city"], how=how),
+        lambda one, other: one.merge(other, on="city", how=how)[[other.columns[-1]]].count(),
+    ]
+    for body in bodies:
+        expected = body(left.copy(), PLACES.copy())
+        with options(batch=2, threads=1):
+            found = pipeline(body)(left.copy(), PLACES.copy())
+        if isinstance(expected, pd.Series):
+            pd.testing.assert_series_equal(found, expected)
+        else:
+            pd.testing.assert_frame_equal(found, expected)

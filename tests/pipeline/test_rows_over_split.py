@@ -58,10 +58,10 @@ BY_ROWS: dict[str, Callable[..., Any]] = {
     "delete": lambda x, v: np.delete(x, 1, axis=-1),
     "insert": lambda x, v: np.insert(x, 1, v, axis=1),
     "repeat": lambda x, v: x.repeat(2, axis=1),
-    "average of rows": lambda x, v: np.average(x, axis=1, weights=TABLE[:, 0] ** 2),
+    "average of rows": lambda x, v: np.average(x[v > 0], axis=1),
     "expand_dims": lambda x, v: np.expand_dims(v, 1),
     "squeeze": lambda x, v: v[:, None].squeeze(axis=1),
-    "real": lambda x, v: ((x + 1j * v[:, None]).real, (x - 2j).imag, v.imag),
+    "real": lambda x, v: ((x + 1j * v[:, None]).real, (x - 2j).imag, v.real),
     "conj": lambda x, v: (x * 1j).conj(),
     "empty_like": lambda x, v: np.add(x, 1, out=np.empty_like(x)),
     "of a filter": lambda x, v: np.diff(x[v > 0], axis=1) @ TABLE[:3],
@@ -74,6 +74,8 @@ SUMS: dict[str, Callable[..., Any]] = {
     "average": lambda x, v: (np.average(x, axis=0, weights=v**2), np.average(v, weights=v**2)),
     "average without weights": lambda x, v: (np.average(x), np.average(x, axis=0)),
     "cov": lambda x, v: np.cov(x, rowvar=False),
+    "cov of short floats": lambda x, v: np.cov(x.astype("f4"), rowvar=False),
+    "cov of integers": lambda x, v: np.cov((x * 9).astype("i2"), rowvar=False),
     "histogram": lambda x, v: np.histogram(v),
     "histogram of edges": lambda x, v: np.histogram(x, [-2, -1, 0, 3]),
     "histogram in a range": lambda x, v: np.histogram(v, 7, (-1, 1)),
@@ -238,6 +240,14 @@ def test_operands_are_taken_as_they_are_at_the_call() -> None:
     check(body, [20], X)
 
 
+def test_weights_that_sum_to_zero() -> None:
+    with (
+        split(np.split(X, [20])) as parts,
+        pytest.raises(ZeroDivisionError, match="Weights sum to zero"),
+    ):
+        pipeline(lambda x: np.average(x, axis=0, weights=x[:, 0] * 0))(parts)
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -251,6 +261,9 @@ def test_operands_are_taken_as_they_are_at_the_call() -> None:
         lambda x: np.ones((3, 60)) @ x,
         lambda x: np.linalg.norm(x, ord=2),
         np.cov,
+        lambda x: np.cov(x[:, :1], rowvar=False),
+        lambda x: np.cov(x[x[:, 0] > 99], rowvar=False),
+        np.imag,
         lambda x: np.histogram(x, bins="auto"),
         lambda x: np.average(x, axis=0, weights=np.ones(60)),
         lambda x: np.matmul(x, TABLE, out=np.empty((60, 3))),

@@ -142,6 +142,8 @@ def _can_join(left: Any, right: Any, *, on: Any, how: str = "inner", **named: An
     """Return whether a merge keeps the order of the left rows, and the dtypes of both sides."""
     if left.ndim != 2 or getattr(right, "ndim", 0) != 2 or how not in ("inner", "left"):
         return False
+    if {*np.atleast_1d(on)} & {*left.index.names, *right.index.names}:
+        return False  # of labels, which are kept then
     return how == "inner" or all(_holds(right[each]) for each in right.drop(columns=on))
 
 
