@@ -145,28 +145,35 @@ def has_rows(value: Any) -> bool:
 def _tried(filled: Filled, lazies: Sequence[Any], rule: Rule) -> tuple[ArrayMeta, list[int]] | None:
     """Return the meta of a result, and the numbers of the arrays of which it is a view.
 
-    Nothing if it has not as many rows as its arguments.
+    Nothing if it has not as many rows as its arguments; raises what has to do with no rows.
     """
-    metas = []
-    for rows in TRIED:
-        shapes = [(rows, *each._node.meta.shape[1:]) for each in lazies]
-        ones = [np.ones(*each) for each in zip(shapes, [x.dtype for x in lazies], strict=True)]
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                found = filled(*ones)
-            except Exception:  # noqa: BLE001 -- such as of lengths that differ
-                return None
-        metas.append(meta_of(found))
-    one, other = metas
+    given = [[_ones(each, rows) for each in lazies] for rows in TRIED]
+    results = [_result(filled, each) for each in given]
+    if isinstance(results[0], Exception) and len({*map(repr, results)}) == 1:
+        raise results[0]
+    one, other = map(meta_of, results)
     if not isinstance(one, ArrayMeta) or not isinstance(other, ArrayMeta):
         return None
     if rule is SUM:
         return (one, []) if one.shape == other.shape else None
     if (one.length, other.length, one.shape[1:]) != (*TRIED, other.shape[1:]):
         return None
-    of_views = [at for at, each in enumerate(ones) if np.may_share_memory(found, each)]
+    of_views = [at for at, each in enumerate(given[0]) if np.may_share_memory(results[0], each)]
     return ArrayMeta((None, *one.shape[1:]), one.dtype, exact=False), of_views
+
+
+def _ones(value: Any, rows: int) -> Any:
+    return np.ones((rows, *value._node.meta.shape[1:]), value.dtype)
+
+
+def _result(filled: Filled, given: Sequence[Any]) -> Any:
+    """Return what a function returns, or the error that it raises."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return filled(*given)
+        except Exception as error:  # noqa: BLE001 -- such as of lengths that differ
+            return error
 
 
 def _by_rows(fn: Callable[..., Any], args: Any, kwargs: Any) -> Rule | None:

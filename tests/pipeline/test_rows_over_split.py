@@ -240,6 +240,27 @@ def test_operands_are_taken_as_they_are_at_the_call() -> None:
     check(body, [20], X)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: x @ np.ones(5),
+        lambda x: np.take(x, [4], axis=1),
+        lambda x: np.histogram(x, [3, 2, 1]),
+    ],
+)
+def test_errors_that_have_to_do_with_no_rows_rise_at_the_call(body: Any) -> None:
+    def caught(x: Any) -> Any:
+        try:
+            return body(x)
+        except Exception as error:  # noqa: BLE001
+            return type(error), str(error)
+
+    expected = caught(X)
+    assert isinstance(expected, tuple)
+    with split(np.split(X, [20])) as parts:
+        assert pipeline(caught)(parts) == expected
+
+
 def test_weights_that_sum_to_zero() -> None:
     with (
         split(np.split(X, [20])) as parts,
